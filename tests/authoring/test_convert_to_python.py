@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from jobflow.api.kinds import KINDS
-from jobflow.cli.manifests.objects import load
+from jobflow.client.manifests.objects import load
 from support.paths import ROOT
 from support.sandbox.command_line import jobflow
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.cli.display.tree import table
+from jobflow.display.tree import table
 from support.sandbox.command_line import jobflow
 from support.sandbox.several_flows import run_flows
 

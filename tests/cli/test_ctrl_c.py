@@ -107,7 +107,7 @@ def test_after_the_end_of_the_event_loop(times: int) -> None:
 TWO_AT_ONCE = """
 import asyncio, signal
 from jobflow.cli import main, program
-from jobflow.cli.signals import interruption
+from jobflow.client.signals import interruption
 from jobflow.runtime import event_loop
 
 async def command():

@@ -48,7 +48,7 @@ ANY_TEXT = {
 }
 """Options whose value only a cluster or a file can refuse."""
 ELSEWHERE = {("sandbox", "--kubeconfig"), ("submit", "--param")}
-"""A file to write, and an option that is read after the namespace: tests/cli/manifests."""
+"""A file to write, and an option that is read after the namespace: tests/client/manifests."""
 MORE = {
     ("crds", "--kubeconfig"): ("--apply",),
     ("run", "--max-restarts"): ("--runner", "process"),

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from jobflow.cli.ui.serve import served_page
 from jobflow.kube.client import Client
+from jobflow.page.serve import served_page
 from support.cluster.real_cluster import RealCluster
 from support.cluster.release_checks import state
 from support.cluster.rights import allow

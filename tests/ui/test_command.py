@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from jobflow.cli.ui.serve import has_browser, served_page
+from jobflow.page.serve import has_browser, served_page
 from jobflow.runtime.http_listener import PortInUse
 from support.paths import ROOT
 from support.sandbox.command_line import jobflow

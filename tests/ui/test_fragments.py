@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from jinja2 import DictLoader
 
-from jobflow.cli.ui.web import fragments as module
-from jobflow.cli.ui.web.fragments import Fragment, Shown, environment
-from jobflow.cli.ui.web.stream import MAX_PAGES, Pages
+from jobflow.page.web import fragments as module
+from jobflow.page.web.fragments import Fragment, Shown, environment
+from jobflow.page.web.stream import MAX_PAGES, Pages
 
 TEMPLATES = {
     "item": "<li id={{ id }}>{{ it }}</li>",

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from jobflow.cli.ui.web.guard import FORM_TOKEN, BadForm, Guard, read_form
+from jobflow.page.web.guard import FORM_TOKEN, BadForm, Guard, read_form
 
 BASE = "http://127.0.0.1:8217"
 FORM = {"content-type": "application/x-www-form-urlencoded"}

@@ -3,7 +3,7 @@
 import pytest
 from playwright.async_api import Page, expect
 
-from jobflow.cli.display.step_rows import step_rows
+from jobflow.client.step_rows import step_rows
 from jobflow.core.text import format_duration
 from support.page.page_world import PageWorld
 from support.page.timed_flows import Clock, child_flow, timed_flow

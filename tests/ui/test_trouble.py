@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 from playwright.async_api import Page, expect
 
-from jobflow.cli.ui.serve import served_page
 from jobflow.kube.client import Client
+from jobflow.page.serve import served_page
 from jobflow.sandbox.apiserver.requests.failures import failure
 from support.network.cut_connection import Hop
 from support.page.flows import flow_with_status, status_of

@@ -14,14 +14,14 @@ from jobflow.authoring.manifests import check_objects, param_nodes, show_warning
 from jobflow.authoring.objects.faults import ClusterError, InvalidFlow, from_manifest
 from jobflow.authoring.objects.flows import NamedCron, NamedFlow
 from jobflow.authoring.results import Result
-from jobflow.cli.errors import CommandError, unreachable
-from jobflow.cli.flags import Connection
-from jobflow.cli.flows.find_cron import find_cron
-from jobflow.cli.flows.find_flow import connect, find_flow
-from jobflow.cli.flows.follow import FlowFollower, following
-from jobflow.cli.steer.crons import manual_flow
-from jobflow.cli.steer.resubmit import create_flow
-from jobflow.cli.steer.send_manifests import Sent, send
+from jobflow.client.errors import CommandError, unreachable
+from jobflow.client.flows.find_cron import find_cron
+from jobflow.client.flows.find_flow import connect, find_flow
+from jobflow.client.flows.follow import FlowFollower, following
+from jobflow.client.options import Connection
+from jobflow.client.verbs.copy import create_flow
+from jobflow.client.verbs.cron import manual_flow
+from jobflow.client.verbs.send_manifests import Sent, send
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import ConfigError

@@ -22,14 +22,20 @@ from jobflow.authoring.objects.fields import CronFields
 from jobflow.authoring.objects.flows import Manifest as Object
 from jobflow.authoring.objects.flows import NamedCron, NamedFlow, Template
 from jobflow.authoring.objects.places import Place, caller, read_source
-from jobflow.cli.display.objects import write_yaml
-from jobflow.cli.manifests.check import Report
-from jobflow.cli.manifests.check import check as check_manifests
-from jobflow.cli.manifests.faults import Source, SourcePlace
-from jobflow.cli.manifests.objects import DEFAULT_NAMESPACE, Manifest, Manifests
-from jobflow.cli.manifests.params import set_params
-from jobflow.cli.manifests.yaml_errors import Span
-from jobflow.cli.manifests.yaml_nodes import ListNode, MappingEntry, MappingNode, Node, ScalarNode
+from jobflow.client.manifests.check import Report
+from jobflow.client.manifests.check import check as check_manifests
+from jobflow.client.manifests.faults import Source, SourcePlace
+from jobflow.client.manifests.objects import DEFAULT_NAMESPACE, Manifest, Manifests
+from jobflow.client.manifests.params import set_params
+from jobflow.client.manifests.write_yaml import write_yaml
+from jobflow.client.manifests.yaml_errors import Span
+from jobflow.client.manifests.yaml_nodes import (
+    ListNode,
+    MappingEntry,
+    MappingNode,
+    Node,
+    ScalarNode,
+)
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.violations import Reason, join_path
 

@@ -11,9 +11,9 @@ from typing import Any
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase, RunCondition, StepCondition, StepFailure
 from jobflow.authoring.objects.faults import RunError
-from jobflow.cli.display.tree import table
 from jobflow.core.names import format_job_name
 from jobflow.core.suggest import Suggester, did_you_mean
+from jobflow.display.tree import table
 
 _WIDTH = 120
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import typer
-
 from jobflow.api.resources import JOBFLOWS
 from jobflow.app.serve import START_ERRORS
 from jobflow.authoring.manifests import check_objects, show_warnings
@@ -17,14 +15,15 @@ from jobflow.authoring.objects.faults import FlowWarning, InvalidFlow, RunError,
 from jobflow.authoring.objects.flows import FlowBody, Manifest, NamedCron
 from jobflow.authoring.objects.steps import Step
 from jobflow.authoring.results import Result
-from jobflow.cli.console import make_console
-from jobflow.cli.display.live import Display
-from jobflow.cli.errors import CommandError
-from jobflow.cli.flags import NodeOptions, RunnerName
-from jobflow.cli.local.run import RunResult, display_on, print_tables, run_in_sandbox
-from jobflow.cli.local.sandbox import node_runner
-from jobflow.cli.manifests.flows_of_crons import add_flows_of_crons
+from jobflow.client.errors import CommandError
+from jobflow.client.manifests.flows_of_crons import add_flows_of_crons
+from jobflow.client.options import NodeOptions, RunnerName
+from jobflow.client.sandbox.display import Display
+from jobflow.client.sandbox.run import RunResult, run_in_sandbox
+from jobflow.client.sandbox.runner import node_runner
 from jobflow.core.text import join_names
+from jobflow.display.console import make_console
+from jobflow.display.results import display_on, print_tables
 from jobflow.runtime import logs
 from jobflow.runtime.event_loop import run_beside
 from jobflow.runtime.task_group import PartDied
@@ -49,8 +48,8 @@ class RunOptions:
             raise ValueError(f'runner "{runner}" is not one of {", ".join(RunnerName)}')
         try:
             return NodeOptions(RunnerName(runner), self.speed, self.max_restarts)
-        except typer.BadParameter as error:
-            raise ValueError(error.message.replace("--", "").replace("-", "_")) from None
+        except ValueError as error:
+            raise ValueError(str(error).replace("--", "").replace("-", "_")) from None
 
     def _default(self, flow: Manifest) -> RunnerName:
         """Return "process" for a flow with functions, unless `speed` asks for a simulation."""

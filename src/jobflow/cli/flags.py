@@ -1,7 +1,7 @@
 """Arguments and flags that several commands share.
 
 A command takes a set of them as one value: its parameter is a dataclass such as ClusterOptions
-(`commands.command`).
+(`commands.command`), or one of `client.options`, whose fields get their flags here.
 """
 
 from __future__ import annotations
@@ -13,12 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-
-class RunnerName(StrEnum):
-    """How the sandbox runs pods."""
-
-    SIMULATE = "simulate"
-    PROCESS = "process"
+from jobflow.client.options import Connection
 
 
 class GetOutput(StrEnum):
@@ -30,14 +25,6 @@ class GetOutput(StrEnum):
     JSON = "json"
     YAML = "yaml"
     NAME = "name"
-
-
-class ObjectOutput(StrEnum):
-    """Format in which a command prints objects that it sent or made."""
-
-    NAME = "name"
-    JSON = "json"
-    YAML = "yaml"
 
 
 class DryRun(StrEnum):
@@ -71,15 +58,6 @@ class Shell(StrEnum):
     BASH = "bash"
     ZSH = "zsh"
     FISH = "fish"
-
-
-class PlanOutput(StrEnum):
-    """Format of the output of `jobflow plan`."""
-
-    TABLE = "table"
-    GANTT = "gantt"
-    JSON = "json"
-    SVG = "svg"
 
 
 class Output(StrEnum):
@@ -146,50 +124,53 @@ Wait = Annotated[
 ]
 KUBECONFIG = "Default: $KUBECONFIG, ~/.kube/config, or the service account of the pod."
 
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """Flags that choose a cluster, a namespace and a user, as kubectl has them."""
-
-    namespace: Annotated[
-        str | None,
-        typer.Option("-n", "--namespace", metavar="NS", help="Default: that of the kubeconfig."),
-    ] = None
-    kubeconfig: Annotated[str | None, typer.Option(metavar="PATH", help=KUBECONFIG)] = None
-    context: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Context of the kubeconfig.")
-    ] = None
-    impersonate: Annotated[
-        str | None, typer.Option("--as", metavar="USER", help="User to act as, if you may.")
-    ] = None
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Flags that choose several flows. Raises BadParameter for a wrong selector."""
-
-    selector: Annotated[
-        str | None,
-        typer.Option(
-            "-l",
-            "--selector",
-            metavar="SEL",
-            help="Labels of flows, such as team=vision,stage!=test; also a, !a, 'a in (b,c)'.",
-        ),
-    ] = None
-    all_namespaces: Annotated[
-        bool, typer.Option("-A", "--all-namespaces", help="Flows of all namespaces.")
-    ] = False
-
-    def __post_init__(self) -> None:
-        from jobflow.api.label_selector import parse_label_selector
-
-        try:
-            parse_label_selector(self.selector or "")
-        except ValueError:
-            advice = "write it like team=vision,stage!=test"
-            fault = f'--selector "{self.selector}" is not a label selector: {advice}'
-            raise typer.BadParameter(fault) from None
+FLAGS_OF_FIELDS: Mapping[str, Any] = {
+    "namespace": typer.Option(
+        "-n", "--namespace", metavar="NS", help="Default: that of the kubeconfig."
+    ),
+    "kubeconfig": typer.Option(metavar="PATH", help=KUBECONFIG),
+    "context": typer.Option(metavar="NAME", help="Context of the kubeconfig."),
+    "impersonate": typer.Option("--as", metavar="USER", help="User to act as, if you may."),
+    "selector": typer.Option(
+        "-l",
+        "--selector",
+        metavar="SEL",
+        help="Labels of flows, such as team=vision,stage!=test; also a, !a, 'a in (b,c)'.",
+    ),
+    "all_namespaces": typer.Option("-A", "--all-namespaces", help="Flows of all namespaces."),
+    "files": typer.Argument(
+        metavar="FILE",
+        help="YAML or JSON files, folders with such files, or - for stdin.",
+        show_default=False,
+    ),
+    "param": typer.Option(
+        metavar="NAME=VALUE",
+        help="Set a param of every flow that declares it; VALUE is JSON or else text. May be "
+        "repeated.",
+        show_default=False,
+    ),
+    "lenient": typer.Option(
+        "--lenient",
+        help="Report as a warning whatever the webhook would only warn about, such as unknown "
+        "fields of jobs and pods.",
+    ),
+    "runner": typer.Option(
+        help="simulate: no command runs; annotations of the JobTemplate set how long a pod "
+        "runs and how it ends. process: run each container's command on this machine.",
+    ),
+    "speed": typer.Option(
+        metavar="N",
+        help="With --runner simulate: run jobs N times as fast; timeouts and delays of the "
+        "flow stay as they are. Default: 1.",
+    ),
+    "max_restarts": typer.Option(
+        metavar="N",
+        min=0,
+        help="With --runner process: restarts of a container that its restartPolicy allows. "
+        "Default: 3.",
+    ),
+}
+"""The flags of the fields of `client.options`, which knows no command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,74 +218,3 @@ class RetryOptions:
         if self.dry_run is DryRun.SERVER:
             fault = "a Command has no dry run on the server: use --dry-run client"
             raise typer.BadParameter(fault)
-
-
-@dataclass(frozen=True, slots=True)
-class FileOptions:
-    """Arguments and flags of all commands that read manifests."""
-
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE",
-            help="YAML or JSON files, folders with such files, or - for stdin.",
-            show_default=False,
-        ),
-    ]
-    param: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="Set a param of every flow that declares it; VALUE is JSON or else text. May be "
-            "repeated.",
-            show_default=False,
-        ),
-    ] = None
-    lenient: Annotated[
-        bool,
-        typer.Option(
-            "--lenient",
-            help="Report as a warning whatever the webhook would only warn about, such as unknown "
-            "fields of jobs and pods.",
-        ),
-    ] = False
-
-
-@dataclass(frozen=True, slots=True)
-class NodeOptions:
-    """Flags for how the sandbox runs pods. Raises BadParameter if they contradict each other."""
-
-    runner: Annotated[
-        RunnerName,
-        typer.Option(
-            help="simulate: no command runs; annotations of the JobTemplate set how long a pod "
-            "runs and how it ends. process: run each container's command on this machine.",
-        ),
-    ] = RunnerName.SIMULATE
-    speed: Annotated[
-        float | None,
-        typer.Option(
-            metavar="N",
-            help="With --runner simulate: run jobs N times as fast; timeouts and delays of the "
-            "flow stay as they are. Default: 1.",
-        ),
-    ] = None
-    max_restarts: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="With --runner process: restarts of a container that its restartPolicy allows. "
-            "Default: 3.",
-        ),
-    ] = None
-
-    def __post_init__(self) -> None:
-        simulated = self.runner is RunnerName.SIMULATE
-        if self.speed is not None:
-            if not simulated:
-                raise typer.BadParameter("--speed needs --runner simulate")
-            if not 0 < self.speed < float("inf"):
-                raise typer.BadParameter(f'--speed "{self.speed:g}" is not a number above 0')
-        if self.max_restarts is not None and simulated:
-            raise typer.BadParameter("--max-restarts needs --runner process")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from jobflow.cli.flags import ObjectOutput
+from jobflow.display.formats import ObjectOutput
 
 Params = Annotated[
     list[str] | None,

@@ -15,8 +15,8 @@ from typer.exceptions import TyperException
 
 from jobflow import __version__
 from jobflow.cli.commands import cluster, crons, local, page, show, steer
-from jobflow.cli.errors import INTERRUPTED, SUCCESS, UNUSABLE, discard_output, print_error
 from jobflow.cli.flags import COMPLETE_VARIABLE, completers
+from jobflow.client.errors import INTERRUPTED, SUCCESS, UNUSABLE, discard_output, print_error
 
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -108,7 +108,7 @@ def _complete(name: str) -> int:
     """Answer the script of `jobflow completion`."""
     from typer.completion import completion_init  # type: ignore[attr-defined]
 
-    from jobflow.cli.flows.complete import (
+    from jobflow.cli.complete import (
         complete_cron_names,
         complete_flow_names,
         complete_step_names,

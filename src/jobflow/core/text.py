@@ -2,10 +2,14 @@
 
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from jobflow.api.duration import format_duration as format_precise_duration
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition
 from jobflow.api.meta import ObjectMeta
+
+if TYPE_CHECKING:  # commands that show flows import nothing that checks manifests
+    pass
 
 MAX_MESSAGE = 256
 """Characters of a message in a status."""
@@ -92,3 +96,12 @@ def format_progress(conditions: Collection[StepCondition]) -> str:
     """Return the progress of steps: `3/5` have ended."""
     ended = sum(condition.phase in ENDED_STEP_PHASES for condition in conditions)
     return f"{ended}/{len(conditions)}"
+
+
+def printable(text: str) -> str:
+    """Replace characters that could move the cursor or change colours by one cell each."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in text
+    )

@@ -6,7 +6,7 @@ import pytest
 
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, QUEUES
 from jobflow.app.sandbox_world import SandboxWorld
-from jobflow.cli.errors import CommandError
+from jobflow.client.errors import CommandError
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.doctor_world import REVIEWS, Doctor, create, forbid

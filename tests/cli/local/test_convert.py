@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from jobflow.cli.display.objects import write_yaml
-from jobflow.cli.manifests.yaml_errors import NotYAMLError
-from jobflow.cli.manifests.yaml_nodes import data_of, documents
+from jobflow.client.manifests.write_yaml import write_yaml
+from jobflow.client.manifests.yaml_errors import NotYAMLError
+from jobflow.client.manifests.yaml_nodes import data_of, documents
 from support.paths import ROOT
 from support.sandbox.command_line import Result, jobflow
 from support.sandbox.manifests import template

@@ -10,8 +10,8 @@ import pytest
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.jobtemplate import JobTemplate
-from jobflow.cli.manifests.objects import load
-from jobflow.cli.manifests.typed import to_typed
+from jobflow.client.manifests.objects import load
+from jobflow.client.manifests.typed import to_typed
 from jobflow.core.admission.analysis.flow_facts import FlowFacts, Known
 from jobflow.core.admission.rule import FieldWarningRule, Rule
 from jobflow.core.admission.rules.flow.schedules import CRON_RULES, CronRule

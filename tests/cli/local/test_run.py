@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from jobflow.cli.flags import FileOptions, RunnerName
 from jobflow.cli.local.sandbox import assumptions
-from jobflow.cli.manifests.check import check_files
+from jobflow.client.manifests.check import check_files
+from jobflow.client.options import FileOptions, RunnerName
 from support.sandbox.command_line import Result, jobflow
 from support.sandbox.manifests import jobflow as flow
 from support.sandbox.manifests import template

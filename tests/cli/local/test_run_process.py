@@ -11,9 +11,9 @@ import pytest
 from rich.text import Text
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.cli.display.log_lines import without_escapes
-from jobflow.cli.local.failed_logs import failed_logs
-from jobflow.cli.signals import interruption
+from jobflow.client.logs.clean import without_escapes
+from jobflow.client.signals import interruption
+from jobflow.display.failed_logs import failed_logs
 from jobflow.sandbox.nodes.process.runner import FailedRun
 from support.sandbox.command_line import Result, jobflow
 from support.sandbox.processes import Json, Pids, living, pod_task, sh, wait_for_end

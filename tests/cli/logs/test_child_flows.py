@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import PODS
-from jobflow.cli.errors import CommandError
-from jobflow.cli.flags import Connection
 from jobflow.cli.logs.follow import follow_logs
-from jobflow.cli.logs.selection import LogSelection
 from jobflow.cli.show.logs import LogsOptions, print_logs
+from jobflow.client.errors import CommandError
+from jobflow.client.logs.selection import LogSelection
+from jobflow.client.options import Connection
 from jobflow.runtime.logs import configure
 from support.sandbox.child_flows import create_child
 from support.sandbox.command_line import logging_restored

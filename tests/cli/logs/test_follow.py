@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import JOBFLOWS, PODS
-from jobflow.cli.errors import CommandError
 from jobflow.cli.logs import follow as flow_logs
 from jobflow.cli.logs.follow import follow_logs
-from jobflow.cli.logs.selection import LogSelection
+from jobflow.client.errors import CommandError
+from jobflow.client.logs.selection import LogSelection
 from jobflow.runtime.logs import configure
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault

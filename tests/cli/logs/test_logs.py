@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import PODS
-from jobflow.cli.display import log_lines
-from jobflow.cli.errors import CommandError
-from jobflow.cli.flags import Connection
 from jobflow.cli.logs import read as flow_logs
-from jobflow.cli.logs.selection import LogSelection
 from jobflow.cli.show.logs import LogsOptions, print_logs
+from jobflow.client.errors import CommandError
+from jobflow.client.logs.selection import LogSelection
+from jobflow.client.options import Connection
+from jobflow.display import log_lines
 from jobflow.runtime.logs import configure
 from jobflow.sandbox.apiserver.requests.failures import bad_request, failure
 from support.sandbox.command_line import logging_restored

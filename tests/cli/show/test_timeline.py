@@ -13,9 +13,10 @@ from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobRecord, JobRunningHistory, StepCondition
 from jobflow.api.flow.step import Step
-from jobflow.cli.display.timeline import describe_time_left, timeline_lines
+from jobflow.client.flows.time_left import describe_time_left
 from jobflow.core.schedule.time_left import TimeLeft
 from jobflow.core.schedule.timeline import timeline
+from jobflow.display.timeline import timeline_lines
 from support.plan.flow_statuses import START, several
 from support.sandbox.flow_commands import forbid, run_command, set_status
 from support.sandbox.running_controller import DIAMOND, NAMESPACE, Cluster, flow, template

@@ -10,9 +10,10 @@ import pytest
 from rich.console import Console
 
 from jobflow.api.resources import JOBFLOWS, NAMESPACES
-from jobflow.cli.errors import CommandError
-from jobflow.cli.flags import ClusterOptions, Output, Selection
+from jobflow.cli.flags import ClusterOptions, Output
 from jobflow.cli.show.why import print_explanations, print_sentences
+from jobflow.client.errors import CommandError
+from jobflow.client.options import Selection
 from support.sandbox.flow_commands import forbid, run_process, set_status
 from support.sandbox.running_controller import DIAMOND, NAMESPACE, Cluster, flow, template
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import COMMANDS
-from jobflow.cli.errors import CommandError
-from jobflow.cli.flags import ClusterOptions, RetryOptions, Selection
+from jobflow.cli.flags import ClusterOptions, RetryOptions
 from jobflow.cli.steer.retry import retry_flows
+from jobflow.client.errors import CommandError
+from jobflow.client.options import Selection
 from support.sandbox.command_line import Result
 from support.sandbox.flow_commands import run_command, set_status
 from support.sandbox.running_controller import Cluster, flow

@@ -14,7 +14,7 @@ from functools import cache
 from io import BytesIO
 from pathlib import Path
 
-from jobflow.cli.manifests.objects import Manifest, load
+from jobflow.client.manifests.objects import Manifest, load
 
 MODULE = "github.com/argoproj/argo-workflows/v3"
 VERSION = "v3.7.3"

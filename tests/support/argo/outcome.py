@@ -12,10 +12,10 @@ import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.labels import SANDBOX_PREFIX
-from jobflow.cli.local.argo.fields import Severity
-from jobflow.cli.local.argo.report import ArgoReport, convert_argo
-from jobflow.cli.local.argo.write import without_comments
-from jobflow.cli.manifests.objects import load
+from jobflow.client.manifests.objects import load
+from jobflow.migrate.fields import Severity
+from jobflow.migrate.report import ArgoReport, convert_argo
+from jobflow.migrate.write import without_comments
 from jobflow.sandbox.virtual_time.cluster import VirtualCluster
 from support.argo.examples import Example
 

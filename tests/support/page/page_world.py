@@ -11,8 +11,8 @@ from uuid import uuid4
 from playwright.async_api import Browser, BrowserContext, Page
 
 from jobflow.api.resources import JOBFLOWS, NAMESPACES
-from jobflow.cli.ui.serve import ServedPage, served_page
 from jobflow.kube.client import ApiError, Client
+from jobflow.page.serve import ServedPage, served_page
 from jobflow.sandbox.apiserver.reads.pod_logs import LogSource
 from jobflow.sandbox.apiserver.server import ApiServer
 from support.sandbox.running_controller import Cluster, write_status

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from jobflow.api.resources import JOBFLOWS
-from jobflow.cli.flags import ClusterOptions, Selection
-from jobflow.cli.steer.send_command import Verb, send_and_wait
+from jobflow.cli.flags import ClusterOptions
+from jobflow.cli.steer.send_command import send_and_wait
+from jobflow.client.options import Selection
+from jobflow.client.verbs.command import Verb
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.requests.in_process import in_process_client
 from jobflow.sandbox.apiserver.server import InjectedFault

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobflow.cli.manifests.objects import load
+from jobflow.client.manifests.objects import load
 from support.sandbox.command_line import jobflow
 
 

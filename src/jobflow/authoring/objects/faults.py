@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 from jobflow.authoring.objects.places import Place, read_source
 
 if TYPE_CHECKING:
-    from jobflow.cli.manifests.check import Report
-    from jobflow.cli.manifests.faults import ManifestFault
+    from jobflow.client.manifests.check import Report
+    from jobflow.client.manifests.faults import ManifestFault
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -178,8 +178,8 @@ def step_path_of(path: str, data: Mapping[str, Any]) -> str:
 
 
 def _with_excerpt(fault: Fault) -> str:
-    from jobflow.cli.display.report import excerpt
-    from jobflow.cli.manifests.faults import Source, SourcePlace
+    from jobflow.client.manifests.faults import Source, SourcePlace
+    from jobflow.display.report import excerpt
 
     source = Source(fault.file, read_source(fault.place.file))
     if not 0 < fault.line <= len(source.lines):

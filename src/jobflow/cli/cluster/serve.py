@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from jobflow.app.serve import START_ERRORS
 from jobflow.app.serve import serve as serve_cluster
 from jobflow.app.settings import SettingHelp, Settings, describe_errors, settings_help
-from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, exit_on, print_error
+from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, exit_on, print_error
 from jobflow.runtime import logs
 from jobflow.runtime.event_loop import run
 from jobflow.runtime.task_group import PartDied

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from jobflow.cli.commands.command import Commands, examples
-from jobflow.cli.errors import UNUSABLE, exit_on
 from jobflow.cli.flags import COMPLETE_VARIABLE, KUBECONFIG, ClusterOptions, Shell
+from jobflow.client.errors import UNUSABLE, exit_on
 
 commands = Commands()
 
@@ -99,7 +99,7 @@ def doctor(options: ClusterOptions) -> None:
     Exit code: 0 no faults; 1 faults; 2 no cluster.
     """
     from jobflow.cli.cluster.doctor.command import diagnose
-    from jobflow.cli.flows.find_flow import run_command
+    from jobflow.cli.run_command import run_command
 
     raise typer.Exit(run_command(diagnose(options)))
 

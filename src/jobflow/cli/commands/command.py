@@ -16,6 +16,8 @@ from typing import Annotated, Any, TypeVar, get_args
 import typer
 from typer.core import TyperCommand
 
+from jobflow.cli.flags import FLAGS_OF_FIELDS
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -32,7 +34,7 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
         kind: Any = parameter.annotation
         if is_dataclass(parameter.annotation):
             sets[parameter.name] = kind
-            flags += inspect.signature(kind, eval_str=True).parameters.values()
+            flags += map(_with_flag, inspect.signature(kind, eval_str=True).parameters.values())
         else:
             flags.append(parameter)
     flags = [
@@ -43,12 +45,22 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run(**values: Any) -> None:
         for name, kind in sets.items():
-            values[name] = kind(**{each.name: values.pop(each.name) for each in fields(kind)})
+            chosen = {each.name: values.pop(each.name) for each in fields(kind)}
+            try:
+                values[name] = kind(**chosen)
+            except ValueError as error:
+                raise typer.BadParameter(str(error)) from None
         command(**values)
 
     run.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
     run.__annotations__ = {flag.name: flag.annotation for flag in flags}
     return run
+
+
+def _with_flag(field: inspect.Parameter) -> inspect.Parameter:
+    """Return a field of a dataclass with its flag, which a field of `client.options` lacks."""
+    flag = FLAGS_OF_FIELDS.get(field.name)
+    return field if flag is None else field.replace(annotation=Annotated[field.annotation, flag])
 
 
 def _with_parser(annotation: Any) -> Any:

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from jobflow.cli.commands.command import Commands, examples
-from jobflow.cli.flags import Connection, CronName
+from jobflow.cli.flags import CronName
 from jobflow.cli.new_flow_flags import FollowOptions, Params, SentOutput
+from jobflow.client.options import Connection
 
 commands = Commands()
 
@@ -36,7 +37,7 @@ def trigger(
     Exit code: 0 created, with --wait, --watch or --log: the flow is Succeed; 1 faults, refused, or
     the flow is Failed; 2 no such CronJobFlow, or no cluster; 130 interrupted.
     """
-    from jobflow.cli.flows.find_flow import run_command
+    from jobflow.cli.run_command import run_command
     from jobflow.cli.steer.crons import trigger_cron
     from jobflow.cli.steer.submit import SubmitOptions
 
@@ -96,7 +97,7 @@ def backfill(
     Exit code: 0 each time has a flow; 1 refused, or the schedule has no time in the interval; 2 no
     such CronJobFlow, a wrong interval, or no cluster.
     """
-    from jobflow.cli.flows.find_flow import run_command
+    from jobflow.cli.run_command import run_command
     from jobflow.cli.steer.crons import BackfillOptions, backfill_cron
 
     options = BackfillOptions(begin, end, limit, dry_run, output)

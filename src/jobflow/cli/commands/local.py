@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jobflow.cli.commands.command import Commands, examples
-from jobflow.cli.flags import FileOptions, NodeOptions, Output
+from jobflow.cli.flags import Output
+from jobflow.client.options import FileOptions, NodeOptions
 
 if TYPE_CHECKING:
     from jobflow.cli.local.sandbox import ShowPage
@@ -41,7 +42,7 @@ def _page(options: PageOptions) -> ShowPage | None:
         return None
     from functools import partial
 
-    from jobflow.cli.ui.serve import shown_page
+    from jobflow.page.serve import shown_page
 
     return partial(shown_page, opens_browser=not options.no_browser)
 

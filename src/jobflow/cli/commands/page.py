@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from jobflow.cli.commands.command import Commands, examples
-from jobflow.cli.errors import UNUSABLE, exit_on
-from jobflow.cli.flags import Connection
+from jobflow.client.errors import UNUSABLE, exit_on
+from jobflow.client.options import Connection
 
 commands = Commands()
 
@@ -34,8 +34,8 @@ def ui(
 
     Runs until Ctrl-C. Exit code: 0 ended by Ctrl-C; 2 no cluster, or the port is in use.
     """
-    from jobflow.cli.flows.find_flow import run_command
-    from jobflow.cli.ui.serve import show_page
+    from jobflow.cli.run_command import run_command
+    from jobflow.page.serve import show_page
     from jobflow.runtime.http_listener import PortInUse
 
     with exit_on(UNUSABLE, PortInUse):

@@ -10,18 +10,16 @@ import typer
 from jobflow.cli.commands.command import Commands, examples
 from jobflow.cli.flags import (
     ClusterOptions,
-    Connection,
     DrawingOutput,
     FlowName,
     FlowNames,
     GetOutput,
     GraphOutput,
-    ObjectOutput,
     OptionalFlowName,
-    PlanOutput,
-    Selection,
     complete_step,
 )
+from jobflow.client.options import Connection, Selection
+from jobflow.display.formats import ObjectOutput, PlanOutput
 
 commands = Commands()
 
@@ -73,8 +71,9 @@ def get(
     Exit code: 0 shown; 1 no right to read flows, with --watch: a flow is Failed or was deleted; 2
     no such flow, or no cluster; 130 interrupted.
     """
-    from jobflow.cli.flows.find_flow import run_command
-    from jobflow.cli.show.get import GetOptions, get_flows
+    from jobflow.cli.run_command import run_command
+    from jobflow.cli.show.get import get_flows
+    from jobflow.cli.show.print_flows import GetOptions
 
     options = GetOptions(output, phase, watch, items)
     raise typer.Exit(run_command(get_flows(flows or (), connection, selection, options)))
@@ -117,7 +116,7 @@ def wait(
     Exit code: 0 all are Succeed; 1 one is Failed or was deleted; 2 no such flow, or no cluster; 124
     the time is over; 130 interrupted.
     """
-    from jobflow.cli.flows.find_flow import run_command
+    from jobflow.cli.run_command import run_command
     from jobflow.cli.show.wait import wait_for_flows
 
     work = wait_for_flows(flows or (), connection, selection, timeout, output)
@@ -154,7 +153,7 @@ def graph(
 
     Exit code: 0 drawn; 1 no right to read the flow; 2 no such flow or file, or no cluster.
     """
-    from jobflow.cli.flows.find_flow import run_command
+    from jobflow.cli.run_command import run_command
     from jobflow.cli.show.graph import print_graph
 
     raise typer.Exit(run_command(print_graph(flow, connection, output)))
@@ -182,7 +181,7 @@ def timeline(
     Exit code: 0 shown; 1 the flow has not started, or no right to read it; 2 no such flow, or no
     cluster.
     """
-    from jobflow.cli.flows.find_flow import run_command
+    from jobflow.cli.run_command import run_command
     from jobflow.cli.show.timeline import print_timeline
 
     raise typer.Exit(run_command(print_timeline(flow, connection, output)))
@@ -254,9 +253,9 @@ def logs(
     Exit code: 0 shown; 1 no right to read logs, or a log is incomplete; 2 no such flow, step or
     pod, no pods, or no cluster; 130 interrupted.
     """
-    from jobflow.cli.flows.find_flow import run_command
-    from jobflow.cli.logs.selection import LogSelection
+    from jobflow.cli.run_command import run_command
     from jobflow.cli.show.logs import LogsOptions, print_logs
+    from jobflow.client.logs.selection import LogSelection
 
     selection = LogSelection(
         task=task, pod=pod, container=container, failed=failed, tail=tail, timestamps=timestamps
@@ -335,7 +334,7 @@ def plan(
     Exit code: 0 planned, also if a flow would fail; 1 a flow would never end, a job never fits, or
     no right to read; 2 no such flow or file, a fault in a file or a flag, or no cluster.
     """
-    from jobflow.cli.flows.find_flow import run_command
+    from jobflow.cli.run_command import run_command
     from jobflow.cli.show.plan import PlanOptions, print_plan
 
     options = PlanOptions(durations, learn, capacity, tuple(param or ()), output)
@@ -373,9 +372,9 @@ def why(
 
     Exit code: 0 answered; 1 no right to read the flow; 2 no such flow or step, or no cluster.
     """
-    from jobflow.cli.flows.find_cron import means_crons
-    from jobflow.cli.flows.find_flow import run_command
+    from jobflow.cli.run_command import run_command
     from jobflow.cli.show.why import print_explanations
+    from jobflow.client.flows.find_cron import means_crons
 
     if flow is not None and means_crons([flow]):
         from jobflow.cli.show.why_cron import print_cron_explanation

@@ -10,19 +10,17 @@ import typer
 from jobflow.cli.commands.command import Commands, examples
 from jobflow.cli.flags import (
     ClusterOptions,
-    Connection,
     DryRun,
-    FileOptions,
     FlowName,
     FlowNames,
-    ObjectOutput,
     Output,
     RetryOptions,
-    Selection,
     Wait,
     complete_step,
 )
 from jobflow.cli.new_flow_flags import FollowOptions, Params
+from jobflow.client.options import Connection, FileOptions, Selection
+from jobflow.display.formats import ObjectOutput
 
 commands = Commands()
 
@@ -99,7 +97,7 @@ def submit(
     Exit code: 0 sent, with --wait, --watch or --log: every flow is Succeed; 1 faults, refused, or a
     flow is Failed; 2 a file cannot be read, or no cluster; 130 interrupted.
     """
-    from jobflow.cli.flows.find_flow import run_command
+    from jobflow.cli.run_command import run_command
     from jobflow.cli.steer.submit import SubmitOptions, submit_files
 
     options = SubmitOptions(follow, name, dry_run, templates)
@@ -133,7 +131,7 @@ def cancel(
     or is already being cancelled; 2 no such flow, or no cluster; 130 interrupted.
     """
     from jobflow.cli.steer.send_command import send
-    from jobflow.cli.steer.verbs import CANCEL, CANCEL_NOW
+    from jobflow.client.verbs.lifecycle import CANCEL, CANCEL_NOW
 
     raise typer.Exit(send(CANCEL_NOW if now else CANCEL, flows, selection, options, wait=wait))
 
@@ -170,7 +168,7 @@ def suspend(
     """
     from jobflow.cli.steer.change_crons import only_crons, suspend_crons
     from jobflow.cli.steer.send_command import send
-    from jobflow.cli.steer.verbs import SUSPEND, SUSPEND_AND_ABORT
+    from jobflow.client.verbs.lifecycle import SUSPEND, SUSPEND_AND_ABORT
 
     if crons := only_crons(flows, selection, abort or wait or options.as_json):
         raise typer.Exit(suspend_crons(crons, options, True))
@@ -203,7 +201,7 @@ def resume(
     """
     from jobflow.cli.steer.change_crons import only_crons, suspend_crons
     from jobflow.cli.steer.send_command import send
-    from jobflow.cli.steer.verbs import RESUME
+    from jobflow.client.verbs.lifecycle import RESUME
 
     if crons := only_crons(flows, selection, options.as_json):
         raise typer.Exit(suspend_crons(crons, options, False))
@@ -274,8 +272,9 @@ def approve(
     Exit code: 0 requested; 1 refused, or the step does not wait for approval; 2 no such flow or
     step, a fault in a flag, or no cluster.
     """
-    from jobflow.cli.flows.find_flow import run_command
-    from jobflow.cli.steer.answer import APPROVE, Answer, send_answer
+    from jobflow.cli.run_command import run_command
+    from jobflow.cli.steer.answer import send_answer
+    from jobflow.client.verbs.answer import APPROVE, Answer
 
     answer = Answer(APPROVE, step, message, tuple(outputs or ()), output is Output.JSON)
     raise typer.Exit(run_command(send_answer(flow, connection, answer)))
@@ -303,8 +302,9 @@ def reject(
     Exit code: 0 requested; 1 refused, or the step does not wait for approval; 2 no such flow or
     step, or no cluster.
     """
-    from jobflow.cli.flows.find_flow import run_command
-    from jobflow.cli.steer.answer import REJECT, Answer, send_answer
+    from jobflow.cli.run_command import run_command
+    from jobflow.cli.steer.answer import send_answer
+    from jobflow.client.verbs.answer import REJECT, Answer
 
     answer = Answer(REJECT, step, message, as_json=options.as_json)
     raise typer.Exit(run_command(send_answer(flow, options, answer)))
@@ -332,7 +332,7 @@ def resubmit(
     Exit code: 0 created, with --wait, --watch or --log: the flow is Succeed; 1 faults, refused, or
     the flow is Failed; 2 no such flow, or no cluster; 130 interrupted.
     """
-    from jobflow.cli.flows.find_flow import run_command
+    from jobflow.cli.run_command import run_command
     from jobflow.cli.steer.resubmit import resubmit_flow
     from jobflow.cli.steer.submit import SubmitOptions
 
@@ -374,7 +374,7 @@ def delete(
 
     Exit code: 0 deleted; 1 a flow was refused; 2 no such flow, or no cluster; 130 interrupted.
     """
-    from jobflow.cli.flows.find_flow import run_command
+    from jobflow.cli.run_command import run_command
     from jobflow.cli.steer.change_crons import change_crons, delete_cron, only_crons
     from jobflow.cli.steer.delete import DeleteOptions, delete_flows
 

@@ -10,18 +10,18 @@ from typing import Any
 from jobflow.api import labels
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import JOBS, JOBTEMPLATES, Resource
-from jobflow.cli.console import make_console
-from jobflow.cli.display.objects import write_yaml
-from jobflow.cli.display.report import print_faults, print_warnings, printable
-from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, print_error
 from jobflow.cli.local.to_python import to_python
-from jobflow.cli.manifests.check import Report, check
-from jobflow.cli.manifests.faults import ManifestFault
-from jobflow.cli.manifests.objects import Manifest, Manifests, load
-from jobflow.cli.manifests.yaml_nodes import MappingEntry, MappingNode, ScalarNode
+from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, print_error
+from jobflow.client.manifests.check import Report, check
+from jobflow.client.manifests.faults import ManifestFault
+from jobflow.client.manifests.objects import Manifest, Manifests, load
+from jobflow.client.manifests.write_yaml import write_yaml
+from jobflow.client.manifests.yaml_nodes import MappingEntry, MappingNode, ScalarNode
 from jobflow.core.manifests.job import is_inherited, maps
-from jobflow.core.text import join_names
+from jobflow.core.text import join_names, printable
 from jobflow.core.violations import Reason
+from jobflow.display.console import make_console
+from jobflow.display.report import print_faults, print_warnings
 
 _RESULTS = {
     (each.api_version, each.kind): other

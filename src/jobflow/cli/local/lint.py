@@ -8,14 +8,14 @@ from itertools import islice
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.cli.console import make_console
-from jobflow.cli.display.report import first_of_each_file, print_report, print_warnings
-from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on, print_error
-from jobflow.cli.flags import FileOptions
-from jobflow.cli.manifests.check import Report, check_files
-from jobflow.cli.manifests.faults import UNREADABLE, ManifestFault
+from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on, print_error
+from jobflow.client.manifests.check import Report, check_files
+from jobflow.client.manifests.faults import UNREADABLE, ManifestFault
+from jobflow.client.options import FileOptions
 from jobflow.core.admission.applied_nulls import WAYS, null_places
 from jobflow.core.violations import MAX_FINDINGS
+from jobflow.display.console import make_console
+from jobflow.display.report import first_of_each_file, print_report, print_warnings
 
 
 def lint_files(files: FileOptions, *, as_json: bool) -> int:

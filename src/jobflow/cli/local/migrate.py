@@ -1,38 +1,20 @@
-"""`jobflow migrate`: workflows of Argo, and manifests from before JobFlow moved into Volcano.
-
-Old JobFlows and JobTemplates have the API group of vcjobs, and names that an API server refuses
-today. The nodes of a document are changed in place, so that faults of the result have the places of
-the old file.
-"""
+"""`jobflow migrate`: workflows of Argo, and manifests from before JobFlow moved into Volcano."""
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
 
-from jobflow.api.kinds import KINDS
-from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES
-from jobflow.cli.console import make_console
-from jobflow.cli.display.objects import write_yaml
-from jobflow.cli.display.report import print_faults, print_warnings, printable
-from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, print_error
-from jobflow.cli.local.argo.report import convert_argo
-from jobflow.cli.manifests.check import check
-from jobflow.cli.manifests.objects import Manifest, load
-from jobflow.cli.manifests.typed import meant_key, to_typed
-from jobflow.cli.manifests.yaml_nodes import ListNode, MappingNode, Node, ScalarNode
-from jobflow.core.admission.object_names import all_names, to_valid_name
-
-_SERVER_METADATA = (
-    *("uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"),
-    *("deletionGracePeriodSeconds", "managedFields", "selfLink"),
-)
-_NAME, _TEMPLATE, _TARGETS = "name", "template", "targets"
+from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE
+from jobflow.client.manifests.check import check
+from jobflow.client.manifests.objects import Manifest, load
+from jobflow.client.manifests.write_yaml import write_yaml
+from jobflow.display.console import make_console
+from jobflow.display.report import print_faults, print_warnings
+from jobflow.migrate.old_manifests import migrate_old
+from jobflow.migrate.report import convert_argo
 
 
 def migrate_files(files: Sequence[str], *, as_json: bool = False) -> int:
@@ -47,7 +29,7 @@ def migrate_files(files: Sequence[str], *, as_json: bool = False) -> int:
     argo = convert_argo(manifests)
     order = [argo.texts.get(id(manifest)) for manifest in manifests.objects]
     ours = [each for each in manifests.objects if id(each) not in argo.texts]
-    manifests.objects = _migrate_old(ours, quiet=bool(argo.converted))
+    manifests.objects = migrate_old(ours, quiet=bool(argo.converted))
     report = check(manifests)
     if as_json:
         found = [{"severity": "error"} | fault.as_json() for fault in report.faults]
@@ -58,19 +40,6 @@ def migrate_files(files: Sequence[str], *, as_json: bool = False) -> int:
         print_warnings(report, errors)
         _print_objects(order, manifests.objects)
     return FAILED if report.faults or not argo.is_complete else SUCCESS
-
-
-def _migrate_old(manifests: Sequence[Manifest], *, quiet: bool) -> list[Manifest]:
-    """Change old manifests, print each change, and return all of them."""
-    old = [manifest for manifest in manifests if _is_old(manifest)]
-    migration = _Migration(old)
-    migration.run()
-    for note in migration.notes:
-        print_error(printable(note), severity="info")
-    if not (old or quiet):
-        sentence = f"the files contain no workflow of Argo and no JobFlow of {JOBS.api_version}"
-        print_error(f"{sentence}: nothing is changed", severity="info")
-    return [replace(manifest) for manifest in manifests]  # forget old data
 
 
 def _print_objects(order: Sequence[str | None], manifests: Sequence[Manifest]) -> None:
@@ -84,126 +53,3 @@ def _print_objects(order: Sequence[str | None], manifests: Sequence[Manifest]) -
         else:
             write_yaml([next(others).data for _ in group], sys.stdout)
         is_first = False
-
-
-def _is_old(manifest: Manifest) -> bool:
-    return manifest.api_version == JOBS.api_version and manifest.kind in KINDS
-
-
-@dataclass(slots=True)
-class _Migration:
-    """The changes of old manifests."""
-
-    manifests: Sequence[Manifest]
-    notes: list[str] = field(default_factory=list)
-    """A sentence for each change."""
-
-    def run(self) -> None:
-        """Change all manifests."""
-        for manifest in self.manifests:
-            self._set_text(manifest, "apiVersion", JOBFLOWS.api_version)
-            self._rename_keys(manifest)
-            self._drop_bookkeeping(manifest)
-        flows = [each for each in self.manifests if each.kind == JOBFLOWS.kind]
-        templates = [each for each in self.manifests if each.kind == JOBTEMPLATES.kind]
-        self._rename(("metadata.name", flow) for flow in flows)
-        self._rename_steps(flows, templates)
-
-    def _set_text(self, manifest: Manifest, path: str, text: str) -> None:
-        node = _at(manifest.node, manifest.keys(path))
-        if isinstance(node, ScalarNode) and node.value != text:
-            self._note(manifest, path, f'"{node.value}" is now "{text}"')
-            node.value = text
-
-    def _rename_keys(self, manifest: Manifest) -> None:
-        """Mend keys that differ from a field only in the case of letters."""
-        typed = to_typed(copy.deepcopy(manifest))  # which adds keys to the nodes
-        for violation in typed.violations if typed is not None else ():
-            new, keys = meant_key(violation), manifest.keys(violation.path)
-            if not keys or new is None or str(keys[-1]).casefold() != new.casefold():
-                continue
-            parent = _at(manifest.node, keys[:-1])
-            if isinstance(parent, MappingNode) and new not in parent.entries:
-                self._note(manifest, violation.path, f"is now {new}")
-                parent.entries = {
-                    new if key == keys[-1] else key: entry for key, entry in parent.entries.items()
-                }
-
-    def _drop_bookkeeping(self, manifest: Manifest) -> None:
-        """Drop what the API server wrote."""
-        if "status" in manifest.node.entries:
-            self._note(manifest, "status", "is dropped")
-            del manifest.node.entries["status"]
-        metadata = _at(manifest.node, ["metadata"])
-        for key in _SERVER_METADATA:
-            if isinstance(metadata, MappingNode) and key in metadata.entries:
-                self._note(manifest, f"metadata.{key}", "is dropped")
-                del metadata.entries[key]
-
-    def _rename_steps(self, flows: Sequence[Manifest], templates: Sequence[Manifest]) -> None:
-        """Rename steps and templates together, because a step runs the template of its name."""
-        declared = [("metadata.name", template) for template in templates]
-        references: list[tuple[str, Manifest]] = []
-        for flow in flows:
-            for path in _step_paths(flow):
-                declared += [(f"{path}.{key}", flow) for key in (_NAME, _TEMPLATE)]
-                references += [(each, flow) for each in _target_paths(flow, path)]
-        self._rename(declared, references)
-
-    def _rename(
-        self,
-        declared: Iterable[tuple[str, Manifest]],
-        references: Iterable[tuple[str, Manifest]] = (),
-    ) -> None:
-        """Replace invalid names by valid ones, unless two names would become the same; lint names
-        the ones that stay."""
-        declared = [(path, each) for path, each in declared if _text(each, path)]
-        texts = dict.fromkeys(_text(each, path) for path, each in declared)
-        forms = {text: text if all_names([text]) else to_valid_name(text) for text in texts}
-        taken = list(forms.values())
-        names = {text: form for text, form in forms.items() if form and taken.count(form) == 1}
-        for path, manifest in declared:
-            text = _text(manifest, path)
-            self._set_text(manifest, path, names.get(text, text))
-        for path, manifest in references:
-            text = _text(manifest, path)
-            form = names.get(text) or to_valid_name(text)
-            if form in names.values():
-                self._set_text(manifest, path, form)
-
-    def _note(self, manifest: Manifest, path: str, change: str) -> None:
-        self.notes.append(f"{manifest.place(path, of_key=True)}: {path} {change}")
-
-
-def _text(manifest: Manifest, path: str) -> str:
-    """Return the text at a path, or ""."""
-    node = _at(manifest.node, manifest.keys(path))
-    return node.value if isinstance(node, ScalarNode) and isinstance(node.value, str) else ""
-
-
-def _at(node: Node, keys: Iterable[str | int] | None) -> Node | None:
-    """Return the node at these keys and indices; None if it or the keys do not exist."""
-    if keys is None:
-        return None
-    for key in keys:
-        if isinstance(node, MappingNode) and key in node.entries:
-            node = node.entries[str(key)].value
-        elif isinstance(node, ListNode) and isinstance(key, int):
-            node = node.items[key]
-        else:
-            return None
-    return node
-
-
-def _step_paths(flow: Manifest) -> Iterator[str]:
-    for key in ("flows", "finally"):
-        steps = _at(flow.node, ["spec", key])
-        if isinstance(steps, ListNode):
-            yield from (f"spec.{key}[{i}]" for i in range(len(steps.items)))
-
-
-def _target_paths(flow: Manifest, step: str) -> Iterator[str]:
-    path = f"{step}.dependsOn.{_TARGETS}"
-    targets: Any = _at(flow.node, flow.keys(path))
-    if isinstance(targets, ListNode):
-        yield from (f"{path}[{i}]" for i in range(len(targets.items)))

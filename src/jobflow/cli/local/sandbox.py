@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -13,40 +13,19 @@ import msgspec
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.app.sandbox_world import SandboxOptions, sandbox_world
 from jobflow.app.serve import START_ERRORS
-from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on
-from jobflow.cli.flags import NodeOptions, RunnerName
-from jobflow.cli.manifests.objects import Manifest
-from jobflow.cli.signals import interruption
+from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on
+from jobflow.client.manifests.objects import Manifest
+from jobflow.client.options import NodeOptions, RunnerName
+from jobflow.client.sandbox.runner import node_runner
+from jobflow.client.signals import interruption
 from jobflow.kube.client import Client
 from jobflow.runtime import logs
 from jobflow.runtime.event_loop import run
 from jobflow.runtime.task_group import PartDied
-from jobflow.sandbox.nodes.process.runner import ProcessRunner, RestartLimits
-from jobflow.sandbox.nodes.runner import Runner
-from jobflow.sandbox.nodes.simulate import SimulateRunner
+from jobflow.sandbox.nodes.process.runner import ProcessRunner
 
 ShowPage = Callable[[Client], AbstractAsyncContextManager[object]]
 """Shows the flows of a cluster on a page while a body runs."""
-LOGS = Path(".jobflow/logs")
-"""Folder of the logs of processes, with a folder for each run."""
-
-
-@contextmanager
-def node_runner(nodes: NodeOptions) -> Iterator[Runner]:
-    """Make the runner; it stops at the end of the context. Raises CommandError."""
-    if nodes.runner is RunnerName.SIMULATE:
-        yield SimulateRunner(nodes.speed or 1.0)
-        return
-    restarts = nodes.max_restarts
-    limits = RestartLimits() if restarts is None else RestartLimits(most=restarts)
-    with ExitStack() as stack:
-        runner = ProcessRunner(LOGS, restarts=limits)
-        try:
-            stack.enter_context(runner)
-        except OSError as error:
-            sentence = f"{error.filename}: {error.strerror}; it has to be a folder for the logs"
-            raise CommandError(UNUSABLE, sentence) from error
-        yield runner
 
 
 def assumptions(flows: Iterable[Manifest], runner: RunnerName) -> Iterator[str]:

@@ -16,7 +16,7 @@ from jobflow.api.flow.jobflow import JobFlowSpec
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import JobSpec
 from jobflow.cli.local.python_code import Call, Code, Name, Names, write, write_lines
-from jobflow.cli.manifests.objects import Manifest
+from jobflow.client.manifests.objects import Manifest
 from jobflow.core.text import join_names
 
 _WORKS = frozenset({"template", "jobSpec", "container", "flow", "approval", "switch"})

@@ -10,24 +10,16 @@ from contextlib import AsyncExitStack
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import PODS
 from jobflow.api.volcano.pod import Pod
-from jobflow.cli.errors import FAILED, CommandError, print_error
-from jobflow.cli.flows.children import (
+from jobflow.cli.logs.read import make_printer, read_logs, report_none, warn
+from jobflow.client.errors import FAILED, CommandError, print_error
+from jobflow.client.flows.children import (
     FlowFamily,
     following_children,
     may_have_children,
 )
-from jobflow.cli.flows.follow import FlowFollower, following
-from jobflow.cli.logs.read import (
-    ALL,
-    check_rights,
-    list_pods,
-    make_printer,
-    read_family,
-    read_logs,
-    report_none,
-    warn,
-)
-from jobflow.cli.logs.selection import (
+from jobflow.client.flows.follow import FlowFollower, following
+from jobflow.client.logs.pods import ALL, check_rights, list_pods, read_family
+from jobflow.client.logs.selection import (
     LogSelection,
     LogTarget,
     created_by,
@@ -38,7 +30,7 @@ from jobflow.cli.logs.selection import (
     why_none,
     why_waiting,
 )
-from jobflow.cli.logs.stream import ContainerFollower
+from jobflow.client.logs.stream import ContainerFollower
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Query
 from jobflow.kube.reflector import Reflector

@@ -11,13 +11,13 @@ from rich.cells import cell_len
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.resources import CRONJOBFLOWS
-from jobflow.cli.display.report import printable
-from jobflow.cli.errors import UNUSABLE, CommandError, Errors
-from jobflow.cli.flags import GetOutput, Selection
-from jobflow.cli.flows.find_cron import KINDS, FoundCron, find_cron, list_crons, split_names
-from jobflow.cli.flows.find_flow import check_exclusive, describe_place
+from jobflow.cli.flags import GetOutput
 from jobflow.cli.show.objects import print_objects
-from jobflow.core.text import format_duration
+from jobflow.client.errors import UNUSABLE, CommandError, Errors
+from jobflow.client.flows.find_cron import KINDS, FoundCron, find_cron, list_crons, split_names
+from jobflow.client.flows.find_flow import check_exclusive, describe_place
+from jobflow.client.options import Selection
+from jobflow.core.text import format_duration, printable
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import Client
 

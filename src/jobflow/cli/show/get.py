@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
-from jobflow.api.resources import FLOW_GROUP
-from jobflow.cli.console import columns_of, make_console, print_lines
-from jobflow.cli.display.flow_table import FlowTable, phase_of
-from jobflow.cli.errors import UNUSABLE, CommandError, Errors
-from jobflow.cli.flags import Connection, GetOutput, Selection
-from jobflow.cli.flows.find_cron import means_crons
-from jobflow.cli.flows.find_flow import (
+from jobflow.cli.flags import GetOutput
+from jobflow.cli.show.objects import print_objects
+from jobflow.cli.show.print_flows import GetOptions, print_flows
+from jobflow.client.errors import UNUSABLE, CommandError, Errors
+from jobflow.client.flows.find_cron import means_crons
+from jobflow.client.flows.find_flow import (
     FoundFlow,
     check_exclusive,
     check_namespace,
@@ -26,30 +24,10 @@ from jobflow.cli.flows.find_flow import (
     to_flow,
     unique_names,
 )
-from jobflow.cli.show.objects import print_objects
+from jobflow.client.options import Connection, Selection
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import Client
-
-
-@dataclass(frozen=True, slots=True)
-class GetOptions:
-    """Flags of `jobflow get` beside those of a connection and a selection."""
-
-    output: GetOutput | None = None
-    """None: a tree of one named flow, else a table."""
-    phase: str | None = None
-    watch: bool = False
-    items: bool = False
-
-    def includes(self, flow: JobFlow) -> bool:
-        """Return whether a flow is in the phase that was asked for."""
-        return self.phase is None or phase_of(flow) == self.phase
-
-    def output_of(self, names: Collection[str]) -> GetOutput:
-        """Return the format for these FLOWs."""
-        is_tree = len(names) == 1 or self.items
-        return self.output or (GetOutput.TREE if is_tree else GetOutput.TABLE)
 
 
 async def get_flows(
@@ -75,7 +53,7 @@ async def get_flows(
         place = describe_place(client, selection)
         children: Mapping[str, JobFlow] = {}
         if output is GetOutput.TREE:
-            from jobflow.cli.flows.children import read_children
+            from jobflow.client.flows.children import read_children
 
             children = await read_children(client, (each.flow for each in found))
     found = [each for each in found if options.includes(each.flow)]
@@ -128,39 +106,3 @@ async def _find(
         except CommandError as error:
             errors.add(error)
     return sorted(found, key=lambda each: key_of(each.flow))
-
-
-def print_flows(
-    flows: Sequence[JobFlow],
-    output: GetOutput,
-    selection: Selection,
-    options: GetOptions,
-    children: Mapping[str, JobFlow],
-) -> None:
-    """Print flows as names, trees or a table."""
-    if output is GetOutput.NAME:
-        print("\n".join(map(full_name, flows)))
-        return
-    console, now = make_console(), datetime.now(UTC)
-    width = columns_of(console)
-    if output is GetOutput.TREE:
-        from jobflow.cli.display.tree import Tree
-
-        for flow in flows:
-            ascii_only = console.options.ascii_only
-            tree = Tree(flow, children, ascii_only=ascii_only, items=options.items)
-            print_lines(console, tree.lines(now, width))
-        return
-    table = flow_table(selection, output, width)
-    print_lines(console, table.lines(flows, now))
-
-
-def flow_table(selection: Selection, output: GetOutput, width: int | None) -> FlowTable:
-    """Return an empty table with the columns that were asked for."""
-    wide = output is GetOutput.WIDE
-    return FlowTable(width, namespaces=selection.all_namespaces, wide=wide)
-
-
-def full_name(flow: JobFlow) -> str:
-    """Return `jobflow.flow.volcano.sh/train`, as `kubectl get -o name` prints it."""
-    return f"jobflow.{FLOW_GROUP}/{flow.metadata.name}"

@@ -10,11 +10,10 @@ from itertools import groupby
 from rich.cells import cell_len
 from rich.text import Text
 
-from jobflow.cli.console import columns_of, make_console
-from jobflow.cli.display.report import printable
-from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError
-from jobflow.cli.flags import Connection, GraphOutput
-from jobflow.cli.flows.sources import flows_of, write
+from jobflow.cli.flags import GraphOutput
+from jobflow.cli.show.sources import flows_of, write
+from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError
+from jobflow.client.options import Connection
 from jobflow.core.drawing.flow_graph import (
     PROBE,
     Arrow,
@@ -27,7 +26,8 @@ from jobflow.core.drawing.graph_text import to_dot, to_json, to_mermaid
 from jobflow.core.drawing.lanes import NODE, Line, draw_lanes
 from jobflow.core.drawing.layered_layout import layered_layout
 from jobflow.core.drawing.phase_looks import icon_of, style_of
-from jobflow.core.text import join_names
+from jobflow.core.text import join_names, printable
+from jobflow.display.console import columns_of, make_console
 
 _FOLDED = 4
 """Fewer steps with the same dependencies and dependants have a line each."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from jobflow.api.duration import parse_duration
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.cli.display.log_lines import OutputClosed
-from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError
-from jobflow.cli.flags import Connection
-from jobflow.cli.flows.find_flow import connect, find_flow
 from jobflow.cli.logs.follow import follow_logs
 from jobflow.cli.logs.read import read_logs
-from jobflow.cli.logs.selection import LogSelection, child_on_path, choose_step
+from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError
+from jobflow.client.flows.find_flow import connect, find_flow
+from jobflow.client.logs.selection import LogSelection, child_on_path, choose_step
+from jobflow.client.options import Connection
+from jobflow.display.log_lines import OutputClosed
 from jobflow.kube.client import Client
 
 

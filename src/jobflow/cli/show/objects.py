@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jobflow.cli.display.objects import write_yaml
 from jobflow.cli.flags import GetOutput
+from jobflow.client.manifests.write_yaml import write_yaml
 
 
 def print_objects(

@@ -14,18 +14,18 @@ from jobflow.api.flow.status import StepPhase
 from jobflow.api.meta import ListMeta, Struct
 from jobflow.api.resources import QUEUES
 from jobflow.api.volcano.scheduling import Queue
-from jobflow.cli.display.plan import print_planned
-from jobflow.cli.display.report import printable
-from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error
-from jobflow.cli.flags import Connection, PlanOutput
-from jobflow.cli.flows.find_flow import connect, find_flows
-from jobflow.cli.flows.sources import FoundFlows, flows_of, is_file
-from jobflow.cli.manifests.durations_file import read_durations
+from jobflow.cli.show.sources import FoundFlows, flows_of, is_file
+from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error
+from jobflow.client.flows.find_flow import connect, find_flows
+from jobflow.client.manifests.durations_file import read_durations
+from jobflow.client.options import Connection
 from jobflow.core.names import format_job_name
 from jobflow.core.pods.resources import parse_quantity
 from jobflow.core.reasons import StepReason
 from jobflow.core.schedule.history import History, learn
-from jobflow.core.text import join_names
+from jobflow.core.text import join_names, printable
+from jobflow.display.formats import PlanOutput
+from jobflow.display.plan import print_planned
 from jobflow.kube.client import ApiError, Client
 from jobflow.sandbox.virtual_time.capacity import Amounts, Room, parse_capacity
 from jobflow.sandbox.virtual_time.cluster import VirtualCluster

@@ -9,19 +9,20 @@ from typing import Any
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
-from jobflow.cli.console import columns_of, make_console
-from jobflow.cli.display.timeline import timeline_lines
-from jobflow.cli.errors import FAILED, SUCCESS, CommandError, print_error
-from jobflow.cli.flags import Connection, DrawingOutput
-from jobflow.cli.flows.children import read_children
-from jobflow.cli.flows.find_flow import connect, find_flow, find_flows
-from jobflow.cli.flows.sources import write
+from jobflow.cli.flags import DrawingOutput
+from jobflow.cli.show.sources import write
+from jobflow.client.errors import FAILED, SUCCESS, CommandError, print_error
+from jobflow.client.flows.children import read_children
+from jobflow.client.flows.find_flow import connect, find_flow, find_flows
+from jobflow.client.options import Connection
 from jobflow.core.drawing.timeline_svg import timeline_svg
 from jobflow.core.schedule.child_timelines import with_children
 from jobflow.core.schedule.history import learn
 from jobflow.core.schedule.spans import State
 from jobflow.core.schedule.time_left import NoEstimate, TimeLeft, time_left
 from jobflow.core.schedule.timeline import StepTimeline, Timeline, timeline
+from jobflow.display.console import columns_of, make_console
+from jobflow.display.timeline import timeline_lines
 from jobflow.kube.client import Client
 
 _PIPE_WIDTH = 100

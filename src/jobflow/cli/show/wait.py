@@ -13,16 +13,16 @@ from rich.text import Text
 from jobflow.api.duration import parse_duration
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
-from jobflow.cli.console import make_console
-from jobflow.cli.display.objects import print_flows
-from jobflow.cli.display.report import printable
-from jobflow.cli.errors import FAILED, INTERRUPTED, TIMED_OUT, UNUSABLE, CommandError, Errors
-from jobflow.cli.flags import Connection, ObjectOutput, Selection
-from jobflow.cli.flows.find_flow import connect, find_each
-from jobflow.cli.flows.follow import following
-from jobflow.cli.flows.wait import state_of
-from jobflow.cli.signals import interruption, run_unless
-from jobflow.core.text import format_command, format_elapsed, join_names
+from jobflow.client.errors import FAILED, INTERRUPTED, TIMED_OUT, UNUSABLE, CommandError, Errors
+from jobflow.client.flows.find_flow import connect, find_each
+from jobflow.client.flows.follow import following
+from jobflow.client.flows.state import state_of
+from jobflow.client.options import Connection, Selection
+from jobflow.client.signals import interruption, run_unless
+from jobflow.core.text import format_command, format_elapsed, join_names, printable
+from jobflow.display.console import make_console
+from jobflow.display.formats import ObjectOutput
+from jobflow.display.objects import print_flows
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import Client
 

@@ -9,21 +9,18 @@ from rich.console import Console
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.api.resources import JOBFLOWS
-from jobflow.cli.console import columns_of, make_console
-from jobflow.cli.display.live import ChangeLog, Display, LiveTable, LiveTrees, TableLog
-from jobflow.cli.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, Errors
-from jobflow.cli.flags import GetOutput, Selection
-from jobflow.cli.flows.children import following_children, read_children
-from jobflow.cli.flows.find_flow import find_each, raise_unless_missing
-from jobflow.cli.flows.follow import FlowFollower, Scope, follow_scope, following
-from jobflow.cli.show.get import (
-    GetOptions,
-    flow_table,
-    full_name,
-    print_flows,
-)
+from jobflow.cli.flags import GetOutput
 from jobflow.cli.show.objects import print_objects
-from jobflow.cli.signals import interruption, run_unless
+from jobflow.cli.show.print_flows import GetOptions, flow_table, full_name, print_flows
+from jobflow.client.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, Errors
+from jobflow.client.flows.children import following_children, read_children
+from jobflow.client.flows.find_flow import find_each, raise_unless_missing
+from jobflow.client.flows.follow import FlowFollower, Scope, follow_scope, following
+from jobflow.client.options import Selection
+from jobflow.client.sandbox.display import Display
+from jobflow.client.signals import interruption, run_unless
+from jobflow.display.console import columns_of, make_console
+from jobflow.display.live import ChangeLog, LiveTable, LiveTrees, TableLog
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import ApiError, Client
 

@@ -6,15 +6,16 @@ import json
 from datetime import UTC, datetime
 
 from jobflow.api.labels import CRON
-from jobflow.cli.console import make_console
-from jobflow.cli.errors import SUCCESS, UNUSABLE, CommandError
-from jobflow.cli.flags import ClusterOptions, Selection
-from jobflow.cli.flows.find_cron import find_cron
-from jobflow.cli.flows.find_flow import connect, find_flows
+from jobflow.cli.flags import ClusterOptions
 from jobflow.cli.show.why import print_sentences
+from jobflow.client.errors import SUCCESS, UNUSABLE, CommandError
+from jobflow.client.flows.find_cron import find_cron
+from jobflow.client.flows.find_flow import connect, find_flows
+from jobflow.client.options import Selection
 from jobflow.core.cron.flows import belongs_to, format_scheduled_time
 from jobflow.core.explain.cron import explain_cron
 from jobflow.core.names import to_label_value
+from jobflow.display.console import make_console
 
 
 async def print_cron_explanation(name: str, step: str | None, options: ClusterOptions) -> int:

@@ -9,10 +9,11 @@ import typer
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.resources import CRONJOBFLOWS, FLOW_GROUP
-from jobflow.cli.errors import FAILED, CommandError, Errors
-from jobflow.cli.flags import Connection, Selection
-from jobflow.cli.flows.find_cron import find_cron, split_names
-from jobflow.cli.flows.find_flow import connect, run_command
+from jobflow.cli.run_command import run_command
+from jobflow.client.errors import FAILED, CommandError, Errors
+from jobflow.client.flows.find_cron import find_cron, split_names
+from jobflow.client.flows.find_flow import connect
+from jobflow.client.options import Connection, Selection
 from jobflow.core.admission.changes import cron_is_idle
 from jobflow.kube.client import ApiError, Client
 

@@ -15,20 +15,21 @@ from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.labels import SCHEDULED_TIME
 from jobflow.api.resources import JOBFLOWS
-from jobflow.cli.display.objects import name_of, print_objects
-from jobflow.cli.display.report import printable
-from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error
-from jobflow.cli.flags import Connection, ObjectOutput
-from jobflow.cli.flows.find_cron import FoundCron, find_cron
-from jobflow.cli.flows.find_flow import connect
-from jobflow.cli.manifests.params import parse_params
-from jobflow.cli.steer.resubmit import checked, send_checked
-from jobflow.cli.steer.send_manifests import FIELD_MANAGER
+from jobflow.cli.steer.resubmit import checked
 from jobflow.cli.steer.submit import SubmitOptions, finish
-from jobflow.core.cron.expression import ScheduleFault
-from jobflow.core.cron.flows import Instantiation, belongs_to, build_flow
-from jobflow.core.cron.schedule import Schedule, parse_schedule
-from jobflow.core.text import format_count
+from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error
+from jobflow.client.flows.find_cron import find_cron
+from jobflow.client.flows.find_flow import connect
+from jobflow.client.manifests.params import parse_params
+from jobflow.client.options import Connection
+from jobflow.client.verbs.copy import send_checked
+from jobflow.client.verbs.cron import flow_at, manual_flow, schedule_of
+from jobflow.client.verbs.send_manifests import FIELD_MANAGER
+from jobflow.core.cron.flows import Instantiation, belongs_to
+from jobflow.core.cron.schedule import Schedule
+from jobflow.core.text import format_count, printable
+from jobflow.display.formats import ObjectOutput
+from jobflow.display.objects import name_of, print_objects
 from jobflow.kube.client import ApiError, Client
 
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,12 +45,6 @@ async def trigger_cron(
         found = await find_cron(client, name)
         report = checked(manual_flow(found), values, found.cron.metadata.name)
         return await finish(client, await send_checked(client, report), options)
-
-
-def manual_flow(found: FoundCron) -> dict[str, Any]:
-    """Return a flow that is created now. Raises CommandError if its time zone is not valid."""
-    _schedule(found.cron)
-    return _flow(found, datetime.now(UTC), Instantiation.MANUAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,34 +68,17 @@ async def backfill_cron(
         _read(flag, text)
     async with await connect(connection) as client:
         found = await find_cron(client, name)
-        times = _times(_schedule(found.cron), options)
+        times = _times(schedule_of(found.cron), options)
         if not times:
             begin, end = options.begin, options.end
             raise CommandError(FAILED, f"the schedule has no time from {begin} to {end}")
-        flows = [_flow(found, time, Instantiation.BACKFILL) for time in times]
+        flows = [flow_at(found, time, Instantiation.BACKFILL) for time in times]
         if values:
             cron = found.cron.metadata.name
             flows = [checked(flow, values, cron).flows[0].data for flow in flows]
         if options.dry_run:
             return _print_dry_run(flows, options.output)
         return await _create_all(client, found.cron, flows, options.output)
-
-
-def _schedule(cron: CronJobFlow) -> Schedule:
-    try:
-        return parse_schedule(cron.spec.schedule or "", cron.spec.time_zone)
-    except ScheduleFault as fault:
-        name = cron.metadata.name
-        raise CommandError(
-            FAILED, f"CronJobFlow {name}: its schedule is invalid: {fault}"
-        ) from None
-
-
-def _flow(found: FoundCron, time: datetime, instantiation: Instantiation) -> dict[str, Any]:
-    """Return the flow of a time, with the spec as the API server has it."""
-    flow = build_flow(found.cron, time, instantiation)
-    template = json.loads(bytes(found.raw)).get("spec", {}).get("jobFlowTemplate") or {}
-    return flow | {"spec": template.get("spec") or {}}
 
 
 # ------------------------------------------------------------------ times

@@ -7,20 +7,17 @@ from dataclasses import dataclass
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import CANCELLED
-from jobflow.api.resources import FLOW_GROUP, JOBFLOWS
-from jobflow.cli.display.objects import print_flows
-from jobflow.cli.errors import FAILED, INTERRUPTED, CommandError, Errors, print_error
-from jobflow.cli.flags import Connection, ObjectOutput, Selection
-from jobflow.cli.flows.find_flow import connect, find_each
-from jobflow.cli.flows.follow import following
-from jobflow.cli.flows.wait import state_of
-from jobflow.cli.signals import interruption, run_unless
-from jobflow.cli.steer.send_command import create_command
+from jobflow.api.resources import FLOW_GROUP
 from jobflow.cli.steer.until_end import View, follow_to_end
-from jobflow.cli.steer.verbs import CANCEL
-from jobflow.core.admission.changes import flow_has_ended
-from jobflow.core.text import format_command
-from jobflow.kube.client import ApiError, Client
+from jobflow.client.errors import FAILED, INTERRUPTED, CommandError, Errors, print_error
+from jobflow.client.flows.find_flow import connect, find_each
+from jobflow.client.flows.follow import following
+from jobflow.client.options import Connection, Selection
+from jobflow.client.signals import interruption, run_unless
+from jobflow.client.verbs.delete import cancel_first, delete_flow, refuse_delete
+from jobflow.display.formats import ObjectOutput
+from jobflow.display.objects import print_flows
+from jobflow.kube.client import Client
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,26 +86,11 @@ async def _ended(
     return ready + [flow for flow in followed.flows if flow.metadata.uid not in gone]
 
 
-def refuse_delete(flow: JobFlow) -> str:
-    """Return why a flow that has not ended cannot be deleted, or ""."""
-    if not any(flow_has_ended(flow, namespace_terminating=False)):
-        return ""
-    meta = flow.metadata
-    cancel = format_command("jobflow delete --cancel", meta)
-    return f"JobFlow {meta.name} has not ended; {cancel} cancels it first: {state_of(flow)}"
-
-
 async def _cancel(client: Client, flow: JobFlow, options: DeleteOptions) -> None:
     command = await cancel_first(client, flow)
     if command and not options.quiet:
         requested = f"cancel requested (Command {command})"
         print(f"JobFlow {flow.metadata.name}: {requested}", flush=True)
-
-
-async def cancel_first(client: Client, flow: JobFlow) -> str:
-    """Cancel the flow, unless it is already coming to its end; return the name of the Command, or
-    "". Raises CommandError if that is refused."""
-    return "" if CANCEL.refusal(flow) else await create_command(client, flow, CANCEL)
 
 
 async def _delete(client: Client, flow: JobFlow, errors: Errors, options: DeleteOptions) -> bool:
@@ -121,22 +103,6 @@ async def _delete(client: Client, flow: JobFlow, errors: Errors, options: Delete
     if not options.quiet:
         print(f'jobflow.{FLOW_GROUP} "{flow.metadata.name}" deleted', flush=True)
     return True
-
-
-async def delete_flow(client: Client, flow: JobFlow) -> None:
-    """Delete the flow. Raises CommandError if it is refused, or another one has its name now."""
-    meta = flow.metadata
-    try:
-        await client.delete(JOBFLOWS, meta.namespace, meta.name, uid=meta.uid)
-    except ApiError as error:
-        raise CommandError(FAILED, _explained(error, flow)) from None
-
-
-def _explained(error: ApiError, flow: JobFlow) -> str:
-    if error.conflict:
-        replaced = f"JobFlow {flow.metadata.name} was replaced by another of the same name"
-        return f"{replaced}: it was not deleted"
-    return f"JobFlow {flow.metadata.name} was not deleted: {error.message}"
 
 
 async def _until_gone(client: Client, flows: Sequence[JobFlow]) -> bool:

@@ -7,24 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.labels import SCHEDULED_TIME
-from jobflow.api.meta import ObjectMeta
-from jobflow.api.resources import JOBFLOWS
-from jobflow.cli.console import make_console
-from jobflow.cli.display.report import print_fault
-from jobflow.cli.errors import FAILED, CommandError
-from jobflow.cli.flags import Connection
-from jobflow.cli.flows.find_flow import connect, read_flow, to_flow
-from jobflow.cli.manifests.check import Report, check
-from jobflow.cli.manifests.faults import SourcePlace
-from jobflow.cli.manifests.objects import Manifests, manifest_of
-from jobflow.cli.manifests.params import parse_params, set_params
-from jobflow.cli.manifests.yaml_nodes import Node
-from jobflow.cli.steer.send_manifests import Sent, send
 from jobflow.cli.steer.submit import SubmitOptions, finish
-from jobflow.core.manifests.job import is_inherited
-from jobflow.kube.client import Client
+from jobflow.client.errors import FAILED, CommandError
+from jobflow.client.flows.find_flow import connect, read_flow, to_flow
+from jobflow.client.manifests.check import Report
+from jobflow.client.manifests.faults import SourcePlace
+from jobflow.client.manifests.params import parse_params
+from jobflow.client.manifests.yaml_nodes import Node
+from jobflow.client.options import Connection
+from jobflow.client.verbs.copy import check_flow, copy_of, send_checked
+from jobflow.display.console import make_console
+from jobflow.display.report import print_fault
 
 
 async def resubmit_flow(
@@ -37,85 +30,17 @@ async def resubmit_flow(
     async with await connect(connection) as client:
         raw = await read_flow(client, name)
         flow, spec = to_flow(raw), json.loads(raw).get("spec", {})
-        report = checked(_copy(flow.metadata, spec, options.name), values, flow.metadata.name)
+        report = checked(copy_of(flow.metadata, spec, options.name), values, flow.metadata.name)
         return await finish(client, await send_checked(client, report), options)
-
-
-async def create_copy(client: Client, raw: bytes, param: Sequence[str], name: str | None) -> str:
-    """Create a flow with the spec of another, which is given as JSON, and return its name. Raises
-    CommandError with a line for each fault."""
-    flow, spec = to_flow(raw), json.loads(raw).get("spec", {})
-    copy = _copy(flow.metadata, spec, name)
-    created = await create_flow(client, copy, parse_params(param), flow.metadata.name)
-    return created.metadata.name
-
-
-async def create_flow(
-    client: Client, flow: dict[str, Any], values: Mapping[str, Node], origin: str
-) -> JobFlow:
-    """Create a flow that is no file, with these values of params. `origin`: the name of the object
-    that it was made from. Raises CommandError with a line for each fault."""
-    report = _check(flow, values, origin)
-    faults, refusals = report.faults, list[str]()
-    if not faults:
-        sent = await send_checked(client, report)
-        faults, refusals = sent.faults, [*sent.missing_rights.values()]
-        if not sent.is_refused:
-            return sent.created[0]
-    raise CommandError(FAILED, "\n".join([*refusals, *(each.sentence for each in faults)]))
 
 
 def checked(flow: dict[str, Any], values: Mapping[str, Node], origin: str) -> Report:
     """Return the report on a flow that is no file, with these values of params. `origin`: the name
     of the object that it was made from. Raises CommandError after it has printed the faults."""
-    report = _check(flow, values, origin)
+    report = check_flow(flow, values, origin)
     if report.faults:
         errors = make_console(stderr=True)
         for fault in report.faults:  # the source is no file, so its lines mean nothing
             print_fault(replace(fault, place=SourcePlace(fault.place.source)), errors)
         raise CommandError(FAILED, "nothing was sent, see above")
     return report
-
-
-def _check(flow: dict[str, Any], values: Mapping[str, Node], origin: str) -> Report:
-    manifest = manifest_of(flow)
-    if values:
-        set_params(values, [manifest], flow=origin)
-    return check(Manifests([manifest.source], [manifest]))
-
-
-async def send_checked(client: Client, report: Report) -> Sent:
-    """Create the flow of a report of `checked`. Raises CommandError."""
-    (manifest,) = report.flows
-    sent = await send(client, report)
-    sent.faults = [replace(fault, place=SourcePlace(manifest.source)) for fault in sent.faults]
-    return sent
-
-
-def _copy(meta: ObjectMeta, spec: Any, name: str | None) -> dict[str, Any]:
-    """Return the new flow. Without `name` it gets a generateName: that of the old flow if its name
-    was generated, so that random suffixes do not add up."""
-    if name is not None:
-        names = {"name": name}
-    elif meta.generate_name and meta.name.startswith(meta.generate_name):
-        names = {"generateName": meta.generate_name}
-    else:
-        names = {"generateName": f"{meta.name}-"}
-    annotations = _kept(meta.annotations)
-    if (scheduled := (meta.annotations or {}).get(SCHEDULED_TIME)) is not None:
-        annotations[SCHEDULED_TIME] = scheduled  # expressions may use it
-    texts = {"labels": _kept(meta.labels), "annotations": annotations}
-    return {
-        "apiVersion": JOBFLOWS.api_version,
-        "kind": JOBFLOWS.kind,
-        "metadata": {
-            **names,
-            "namespace": meta.namespace,
-            **{key: value for key, value in texts.items() if value},
-        },
-        "spec": spec,
-    }
-
-
-def _kept(texts: dict[str, str] | None) -> dict[str, str]:
-    return {key: value for key, value in (texts or {}).items() if is_inherited(key, value)}

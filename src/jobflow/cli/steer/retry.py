@@ -11,13 +11,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.cli.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, Errors
-from jobflow.cli.flags import ClusterOptions, RetryOptions, Selection
-from jobflow.cli.flows.children import read_children
-from jobflow.cli.flows.find_flow import connect, find_each, run_command
-from jobflow.cli.signals import interruption, run_unless
-from jobflow.cli.steer.send_command import refuse, send_to
-from jobflow.cli.steer.verbs import RETRY, RETRY_TOLERATED
+from jobflow.cli.flags import ClusterOptions, RetryOptions
+from jobflow.cli.run_command import run_command
+from jobflow.cli.steer.send_command import send_to
+from jobflow.client.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, Errors
+from jobflow.client.flows.children import read_children
+from jobflow.client.flows.find_flow import connect, find_each
+from jobflow.client.options import Selection
+from jobflow.client.signals import interruption, run_unless
+from jobflow.client.verbs.command import refuse
+from jobflow.client.verbs.lifecycle import RETRY, RETRY_TOLERATED
 from jobflow.core.schedule.runs_again import RunsAgain, list_runs_again, sum_lost
 from jobflow.core.text import format_duration
 from jobflow.kube.client import Client

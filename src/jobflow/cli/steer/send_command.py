@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.meta import Object, ObjectMeta, OwnerReference
-from jobflow.api.resources import COMMANDS, JOBFLOWS
-from jobflow.api.volcano.command import Action, Command, encoded
-from jobflow.cli.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, Errors
-from jobflow.cli.flags import ClusterOptions, Selection
-from jobflow.cli.flows.find_flow import connect, find_each, run_command
-from jobflow.cli.flows.wait import Goal, Waits
-from jobflow.cli.signals import interruption, run_unless
-from jobflow.kube.client import ApiError, Client, decoder
-
-
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """`jobflow cancel`, `suspend` and similar: their Command, refusal and goal."""
-
-    name: str
-    """`cancel`, also in `cancel requested`."""
-    gerund: str
-    """`cancelling`."""
-    action: Action
-    refusal: Callable[[JobFlow], str]
-    """Returns why it makes no sense for the flow as it is now, or ""."""
-    goal: Goal
-    exit_code: Callable[[JobFlow], int] = lambda flow: SUCCESS
-    """The exit code of `--wait` by the flow that has reached the goal."""
+from jobflow.cli.flags import ClusterOptions
+from jobflow.cli.run_command import run_command
+from jobflow.cli.steer.wait_for_goal import Waits
+from jobflow.client.errors import FAILED, INTERRUPTED, CommandError, Errors
+from jobflow.client.flows.find_flow import connect, find_each
+from jobflow.client.options import Selection
+from jobflow.client.signals import interruption, run_unless
+from jobflow.client.verbs.command import Verb, send_verb
+from jobflow.kube.client import Client
 
 
 def send(
@@ -107,65 +90,6 @@ def _results(
         else:
             errors.add_code(verb.exit_code(each.flow))
             yield each.flow, command
-
-
-def refuse(flow: JobFlow, verb: Verb) -> str:
-    """Return why the Command would have no effect on the flow as it is now, or ""."""
-    deleted = flow.metadata.deletion_timestamp is not None
-    why = "is being deleted" if deleted else verb.refusal(flow)
-    return f"JobFlow {flow.metadata.name} {why}" if why else ""
-
-
-async def send_verb(client: Client, flow: JobFlow, verb: Verb) -> str:
-    """Send the Command and return its name. Raises CommandError if it would have no effect."""
-    if why := refuse(flow, verb):
-        raise CommandError(FAILED, why)
-    return await create_command(client, flow, verb)
-
-
-async def create_command(
-    client: Client,
-    flow: JobFlow,
-    verb: Verb,
-    *,
-    message: str = "",
-    annotations: dict[str, str] | None = None,
-) -> str:
-    """Create the Command, owned by the flow so that both are deleted together; return its name."""
-    meta = flow.metadata
-    target = OwnerReference(
-        api_version=JOBFLOWS.api_version, kind=JOBFLOWS.kind, name=meta.name, uid=meta.uid
-    )
-    command = Command(
-        metadata=ObjectMeta(
-            generate_name=f"{meta.name}-{verb.action.lower()}-",
-            namespace=meta.namespace,
-            owner_references=[target],
-            annotations=annotations,
-        ),
-        action=verb.action,
-        target=target,
-        message=message,
-    )
-    try:
-        created = await client.create(COMMANDS, meta.namespace, encoded(command))
-    except ApiError as error:
-        raise CommandError(FAILED, _explained(error, verb, meta.namespace)) from None
-    return decoder(Object).decode(created).metadata.name
-
-
-def _explained(error: ApiError, verb: Verb, namespace: str) -> str:
-    if error.namespace_gone or error.code not in (403, 404):
-        return error.message
-    if error.code == 403:
-        return (
-            f"{verb.gerund} needs the right to create commands.{COMMANDS.group} in namespace "
-            f'"{namespace}": {error.message}'
-        )
-    return (
-        f"this cluster has no Commands ({COMMANDS.api_version}), which {verb.gerund} needs: "
-        "install Volcano"
-    )
 
 
 def _print_summaries(sent: Sequence[tuple[JobFlow, str]], *, single: bool) -> None:

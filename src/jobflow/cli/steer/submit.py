@@ -6,19 +6,22 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobflow.cli.console import make_console
-from jobflow.cli.display.objects import name_of, object_of, print_objects
-from jobflow.cli.display.report import print_fault, print_report, print_warnings, printable
-from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error
-from jobflow.cli.flags import Connection, DryRun, FileOptions, ObjectOutput
-from jobflow.cli.flows.find_flow import connect
-from jobflow.cli.manifests.check import Report, check_files
-from jobflow.cli.manifests.faults import UNREADABLE, ManifestFault
-from jobflow.cli.manifests.objects import Manifest
+from jobflow.cli.flags import DryRun
 from jobflow.cli.new_flow_flags import FollowOptions
-from jobflow.cli.steer.send_manifests import Applied, Sent, body_of, send
 from jobflow.cli.steer.until_end import View, until_end
+from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error
+from jobflow.client.flows.find_flow import connect
+from jobflow.client.manifests.check import Report, check_files
+from jobflow.client.manifests.faults import UNREADABLE, ManifestFault
+from jobflow.client.manifests.objects import Manifest
+from jobflow.client.options import Connection, FileOptions
+from jobflow.client.verbs.send_manifests import Applied, Sent, body_of, send
+from jobflow.core.text import printable
 from jobflow.core.violations import Reason, Violation
+from jobflow.display.console import make_console
+from jobflow.display.formats import ObjectOutput
+from jobflow.display.objects import name_of, object_of, print_objects
+from jobflow.display.report import print_fault, print_report, print_warnings
 from jobflow.kube.client import Client
 
 

@@ -13,18 +13,19 @@ from rich.console import Console
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
-from jobflow.cli.console import make_console, print_lines
-from jobflow.cli.display.live import ChangeLog, Display, LiveTrees
-from jobflow.cli.display.log_lines import OutputClosed
-from jobflow.cli.display.report import printable
-from jobflow.cli.display.tree import Tree
-from jobflow.cli.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, print_error
-from jobflow.cli.flows.children import following_children, read_children
-from jobflow.cli.flows.follow import following
-from jobflow.cli.flows.wait import PATIENCE_SECONDS, state_of
 from jobflow.cli.logs.follow import follow_logs
-from jobflow.cli.signals import interruption, run_unless
-from jobflow.core.text import format_command
+from jobflow.cli.steer.wait_for_goal import PATIENCE_SECONDS
+from jobflow.client.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, print_error
+from jobflow.client.flows.children import following_children, read_children
+from jobflow.client.flows.follow import following
+from jobflow.client.flows.state import state_of
+from jobflow.client.sandbox.display import Display
+from jobflow.client.signals import interruption, run_unless
+from jobflow.core.text import format_command, printable
+from jobflow.display.console import make_console, print_lines
+from jobflow.display.live import ChangeLog, LiveTrees
+from jobflow.display.log_lines import OutputClosed
+from jobflow.display.tree import Tree
 from jobflow.kube.client import Client
 from jobflow.runtime.task_group import all_of
 

@@ -11,7 +11,7 @@ import msgspec
 
 from jobflow.api.meta import ListMeta, Struct
 from jobflow.api.resources import VALIDATING_WEBHOOKS, Resource
-from jobflow.cli.flows.find_flow import raise_unless_missing
+from jobflow.client.flows.find_flow import raise_unless_missing
 from jobflow.kube.client import ApiError, Client, Query
 
 Json = dict[str, Any]

@@ -21,12 +21,11 @@ from jobflow.cli.cluster.doctor.namespace import (
 )
 from jobflow.cli.cluster.doctor.volcano import check_admission, check_controllers
 from jobflow.cli.cluster.doctor.webhook import check_webhook
-from jobflow.cli.console import make_console
-from jobflow.cli.display.report import printable
-from jobflow.cli.errors import FAILED, SUCCESS
 from jobflow.cli.flags import ClusterOptions
-from jobflow.cli.flows.find_flow import connect
-from jobflow.core.text import format_count
+from jobflow.client.errors import FAILED, SUCCESS
+from jobflow.client.flows.find_flow import connect
+from jobflow.core.text import format_count, printable
+from jobflow.display.console import make_console
 
 CHECKS: Mapping[str, Check] = {
     "definitions": check_definitions,

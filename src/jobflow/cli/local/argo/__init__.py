@@ -1,1 +1,0 @@
-"""Workflows of Argo as JobFlows."""

@@ -1,0 +1,29 @@
+"""The end of a command: its exit code, and the error that ends it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from aiohttp import ClientError
+
+from jobflow.client.errors import UNUSABLE, CommandError, print_error, unreachable
+from jobflow.kube.credentials import ConfigError
+
+
+def run_command(work: Coroutine[Any, Any, int]) -> int:
+    """Run a command to its exit code; print the error that ends it."""
+    from jobflow.runtime.event_loop import run
+
+    logging.getLogger().setLevel(logging.CRITICAL)
+    try:
+        return run(work)
+    except CommandError as error:
+        print_error(*str(error).splitlines())
+        return error.code
+    except ConfigError as error:
+        print_error(error)
+    except (ClientError, TimeoutError) as error:  # another OSError is of stdout: see cli.program
+        print_error(unreachable(error))
+    return UNUSABLE

@@ -1,0 +1,173 @@
+"""Child flows of flows on a cluster: read, followed, and their places below an outer flow."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+from jobflow.api import labels
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.resources import JOBFLOWS
+from jobflow.client.errors import CommandError, print_error
+from jobflow.client.flows.find_flow import raise_unless_missing, to_flow
+from jobflow.client.flows.follow import FlowFollower, Scope, Show, follow_scope
+from jobflow.core.manifests.child import root_label
+from jobflow.core.names import qualify_name, to_label_value
+from jobflow.kube.client import ApiError, Client
+from jobflow.kube.errors import NETWORK_ERRORS
+from jobflow.kube.reading import RawList
+
+_MOST_ROOTS = 20
+"""Outermost flows that a label selector names; with more, it selects all child flows."""
+
+
+async def read_children(client: Client, flows: Iterable[JobFlow]) -> Mapping[str, JobFlow]:
+    """Return the child flows below these flows, at any level, by name. The names of flows in other
+    namespaces do not matter, because a flow names only its own children. Raises CommandError."""
+    found: dict[str, JobFlow] = {}
+    for namespace, root in dict.fromkeys(
+        (flow.metadata.namespace, root_label(flow)) for flow in flows if has_children(flow)
+    ):
+        query = [("labelSelector", f"{labels.ROOT}={root}")]
+        try:
+            async for page in client.list(JOBFLOWS, RawList, namespace=namespace, query=query):
+                flows_of_page = map(to_flow, page.items or ())
+                found |= {each.metadata.name: each for each in flows_of_page}
+        except ApiError as error:
+            raise_unless_missing(error)
+    return found
+
+
+def has_children(flow: JobFlow) -> bool:
+    """Return whether the status of a flow names a child flow."""
+    conditions = (flow.status.conditions or {}).values()
+    return any(run.flow for each in conditions for run in (each, *(each.runs or ())))
+
+
+def may_have_children(flow: JobFlow, step: str | None = None) -> bool:
+    """Return whether a step of a flow, or the step with this name, may run a child flow."""
+    return any(each.may_run_flow for each in flow.all_steps if step in (None, each.name))
+
+
+@asynccontextmanager
+async def following_children(
+    client: Client, flows: Sequence[JobFlow], show: Show
+) -> AsyncIterator[Sequence[FlowFollower]]:
+    """Follow the child flows below these flows, at any level, while the body runs: those that exist
+    and those that are created later. `show` gets each as it is now, then at each change. Yield a
+    follower for each namespace; none if no step runs a flow, or, with a warning, if the child flows
+    cannot be listed."""
+    roots: dict[str, set[str]] = {}
+    for flow in filter(may_have_children, flows):
+        roots.setdefault(flow.metadata.namespace, set()).add(root_label(flow))
+    async with AsyncExitStack() as stack:
+        followers: list[FlowFollower] = []
+        for namespace, names in roots.items():
+            scope = _scope(namespace, names)
+            try:
+                follower = follow_scope(client, scope, show)
+                followers.append(await stack.enter_async_context(follower))
+            except (CommandError, *NETWORK_ERRORS) as error:
+                print_error(f"child flows cannot be followed: {error}", severity="warning")
+        yield followers
+
+
+def _scope(namespace: str, roots: set[str]) -> Scope:
+    selector = labels.ROOT
+    if len(roots) <= _MOST_ROOTS:
+        selector += f" in ({','.join(sorted(roots))})"
+    return Scope(namespace, [("labelSelector", selector)], lambda flow: root_label(flow) in roots)
+
+
+@dataclass(frozen=True)
+class PlacedFlow:
+    """A flow, and the steps that lead to it."""
+
+    flow: JobFlow
+    path: tuple[str, ...] = ()
+    """For each flow above it the step that runs the next one: `train`, or `train/0` of an item."""
+
+    @cached_property
+    def prefix(self) -> str:
+        """`train/0/`; "" for the flow that was asked for."""
+        return "".join(f"{step}/" for step in self.path)
+
+    @cached_property
+    def step_names(self) -> Mapping[str, str]:
+        """The names of the steps by their values in labels."""
+        return {to_label_value(step.name): step.name for step in self.flow.all_steps}
+
+
+class FlowFamily:
+    """A flow, and the flows below it as far as they are known."""
+
+    def __init__(
+        self, top: JobFlow, children: Iterable[JobFlow] = (), above: tuple[str, ...] = ()
+    ) -> None:
+        """`above`: the path to `top`, if that is a child flow itself."""
+        self.top = top
+        self._above = above
+        self._flows: dict[str, JobFlow] = {}
+        self._names: dict[str, str] = {}
+        self._placed: dict[str, PlacedFlow | None] = {}
+        for flow in (top, *children):
+            self.add(flow)
+
+    def add(self, flow: JobFlow) -> bool:
+        """Add a child flow, or a later state of a flow; return whether it was unknown before."""
+        name = flow.metadata.name
+        before = self._flows.get(name)
+        self._flows[name] = flow
+        if flow.metadata.uid == self.top.metadata.uid:
+            self.top = flow
+        if before is not None and before.metadata.uid == flow.metadata.uid:
+            return False
+        self._names[_created_by(flow)] = name
+        self._placed.clear()
+        return True
+
+    def find(self, created_by: str) -> PlacedFlow | None:
+        """Return the flow that a label of a vcjob or pod names; None if it is unknown or is not
+        below `top`."""
+        name = self._names.get(created_by)
+        return self._place(name) if name is not None else None
+
+    def below(self) -> Iterator[PlacedFlow]:
+        """Yield the known flows below `top`."""
+        for name in self._flows:
+            placed = self._place(name)
+            if placed is not None and placed.flow is not self.top:
+                yield placed
+
+    def is_known(self, created_by: str) -> bool:
+        """Return whether the flow that a label names is known."""
+        return created_by in self._names
+
+    def _place(self, name: str) -> PlacedFlow | None:
+        if name not in self._placed:
+            self._placed[name] = self._find_place(self._flows[name])
+        return self._placed[name]
+
+    def _find_place(self, flow: JobFlow) -> PlacedFlow | None:
+        if flow.metadata.uid == self.top.metadata.uid:
+            return PlacedFlow(flow, self._above)
+        owner = flow.metadata.controller
+        parent = self._flows.get(owner.name) if owner is not None else None
+        if owner is None or parent is None or parent.metadata.uid != owner.uid:
+            return None  # of another branch, or of a deleted flow
+        above = self._place(parent.metadata.name)
+        return None if above is None else PlacedFlow(flow, (*above.path, _step_of(flow)))
+
+
+def _created_by(flow: JobFlow) -> str:
+    """Return the label value by which vcjobs and pods name their flow."""
+    return to_label_value(qualify_name(flow.metadata.namespace, flow.metadata.name))
+
+
+def _step_of(child: JobFlow) -> str:
+    """Return `train` or `train/0`: what a child flow runs for."""
+    own = child.metadata.annotations or {}
+    step, index = own.get(labels.STEP, ""), own.get(labels.INDEX)
+    return step if index is None else f"{step}/{index}"

@@ -1,0 +1,251 @@
+"""The JobFlows that a command names or selects, and the errors that prevent reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.step import Step
+from jobflow.api.meta import ListMeta, Object, Struct
+from jobflow.api.resources import FLOW_GROUP, JOBFLOWS, NAMESPACES
+from jobflow.client.errors import FAILED, UNUSABLE, CommandError, Errors
+from jobflow.client.options import Connection, Selection
+from jobflow.core.admission.object_names import all_names
+from jobflow.core.suggest import Suggester, did_you_mean
+from jobflow.core.text import format_command
+from jobflow.kube.cache import key_of
+from jobflow.kube.client import ApiError, Client, UnreadableAnswer, decoder
+from jobflow.kube.reading import RawList
+from jobflow.kube.reflector import METADATA_ONLY
+
+NO_SELECTION = Selection()
+NOT_INSTALLED = "this cluster has no JobFlows: install them with `jobflow crds --apply`"
+
+
+class FlowObjects(Struct, frozen=True, kw_only=True):
+    """A page of flows with their metadata only."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[Object] = []
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFlow:
+    """A flow, and its JSON as the API server has it."""
+
+    flow: JobFlow
+    raw: bytes | msgspec.Raw
+
+
+class NoSuchFlow(CommandError):
+    """A name that no JobFlow of the namespace has."""
+
+
+PREFIXES = frozenset(
+    {"jf", "jobflow", "jobflows", f"jobflow.{FLOW_GROUP}", f"jobflows.{FLOW_GROUP}"}
+)
+
+
+async def connect(options: Connection) -> Client:
+    """Return a client for the cluster, namespace and user of the flags. Raises ConfigError."""
+    return await Client.from_kubeconfig(
+        options.kubeconfig,
+        namespace=options.namespace,
+        context=options.context,
+        impersonate=options.impersonate,
+    )
+
+
+def bare_name(name: str) -> str:
+    """Return `train` for `train`, `jf/train` and `jobflow.flow.volcano.sh/train`. Raises
+    NoSuchFlow for an object of another kind."""
+    prefix, slash, rest = name.rpartition("/")
+    if slash and prefix not in PREFIXES:
+        raise NoSuchFlow(UNUSABLE, f'"{name}" is not a JobFlow: write {rest} or jf/{rest}')
+    return rest
+
+
+def unique_names(names: Iterable[str]) -> list[str]:
+    """Return one name for each flow: `train` and `jf/train` are the same."""
+    split = ((name, *name.rpartition("/")) for name in names)
+    bare = (rest if prefix in PREFIXES else name for name, prefix, _, rest in split)
+    return [*dict.fromkeys(bare)]
+
+
+async def find_flow(client: Client, name: str) -> JobFlow:
+    """Return a flow of the client's namespace. Raises CommandError."""
+    return to_flow(await read_flow(client, name))
+
+
+def to_flow(raw: bytes | msgspec.Raw) -> JobFlow:
+    """Decode a flow. Raises CommandError."""
+    try:
+        return decoder(JobFlow).decode(raw)
+    except UnreadableAnswer as error:
+        raise CommandError(FAILED, error.message) from None
+
+
+async def read_flow(client: Client, name: str) -> bytes:
+    """Return a flow of the client's namespace as the API server has it, in JSON. Raises
+    CommandError; it is NoSuchFlow, with the nearest name, if the flow does not exist."""
+    name, namespace = bare_name(name), client.namespace
+    missing = f'JobFlow "{name}" does not exist in namespace "{namespace}"'
+    if not all_names([name, namespace]):
+        raise NoSuchFlow(UNUSABLE, missing)
+    try:
+        return await client.request("GET", JOBFLOWS.path(namespace, name))
+    except ApiError as error:
+        raise_unless_missing(error)
+    raise NoSuchFlow(UNUSABLE, missing + did_you_mean(await _nearest(client, namespace, name)))
+
+
+async def find_named(client: Client, names: Sequence[str], errors: Errors) -> list[FoundFlow]:
+    """Return the named flows. Errors about single flows are added to `errors`. Raises CommandError
+    if a word is not the name of a flow: `cancel train sweep/2` must not cancel the flow `train`."""
+    found: list[FoundFlow] = []
+    missing: list[tuple[str, CommandError]] = []
+    for name in unique_names(names):
+        try:
+            raw = await read_flow(client, name)
+            found.append(FoundFlow(to_flow(raw), raw))
+        except NoSuchFlow as error:
+            missing.append((name, error))
+        except CommandError as error:
+            errors.add(error)
+    steps = [_step_named(name, found) for name, _ in missing]
+    faults = [step or error for step, (_, error) in zip(steps, missing, strict=True)]
+    if any(steps) or any("/" in name for name, _ in missing):
+        raise CommandError(UNUSABLE, "\n".join(map(str, faults)))
+    for fault in faults:
+        errors.add(fault)
+    return found
+
+
+def _step_named(name: str, found: Iterable[FoundFlow]) -> CommandError | None:
+    """Return the error for a name that is not a flow but a step of a found one, such as `sweep` or
+    `sweep/3`."""
+    step = name.partition("/")[0]
+    for flow in (each.flow for each in found):
+        if any(each.name == step for each in flow.all_steps):
+            meta = flow.metadata
+            why = format_command("jobflow why", meta, f" {step}")
+            logs = format_command("jobflow logs", meta, f" {name}")
+            sentence = f'"{name}" is a step of JobFlow {meta.name}: write {why} or {logs}'
+            return CommandError(UNUSABLE, sentence)
+    return None
+
+
+def find_step(flow: JobFlow, text: str) -> tuple[Step, str | None]:
+    """Return the step of `STEP` or `STEP/INDEX`, and the text of the index. Raises CommandError
+    if there is no such step, or it has no items."""
+    name, slash, number = text.partition("/")
+    steps = {each.name: each for each in flow.all_steps}
+    if (step := steps.get(name)) is None:
+        guess = did_you_mean(Suggester([*steps]).nearest(name))
+        unknown = f'JobFlow {flow.metadata.name} has no step "{name}"{guess}'
+        raise CommandError(UNUSABLE, unknown)
+    if slash and step.fan_out is None and step.repeat is None:
+        why = f'step "{name}" has no items, because it has no forEach or repeat: write {name}'
+        raise CommandError(UNUSABLE, why)
+    return step, number if slash else None
+
+
+async def find_each(
+    client: Client, names: Sequence[str], selection: Selection, errors: Errors
+) -> list[JobFlow]:
+    """Return the named flows, or else all that the flags select. Errors about single names are
+    added to `errors`. Raises CommandError if there is neither a name nor a selector, or nothing
+    matches it."""
+    check_exclusive(names, selection)
+    if names:
+        return [each.flow for each in await find_named(client, names, errors)]
+    if not selection.selector:
+        raise CommandError(UNUSABLE, "no flow is named: give a FLOW, or select flows with -l")
+    if not (found := await find_flows(client, (), selection)):
+        where = describe_place(client, selection)
+        raise CommandError(UNUSABLE, f"no JobFlow {where} matches -l {selection.selector}")
+    return found
+
+
+def describe_place(client: Client, selection: Selection) -> str:
+    """Return `in namespace "team"` or `in any namespace`."""
+    return "in any namespace" if selection.all_namespaces else f'in namespace "{client.namespace}"'
+
+
+def check_exclusive(names: Sequence[str], selection: Selection) -> None:
+    """Raise CommandError if there are both names and a selection."""
+    if names and selection != NO_SELECTION:
+        raise CommandError(UNUSABLE, "a FLOW excludes -l and -A: give names or a selection")
+
+
+async def find_flows(
+    client: Client, names: Sequence[str], selection: Selection = NO_SELECTION
+) -> list[JobFlow]:
+    """Return the named flows, or else all that the flags select, by namespace and name. Raises
+    CommandError."""
+    check_exclusive(names, selection)
+    if names:
+        return [await find_flow(client, name) for name in unique_names(names)]
+    flows = [to_flow(raw) for raw in await read_flows(client, selection)]
+    return sorted(flows, key=key_of)
+
+
+async def read_flows(client: Client, selection: Selection) -> list[msgspec.Raw]:
+    """Return the selected flows as the API server has them, in JSON, page by page. Raises
+    CommandError."""
+    query = [("labelSelector", selection.selector)] if selection.selector else []
+    namespace = "" if selection.all_namespaces else client.namespace
+    found: list[msgspec.Raw] = []
+    try:
+        async for page in client.list(JOBFLOWS, RawList, namespace=namespace, query=query):
+            found += page.items or ()
+    except ApiError as error:
+        raise_unless_missing(error)
+        raise CommandError(UNUSABLE, NOT_INSTALLED) from None
+    return found
+
+
+async def check_namespace(client: Client, selection: Selection) -> None:
+    """Raise CommandError if the namespace of the selection does not exist, as far as the user may
+    read it."""
+    if selection.all_namespaces:
+        return
+    try:
+        await client.request("GET", NAMESPACES.path("", client.namespace))
+    except ApiError as error:
+        if error.not_found and error.status.details and error.status.details.name:
+            missing = f'namespace "{client.namespace}" does not exist'
+            raise CommandError(UNUSABLE, missing) from None
+        if error.code != 403:
+            raise CommandError(FAILED, error.message) from None
+
+
+def raise_unless_missing(error: ApiError) -> None:
+    """Raise the CommandError for an error about flows, unless an object is missing."""
+    details = error.status.details
+    if error.code == 401:
+        expired = "the cluster does not accept your login (401): log in again, then retry"
+        raise CommandError(UNUSABLE, expired) from None
+    if error.not_found and not (details and details.name):
+        raise CommandError(UNUSABLE, NOT_INSTALLED) from None
+    if error.code == 403:
+        needs = "reading JobFlows here needs the role view, which an administrator can bind"
+        raise CommandError(FAILED, f"{needs}: {error.message}") from None
+    if not error.not_found:
+        raise CommandError(FAILED, error.message) from None
+
+
+async def _nearest(client: Client, namespace: str, name: str) -> str | None:
+    """Return the most similar name on the first page of flows, if they can be listed."""
+    pages = client.list(JOBFLOWS, FlowObjects, namespace=namespace, accept=METADATA_ONLY)
+    try:
+        async for page in pages:
+            return Suggester([item.metadata.name for item in page.items]).nearest(name)
+    except ApiError:  # a guess is optional: many users may read a flow but not list them
+        pass
+    finally:
+        await pages.aclose()
+    return None

@@ -1,0 +1,172 @@
+"""Flows of a cluster, followed by a watch while a command runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.resources import JOBFLOWS
+from jobflow.client.errors import FAILED, CommandError, print_error
+from jobflow.client.flows.find_flow import raise_unless_missing
+from jobflow.kube.cache import Cache, Key, key_of
+from jobflow.kube.client import ApiError, Client, Query
+from jobflow.kube.reflector import Reflector
+
+Show = Callable[[JobFlow], None]
+_NEEDS_RIGHTS = "the flows cannot be watched: this needs the rights to list and watch JobFlows"
+
+
+def _ignore(flow: JobFlow) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The flows to follow: those of a request that are `wanted`."""
+
+    namespace: str = ""
+    """"" is all namespaces."""
+    query: Query = ()
+    wanted: Callable[[JobFlow], bool] = lambda flow: True
+
+
+class FlowFollower:
+    """The flows as last seen. Use `following` or `following_all`."""
+
+    def __init__(self, client: Client, scope: Scope, show: Show, remove: Show) -> None:
+        self.flows: dict[Key, JobFlow] = {}
+        """In the order in which they were first seen; deleted ones in their last state."""
+        self.deleted: set[Key] = set()
+        """Flows that are gone, or were replaced by another of the same name."""
+        self._wanted = scope.wanted
+        self._show = show
+        self._remove = remove
+        self.show_error: OSError | None = None
+        """Error of showing a flow, such as a closed pipe, which `until` raises."""
+        self._changed = asyncio.Event()
+        self._warned = False
+        self._task: asyncio.Task[None] | None = None
+        self.cache: Cache[JobFlow] = Cache(self._update)
+        self.cache.on_state = self._note_state
+        self.reflector = Reflector(
+            client, JOBFLOWS, JobFlow, self.cache, namespace=scope.namespace, query=scope.query
+        )
+
+    @property
+    def all_final(self) -> bool:
+        """Whether every flow has finished or is gone."""
+        return all(flow.final or key in self.deleted for key, flow in self.flows.items())
+
+    async def until(self, is_done: Callable[[FlowFollower], bool]) -> None:
+        """Return once `is_done`. Raises CommandError if flows can no longer be watched, and the
+        OSError of showing them, such as a closed pipe."""
+        while True:
+            if self.show_error is not None:
+                raise self.show_error
+            if is_done(self):
+                return
+            if self.cache.served is False:
+                raise CommandError(FAILED, _NEEDS_RIGHTS)
+            if self._task is not None and self._task.done():
+                self._task.result()
+            await self._changed.wait()
+            self._changed.clear()
+
+    def look_again(self) -> None:
+        """Let `until` ask once more, because something else has changed."""
+        self._changed.set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[FlowFollower]:
+        """Watch while the body runs."""
+        self._task = asyncio.create_task(self.reflector.run())
+        self._task.add_done_callback(lambda task: self._changed.set())
+        try:
+            yield self
+        finally:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _update(self, old: JobFlow | None, new: JobFlow | None) -> None:
+        flow = new if new is not None else old
+        if flow is None or not self._wanted(flow):
+            return
+        key = key_of(flow)
+        if new is not None and _is_same(self.flows.get(key), new):
+            return
+        self.flows[key] = flow
+        try:
+            self._show(flow)
+            if new is None:
+                self.deleted.add(key)
+                self._remove(flow)
+            else:
+                self.deleted.discard(key)
+        except OSError as error:  # the reflector would retry, as after a network error
+            self.show_error = error
+        self._changed.set()
+
+    def _note_state(self) -> None:
+        if self.cache.failing and not self._warned:
+            trouble = f"the flows cannot be followed at present ({self.reflector.trouble})"
+            print_error(f"{trouble}; trying again", severity="warning")
+        self._warned = self.cache.failing
+        self._changed.set()
+
+
+def _is_same(one: JobFlow | None, other: JobFlow) -> bool:
+    """Return whether both are the same version of the same flow."""
+    versions = [
+        (each.metadata.uid, each.metadata.resource_version) for each in (one, other) if each
+    ]
+    return len(versions) == 2 and versions[0] == versions[1]
+
+
+@asynccontextmanager
+async def following(
+    client: Client, flows: Sequence[JobFlow], show: Show = _ignore, remove: Show = _ignore
+) -> AsyncIterator[FlowFollower]:
+    """Follow these flows while the body runs. `show` gets each flow as it is now, then at each
+    change; `remove` gets the last state of a flow that was deleted. Raises CommandError."""
+    uids = {flow.metadata.uid for flow in flows}
+    keys = [key_of(flow) for flow in flows]
+    scope = scope_of(keys, lambda flow: flow.metadata.uid in uids)
+    async with follow_scope(client, scope, show, remove, seen=flows) as follower:
+        yield follower
+
+
+def scope_of(keys: Collection[Key], wanted: Callable[[JobFlow], bool]) -> Scope:
+    """Return the narrowest request that has the flows with these keys."""
+    namespaces = {namespace for namespace, _ in keys}
+    names = {name for _, name in keys}
+    namespace = next(iter(namespaces)) if len(namespaces) == 1 else ""
+    query = [("fieldSelector", f"metadata.name={name}") for name in names if len(names) == 1]
+    return Scope(namespace, query, wanted)
+
+
+@asynccontextmanager
+async def follow_scope(
+    client: Client,
+    scope: Scope,
+    show: Show = _ignore,
+    remove: Show = _ignore,
+    *,
+    seen: Sequence[JobFlow] = (),
+) -> AsyncIterator[FlowFollower]:
+    """Follow all flows of a scope while the body runs; `seen` were read before. Raises
+    CommandError, or one of NETWORK_ERRORS, if the flows cannot be listed."""
+    follower = FlowFollower(client, scope, show, remove)
+    for flow in seen:
+        follower.cache.learn(flow)
+    try:
+        await follower.reflector.reread()
+    except ApiError as error:
+        if seen and error.code in (403, 404):
+            raise CommandError(FAILED, f"{_NEEDS_RIGHTS}: {error.message}") from None
+        raise_unless_missing(error)
+        raise
+    async with follower.running():
+        yield follower

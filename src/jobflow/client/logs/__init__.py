@@ -1,0 +1,1 @@
+"""Logs of the pods of a flow: which there are, and how one is read."""

@@ -1,0 +1,353 @@
+"""The containers of a flow and of its child flows whose logs a command reads, and why there may be
+none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from jobflow.api.flow.jobflow import JobFlow, RetainPolicy
+from jobflow.api.flow.status import (
+    CANCELLED,
+    ENDED_STEP_PHASES,
+    TIMEOUT,
+    RunCondition,
+    StepCondition,
+    StepPhase,
+)
+from jobflow.api.labels import ATTEMPT, CREATED_BY_FLOW, INDEX, ROOT, STEP
+from jobflow.api.volcano.pod import ContainerStatus, Pod
+from jobflow.client.errors import UNUSABLE, CommandError
+from jobflow.client.flows.children import FlowFamily, PlacedFlow, may_have_children
+from jobflow.client.flows.find_flow import find_step
+from jobflow.core.manifests.child import root_label
+from jobflow.core.names import format_job_name, qualify_name, to_label_value
+from jobflow.core.reasons import StepReason
+from jobflow.core.suggest import Suggester, did_you_mean
+from jobflow.kube.client import Query
+
+_ABORTS = frozenset(
+    {CANCELLED, TIMEOUT, StepReason.FAILURE_POLICY, StepReason.DAEMON_ENDED, StepReason.SUSPENDED}
+)
+"""Reasons for which JobFlow aborts a job."""
+_NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class LogSelection:
+    """The logs to read; by default those of all containers of the flow."""
+
+    step: str | None = None
+    index: int | None = None
+    """The item of a forEach or the run of a repeat, from 0."""
+    above: tuple[str, ...] = ()
+    """If the flow is a child: the steps above it that lead to it, such as `train/0`."""
+    task: str | None = None
+    pod: str | None = None
+    container: str | None = None
+    """None: all but init containers."""
+    attempt: str | None = None
+    """The number of an attempt, as the pods have it as a label."""
+    failed: bool = False
+    """Only containers, init containers too, that have ended with an error."""
+    tail: int | None = None
+    since_seconds: int | None = None
+    timestamps: bool = False
+
+    @property
+    def query(self) -> Query:
+        """Options of a request for one log."""
+        values = {"tailLines": self.tail, "sinceSeconds": self.since_seconds}
+        return [(name, str(value)) for name, value in values.items() if value is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class LogTarget:
+    """A container whose log is read."""
+
+    step: str
+    """The step; of a child flow with the steps above it: `train/0/fit`."""
+    pod: Pod
+    container: str
+    name: str
+    """`step/pod`, or `step/pod/container` if the pod has several."""
+
+
+def choose_step(flow: JobFlow, text: str | None, *, follow: bool) -> tuple[str | None, int | None]:
+    """Return the step and the index of `STEP` or `STEP/INDEX`. With `follow`, an item may start
+    later. Raises CommandError."""
+    if text is None:
+        return None, None
+    step, number = find_step(flow, text)
+    name = step.name
+    if number is None:
+        return name, None
+    condition = _condition(flow, name)
+    started = [run.index for run in condition.runs or () if run.index is not None]
+    if number.isascii() and number.isdigit() and len(number) < 10:
+        may_start = follow and condition.phase not in ENDED_STEP_PHASES
+        if may_start or int(number) in started:
+            return name, int(number)
+    known = f"the started ones are {_ranges(started)}" if started else "none has started"
+    raise CommandError(UNUSABLE, f'step "{name}" has no item "{number}": {known}')
+
+
+def child_on_path(flow: JobFlow, text: str) -> tuple[str, str, str] | None:
+    """Return for `train/0/fit` the step `train/0`, its child flow, or "" before it has started, and
+    the rest of the path. None if the text names a step or an item of the flow itself."""
+    steps = {step.name: step for step in flow.all_steps}
+    name, _, rest = text.partition("/")
+    if (step := steps.get(name)) is None or not step.may_run_flow:
+        return None
+    run: RunCondition | None = _condition(flow, name)
+    if step.has_runs:
+        number, _, rest = rest.partition("/")
+        runs = {str(each.index): each for each in _condition(flow, name).runs or ()}
+        run, name = runs.get(number), f"{name}/{number}"
+    return (name, run.flow if run is not None else "", rest) if rest else None
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    first, last = min(numbers), max(numbers)
+    return str(first) if first == last else f"{first} to {last}"
+
+
+def pods_queries(flow: JobFlow, selection: LogSelection) -> list[Query]:
+    """Return the label selectors of the pods: those of the flow itself, which have the labels of
+    their job's attempt, and those of all child flows, if there may be some."""
+    meta = flow.metadata
+    own = to_label_value(qualify_name(meta.namespace, meta.name))
+    labels = {CREATED_BY_FLOW: own}
+    if selection.step is not None:
+        labels[STEP] = to_label_value(selection.step)
+    if selection.index is not None:
+        labels[INDEX] = str(selection.index)
+    selectors = [",".join(f"{key}={value}" for key, value in labels.items())]
+    if may_have_children(flow, selection.step):
+        selectors.append(f"{ROOT}={root_label(flow)},{CREATED_BY_FLOW}!={own}")
+    return [[("labelSelector", selector)] for selector in selectors]
+
+
+def pods_below(family: FlowFamily, pods: Iterable[Pod], selection: LogSelection) -> list[Pod]:
+    """Return the pods of the selected step or item, or of the flow, and of the flows below it."""
+    return [pod for pod in pods if _place(family, pod, selection) is not None]
+
+
+def find_targets(
+    family: FlowFamily, pods: Iterable[Pod], selection: LogSelection
+) -> list[LogTarget]:
+    """Return the selected containers of pods in the order in which the pods started; of those that
+    started in the same second, in the order of the steps."""
+    return [
+        target
+        for pod in sorted(pods, key=lambda pod: _start_key(family, pod))
+        if selection.pod in (None, pod.metadata.name) and selection.task in (None, pod.task)
+        if selection.attempt in (None, attempt_of(pod))
+        if (flow := _place(family, pod, selection)) is not None
+        for target in _targets_of(pod, flow, selection)
+    ]
+
+
+def created_by(pod: Pod) -> str:
+    """Return the value of the label that names the flow of a pod."""
+    return (pod.metadata.labels or {}).get(CREATED_BY_FLOW, "")
+
+
+def attempt_of(pod: Pod) -> str:
+    """Return the number of the attempt that a pod belongs to, "" if it has no such label."""
+    return (pod.metadata.labels or {}).get(ATTEMPT, "")
+
+
+def _start_key(family: FlowFamily, pod: Pod) -> tuple[datetime, list[int], str]:
+    meta, labels = pod.metadata, pod.metadata.labels or {}
+    order: list[int] = []
+    if (found := family.find(created_by(pod))) is not None:
+        step = found.step_names.get(labels.get(STEP, ""), "")
+        first, *indexes = "/".join((*found.path, step)).split("/")
+        order = [_position(family.top, first), *map(_to_number, indexes)]
+        order += [_position(found.flow, step), _to_number(labels.get(INDEX, ""))]
+    return pod.status.start_time or _NEVER, order, meta.name
+
+
+def _position(flow: JobFlow, step: str) -> int:
+    return next((i for i, each in enumerate(flow.all_steps) if each.name == step), -1)
+
+
+def _to_number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def _place(family: FlowFamily, pod: Pod, selection: LogSelection) -> PlacedFlow | None:
+    """Return the flow of a pod; None if the pod does not belong to the selected step or item."""
+    found = family.find(created_by(pod))
+    if found is None:
+        return None
+    created, born = pod.metadata.creation_timestamp, found.flow.metadata.creation_timestamp
+    if born and created and created < born:
+        return None  # of a deleted flow of the same name
+    return found if _is_selected(found, selection) else None
+
+
+def _is_selected(flow: PlacedFlow, selection: LogSelection) -> bool:
+    """Return whether a flow is the one itself, or runs for the selected step or item."""
+    below = flow.path[len(selection.above) :]
+    if not below or selection.step is None:  # labels select the pods of the flow itself
+        return True
+    step, _, index = below[0].partition("/")
+    is_item = selection.index is None or str(selection.index) == index
+    return selection.step == step and is_item
+
+
+def _targets_of(pod: Pod, flow: PlacedFlow, selection: LogSelection) -> Iterator[LogTarget]:
+    label, name = (pod.metadata.labels or {}).get(STEP, ""), pod.metadata.name
+    step = flow.prefix + flow.step_names.get(label, label)
+    main = [each.name for each in pod.spec.containers or ()]
+    names = main if selection.container is None and not selection.failed else containers_of(pod)
+    for container in names:
+        if selection.container not in (None, container):
+            continue
+        if selection.failed and not _has_failed(status_of(pod, container)):
+            continue
+        alone = main == [container]
+        prefix = f"{step}/{name}" if alone else f"{step}/{name}/{container}"
+        yield LogTarget(step, pod, container, prefix)
+
+
+def containers_of(pod: Pod) -> list[str]:
+    """Return the names of all containers of a pod, the init containers first."""
+    spec = pod.spec
+    return [each.name for each in (*(spec.init_containers or ()), *(spec.containers or ()))]
+
+
+def status_of(pod: Pod, container: str) -> ContainerStatus | None:
+    """Return the status of a container; None before the kubelet has written it."""
+    status = pod.status
+    found = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    return next((each for each in found if each.name == container), None)
+
+
+def _has_failed(status: ContainerStatus | None) -> bool:
+    if status is None:
+        return False
+    ends = (status.state.terminated, status.last_state.terminated)
+    return any(end is not None and end.exit_code != 0 for end in ends)
+
+
+def why_waiting(pod: Pod, container: str) -> str:
+    """Return why a container has no log yet, or "" if it has started."""
+    status = status_of(pod, container)
+    if status is None:
+        unscheduled = next(
+            (
+                each.message or each.reason
+                for each in pod.status.conditions or ()
+                if each.type == "PodScheduled" and each.status == "False"
+            ),
+            "" if pod.spec.node_name else "no node has been assigned yet",
+        )
+        return f"the pod is not scheduled: {unscheduled}" if unscheduled else "it has not started"
+    waiting = status.state.waiting
+    if waiting is None or status.last_state.terminated is not None:
+        return ""
+    return ": ".join(filter(None, (waiting.reason or "it has not started", waiting.message)))
+
+
+def is_over(flow: JobFlow, selection: LogSelection) -> bool:
+    """Whether no further pod of the selection can start."""
+    if flow.final or selection.step is None:
+        return flow.final
+    condition = _condition(flow, selection.step)
+    if condition.phase in ENDED_STEP_PHASES or selection.index is None:
+        return condition.phase in ENDED_STEP_PHASES
+    runs = (run for run in condition.runs or () if run.index == selection.index)
+    return any(run.phase in ENDED_STEP_PHASES for run in runs)
+
+
+def _condition(flow: JobFlow, step: str) -> StepCondition:
+    name = format_job_name(flow.metadata.name, step)
+    waiting = StepCondition(phase=StepPhase.WAITING)
+    return (flow.status.conditions or {}).get(name, waiting)
+
+
+# ---------------------------------------------------------------------- no target
+
+
+_LATER = "-f shows the logs of those that will start"
+
+
+def why_none(
+    family: FlowFamily, pods: Sequence[Pod], selection: LogSelection, *, later: str = _LATER
+) -> str:
+    """Return why the selection has no container, with the nearest name. `later`: how the user gets
+    the logs of pods that will start."""
+    flow = family.top
+    subject = f'step "{selection.step}"' if selection.step else f"JobFlow {flow.metadata.name}"
+    if selection.index is not None:
+        subject += f", item {selection.index},"
+    if not pods:
+        return f"{subject} {_why_no_pods(family, selection, later)}"
+    for noun, wanted, known in (
+        ("pod", selection.pod, [pod.metadata.name for pod in pods]),
+        ("task", selection.task, [pod.task for pod in pods]),
+        ("container", selection.container, [name for pod in pods for name in containers_of(pod)]),
+        ("attempt", selection.attempt, [attempt_of(pod) for pod in pods]),
+    ):
+        if wanted is not None and wanted not in known:
+            guess = did_you_mean(Suggester(sorted({*known})).nearest(wanted))
+            article = f'no {noun} "{wanted}"'
+            return f"{subject} has {article}" + (guess or f": it has {_listed(known)}")
+    if selection.failed:
+        return f"no container of {subject} has ended with an error"
+    return f"{subject} has no pod with all of these: {_flags(selection)}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    unique = sorted({*names})
+    return ", ".join(unique[:5]) + (f" and {len(unique) - 5} more" if len(unique) > 5 else "")
+
+
+def _flags(selection: LogSelection) -> str:
+    flags = {"--pod": selection.pod, "--task": selection.task, "-c": selection.container}
+    return ", ".join(f"{flag} {value}" for flag, value in flags.items() if value is not None)
+
+
+def _why_no_pods(family: FlowFamily, selection: LogSelection, later: str) -> str:
+    flow = family.top
+    if selection.step is None:
+        state, ended = flow.status.state, flow.final
+        phase, message = state.phase, state.message
+        conditions = {step.name: _condition(flow, step.name) for step in flow.all_steps}
+    else:
+        condition = _condition(flow, selection.step)
+        phase, message = condition.phase, condition.message
+        ended, conditions = phase in ENDED_STEP_PHASES, {selection.step: condition}
+    started = any(each.attempts or each.runs for each in conditions.values())
+    why = f": {message}" if message else ""
+    if phase == StepPhase.SKIPPED:
+        return f"has no pods, because it was skipped{why}"
+    if not started:
+        cause = "nothing of it has started" if ended else "it has not started"
+        return f"has no pods, because {cause}{why}"
+    if not ended:
+        return f"has no pods at present; {later}"
+    return f"has ended, and its pods are deleted{_who_deleted(family, selection, conditions)}"
+
+
+def _who_deleted(
+    family: FlowFamily, selection: LogSelection, conditions: dict[str, StepCondition]
+) -> str:
+    below = {
+        f"{child.prefix}{step.name}": _condition(child.flow, step.name)
+        for child in family.below()
+        if _is_selected(child, selection)
+        for step in child.flow.all_steps
+    }
+    for name, condition in (conditions | below).items():
+        runs = [condition, *(condition.runs or ())]
+        reason = next((run.reason for run in runs if run.reason in _ABORTS), "")
+        if reason:
+            return f": Volcano deletes the pods of a job that is aborted ({name}: {reason})"
+    if family.top.spec.job_retain_policy == RetainPolicy.DELETE:
+        return ": jobRetainPolicy is delete"
+    return ", by ttlSecondsAfterFinished or by a user"

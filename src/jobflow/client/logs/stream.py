@@ -1,0 +1,195 @@
+"""The log of one container, followed over restarts of the container and broken connections."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import aclosing, suppress
+from typing import Protocol
+
+from jobflow.api.resources import PODS, Status
+from jobflow.api.volcano.pod import Pod
+from jobflow.client.logs.selection import LogSelection, LogTarget, status_of, why_waiting
+from jobflow.kube.backoff import ExponentialBackoff
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
+from jobflow.kube.reading import line_batches
+
+LONGEST_LINE = 256 * 1024
+"""Bytes after which a line is cut, so that no log needs more memory."""
+_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*(?:Z|[-+]\d\d:\d\d)) ?")
+_MOST_ERRORS = 5
+"""Errors in a row after which the log of a pod that has ended is given up."""
+
+
+class LogSink(Protocol):
+    """Takes the lines of several containers."""
+
+    def print(self, step: str, name: str, lines: Iterable[bytes]) -> None:
+        """Take lines of the container of this name."""
+
+    async def drain(self) -> None:
+        """Return once there is room for more lines."""
+
+
+def split_stamp(line: bytes) -> tuple[bytes, bytes]:
+    """Return the time at which a line was written, and its text. Without a time it is b""."""
+    found = _STAMP.match(line)
+    return (b"", line) if found is None else (found[1], line[found.end() :])
+
+
+def log_path(target: LogTarget) -> str:
+    """Return the URL path of a container's log."""
+    meta = target.pod.metadata
+    return PODS.path(meta.namespace, meta.name, "log")
+
+
+class Position:
+    """How far a log has been read. Requests with timestamps can then go on where another ended."""
+
+    def __init__(self) -> None:
+        self.time = b""
+        """The time of the last line."""
+        self._lines = 0
+        """Lines with this time that have been read."""
+        self._repeated = 0
+        """Such lines that the present request has repeated."""
+        self._is_new = True
+
+    def resume(self) -> None:
+        """Begin another request for the lines since `time`."""
+        self._repeated = 0
+
+    def unread(self, lines: Sequence[bytes], *, timestamps: bool) -> Iterator[bytes]:
+        """Yield the lines that no earlier request has brought; drop the timestamps if not asked
+        for. A part of a long line has none."""
+        for line in lines:
+            if (found := _STAMP.match(line)) is None:
+                if self._is_new:
+                    yield line
+                continue
+            self._is_new = self._is_unread(found[1])
+            if self._is_new:
+                yield line if timestamps else line[found.end() :]
+
+    def _is_unread(self, time: bytes) -> bool:
+        if time < self.time:
+            return False
+        if time > self.time:
+            self.time, self._lines, self._repeated = time, 1, 1
+            return True
+        self._repeated += 1
+        if self._repeated <= self._lines:
+            return False
+        self._lines = self._repeated
+        return True
+
+
+class ContainerFollower:
+    """Follows the log of a container until its pod has ended. `run` may be awaited once."""
+
+    def __init__(
+        self,
+        client: Client,
+        target: LogTarget,
+        options: LogSelection,
+        sink: LogSink,
+        slots: asyncio.Semaphore,
+    ) -> None:
+        self.target = target
+        self._client = client
+        self._options = options
+        self._sink = sink
+        self._slots = slots
+        """Each is a connection."""
+        self._pod: Pod | None = target.pod
+        self._changed = asyncio.Event()
+        self._starts = True
+        self._position = Position()
+        self._read_run: int | None = None
+        """The run (`restartCount`) whose log was read to its end."""
+        self._backoff = ExponentialBackoff(first=0.5)
+        self._errors = 0
+
+    def update(self, pod: Pod | None) -> None:
+        """Take the pod as it is now; None if it was deleted."""
+        self._pod = pod
+        self._changed.set()
+
+    def expect_no_start(self) -> None:
+        """End without a log if the container has not started yet."""
+        self._starts = False
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Print the log. Raises ApiError if it cannot be read."""
+        while (pod := self._pod) is not None:
+            if why_waiting(pod, self.target.container):
+                if pod.ended or not self._starts:
+                    return
+                await self._wait()
+            elif self._read_run != (run := self._run_of(pod)):
+                await self._read(run)
+            elif pod.ended:
+                return
+            elif self._has_ended(pod):
+                await self._wait()
+            elif not await self._wait(self._backoff.next()):
+                self._read_run = None  # it still runs, so the connection was cut
+
+    async def _wait(self, seconds: float | None = None) -> bool:
+        """Wait for a change of the pod; return whether it came in time."""
+        self._changed.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), seconds)
+        return self._changed.is_set()
+
+    def _run_of(self, pod: Pod) -> int:
+        status = status_of(pod, self.target.container)
+        return status.restart_count if status is not None else 0
+
+    def _has_ended(self, pod: Pod) -> bool:
+        status = status_of(pod, self.target.container)
+        return status is not None and (
+            status.state.terminated is not None or status.state.waiting is not None
+        )
+
+    async def _read(self, run: int) -> None:
+        """Read the log to its end, or to an error after which it is to be read again."""
+        try:
+            async with self._slots:
+                await self._copy()
+        except ApiError as error:
+            self._errors += 1
+            pod = self._pod
+            if pod is None:
+                return
+            if error.code in (401, 403, 404) or (pod.ended and self._errors >= _MOST_ERRORS):
+                raise
+            await self._wait(self._backoff.next())
+        except NETWORK_ERRORS as error:
+            self._errors += 1
+            if self._errors >= _MOST_ERRORS and (self._pod is None or self._pod.ended):
+                raise _given_up(error) from None
+            await self._wait(self._backoff.next())
+        else:
+            self._read_run = run
+
+    async def _copy(self) -> None:
+        """Print what one request brings."""
+        position, options = self._position, self._options
+        query = [("container", self.target.container), ("follow", "true"), ("timestamps", "true")]
+        since = [("sinceTime", position.time.decode())] if position.time else options.query
+        position.resume()
+        stream = self._client.stream(log_path(self.target), query=[*query, *since])
+        async with aclosing(stream):
+            async for lines in line_batches(stream, longest=LONGEST_LINE):
+                self._errors = 0
+                self._backoff.reset()
+                unread = position.unread(lines, timestamps=options.timestamps)
+                self._sink.print(self.target.step, self.target.name, unread)
+                await self._sink.drain()
+
+
+def _given_up(error: Exception) -> ApiError:
+    return ApiError(Status(code=503, message=str(error) or type(error).__name__))

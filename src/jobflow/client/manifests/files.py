@@ -1,0 +1,94 @@
+"""FILE arguments as texts: files, folders and stdin."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import BinaryIO
+
+from jobflow.client.manifests.faults import UNREADABLE, ManifestFault, Source, SourcePlace
+from jobflow.client.manifests.yaml_nodes import lines_of
+
+SUFFIXES = (".yaml", ".yml", ".json")
+"""Files that are read from a folder, as kubectl does; a file given by name may have any name."""
+PYTHON_SUFFIX = ".py"
+"""A file that writes flows and cannot be read as one."""
+MAX_BYTES = 4 * 1024 * 1024
+"""The largest file; an API server accepts no object above about 1.5 MiB."""
+STDIN = "<stdin>"
+
+
+def read_files(files: Iterable[str], stdin: BinaryIO) -> Iterator[Source | ManifestFault]:
+    """Return each FILE in order, or a fault if it cannot be read. A folder is replaced
+    by its manifests, sorted by name, without subfolders. A file that is given twice is read
+    once."""
+    seen: set[str] = set()
+    for name in files:
+        inside = _folder(name) if name != "-" and os.path.isdir(name) else [name]
+        for file in inside:
+            if isinstance(file, ManifestFault):
+                yield file
+                continue
+            identity = file if file == "-" else os.path.realpath(file)
+            if identity not in seen:
+                seen.add(identity)
+                yield _read(file, stdin)
+
+
+def _folder(name: str) -> list[str | ManifestFault]:
+    try:
+        files = sorted(path for path in Path(name).iterdir() if path.suffix in SUFFIXES)
+    except OSError as error:
+        return [_unreadable(name, f"cannot be read: {error.strerror}")]
+    if not files:
+        return [_unreadable(name, f"contains no {', '.join('*' + each for each in SUFFIXES)} file")]
+    return [_in_folder(file) for file in files if not file.is_dir()]
+
+
+def _in_folder(file: Path) -> str | ManifestFault:
+    """Return the path of a regular file. Nobody may ever write into a FIFO that a folder has."""
+    if file.is_file() or not file.exists():
+        return str(file)
+    return _unreadable(str(file), "is not a regular file; to read it anyway, name it as FILE")
+
+
+def _read(file: str, stdin: BinaryIO) -> Source | ManifestFault:
+    name = STDIN if file == "-" else file
+    try:
+        with nullcontext(stdin) if file == "-" else open(file, "rb") as opened:
+            content = opened.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        return _unreadable(name, "no such file")
+    except OSError as error:
+        return _unreadable(name, f"cannot be read: {error.strerror}")
+    if len(content) > MAX_BYTES:
+        return _unreadable(name, f"is larger than {MAX_BYTES // 2**20} MiB, so it is no manifest")
+    if name.endswith(PYTHON_SUFFIX):
+        return _unreadable(name, _is_python(name))
+    try:
+        return Source(name, content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        return _not_utf8(name, content, error.start)
+
+
+def _is_python(name: str) -> str:
+    command = f"python {shlex.quote(name)}"
+    check = f"`{command} | jobflow lint -` if it prints YAML"
+    return f"is Python, not YAML: run `{command}`, or {check}"
+
+
+def _not_utf8(name: str, content: bytes, at: int) -> ManifestFault:
+    if b"\0" in content:
+        return _unreadable(name, "contains NUL bytes; save the file as UTF-8 text")
+    before = lines_of(content[:at].decode("utf-8-sig"))
+    source = Source(name, content.decode("utf-8-sig", errors="replace"))
+    place = SourcePlace(source, len(before), len(before[-1]) + 1)
+    message = f"not UTF-8: byte 0x{content[at]:02x}; save the file as UTF-8"
+    return ManifestFault(place, UNREADABLE, message)
+
+
+def _unreadable(name: str, message: str) -> ManifestFault:
+    return ManifestFault(SourcePlace(Source(name)), UNREADABLE, message)

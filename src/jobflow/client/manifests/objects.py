@@ -1,0 +1,234 @@
+"""The objects in FILEs, with the place of every value. Their content is not checked here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, BinaryIO
+
+import msgspec
+
+from jobflow.client.manifests.faults import UNREADABLE, ManifestFault, Source, SourcePlace
+from jobflow.client.manifests.files import read_files
+from jobflow.client.manifests.yaml_errors import NotYAMLError, Span
+from jobflow.client.manifests.yaml_nodes import (
+    Duplicate,
+    ListNode,
+    MappingEntry,
+    MappingNode,
+    Node,
+    data_of,
+    documents,
+)
+from jobflow.core.violations import join_path, split_first_key
+
+DEFAULT_NAMESPACE = "default"
+_NO_OBJECT = "not a Kubernetes object: write a mapping with apiVersion, kind, metadata and spec"
+
+
+@dataclass(frozen=True, eq=False)
+class Manifest:
+    """One object as it is written; any value may have the wrong type."""
+
+    source: Source
+    node: MappingNode
+    default_namespace: str = DEFAULT_NAMESPACE
+    """Namespace of an object that names none."""
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """The object as JSON."""
+        data: dict[str, Any] = data_of(self.node)
+        return data
+
+    @property
+    def api_version(self) -> Any:
+        return self.data.get("apiVersion")
+
+    @property
+    def kind(self) -> Any:
+        return self.data.get("kind")
+
+    @property
+    def name(self) -> str:
+        """`metadata.name`, or "" if it is missing or no text."""
+        return self._metadata("name") or ""
+
+    @property
+    def namespace(self) -> str:
+        """`metadata.namespace`, or the default one."""
+        return self.own_namespace or self.default_namespace
+
+    @property
+    def own_namespace(self) -> str:
+        """`metadata.namespace`, or "" if it is missing or no text."""
+        return self._metadata("namespace") or ""
+
+    @property
+    def generate_name(self) -> str:
+        """`metadata.generateName`, or "" if it is missing or no text."""
+        return self._metadata("generateName") or ""
+
+    def _metadata(self, key: str) -> str | None:
+        metadata = self.data.get("metadata")
+        value = metadata.get(key) if isinstance(metadata, dict) else None
+        return value if isinstance(value, str) else None
+
+    def place(self, path: str, *, of_key: bool = False) -> SourcePlace:
+        """Return the place of a JSON path, or of the nearest value above it that exists. A scalar
+        is at its value, or at its key with `of_key`; a mapping, a list, and a value that lacks
+        something are at their key."""
+        steps, complete = self._steps(path)
+        if not steps:
+            return self._place(self.node.span)
+        nearest = steps[-1].entry
+        at_key = of_key or not complete or isinstance(nearest.value, MappingNode | ListNode)
+        return self._place(nearest.key if at_key else nearest.value.span)
+
+    def keys(self, path: str) -> list[str | int] | None:
+        """Return the keys and indices of a JSON path, or None if it does not exist."""
+        steps, complete = self._steps(path)
+        return [step.key for step in steps] if complete else None
+
+    def add_alias(self, path: str, key: str) -> None:
+        """Let a misspelt key be found by its right name too."""
+        steps, complete = self._steps(path)
+        parent = steps[-2].entry.value if len(steps) > 1 else self.node
+        if complete and isinstance(parent, MappingNode):
+            parent.entries.setdefault(key, steps[-1].entry)
+
+    def _steps(self, path: str) -> tuple[list[_Step], bool]:
+        """Return the steps down a JSON path as far as it exists, and whether all of it does."""
+        steps: list[_Step] = []
+        node: Node = self.node
+        while path:
+            step = _step(node, path)
+            if step is None:
+                return steps, False
+            steps.append(step)
+            node, path = step.entry.value, step.rest
+        return steps, True
+
+    def duplicates(self) -> Iterator[tuple[str, Duplicate, SourcePlace]]:
+        """Return each repeated key with its JSON path and the place of the repetition."""
+        for path, node in self._mappings():
+            for each in node.duplicates:
+                yield join_path(path, each.key), each, self._place(each.again)
+
+    def misread_keys(self) -> Iterator[tuple[str, str, str, SourcePlace]]:
+        """Return each key that YAML reads as a boolean: its JSON path, the key as it is written and
+        as it is read, and its place."""
+        for path, node in self._mappings():
+            for key, entry in node.entries.items():
+                if entry.misread:
+                    yield join_path(path, key), entry.misread, key, self._place(entry.key)
+
+    def _mappings(self) -> Iterator[tuple[str, MappingNode]]:
+        """Return each mapping with its JSON path, the outer ones first."""
+        seen: set[int] = set()  # aliases share nodes
+        pending: list[tuple[str, Node]] = [("", self.node)]
+        while pending:
+            path, node = pending.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            children: list[tuple[str, Node]] = []
+            if isinstance(node, MappingNode):
+                yield path, node
+                children = [
+                    (join_path(path, key), each.value) for key, each in node.entries.items()
+                ]
+            elif isinstance(node, ListNode):
+                children = [(join_path(path, i), item) for i, item in enumerate(node.items)]
+            pending += reversed(children)
+
+    def _place(self, span: Span) -> SourcePlace:
+        return SourcePlace(self.source, span.line, span.column, span.width)
+
+
+@dataclass(slots=True)
+class Manifests:
+    """All objects in FILEs, and the faults of what cannot be read as an object."""
+
+    sources: list[Source] = field(default_factory=list)
+    """In the order in which they were read."""
+    objects: list[Manifest] = field(default_factory=list)
+    faults: list[ManifestFault] = field(default_factory=list)
+
+
+def load(files: Iterable[str], stdin: BinaryIO) -> Manifests:
+    """Read FILEs (`read_files`) and return all objects; a List is replaced by its items."""
+    loaded = Manifests()
+    for source in read_files(files, stdin):
+        if isinstance(source, ManifestFault):
+            loaded.sources.append(source.place.source)
+            loaded.faults.append(source)
+            continue
+        loaded.sources.append(source)
+        found = [*_objects(source)]
+        loaded.objects += (each for each in found if isinstance(each, Manifest))
+        loaded.faults += (each for each in found if isinstance(each, ManifestFault))
+    return loaded
+
+
+def manifest_of(flow: Mapping[str, Any]) -> Manifest:
+    """Return a flow that is no file as a manifest. Its source is named like the flow, and its lines
+    mean nothing."""
+    text = msgspec.json.encode(flow).decode()
+    [node] = documents(text)
+    assert isinstance(node, MappingNode), "JSON of an object"
+    meta = flow["metadata"]
+    name = meta.get("name") or f"{meta['generateName']}<random>"
+    return Manifest(Source(f"jf/{name}", text), node)
+
+
+def _objects(source: Source) -> Iterator[Manifest | ManifestFault]:
+    found = [*documents(source.text)]
+    if not found:
+        yield ManifestFault(SourcePlace(source), UNREADABLE, "contains no object")
+    for document in found:
+        if isinstance(document, NotYAMLError):
+            yield _unreadable(source, document.span, document.message)
+        else:
+            yield from _expanded(source, document)
+
+
+def _expanded(source: Source, node: Node) -> Iterator[Manifest | ManifestFault]:
+    """Return the object, or the objects of a `kind: List`."""
+    if not isinstance(node, MappingNode):
+        yield _unreadable(source, node.span, _NO_OBJECT)
+        return
+    manifest, items = Manifest(source, node), node.entries.get("items")
+    if items and isinstance(items.value, ListNode) and str(manifest.kind).endswith("List"):
+        for item in items.value.items:
+            yield from _expanded(source, item)
+    else:
+        yield manifest
+
+
+def _unreadable(source: Source, span: Span, message: str) -> ManifestFault:
+    place = SourcePlace(source, span.line, span.column, span.width)
+    return ManifestFault(place, UNREADABLE, message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One step down a JSON path, and the rest of the path."""
+
+    key: str | int
+    entry: MappingEntry
+    rest: str
+
+
+def _step(node: Node, path: str) -> _Step | None:
+    if isinstance(node, MappingNode):
+        found = ((key, rest) for key, rest in split_first_key(path) if key in node.entries)
+        return next((_Step(key, node.entries[key], rest) for key, rest in found), None)
+    index, closed, rest = path.removeprefix("[").partition("]")
+    if not (isinstance(node, ListNode) and path.startswith("[") and closed and index.isdecimal()):
+        return None
+    if int(index) >= len(node.items):
+        return None
+    item = node.items[int(index)]
+    return _Step(int(index), MappingEntry(item.span, item), rest)

@@ -1,0 +1,76 @@
+"""Values of plain YAML scalars as kubectl reads them.
+
+kubectl reads manifests with sigs.k8s.io/yaml, which is YAML 1.1 with exceptions: `yes` and `on` are
+booleans and `0777` is octal, but dates and sexagesimals stay text. Every row of
+tests/client/manifests/test_yaml_scalars.py was run through kubectl 1.32.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+Scalar = str | int | float | bool | None
+
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(
+        ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True
+    ),
+    **dict.fromkeys(
+        ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False
+    ),
+}
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_BASES = {"x": 16, "b": 2, "o": 8}
+_MAX_DIGITS = 64
+
+
+class NotJSONError(ValueError):
+    """A number that JSON, and so the API server, does not have."""
+
+
+def plain_value(text: str) -> Scalar:
+    """Return the value of an unquoted scalar. Raises NotJSONError for .inf and .nan."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "+-.0123456789":
+        return text
+    if _NOT_FINITE.fullmatch(text):
+        raise NotJSONError(text)
+    digits = text.replace("_", "")
+    if len(digits) <= _MAX_DIGITS:
+        if _INTEGER.fullmatch(digits):
+            return _integer(digits)
+        if _FLOAT.fullmatch(digits):
+            return _float(digits, text)
+    return text
+
+
+def _integer(digits: str) -> int | float:
+    sign = -1 if digits[0] == "-" else 1
+    body = digits.lstrip("+-").lower()
+    if len(body) > 1 and body[0] == "0":
+        base = _BASES.get(body[1], 8)
+        value = sign * int(body[2:] if body[1] in _BASES else body, base)
+    else:
+        value = sign * int(body)
+    return value if -(2**63) <= value < 2**63 else float(value)
+
+
+def _float(digits: str, text: str) -> float | int | str:
+    value = float(digits)
+    if math.isinf(value):
+        return text
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def key_text(value: Scalar) -> str | None:
+    """Return the JSON key for a scalar that is a mapping's key, or None for null."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

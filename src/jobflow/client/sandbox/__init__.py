@@ -1,0 +1,1 @@
+"""Flows run in a sandbox of this process."""

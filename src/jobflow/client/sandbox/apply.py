@@ -1,0 +1,171 @@
+"""Manifests in the sandbox: how they are applied, and when their flows are settled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import ENDED_STEP_PHASES, StepPhase
+from jobflow.api.meta import Object
+from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, NAMESPACES, QUEUES, Resource
+from jobflow.client.manifests.check import Report
+from jobflow.client.manifests.faults import ManifestFault
+from jobflow.client.manifests.objects import Manifest
+from jobflow.client.manifests.refusals import faults_of
+from jobflow.core.names import format_job_name
+from jobflow.core.reasons import StepReason
+from jobflow.core.text import format_command, join_names
+from jobflow.kube.cache import Key
+from jobflow.kube.client import ApiError, Client, decoder
+from jobflow.runtime.task_group import all_of
+
+_OTHERS = {(each.api_version, each.kind): each for each in (NAMESPACES, QUEUES)}
+"""Kinds in FILEs that are applied too, if they do not exist yet."""
+_CONCURRENCY = 20
+_BLOCKED = frozenset(
+    {
+        "",
+        StepReason.STOPPED,
+        StepReason.WAITING_FOR_TEMPLATE,
+        StepReason.WAITING_FOR_APPROVAL,
+    }
+)
+"""Reasons of a Waiting step that do not go away by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedObjects:
+    """Keys of the created flows and templates, and the faults of those that were refused."""
+
+    flows: Sequence[Key]
+    templates: Sequence[Key]
+    faults: Sequence[ManifestFault]
+
+
+@dataclass(frozen=True, slots=True)
+class _Created:
+    key: Key | None = None
+    faults: Sequence[ManifestFault] = ()
+
+
+async def apply(client: Client, report: Report) -> AppliedObjects:
+    """Create namespaces and queues, then templates, then flows. A refusal stops nothing else."""
+    ours = (*report.templates, *report.flows)
+    namespaces = dict.fromkeys(manifest.namespace for manifest in ours)
+    for name in namespaces:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        await _post(client, NAMESPACES, "", body)
+    others = [
+        await _create(client, resource, manifest)
+        for manifest in report.others
+        if (resource := _OTHERS.get((str(manifest.api_version), str(manifest.kind))))
+    ]
+    slots = asyncio.Semaphore(_CONCURRENCY)
+
+    async def create_template(manifest: Manifest) -> _Created:
+        async with slots:
+            return await _create(client, JOBTEMPLATES, manifest)
+
+    templates = await all_of(*map(create_template, report.templates))
+    flows = [await _create(client, JOBFLOWS, manifest) for manifest in report.flows]
+    return AppliedObjects(
+        flows=[each.key for each in flows if each.key],
+        templates=[each.key for each in templates if each.key],
+        faults=[fault for each in (*others, *templates, *flows) for fault in each.faults],
+    )
+
+
+async def _post(client: Client, resource: Resource, namespace: str, body: object) -> bytes:
+    """Create an object; return b"" if a namespace or queue already exists."""
+    try:
+        return await client.create(resource, namespace, msgspec.json.encode(body))
+    except ApiError as error:
+        if error.already_exists and resource in _OTHERS.values():
+            return b""
+        raise
+
+
+async def _create(client: Client, resource: Resource, manifest: Manifest) -> _Created:
+    namespace = manifest.namespace if resource.namespaced else ""
+    try:
+        body = await _post(client, resource, namespace, manifest.data)
+    except ApiError as error:
+        return _Created(faults=faults_of(manifest, error))
+    if not body:
+        return _Created()
+    meta = decoder(Object).decode(body).metadata
+    return _Created((meta.namespace, meta.name))
+
+
+def is_settled(flow: JobFlow | None, applied: AppliedObjects) -> bool:
+    """Return whether a flow has finished, or can never finish. None: it was not seen yet."""
+    return flow is not None and (flow.final or bool(stuck_reason(flow, applied.templates)))
+
+
+def describe_stuck(flows: Iterable[JobFlow], applied: AppliedObjects) -> list[str]:
+    """Return a sentence for each flow that can never finish."""
+    reasons = [(each, stuck_reason(each, applied.templates)) for each in flows if not each.final]
+    return [f"JobFlow {flow.metadata.name} {reason}" for flow, reason in reasons if reason]
+
+
+def stuck_reason(flow: JobFlow, templates: Collection[Key]) -> str:
+    """Return why an unfinished flow can never finish here, because nothing else will be applied,
+    or "". `templates` are the applied ones."""
+    if flow.status.suspended_at is not None:
+        idle_phases = (*ENDED_STEP_PHASES, StepPhase.WAITING)
+        conditions = (flow.status.conditions or {}).values()
+        if any(condition.phase not in idle_phases for condition in conditions):
+            return ""
+        resume = format_command("jobflow resume", flow.metadata)
+        way_out = f"remove suspend to run it here, or resume it on a cluster with {resume}"
+        return f"is suspended (spec.suspend): {way_out}"
+    if (blocked := _find_blocked(flow, templates)) is None:
+        return ""
+    if blocked.templates:
+        plural, pronoun = ("s", "them") if len(blocked.templates) > 1 else ("", "it")
+        names = ", ".join(blocked.templates)
+        return f"waits for the JobTemplate{plural} {names}: add {pronoun} to the FILEs"
+    if blocked.approvals:
+        return (
+            f"waits for the approval of {join_names(blocked.approvals)}, which nobody can give "
+            "here: set approval.timeout and approval.default, or run it on a cluster or in "
+            "`jobflow sandbox`"
+        )
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocked:
+    """The missing templates and open approvals that a flow waits for."""
+
+    templates: Sequence[str]
+    approvals: Sequence[str]
+
+
+def _find_blocked(flow: JobFlow, templates: Collection[Key]) -> _Blocked | None:
+    """Return what all unfinished steps wait for, or None if one of them can still run."""
+    conditions = flow.status.conditions or {}
+    missing: dict[str, None] = {}
+    approvals: list[str] = []
+    for step in flow.all_steps:
+        condition = conditions.get(format_job_name(flow.metadata.name, step.name))
+        if condition is None:
+            return None
+        if condition.phase in ENDED_STEP_PHASES:
+            continue
+        if condition.phase != StepPhase.WAITING or condition.reason not in _BLOCKED:
+            return None
+        if step.approval is not None and condition.reason:
+            if step.approval.timeout is not None:
+                return None
+            approvals.append(step.name)
+        elif condition.reason == StepReason.WAITING_FOR_TEMPLATE:
+            template = step.template_for(step.case_of(condition.decisions))
+            if (flow.metadata.namespace, template) in templates:
+                return None
+            missing[template] = None
+    return _Blocked(list(missing), approvals)

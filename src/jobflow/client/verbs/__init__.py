@@ -1,0 +1,1 @@
+"""Actions on flows of a cluster: manifests sent, Commands, answers, copies, deletion."""

@@ -1,0 +1,108 @@
+"""Answers to steps that wait for approval, and their refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jobflow.api import labels
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.command import Action
+from jobflow.client.errors import FAILED, UNUSABLE, CommandError
+from jobflow.client.flows.find_flow import find_step
+from jobflow.client.flows.state import state_of
+from jobflow.client.manifests.params import parse_params
+from jobflow.client.manifests.yaml_nodes import data_of
+from jobflow.client.verbs.command import Goal, Verb, create_command
+from jobflow.core.explain.item import describe_unknown_item
+from jobflow.core.names import format_job_name
+from jobflow.core.pods.outputs import OutputsTooLarge, UnstorableJson, read_outputs
+from jobflow.core.spec.approvals import asks
+from jobflow.core.text import join_names
+from jobflow.kube.client import Client
+
+_NEVER = Goal(handled=lambda before, now: False, reached=lambda flow, children: False)
+
+
+def _verb(name: str, gerund: str, action: Action) -> Verb:
+    return Verb(name=name, gerund=gerund, action=action, refusal=lambda flow: "", goal=_NEVER)
+
+
+APPROVE = _verb("approve", "approving", Action.APPROVE_STEP)
+REJECT = _verb("reject", "rejecting", Action.REJECT_STEP)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, as the flags of a command give it."""
+
+    verb: Verb
+    step: str
+    """STEP or STEP/INDEX."""
+    comment: str = ""
+    outputs: Sequence[str] = ()
+    """NAME=VALUE."""
+    as_json: bool = False
+
+
+async def create_answer(client: Client, flow: JobFlow, answer: Answer) -> str:
+    """Send the answer to a step of the flow and return the name of the Command. Raises CommandError
+    if the step does not wait for approval."""
+    annotations = outputs_annotation(answer.outputs)
+    step, number = find_step(flow, answer.step)
+    if why := refuse_answer(flow, step, number):
+        raise CommandError(FAILED, f"JobFlow {flow.metadata.name}: {why}")
+    comment = " ".join(answer.comment.split())
+    message = f"{answer.step} {comment}".strip()
+    return await create_command(client, flow, answer.verb, message=message, annotations=annotations)
+
+
+def outputs_annotation(outputs: Sequence[str]) -> dict[str, str] | None:
+    """Return the annotations of a Command for NAME=VALUE. Raises CommandError if they are too
+    large."""
+    if not outputs:
+        return None
+    values = {name: data_of(node) for name, node in parse_params(outputs, "--output").items()}
+    text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+    try:
+        read_outputs(text)
+    except OutputsTooLarge as excess:
+        raise CommandError(UNUSABLE, f"--output: the outputs {excess}") from None
+    except UnstorableJson:
+        raise CommandError(UNUSABLE, "--output: a value cannot be stored as JSON") from None
+    return {labels.OUTPUTS: text}
+
+
+def refuse_answer(flow: JobFlow, step: Step, number: str | None) -> str:
+    """Return why an answer makes no sense now, or ""."""
+    if step.approval is None:
+        return f"step {step.name} has no approval"
+    if flow.metadata.deletion_timestamp is not None:
+        return "it is being deleted"
+    if flow.final:
+        return f"it has already finished: {state_of(flow)}"
+    key = format_job_name(flow.metadata.name, step.name)
+    condition = (flow.status.conditions or {}).get(key, StepCondition())
+    if step.fan_out is None:
+        return "" if asks(condition) else f"step {step.name} {_state(condition)}"
+    if number is None:
+        open_items = [f"{step.name}/{run.index}" for run in condition.runs or () if asks(run)]
+        if not open_items:
+            return f"step {step.name} has items, and none of them waits for approval"
+        listed = join_names(open_items, shown=10)
+        return f"step {step.name} has items; name one that waits for approval: {listed}"
+    if unknown := describe_unknown_item(flow, step, number):
+        return unknown
+    item = next((run for run in condition.runs or () if run.index == int(number)), RunCondition())
+    return "" if asks(item) else f"item {step.name}/{number} {_state(item)}"
+
+
+def _state(condition: RunCondition) -> str:
+    if condition.phase not in ENDED_STEP_PHASES:
+        why = f": it {condition.message}" if condition.message.startswith("waits ") else ""
+        return f"does not wait for approval yet{why}"
+    message = f": {condition.message}" if condition.message else ""
+    return f"is {condition.phase}{message}"

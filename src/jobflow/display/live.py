@@ -1,0 +1,283 @@
+"""Displays of running flows: live trees and tables on a terminal, a line per change elsewhere."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Self
+
+from rich.console import Console, ConsoleDimensions, Group
+from rich.live import Live
+from rich.text import Text
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import StepPhase
+from jobflow.client.sandbox.display import Display
+from jobflow.client.step_rows import step_rows, with_reason
+from jobflow.core.drawing.phase_looks import style_of
+from jobflow.core.manifests.child import root_label
+from jobflow.core.text import printable
+from jobflow.display.flow_table import FlowTable, level_of, phase_of
+from jobflow.display.tree import Tree
+
+FlowKey = tuple[str, str]
+"""Namespace and name of a flow."""
+Wanted = Callable[[JobFlow], bool]
+DrawLines = Callable[[datetime, int, int], Iterable[Text]]
+"""Returns lines for the present time, a width and a height."""
+_FLOW = ""
+"""The flow's own phase among the phases of its steps."""
+
+
+class _Redrawn(Live):
+    """Lines that are drawn again only if they have changed, because a terminal flickers otherwise.
+    Durations are in seconds, so that one that runs changes the lines once a second."""
+
+    def __init__(self, lines: DrawLines, console: Console, *, transient: bool) -> None:
+        super().__init__(console=console, refresh_per_second=10, transient=transient)
+        self.is_stale = True
+        """Whether the flows have changed since the lines were made."""
+        self._lines = lines
+        self._made: tuple[datetime, ConsoleDimensions] | None = None
+        self._drawn: list[Text] = []
+
+    def refresh(self) -> None:
+        now, size = datetime.now(UTC), self.console.size
+        made = now.replace(microsecond=0), size
+        with self._lock:
+            if not self.is_stale and made == self._made:
+                return
+            self.is_stale, self._made = False, made
+            lines = [*self._lines(now, size.width, max(size.height - 1, 1))]
+            if lines != self._drawn:
+                self._drawn = lines
+                self.update(Group(*lines))
+                super().refresh()
+
+
+class LiveDisplay(Display):
+    """Flows at the bottom of a terminal; the display disappears at the end if it is `transient`."""
+
+    def __init__(self, console: Console, *, transient: bool) -> None:
+        self._live = _Redrawn(self.lines, console, transient=transient)
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._live.__exit__(None, None, None)
+
+    def refresh(self) -> None:
+        """Draw the flows if their lines have changed, as it happens several times a second."""
+        self._live.refresh()
+
+    @abstractmethod
+    def lines(self, now: datetime, width: int, height: int) -> Iterable[Text]:
+        """Return at most `height` lines for a terminal of this width."""
+
+
+class LiveTrees(LiveDisplay):
+    """The trees of all flows, with the steps of their child flows. They keep their order; if there
+    are too many, those that have not finished are shown."""
+
+    shows_children = True
+
+    def __init__(self, console: Console, *, items: bool = False) -> None:
+        super().__init__(console, transient=True)
+        self._ascii = console.options.ascii_only
+        self._items = items
+        self._trees: dict[FlowKey, Tree] = {}
+        self._children: dict[FlowKey, dict[str, JobFlow]] = {}
+        """Child flows by name, by namespace and root label."""
+
+    def show(self, flow: JobFlow) -> None:
+        key = (flow.metadata.namespace, flow.metadata.name)
+        if key in self._trees:
+            self._trees[key].flow = flow
+        else:  # a new dict, because another thread draws the old one
+            children = self._family(flow)
+            tree = Tree(flow, children, ascii_only=self._ascii, items=self._items)
+            self._trees = {**self._trees, key: tree}
+        self._live.is_stale = True
+
+    def show_child(self, flow: JobFlow) -> None:
+        self._family(flow)[flow.metadata.name] = flow
+        self._live.is_stale = True
+
+    def _family(self, flow: JobFlow) -> dict[str, JobFlow]:
+        """Return the child flows with the same outermost flow."""
+        return self._children.setdefault((flow.metadata.namespace, root_label(flow)), {})
+
+    def lines(self, now: datetime, width: int, height: int) -> Iterator[Text]:
+        trees = list(self._trees.values())
+        hidden = max(len(trees) - (height - 1), 0) if len(trees) > height else 0
+        if hidden:
+            open_first = sorted(range(len(trees)), key=lambda i: trees[i].flow.final)
+            trees = [trees[i] for i in sorted(open_first[: len(trees) - hidden])]
+        free = height - (1 if hidden else 0)
+        whole = [tree.lines(now, width, free) for tree in trees]
+        shares = _shares(trees, [*map(len, whole)], free)
+        for tree, lines, share in zip(trees, whole, shares, strict=True):
+            yield from lines if share == len(lines) else tree.lines(now, width, share)
+        if hidden:
+            yield Text(f"… {hidden} more flows", style="dim")
+
+
+def _shares(trees: Sequence[Tree], sizes: Sequence[int], free: int) -> Sequence[int]:
+    """Return the number of lines of each tree, which is fair to flows that have not finished."""
+    shares = [0] * len(trees)
+    ranked = sorted(range(len(trees)), key=lambda i: trees[i].flow.final)
+    for left, i in zip(range(len(trees), 0, -1), ranked, strict=True):
+        shares[i] = min(sizes[i], max(free // left, 1))
+        free -= shares[i]
+    return shares
+
+
+class LiveTable(LiveDisplay):
+    """A table of flows, whose last state stays. Flows that are not `wanted` as they are now are
+    left out. Rows keep their order; if there are too many flows, those that have not finished are
+    shown first, then those that were created last."""
+
+    def __init__(self, console: Console, table: FlowTable, wanted: Wanted) -> None:
+        super().__init__(console, transient=False)
+        self._table = table
+        self._wanted = wanted
+        self._flows: dict[FlowKey, JobFlow] = {}
+
+    def show(self, flow: JobFlow) -> None:
+        key = (flow.metadata.namespace, flow.metadata.name)
+        if self._wanted(flow):
+            self._flows[key] = flow
+        else:
+            self._flows.pop(key, None)
+        self._live.is_stale = True
+
+    def remove(self, flow: JobFlow) -> None:
+        self._flows.pop((flow.metadata.namespace, flow.metadata.name), None)
+        self._live.is_stale = True
+
+    def lines(self, now: datetime, width: int, height: int) -> Iterator[Text]:
+        flows = list(self._flows.values())  # a copy, because another thread draws it
+        height = max(height, 2)
+        hidden = len(flows) - (height - 2) if len(flows) > height - 1 else 0
+        if hidden:
+            ranked = sorted(range(len(flows)), key=lambda i: _rank(flows[i], now))
+            shown = sorted(ranked[: len(flows) - hidden])
+            phases = Counter(phase_of(flows[i]) for i in ranked[len(flows) - hidden :])
+            flows = [flows[i] for i in shown]
+        self._table.resize(width)
+        yield from self._table.lines(flows, now)
+        if hidden:
+            counts = ", ".join(f"{count:,} {phase}" for phase, count in phases.most_common())
+            yield Text(f"… {counts} not shown", style="dim")
+
+
+def _rank(flow: JobFlow, now: datetime) -> tuple[bool, timedelta]:
+    return flow.final, now - (flow.metadata.creation_timestamp or now)
+
+
+class TableLog(Display):
+    """A table of flows, then a row for each change that a column shows, for logs and pipes; a flow
+    that was deleted has the phase Deleted. Flows that are not `wanted` are left out. A child flow
+    is indented by the flows above it, also after they were deleted."""
+
+    def __init__(self, console: Console, table: FlowTable, wanted: Wanted) -> None:
+        self._console = console
+        self._table = table
+        self._wanted = wanted
+        self._flows: dict[FlowKey, JobFlow] = {}
+        self._by_uid: dict[str, JobFlow] = {}
+        """The flows that are wanted, by namespace and name."""
+        self._levels: dict[FlowKey, int] = {}
+        self._is_printing = False
+
+    def __enter__(self) -> Self:
+        flows = [flow for flow in self._flows.values() if self._wanted(flow)]
+        for flow in flows:
+            self._level(flow)
+        for line in self._table.lines(flows, datetime.now(UTC)):
+            self._console.print(line, soft_wrap=True)
+        self._is_printing = True
+        return self
+
+    def show(self, flow: JobFlow) -> None:
+        key = (flow.metadata.namespace, flow.metadata.name)
+        before, self._flows[key] = self._flows.get(key), flow
+        if self._wanted(flow):
+            self._by_uid[flow.metadata.uid] = flow
+        else:
+            self._by_uid.pop(flow.metadata.uid, None)
+        if before is None or self._table.without_times(before) != self._table.without_times(flow):
+            self._print(flow)
+
+    def remove(self, flow: JobFlow) -> None:
+        key = (flow.metadata.namespace, flow.metadata.name)
+        del self._flows[key]
+        self._print(flow, phase="Deleted")
+        self._by_uid.pop(flow.metadata.uid, None)
+        self._levels.pop(key, None)
+
+    def _print(self, flow: JobFlow, phase: str = "") -> None:
+        if self._is_printing and self._wanted(flow):
+            level = self._level(flow)
+            line = self._table.row(flow, datetime.now(UTC), phase=phase, level=level)
+            self._console.print(line, soft_wrap=True)
+
+    def _level(self, flow: JobFlow) -> int:
+        """Return the level of a flow, which it keeps if a flow above it is deleted first."""
+        key = (flow.metadata.namespace, flow.metadata.name)
+        level = max(self._levels.get(key, 0), level_of(flow, self._by_uid))
+        self._levels[key] = level
+        return level
+
+
+class ChangeLog(Display):
+    """One line per change of a phase, for logs and pipes: no escape codes. The time is that of the
+    change by the status. If the status has none, it is the present one, or none for a flow that is
+    shown for the first time."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._phases: dict[FlowKey, Mapping[str, str]] = {}
+
+    def show(self, flow: JobFlow) -> None:
+        key, name = (flow.metadata.namespace, flow.metadata.name), flow.metadata.name
+        before, rows, status = self._phases.get(key), step_rows(flow), flow.status
+        phases = before or {}
+        state, otherwise = status.state, None if before is None else datetime.now(UTC)
+        self._phases[key] = {_FLOW: state.phase} | {row.step: row.phase for row in rows}
+        changes = [
+            _Change(
+                row.condition.last_transition_time or otherwise,
+                f"{name}/{row.step}",
+                row.phase,
+                "" if row.is_completed else row.with_reason,
+            )
+            for row in rows
+            if phases.get(row.step, StepPhase.WAITING) != row.phase
+        ]
+        changes.sort(key=lambda change: change.time or datetime.min.replace(tzinfo=UTC))
+        if state.phase and phases.get(_FLOW) != state.phase:
+            time = status.completion_time if flow.final else status.start_time
+            why = printable(with_reason(state.reason, state.message))
+            change = _Change(time or otherwise, name, state.phase, why)
+            changes.insert(len(changes) if flow.final else 0, change)
+        for change in changes:
+            self._console.print(change.line(), soft_wrap=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    time: datetime | None
+    subject: str
+    phase: str
+    why: str
+
+    def line(self) -> Text:
+        clock = f"{self.time.astimezone():%H:%M:%S}" if self.time else " " * 8
+        line = Text.assemble(f"{clock}  {self.subject}  ", (self.phase, style_of(self.phase)))
+        return line.append(f"  {self.why}" if self.why else "")

@@ -1,0 +1,368 @@
+"""A flow as a tree and as a table of text, drawn from its status."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import chain
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import FlowPhase, RunCondition, StepPhase
+from jobflow.client.step_rows import (
+    StepRow,
+    format_outcomes,
+    format_outputs,
+    requested_hours,
+    step_rows,
+    with_reason,
+    without,
+)
+from jobflow.core.drawing.phase_looks import look_of, style_of
+from jobflow.core.drawing.tree_layout import Branch, branches, guides
+from jobflow.core.explain.progress import format_task_progress
+from jobflow.core.schedule.spans import runs_of
+from jobflow.core.spec.approvals import asks
+from jobflow.core.text import format_duration, printable
+
+_GAP = "  "
+_TABLE_GAP = "   "
+_UNLIMITED = 1_000_000
+"""Columns of a line if there is no terminal."""
+_REQUESTED = "requested: "
+_DURATION = 6
+"""Columns of a duration in a tree."""
+_MIN_ROOM = 12
+"""Columns for a text, also if the terminal has less."""
+
+NO_CHILDREN: Mapping[str, JobFlow] = {}
+FEW_CHILDREN = 8
+"""Child flows of a step that a tree shows even if its items are not asked for."""
+MOST_LIVE_CHILDREN = 50
+"""Child flows whose steps a tree with a height shows, because it is drawn again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    row: StepRow
+    level: int
+    """Indentation, from 0."""
+    follows: str = ""
+    """Dependencies that the position does not show."""
+    is_own: bool = True
+    """Whether it is a step of the flow itself, not an item and not of a child flow."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Widths of the columns of a tree."""
+
+    all: int
+    left: int
+    """Guides, icon and name."""
+    phase: int
+
+
+class Tree:
+    """A flow as a tree. The layout is computed once, because a flow's spec never changes."""
+
+    def __init__(
+        self,
+        flow: JobFlow,
+        children: Mapping[str, JobFlow] = NO_CHILDREN,
+        *,
+        ascii_only: bool = False,
+        items: bool = False,
+    ) -> None:
+        """`children`: the child flows below it, at any level, by name; it may change later, and may
+        have others."""
+        self.flow = flow
+        self._children = children
+        self._items = items
+        self._ascii = ascii_only
+        self._layouts: dict[tuple[str, str], Sequence[Branch]] = {}
+        """By name and UID of a flow."""
+
+    def lines(
+        self, now: datetime, width: int | None = None, height: int | None = None
+    ) -> list[Text]:
+        """Return the lines of the flow and of each step. A text that is too long for `width` goes
+        on below. If `height` is too small, steps that failed or run are shown first, and the last
+        line counts the others; of many child flows, those that failed or run have their steps."""
+        columns = width or _UNLIMITED
+        lines = self._lines(sys.maxsize if height is None else MOST_LIVE_CHILDREN)
+        told = [printable(line.row.condition.message) for line in lines if line.is_own]
+        head = self._header(lines, now, columns, told)
+        room = sys.maxsize if height is None else max(height - len(head), 0)
+        shown = _most_important(lines, room)
+        blocks = self._blocks(shown, now, columns)
+        if len(shown) == len(lines) and sum(map(len, blocks)) <= room:
+            return [*head, *chain(*blocks)]
+        shown = _within(shown, [*map(len, blocks)], room - 1)
+        steps = [*chain(*self._blocks(shown, now, columns))]
+        return [*head, *steps[: max(room - 1, 0)], _hidden_steps(lines, shown, columns)][:height]
+
+    def _lines(self, most_children: int) -> list[_Line]:
+        return [*self._lines_of(self.flow, self._shown_children(most_children), 0)]
+
+    def _shown_children(self, most: int) -> Mapping[str, JobFlow]:
+        """Return the child flows whose steps are shown, by name: at most so many, level by level,
+        and of each level first those that failed or run."""
+        shown: dict[str, JobFlow] = {}
+        level = [self.flow] if self._children else []
+        while level and len(shown) < most:
+            names = (run.flow for flow in level for run in self._shown_runs(flow))
+            below = [child for name in names if (child := self._children.get(name)) is not None]
+            below.sort(
+                key=lambda child: look_of(child.status.state.phase or FlowPhase.PENDING).rank
+            )
+            level = below[: most - len(shown)]
+            shown |= {child.metadata.name: child for child in level}
+        return shown
+
+    def _shown_runs(self, flow: JobFlow) -> Iterator[RunCondition]:
+        for condition in (flow.status.conditions or {}).values():
+            runs = runs_of(condition)
+            if self._items or len(runs) <= FEW_CHILDREN:
+                yield from runs
+
+    def _lines_of(self, flow: JobFlow, shown: Mapping[str, JobFlow], level: int) -> Iterator[_Line]:
+        """Yield the lines of a flow, each followed by those of its child flow."""
+        shows_items = self._items or bool(shown)
+        rows = {row.step: row for row in step_rows(flow, items=shows_items)}
+        for branch in self._layout(flow):
+            row, at = rows[branch.step.name], level + branch.level
+            few = branch.step.may_run_flow and len(row.items) <= FEW_CHILDREN
+            items = row.items if self._items or few else ()
+            below = [item.message for item in items] or _messages_of(row, shown)
+            own = replace(row, message=without(row.message, below))
+            yield _Line(own, at, branch.follows, is_own=not level)
+            for item in items:
+                told = _messages_of(item, shown)
+                own = replace(item, message=without(item.message, told))
+                yield _Line(own, at + 1, is_own=False)
+                yield from self._lines_below(item, shown, at + 2)
+            if not row.items:
+                yield from self._lines_below(row, shown, at + 1)
+
+    def _lines_below(
+        self, row: StepRow, shown: Mapping[str, JobFlow], level: int
+    ) -> Iterator[_Line]:
+        child = shown.get(row.condition.flow)
+        if child is not None:
+            yield from self._lines_of(child, shown, level)
+
+    def _layout(self, flow: JobFlow) -> Sequence[Branch]:
+        key = (flow.metadata.name, flow.metadata.uid)
+        if key not in self._layouts:
+            self._layouts[key] = branches(flow)
+        return self._layouts[key]
+
+    def header(self, now: datetime) -> list[Text]:
+        """Return the line of the flow, with its whole message, because no step is below it."""
+        return self._header(self._lines(0), now, _UNLIMITED, ())
+
+    def _header(
+        self, lines: Sequence[_Line], now: datetime, width: int, told: Iterable[str]
+    ) -> list[Text]:
+        """Return the line of the flow. `told`: the messages of the steps below it."""
+        status = self.flow.status
+        phase = status.state.phase or FlowPhase.PENDING
+        end = status.completion_time if self.flow.final else None
+        duration = format_duration((end or now) - status.start_time) if status.start_time else ""
+        line = Text.assemble((self.flow.metadata.name, "bold"), _GAP, (phase, style_of(phase)))
+        for part in (status.progress, duration):
+            line.append(_GAP + part if part else "")
+        outcomes = format_outcomes(line.row for line in lines if line.is_own)
+        message = without(printable(status.state.message), told)
+        why = printable(with_reason(status.state.reason, message))
+        outputs = format_outputs(status.outputs or {})
+        text = Text("; ".join(filter(None, (outcomes, why, outputs))), "dim")
+        return _beside_or_below(line, text, Text(_GAP), width)
+
+    def _blocks(self, lines: Sequence[_Line], now: datetime, width: int) -> list[list[Text]]:
+        """Return the lines of each step."""
+        levels = [line.level for line in lines]
+        stems, next_levels = guides(levels), [*levels, 0][1:]
+        phase = max(map(cell_len, (StepPhase.COMPLETED, *(line.row.phase for line in lines))))
+        most = max(width - phase - _DURATION - 2 * len(_GAP), 16)
+        lefts = [
+            len(stem) + 2 + cell_len(line.row.step) for stem, line in zip(stems, lines, strict=True)
+        ]
+        left = max((each for each in lefts if each <= most), default=most)
+        columns = _Columns(width, left, phase)
+        return [
+            self._block(line, stem, columns, now, is_parent=next_level > line.level)
+            for line, stem, next_level in zip(lines, stems, next_levels, strict=True)
+        ]
+
+    def _block(
+        self, line: _Line, stem: str, columns: _Columns, now: datetime, *, is_parent: bool
+    ) -> list[Text]:
+        """Return the lines of a step: name, phase and duration in their columns, then the text that
+        explains them. What does not fit is below the name."""
+        row, look = line.row, look_of(line.row.phase)
+        below = stem.replace("├─ ", "│  ").replace("└─ ", "   ") + ("│ " if is_parent else "  ")
+        if self._ascii:
+            stem = stem.replace("├─ ", "|- ").replace("└─ ", "`- ").replace("│", "|")
+            below = below.replace("│", "|")
+        icon = look.ascii_icon if self._ascii else look.icon
+        indent = Text(below, "dim")
+        first, *more = _wrapped(row.step, columns.all - len(below), at_hyphens=True) or [row.step]
+        drawn = [Text.assemble((stem, "dim"), (icon, look.style), " ", first)]
+        drawn += [indent + Text(part) for part in more]
+        if drawn[-1].cell_len > columns.left:  # the phase is in its column on the next line
+            drawn.append(indent.copy())
+        last = drawn.pop()
+        last.pad_right(columns.left - last.cell_len)
+        last.append(_GAP + row.phase.ljust(columns.phase), style=look.style)
+        duration = format_duration(row.time_in_phase(now), tenths=True)
+        last.append(_GAP + duration.rjust(_DURATION))
+        style = "red" if row.phase == StepPhase.FAILED else "dim"
+        text = Text(_detail(row, now) or line.follows, style)
+        return [*drawn, *_beside_or_below(last, text, indent, columns.all)]
+
+
+def _messages_of(row: StepRow, shown: Mapping[str, JobFlow]) -> list[str]:
+    """Return the messages of the steps of a child flow that is shown."""
+    child = shown.get(row.condition.flow)
+    conditions = (child.status.conditions or {}).values() if child is not None else ()
+    return [printable(each.message) for each in conditions]
+
+
+def _beside_or_below(line: Text, text: Text, indent: Text, width: int) -> list[Text]:
+    """Return the line with the text behind it, or in lines of its own if it is too long."""
+    if line.cell_len + len(_GAP) + text.cell_len <= width:
+        line.append(_GAP if text else "").append_text(text).rstrip()
+        return [line]
+    line.rstrip()
+    parts = _wrapped(text.plain, width - indent.cell_len)
+    return [line, *(indent + Text(part, text.style) for part in parts)]
+
+
+def _wrapped(text: str, room: int, *, at_hyphens: bool = False) -> list[str]:
+    return textwrap.wrap(text, max(room, _MIN_ROOM), break_on_hyphens=at_hyphens)
+
+
+def _detail(row: StepRow, now: datetime) -> str:
+    """Return what a line of the tree tells about a step beside its phase."""
+    attempt = f"attempt {row.attempts}" if row.attempts > 1 else ""
+    parts: Sequence[str]
+    if row.phase == StepPhase.WAITING:
+        why = row.with_reason if asks(row.condition) else row.message or row.condition.reason
+        parts = (row.runs, ": ".join(filter(None, (_retry_time(row, now), why))))
+    elif row.phase == StepPhase.FAILED:
+        parts = (attempt, row.with_reason, row.outputs)
+    elif row.is_completed:
+        parts = (attempt, row.with_reason, row.case, row.runs, row.outputs)
+    else:
+        parts = (attempt, row.runs, row.with_reason, row.case, *format_task_progress(row.pods))
+    return "; ".join(filter(None, (row.item, *parts)))
+
+
+def _retry_time(row: StepRow, now: datetime) -> str:
+    """`in 12s` or `now`; the message that follows says that the step runs again."""
+    next_attempt = row.condition.next_attempt_time
+    if next_attempt is None:
+        return ""
+    delay = next_attempt - now
+    return f"in {format_duration(delay)}" if delay >= timedelta(seconds=1) else "now"
+
+
+def _ranked(lines: Sequence[_Line]) -> list[int]:
+    """Return the positions of the lines, the most important first."""
+    return sorted(range(len(lines)), key=lambda i: look_of(lines[i].row.phase).rank)
+
+
+def _most_important(lines: Sequence[_Line], count: int) -> Sequence[_Line]:
+    if count >= len(lines):
+        return lines
+    return [lines[i] for i in sorted(_ranked(lines)[:count])]
+
+
+def _within(lines: Sequence[_Line], sizes: Sequence[int], room: int) -> Sequence[_Line]:
+    """Return the most important lines whose texts of these `sizes` fit into `room`. The text of the
+    first may be too long."""
+    count = 0
+    for i in _ranked(lines):
+        if room <= 0 or (count and sizes[i] > room):
+            break
+        room -= sizes[i]
+        count += 1
+    return _most_important(lines, count)
+
+
+def _hidden_steps(lines: Iterable[_Line], shown: Iterable[_Line], width: int) -> Text:
+    """`… 12 Completed, 938 Waiting not shown`."""
+    phases = Counter(line.row.phase for line in lines)
+    phases.subtract(line.row.phase for line in shown)
+    counts = [f"{count} {phase}" for phase, count in phases.most_common() if count > 0]
+    text = Text(f"… {', '.join(counts)} not shown" if counts else "…", style="dim")
+    text.truncate(width, overflow="ellipsis")
+    return text
+
+
+_STEP, _JOB, _PHASE, _START = range(4)
+_HEADER = ("STEP", "JOB", "PHASE", "START", "DURATION")
+_OPTIONAL = (_JOB, _START)
+"""Columns that are left out on a narrow terminal, in this order."""
+
+
+def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Text]:
+    """Return the final table: step, job, phase, start (local time), duration, message. Messages
+    wrap in their column, or below the step if `width` leaves too little room. The last line sums up
+    the requests of all jobs."""
+    rows = step_rows(flow)
+    cells = [_cells(row, now) for row in rows]
+    messages = [row.result if row.is_completed else row.with_reason for row in rows]
+    sizes = [max(map(cell_len, column)) for column in zip(_HEADER, *cells, strict=True)]
+    columns = _fitting(sizes, width)
+    indent = _offset(sizes, columns)
+    room = _UNLIMITED if width is None else width - indent
+    is_beside = room >= 2 * _MIN_ROOM
+    if not is_beside:
+        indent, room = 4, max((width or 0) - 4, 2 * _MIN_ROOM)
+    last = "MESSAGE" if is_beside and any(messages) else ""
+    yield Text(_joined(_HEADER, sizes, columns, last), style="bold")
+    for line_cells, message in zip(cells, messages, strict=True):
+        wrapped = _wrapped(message, room)
+        beside = wrapped[:1] if is_beside else []
+        line = Text(_joined(line_cells, sizes, columns, "".join(beside)))
+        start = _offset(sizes, columns[: columns.index(_PHASE)])
+        line.stylize(style_of(line_cells[_PHASE]), start, start + len(line_cells[_PHASE]))
+        yield line
+        yield from (Text(" " * indent + text) for text in wrapped[len(beside) :])
+    hours = requested_hours(flow)
+    if hours and (width is None or cell_len(hours) + len(_REQUESTED) <= width):
+        yield Text(f"{_REQUESTED}{hours}", style="dim")
+
+
+def _cells(row: StepRow, now: datetime) -> Sequence[str]:
+    start = row.times.start.astimezone().strftime("%H:%M:%S") if row.times.start else ""
+    duration = format_duration(row.duration(now), tenths=True)
+    return row.step, row.job, row.phase, start, duration
+
+
+def _fitting(sizes: Sequence[int], width: int | None) -> Sequence[int]:
+    """Return the columns that fit into `width`."""
+    columns = list(range(len(sizes)))
+    for column in _OPTIONAL:
+        if width is not None and _offset(sizes, columns) - len(_TABLE_GAP) > width:
+            columns.remove(column)
+    return columns
+
+
+def _offset(sizes: Sequence[int], columns: Sequence[int]) -> int:
+    """Return where the column after these starts."""
+    return sum(sizes[column] + len(_TABLE_GAP) for column in columns)
+
+
+def _joined(cells: Sequence[str], sizes: Sequence[int], columns: Sequence[int], last: str) -> str:
+    padded = (cells[i] + " " * (sizes[i] - cell_len(cells[i])) for i in columns)
+    return _TABLE_GAP.join((*padded, last)).rstrip()

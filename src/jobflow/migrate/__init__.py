@@ -1,0 +1,1 @@
+"""Workflows of Argo, and manifests from before JobFlow moved into Volcano, as JobFlows."""

@@ -1,0 +1,124 @@
+"""Functions of expr-lang and Sprig that have an equal in CEL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from jobflow.migrate.expressions.json_paths import select
+from jobflow.migrate.expressions.syntax import UnsupportedExpression
+from jobflow.migrate.expressions.values import Kind, Ref, as_text
+
+
+def call(name: str, arguments: Sequence[Ref], constants: Sequence[object]) -> Ref:
+    """Return the call of a function; `constants` has the value of each argument that is a literal,
+    else None. Raises UnsupportedExpression."""
+    if name == "jsonpath" and len(arguments) == 2 and isinstance(constants[1], str):
+        source = arguments[0]
+        value = source.cel if source.kind in (Kind.JSON, Kind.LIST) else f"json({source.cel})"
+        return Ref(select(value, constants[1]), kind=Kind.JSON)
+    function = _FUNCTIONS.get((name, len(arguments)))
+    function = function or _FUNCTIONS.get((name.removeprefix("sprig."), len(arguments)))
+    function = function or _FUNCTIONS.get((name.removeprefix("sprig."), -1))
+    if function is None:
+        raise UnsupportedExpression(f"the function {name} has no equal")
+    return function(*arguments)
+
+
+def _number(name: str) -> Callable[[Ref], Ref]:
+    def convert(value: Ref) -> Ref:
+        cel = value.cel if value.kind is Kind.NUMBER else f"{name}({value.cel})"
+        return Ref(cel, kind=Kind.NUMBER)
+
+    return convert
+
+
+def _method(name: str, kind: Kind = Kind.TEXT) -> Callable[..., Ref]:
+    def convert(value: Ref, *arguments: Ref) -> Ref:
+        listed = ", ".join(each.cel for each in arguments)
+        return Ref(f"{_subject(value)}.{name}({listed})", kind=kind)
+
+    return convert
+
+
+def _last_first(function: Callable[..., Ref]) -> Callable[..., Ref]:
+    """Return a function of Sprig, which takes the text as its last argument."""
+    return lambda *arguments: function(arguments[-1], *arguments[:-1])
+
+
+def _subject(value: Ref) -> str:
+    if value.kind in (Kind.LIST, Kind.JSON, Kind.TEXT):
+        return value.cel
+    return as_text(value)
+
+
+def _infix(sign: str) -> Callable[..., Ref]:
+    def convert(*values: Ref) -> Ref:
+        sides = [f"int({v.cel})" if v.kind in (Kind.TEXT, Kind.ANY) else v.cel for v in values]
+        return Ref(f"({f' {sign} '.join(sides)})", kind=Kind.NUMBER)
+
+    return convert
+
+
+def _extreme(name: str) -> Callable[..., Ref]:
+    def convert(*values: Ref) -> Ref:
+        listed = ", ".join(value.cel for value in values)
+        return Ref(f"[{listed}].{name}()", kind=Kind.NUMBER)
+
+    return convert
+
+
+def _to_json(value: Ref) -> Ref:
+    return replace(value, kind=Kind.LIST, path="") if value.kind is Kind.JSON else value
+
+
+def _from_json(value: Ref) -> Ref:
+    if value.kind in (Kind.LIST, Kind.JSON):
+        return value
+    return Ref(f"json({value.cel})", kind=Kind.JSON)
+
+
+def _size(value: Ref) -> Ref:
+    return Ref(f"size({value.cel})", kind=Kind.NUMBER)
+
+
+def _default(default: Ref, value: Ref) -> Ref:
+    return Ref(f'({as_text(value)} == "" ? {default.cel} : {value.cel})', kind=value.kind)
+
+
+def _ternary(yes: Ref, no: Ref, test: Ref) -> Ref:
+    return Ref(f"({test.cel} ? {yes.cel} : {no.cel})", kind=yes.kind)
+
+
+def _to_text(value: Ref) -> Ref:
+    return Ref(as_text(value), kind=Kind.TEXT)
+
+
+_FUNCTIONS: dict[tuple[str, int], Callable[..., Ref]] = {
+    **{(name, 1): _number("int") for name in ("asInt", "int", "int64", "atoi", "toInt")},
+    **{(name, 1): _number("double") for name in ("asFloat", "float", "float64")},
+    **{(name, 1): _to_text for name in ("string", "toString")},
+    **{(name, 1): _to_json for name in ("toJson", "toJSON")},
+    **{(name, 1): _from_json for name in ("fromJson", "fromJSON", "mustFromJson")},
+    ("len", 1): _size,
+    ("lower", 1): _method("lowerAscii"),
+    ("upper", 1): _method("upperAscii"),
+    ("trim", 1): _method("trim"),
+    ("split", 2): _method("split", Kind.LIST),
+    ("join", 2): _method("join"),
+    ("replace", 3): _method("replace"),
+    ("splitList", 2): _last_first(_method("split", Kind.LIST)),
+    ("sprig.replace", 3): _last_first(_method("replace")),
+    ("hasPrefix", 2): _last_first(_method("startsWith", Kind.BOOL)),
+    ("hasSuffix", 2): _last_first(_method("endsWith", Kind.BOOL)),
+    ("contains", 2): _last_first(_method("contains", Kind.BOOL)),
+    ("add", -1): _infix("+"),
+    ("sub", 2): _infix("-"),
+    ("mul", -1): _infix("*"),
+    ("div", 2): _infix("/"),
+    ("mod", 2): _infix("%"),
+    ("max", -1): _extreme("max"),
+    ("min", -1): _extreme("min"),
+    ("default", 2): _default,
+    ("ternary", 3): _ternary,
+}

@@ -1,0 +1,280 @@
+"""Parses Argo's expressions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from jobflow.migrate.expressions.syntax import (
+    LEVELS,
+    Call,
+    Closure,
+    Level,
+    ListOf,
+    Literal,
+    MapOf,
+    Member,
+    Name,
+    Node,
+    Operation,
+    Slice,
+    Tagged,
+    UnsupportedExpression,
+)
+
+_TOKEN = re.compile(
+    r"""(?:
+    (?P<text>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`)
+    |(?P<number>\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)
+    |(?P<word>[A-Za-z_$][\w$]*)
+    |(?P<operator>\?\?|\?\.|\*\*|\|\||&&|==|!=|<=|>=|=~|!~|\.\.|[-+*/%^<>!?:()\[\]{},.\#|=])
+    )""",
+    re.DOTALL | re.VERBOSE,
+)
+_BARE = re.compile(r"[A-Za-z_](?:[\w./]|[-:](?=\w))*")
+"""A word of govaluate. Hyphens are part of it, because Argo writes names into the text."""
+
+_SIGNS = {"or": "||", "and": "&&"}
+"""Words for operators."""
+_WORDS = {"true": True, "false": False, "nil": None}
+_MAX_TEXT = 4_096
+_SPACE = re.compile(r"\s*")
+_MAX_DEPTH = 30
+"""Expressions inside of each other."""
+_MAX_HEIGHT = 120
+"""Values inside of each other: `a - b - c` is a difference inside of another one."""
+
+
+def split_tags(text: str) -> list[str]:
+    """Return the pieces of a text; every other one, from the second on, is the inside of a tag
+    `{{…}}`."""
+    pieces, at = [], 0
+    while (start := text.find("{{", at)) >= 0 and (end := text.find("}}", start + 2)) >= 0:
+        pieces += [text[at:start], text[start + 2 : end]]
+        at = end + 2
+    return [*pieces, text[at:]]
+
+
+def parse_condition(text: str) -> Node:
+    """Parse a `when` of govaluate. Raises UnsupportedExpression."""
+    return _Parser([*_tokens(text, bare_words=True)], bare_words=True).parse()
+
+
+def parse_expression(text: str) -> Node:
+    """Parse an expression of expr-lang. Raises UnsupportedExpression."""
+    return _Parser([*_tokens(text, bare_words=False)], bare_words=False).parse()
+
+
+def _tokens(text: str, *, bare_words: bool) -> Iterator[tuple[str, str]]:
+    text, at = text.strip(), 0
+    if len(text) > _MAX_TEXT:
+        raise UnsupportedExpression(f"it has more than {_MAX_TEXT:,} characters")
+    last_tag = text.rfind("}}") - 2  # an open bracket behind it is no tag
+    while at < len(text):
+        if text.startswith("{{", at) and at <= last_tag:
+            end = text.index("}}", at + 2) + 2
+            yield "tag", text[at:end]
+            at = _space_end(text, end)
+            continue
+        if bare_words and (bare := _BARE.match(text, at)):
+            at = _space_end(text, bare.end())
+            yield "word", bare[0]
+            continue
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise UnsupportedExpression(f'"{text[at : at + 20]}" cannot be read')
+        at = _space_end(text, found.end())
+        kind = str(found.lastgroup)
+        yield kind, found[kind]
+
+
+def _space_end(text: str, at: int) -> int:
+    """Return the place of the next character that is no space."""
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]  # matches an empty text too
+
+
+@dataclass(slots=True)
+class _Parser:
+    tokens: list[tuple[str, str]]
+    bare_words: bool
+    at: int = 0
+    depth: int = 0
+    heights: dict[int, tuple[int, Node]] = field(default_factory=dict)
+    """How many values are inside of each other in a value, by its identity; its leaves are not
+    listed."""
+    end: tuple[str, str] = field(default=("end", "the end"))
+
+    def parse(self) -> Node:
+        node = self.expression()
+        if self.at < len(self.tokens):
+            raise UnsupportedExpression(f'"{self.tokens[self.at][1]}" is not expected there')
+        return node
+
+    def expression(self) -> Node:
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise UnsupportedExpression("it is nested too deep")
+        node = self.binary(Level.CHOICE)
+        if self.accept("?"):
+            taken = self.expression()
+            self.expect(":")
+            node = self.made(Operation("?:", (node, taken, self.expression())), node)
+        self.depth -= 1
+        return node
+
+    def binary(self, least: int) -> Node:
+        node = self.unary()
+        while (sign := self.sign()) and LEVELS[sign] >= least:
+            operands = [node]
+            while self.sign() == sign:
+                self.at += 2 if sign == "not in" else 1
+                operands.append(self.binary(LEVELS[sign] + 1))
+                if sign not in ("&&", "||"):
+                    break
+            node = self.made(Operation(sign, tuple(operands)), *operands)
+        return node
+
+    def sign(self) -> str:
+        """Return the operator of two operands that comes next, or an empty text."""
+        kind, operator = self.peek()
+        if operator == "not" and self.tokens[self.at + 1 : self.at + 2] == [("word", "in")]:
+            return "not in"
+        sign = _SIGNS.get(operator, operator)
+        return sign if kind in ("operator", "word") and sign in LEVELS else ""
+
+    def made(self, node: Node, *parts: Node) -> Node:
+        """Return a value unless too many values are inside of each other, for whoever walks it."""
+        height = 1 + max(self.heights.get(id(part), (0, part))[0] for part in parts)
+        if height > _MAX_HEIGHT:
+            raise UnsupportedExpression("it is nested too deep")
+        self.heights[id(node)] = (height, node)
+        return node
+
+    def unary(self) -> Node:
+        for operator in ("!", "not", "-"):
+            if self.accept(operator):
+                self.depth += 1
+                if self.depth > _MAX_DEPTH:
+                    raise UnsupportedExpression("it is nested too deep")
+                operand = self.binary(Level.SIGN)
+                self.depth -= 1
+                made = Operation("!" if operator == "not" else operator, (operand,))
+                return self.made(made, operand)
+        return self.postfix(self.primary())
+
+    def postfix(self, node: Node) -> Node:
+        while True:
+            if self.accept("."):
+                kind, word = self.take()
+                if kind != "word":
+                    raise UnsupportedExpression(f'"{word}" is not the name of a field')
+                node = self.made(Member(node, Literal(word)), node)
+            elif self.accept("("):
+                arguments = tuple(self.listed(")"))
+                node = self.made(Call(node, arguments), node, *arguments)
+            elif self.accept("["):
+                node = self.index(node)
+            else:
+                return node
+
+    def index(self, node: Node) -> Node:
+        first = None if self.peek()[1] == ":" else self.expression()
+        if self.accept(":"):
+            last = None if self.peek()[1] == "]" else self.expression()
+            self.expect("]")
+            return self.made(Slice(node, first, last), node)
+        self.expect("]")
+        assert first is not None, "only a slice has no first index"
+        return self.made(Member(node, first), node, first)
+
+    def primary(self) -> Node:
+        kind, text = self.take()
+        if kind == "tag":
+            return Tagged(text, quoted=False)
+        if kind == "text":
+            inner = text[1:-1]
+            if text[0] != "`":
+                inner = re.sub(r"\\(.)", _unescape, inner, flags=re.DOTALL)
+            return Tagged(inner, quoted=True) if len(split_tags(inner)) > 1 else Literal(inner)
+        if kind == "number":
+            return Literal(float(text) if re.search(r"[.eE]", text) else int(text))
+        if kind == "word":
+            return self.word(text)
+        if text == "(":
+            return self.grouped()
+        if text == "[":
+            return self.list_of(self.listed("]"))
+        if text == "{":
+            return self.braces()
+        if text == "#":
+            return Name("#")
+        raise UnsupportedExpression(f'"{text}" is not expected there')
+
+    def word(self, text: str) -> Node:
+        if text in _WORDS and self.peek()[1] != "(":
+            return Literal(_WORDS[text])
+        return Literal(text) if self.bare_words and self.peek()[1] != "(" else Name(text)
+
+    def grouped(self) -> Node:
+        """Return what stands in brackets; in govaluate, several values are a list."""
+        items = self.listed(")")
+        if len(items) == 1:
+            return items[0]
+        if self.bare_words and items:
+            return self.list_of(items)
+        raise UnsupportedExpression('"()" holds no single value')
+
+    def list_of(self, items: list[Node]) -> Node:
+        made = ListOf(tuple(items))
+        return self.made(made, *items) if items else made
+
+    def braces(self) -> Node:
+        """Return a map, or a closure."""
+        following = [text for _, text in self.tokens[self.at : self.at + 2]]
+        if following[:1] != ["}"] and following[1:] != [":"]:
+            body = self.expression()
+            self.expect("}")
+            return self.made(Closure(body), body)
+        entries: list[tuple[str, Node]] = []
+        while not self.accept("}"):
+            _, key = self.take()
+            self.expect(":")
+            entries.append((key.strip("'\""), self.expression()))
+            if not self.accept(","):
+                self.expect("}")
+                break
+        made = MapOf(tuple(entries))
+        return self.made(made, *(value for _, value in entries)) if entries else made
+
+    def listed(self, closing: str) -> list[Node]:
+        items: list[Node] = []
+        while not self.accept(closing):
+            items.append(self.expression())
+            if not self.accept(","):
+                self.expect(closing)
+                break
+        return items
+
+    def peek(self) -> tuple[str, str]:
+        return self.tokens[self.at] if self.at < len(self.tokens) else self.end
+
+    def take(self) -> tuple[str, str]:
+        token = self.peek()
+        self.at += 1
+        return token
+
+    def accept(self, text: str) -> bool:
+        kind, found = self.peek()
+        if found != text or kind not in ("operator", "word"):
+            return False
+        self.at += 1
+        return True
+
+    def expect(self, text: str) -> None:
+        if not self.accept(text):
+            raise UnsupportedExpression(f'"{text}" is missing before {self.peek()[1]!r}')
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return {"n": "\n", "t": "\t", "r": "\r"}.get(match[1], match[1])

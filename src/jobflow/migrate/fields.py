@@ -1,0 +1,235 @@
+"""Fields of an Argo manifest that know whether somebody has read them.
+
+A key that nothing reads is a gap, so that no part of a manifest can be dropped in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from jobflow.client.manifests.faults import Source, SourcePlace
+from jobflow.client.manifests.yaml_nodes import (
+    ListNode,
+    MappingEntry,
+    MappingNode,
+    Node,
+    ScalarNode,
+    data_of,
+)
+from jobflow.client.manifests.yaml_scalars import key_text
+from jobflow.core.violations import join_path
+
+
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    GAP = "error"
+    """No equal: the result differs until somebody changes it."""
+    CHECK = "warning"
+    """Converted with a difference or an assumption."""
+    NOTE = "info"
+    """Left out, without an effect on the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One sentence on a field of an Argo manifest."""
+
+    place: SourcePlace
+    severity: Severity
+    path: str
+    message: str
+
+
+class TooLargeError(Exception):
+    """A workflow whose conversion takes more work than that of the largest flow."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """The work of a conversion: templates that call each other many times, and inputs that contain
+    each other, can make a small file large without end."""
+
+    left: float
+
+    def spend(self, work: int) -> None:
+        """Take some work: a field that is looked at is 1, and so are two characters of a text.
+        Raises TooLargeError."""
+        self.left -= work
+        if self.left < 0:
+            raise TooLargeError
+
+
+@dataclass(slots=True)
+class Findings:
+    """All findings of a manifest, each once, and the keys that were read."""
+
+    budget: Budget
+    listed: list[Finding] = field(default_factory=list)
+    known: set[tuple[SourcePlace, str, str]] = field(default_factory=set)
+    """Place, path and message of each finding."""
+    read: dict[int, MappingEntry] = field(default_factory=dict)
+    """By identity. The entries are kept, so that no identity is used twice."""
+    step: str = ""
+    """The step that is being converted; its findings become its comments."""
+    comments: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Sentences on gaps by step, each once."""
+    origins: dict[str, SourcePlace] = field(default_factory=dict)
+    """The place of the task of each step, by its name."""
+
+    def add(self, place: SourcePlace, severity: Severity, path: str, message: str) -> None:
+        """Add a finding unless it is there."""
+        key = (place, path, message)
+        if key not in self.known:
+            self.known.add(key)
+            self.listed.append(Finding(place, severity, path, message))
+        if severity is Severity.GAP:
+            self.comments.setdefault(self.step, {})[message] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A value of an Argo manifest with its path and place."""
+
+    node: Node
+    path: str
+    key: SourcePlace
+    """The place of its key, or of the value in a list."""
+    source: Source
+    findings: Findings
+
+    def get(self, key: str) -> Field | None:
+        """Return the value of a key and mark it as read, or None if it is missing or null."""
+        self.findings.budget.spend(1)
+        entry = self.node.entries.get(key) if isinstance(self.node, MappingNode) else None
+        if entry is None:
+            return None
+        self.findings.read[id(entry)] = entry
+        if isinstance(entry.value, ScalarNode) and entry.value.value is None:
+            return None
+        return self._child(key, entry)
+
+    def at(self, *keys: str) -> Field | None:
+        """Return the value at nested keys, or None."""
+        found: Field | None = self
+        for key in keys:
+            found = found.get(key) if found is not None else None
+        return found
+
+    def entries(self) -> Iterator[tuple[str, Field]]:
+        """Return each key with its value, without marking it as read."""
+        if isinstance(self.node, MappingNode):
+            self.findings.budget.spend(len(self.node.entries))
+            for key, entry in self.node.entries.items():
+                yield key, self._child(key, entry)
+
+    def items(self) -> list[Field]:
+        """Return the values of a list; empty if it is none."""
+        if not isinstance(self.node, ListNode):
+            return []
+        self.findings.budget.spend(len(self.node.items))
+        return [
+            Field(item, join_path(self.path, i), self._place(item), self.source, self.findings)
+            for i, item in enumerate(self.node.items)
+        ]
+
+    @property
+    def is_map(self) -> bool:
+        return isinstance(self.node, MappingNode)
+
+    @property
+    def is_list(self) -> bool:
+        return isinstance(self.node, ListNode)
+
+    @property
+    def data(self) -> Any:
+        """The value as JSON. Everything in it counts as read."""
+        self.take()
+        return data_of(self.node)
+
+    @property
+    def text(self) -> str:
+        """The scalar as Argo's text: `3`, `true`; a map or list as an empty text."""
+        self.take()
+        value = self.node.value if isinstance(self.node, ScalarNode) else ""
+        self.findings.budget.spend(len(value) // 2 if isinstance(value, str) else 0)
+        return value if isinstance(value, str) else key_text(value) or ""
+
+    def text_of(self, key: str, default: str = "") -> str:
+        """Return the text of a key, or the default if it is missing."""
+        found = self.get(key)
+        return default if found is None else found.text
+
+    def is_true(self, key: str) -> bool:
+        """Whether the value of a key is true."""
+        return self.text_of(key) == "true"
+
+    def take(self) -> None:
+        """Mark everything in the value as read."""
+        self.findings.budget.spend(self.node.size)
+        pending: list[Node] = [self.node]
+        while pending:
+            node = pending.pop()
+            if isinstance(node, MappingNode):
+                self.findings.read |= {id(each): each for each in node.entries.values()}
+                pending += (each.value for each in node.entries.values())
+            elif isinstance(node, ListNode):
+                pending += node.items
+
+    def gap(self, message: str) -> None:
+        """Report that the field has no equal."""
+        self.take()
+        self.findings.add(self.key, Severity.GAP, self.path, message)
+
+    def check(self, message: str) -> None:
+        """Report a difference or an assumption."""
+        self.findings.add(self.key, Severity.CHECK, self.path, message)
+
+    def note(self, message: str) -> None:
+        """Report that the field has no effect on the result."""
+        self.take()
+        self.findings.add(self.key, Severity.NOTE, self.path, message)
+
+    def report_unread(self) -> None:
+        """Report each key that nothing has read."""
+        for key, child in self.entries():
+            entry = self.node.entries[key]  # type: ignore[union-attr]
+            if id(entry) not in self.findings.read:
+                child.gap("is not known to this command: look for an equal in docs/reference.md")
+            else:
+                child.report_unread()
+        for item in self.items():
+            item.report_unread()
+
+    def with_defaults(self, defaults: Field | None) -> Field:
+        """Return this map with the keys of another one where it has none, also inside of it."""
+        if defaults is None:
+            return self
+        self.findings.budget.spend(defaults.node.size)
+        merged = _merge(self.node, defaults.node)
+        return Field(merged, self.path, self.key, self.source, self.findings)
+
+    def _child(self, key: str, entry: MappingEntry) -> Field:
+        span = entry.key
+        place = SourcePlace(self.source, span.line, span.column, span.width)
+        return Field(entry.value, join_path(self.path, key), place, self.source, self.findings)
+
+    def _place(self, node: Node) -> SourcePlace:
+        return SourcePlace(self.source, node.span.line, node.span.column, node.span.width)
+
+
+def _merge(own: Node, defaults: Node) -> Node:
+    if not (isinstance(own, MappingNode) and isinstance(defaults, MappingNode)):
+        return own
+    merged = MappingNode(own.span, own.size, own.depth, dict(own.entries))
+    for key, entry in defaults.entries.items():
+        mine = merged.entries.get(key)
+        if mine is None:
+            merged.entries[key] = entry
+        elif isinstance(mine.value, MappingNode):
+            value = _merge(mine.value, entry.value)
+            merged.entries[key] = MappingEntry(mine.key, value)
+    return merged

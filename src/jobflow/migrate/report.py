@@ -1,0 +1,108 @@
+"""The report of `jobflow migrate` on objects of Argo."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+
+from jobflow.client.manifests.check import check
+from jobflow.client.manifests.faults import ManifestFault, Source
+from jobflow.client.manifests.objects import Manifest, Manifests
+from jobflow.client.manifests.yaml_nodes import MappingNode, documents
+from jobflow.core.text import printable
+from jobflow.core.violations import MAX_SHOWN
+from jobflow.display.report import first_of_each_file, print_finding
+from jobflow.migrate.convert import Converted, convert
+from jobflow.migrate.fields import Finding, Severity
+from jobflow.migrate.write import to_yaml, without_comments
+
+
+@dataclass(slots=True)
+class ArgoReport:
+    """Converted objects, in the order of the files, with findings and faults of the result."""
+
+    converted: list[Converted]
+    faults: list[ManifestFault] = field(default_factory=list)
+    """Faults that lint finds in the result, at their places in Argo's files."""
+    texts: dict[int, str] = field(default_factory=dict)
+    """The YAML of the objects, by the identity of the manifest of Argo."""
+
+    @property
+    def findings(self) -> list[tuple[Converted, Finding]]:
+        return [(each, found) for each in self.converted for found in each.findings.listed]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything has an equal, and lint accepts the result."""
+        return not self.faults and not any(each.gaps for each in self.converted)
+
+    def as_json(self) -> list[dict[str, object]]:
+        """Return all findings and faults, as `jobflow lint -o json` does, with their severity."""
+        found = [_finding_as_json(each, finding) for each, finding in self.findings]
+        return found + [{"severity": "error"} | fault.as_json() for fault in self.faults]
+
+    def print(self, console: Console) -> None:
+        """Print each finding and each fault of the result with its place."""
+        shown, others = first_of_each_file([found for _, found in self.findings], MAX_SHOWN)
+        for found in shown:
+            print_finding(found.place, found.severity.value, _sentence(found), console)
+        of_result, more = first_of_each_file(self.faults, MAX_SHOWN, "fault of the result")
+        for fault in of_result:
+            sentence = f"in the result: {fault.sentence}"
+            print_finding(fault.place, "error", sentence, console)
+        for sentence in (*others, *more):
+            console.print(f"{sentence}; with -o json, all are printed", soft_wrap=True)
+
+
+def convert_argo(manifests: Manifests) -> ArgoReport:
+    """Convert all objects of Argo and lint the result."""
+    report = ArgoReport(convert(manifests.objects))
+    for each in report.converted:
+        texts = []
+        for obj in each.objects:
+            texts.append(to_yaml(obj))
+            report.faults += _faults(each, without_comments(obj), texts[-1])
+        report.texts[id(each.manifest)] = "---\n".join(texts)
+    return report
+
+
+def _faults(converted: Converted, obj: Mapping[str, Any], text: str) -> list[ManifestFault]:
+    """Return the faults of a converted object, at the places that they come from."""
+    node = next(iter(documents(text)))
+    assert isinstance(node, MappingNode), "an object is written"
+    source = Source(converted.manifest.source.name, text)
+    found = check(Manifests([source], [Manifest(source, node)]))
+    return [
+        ManifestFault(
+            converted.place_of(fault.path, obj),
+            fault.reason,
+            fault.message,
+            fault.path,
+            fault.kind,
+            fault.name,
+        )
+        for fault in found.faults
+    ]
+
+
+def _sentence(found: Finding) -> str:
+    return f"{found.path}: {found.message}" if found.path else found.message
+
+
+def _finding_as_json(converted: Converted, found: Finding) -> dict[str, object]:
+    place, manifest = found.place, converted.manifest
+    reason = "NoEqual" if found.severity is Severity.GAP else ""
+    return {
+        "severity": found.severity.value,
+        "file": place.source.name,
+        "line": place.line,
+        "column": place.column,
+        "kind": str(manifest.kind),
+        "name": printable(manifest.name or manifest.generate_name),
+        "path": found.path,
+        "reason": reason,
+        "message": found.message,
+    }

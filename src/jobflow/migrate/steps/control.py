@@ -1,0 +1,285 @@
+"""Loops, retries and limits of time."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jobflow.api.duration import parse_duration
+from jobflow.core.text import shorten
+from jobflow.migrate.context import Context
+from jobflow.migrate.expressions.cel import condition_to_cel, test_to_cel
+from jobflow.migrate.expressions.parse import split_tags
+from jobflow.migrate.expressions.syntax import UnsupportedExpression
+from jobflow.migrate.expressions.values import (
+    Kind,
+    Ref,
+    Text,
+    as_json,
+    as_ref,
+    json_of,
+    literal,
+    single,
+    whole,
+)
+from jobflow.migrate.fields import Field
+
+MAX_RETRIES = 100
+_MAX_ITEMS = 1000
+_KNOWN = re.compile(r"-?[0-9]{1,9}")
+
+
+def duration(value: Field, context: Context) -> str | None:
+    """Return a time in seconds, or in Go's notation, as a duration; None if it is reported."""
+    text = literal(context.text(value))
+    if text is None:
+        value.gap("the time is not known before the flow runs: write a duration")
+        return None
+    text = text.strip()
+    span = f"{text}s" if re.fullmatch(r"\d+(\.\d+)?", text) else text
+    try:
+        parse_duration(span)
+    except ValueError as error:
+        value.gap(f'"{text}" {error}')
+        return None
+    return span
+
+
+def timeout_of(template: Field, context: Context) -> str | None:
+    """Return the limit of one attempt of a template."""
+    deadline, timeout = template.get("activeDeadlineSeconds"), template.get("timeout")
+    if timeout is not None:
+        timeout.check("counts from the start of the job; in Argo it counts while a pod waits too")
+    found = deadline if deadline is not None else timeout
+    return None if found is None else duration(found, context)
+
+
+@dataclass(slots=True)
+class Loop:
+    """The items of a loop."""
+
+    field: Field
+    literal: list[Any] | None = None
+    cel: str = ""
+    count: int | None = None
+    kind: Kind = Kind.ANY
+
+    @property
+    def item(self) -> Ref:
+        return Ref("item", "item", self.kind, "item")
+
+    @property
+    def keys(self) -> set[str]:
+        """The keys that all items are known to have."""
+        keys = [{*each} if isinstance(each, dict) else set() for each in self.literal or ()]
+        return set.intersection(*keys) if keys else set()
+
+    def for_each(self, test: str = "") -> dict[str, Any]:
+        """Return `forEach`, of the items that pass a test in CEL."""
+        if test:
+            return {"from": f"{self.items}.filter(item, {test})"}
+        if self.count is not None:
+            return {"count": self.count}
+        return {"items": self.literal} if self.literal is not None else {"from": self.cel}
+
+    @property
+    def items(self) -> str:
+        if self.count is not None:
+            return f"range({self.count})"
+        if self.literal is not None:
+            return json.dumps(self.literal, ensure_ascii=False)
+        return self.cel
+
+
+def has_items(task: Field) -> bool:
+    """Whether a task is a loop."""
+    return any(task.get(key) is not None for key in ("withItems", "withParam", "withSequence"))
+
+
+def loop_of(task: Field, context: Context) -> Loop | None:
+    """Return the loop of a task."""
+    try:
+        if (items := task.get("withItems")) is not None:
+            return _with_items(items, context)
+        if (listed := task.get("withParam")) is not None:
+            return _with_param(listed, context)
+        if (sequence := task.get("withSequence")) is not None:
+            return _with_sequence(sequence, context)
+    except UnsupportedExpression as error:
+        task.gap(str(error))
+    return None
+
+
+def _with_param(listed: Field, context: Context) -> Loop:
+    text = context.text(listed, must_exist=True)
+    plain = literal(text)
+    if plain is None:
+        return Loop(listed, cel=as_json(text))
+    found = json_of(plain)
+    if not isinstance(found, list):
+        raise UnsupportedExpression(f'"{plain[:40]}" is no JSON list')
+    return _literal(listed, found)
+
+
+def _with_items(items: Field, context: Context) -> Loop:
+    if not items.is_list:  # one text, such as a parameter with a list
+        return _with_param(items, context)
+    if any(len(split_tags(text)) > 1 for text in map(str, items.data)):
+        parts = []
+        for each in items.items():
+            text = context.text(each) if not each.is_map else None
+            if text is None:
+                raise UnsupportedExpression("an item that is a map has a tag: use withParam")
+            parts.append(as_ref(text).cel)
+        return Loop(items, cel=f"[{', '.join(parts)}]")
+    found = items.data
+    kinds = {type(each) for each in found}
+    kind = {frozenset({str}): Kind.TEXT, frozenset({int}): Kind.NUMBER}.get(frozenset(kinds))
+    kind = Kind.JSON if kind is None and kinds <= {dict, list} else kind
+    return _literal(items, found, kind or Kind.ANY)
+
+
+def _literal(field: Field, items: list[Any], kind: Kind = Kind.ANY) -> Loop:
+    if len(items) > _MAX_ITEMS:
+        field.gap(f"a loop has at most {_MAX_ITEMS:,} items: the others are left out")
+    return Loop(field, literal=items[:_MAX_ITEMS], kind=kind)
+
+
+def _with_sequence(sequence: Field, context: Context) -> Loop:
+    bounds: dict[str, Text] = {}
+    for key in ("count", "start", "end"):
+        value = sequence.get(key)
+        if value is not None:
+            bounds[key] = context.text(value, must_exist=True)
+    shape = sequence.get("format")
+    start = _number(bounds.get("start", ("0",)))
+    if "count" in bounds:
+        size = _number(bounds["count"])
+        step = "+"
+    else:
+        end = _number(bounds.get("end", ("0",)))
+        if _KNOWN.fullmatch(start) and _KNOWN.fullmatch(end):
+            step = "+" if int(end) >= int(start) else "-"
+            size = str(abs(int(end) - int(start)) + 1)
+        else:
+            sequence.check("the sequence counts up; if it has to count down, change the range")
+            size, step = f"{end} - {start} + 1" if start != "0" else f"{end} + 1", "+"
+    if shape is None and start == "0" and step == "+" and size.isdigit():
+        return Loop(sequence, count=int(size), kind=Kind.NUMBER)
+    numbers = f"range({size})"
+    number = "i" if start == "0" and step == "+" else f"{start} {step} i"
+    if shape is not None:
+        return Loop(sequence, cel=_formatted(numbers, number, shape.text), kind=Kind.TEXT)
+    text = numbers if number == "i" else f"{numbers}.map(i, {number})"
+    return Loop(sequence, cel=text, kind=Kind.NUMBER)
+
+
+def _number(text: Text) -> str:
+    plain = literal(text)
+    if plain is not None:
+        if not _KNOWN.fullmatch(plain.strip()):
+            raise UnsupportedExpression(f'"{plain}" is no whole number')
+        return plain.strip()
+    ref = single(text) or as_ref(text)
+    if ref.kind is Kind.NUMBER:
+        return ref.cel
+    return f"int({ref.cel})"
+
+
+def _formatted(numbers: str, number: str, shape: str) -> str:
+    """Return texts in a format of Go, such as `%02X`."""
+    found = re.fullmatch(r"([^%]*)%(0?)([0-9]{0,9})([dxX])([^%]*)", shape)
+    if found is None:
+        raise UnsupportedExpression(f'the format "{shape}" has no equal')
+    before, zero, width, letter, after = found.groups()
+    if not width or int(width) < 2:
+        return f'{numbers}.map(i, "{before}%{letter}{after}".format([{number}]))'
+    if int(width) != 2:
+        raise UnsupportedExpression(f'the width of the format "{shape}" has no equal')
+    least = 10 if letter == "d" else 16
+    shapes = f'"{before}{zero or " "}%{letter}{after}" : "{before}%{letter}{after}"'
+    return f"{numbers}.map(i, ({number} < {least} ? {shapes}).format([{number}]))"
+
+
+def retry_of(template: Field, context: Context) -> dict[str, Any]:
+    """Return `retry` of a template."""
+    strategy = template.get("retryStrategy")
+    if strategy is None:
+        return {}
+    retry: dict[str, Any] = {"limit": _limit(strategy, context)}
+    policy = strategy.get("retryPolicy")
+    if policy is not None and policy.text in ("OnError", "OnTransientError"):
+        retry |= {"limit": 0, "disruptions": retry["limit"]}
+        policy.check("only attempts that the cluster ended are tried again (retry.disruptions)")
+    if backoff := _backoff(strategy, context):
+        retry["backoff"] = backoff
+    expression = strategy.get("expression")
+    if expression is not None:
+        failed = replace(context, has_failed=True)
+        try:
+            retry["when"] = test_to_cel(expression.text, failed.resolver(expression))
+        except UnsupportedExpression as error:
+            expression.gap(str(error))
+    if strategy.at("affinity", "nodeAntiAffinity") is not None:
+        retry["avoidNodes"] = True
+    return retry
+
+
+def _limit(strategy: Field, context: Context) -> int | str:
+    limit = strategy.get("limit")
+    if limit is None:
+        strategy.check(f"no limit means {MAX_RETRIES} attempts after the first one")
+        return MAX_RETRIES
+    text = context.text(limit)
+    plain = literal(text)
+    ref = single(text)
+    if plain is None and ref is not None and ref.path.startswith("params."):
+        limit.check("the param must be a number, not a text")
+        return f"$({ref.path})"
+    number = whole(plain) if plain is not None else None
+    if number is None:
+        limit.gap("the limit is not known before the flow runs: write a number")
+        return 0
+    if number > MAX_RETRIES:
+        limit.check(f"retry.limit is at most {MAX_RETRIES}")
+    return min(number, MAX_RETRIES)
+
+
+def _backoff(strategy: Field, context: Context) -> dict[str, Any]:
+    backoff = strategy.get("backoff")
+    if backoff is None:
+        return {}
+    found: dict[str, Any] = {}
+    for key, ours in (("duration", "duration"), ("cap", "max")):
+        value = backoff.get(key)
+        span = duration(value, context) if value is not None else None
+        if span is not None:
+            found[ours] = span
+    factor = backoff.get("factor")
+    text = literal(context.text(factor)) if factor is not None else "1"
+    number = whole(text) if text is not None else None
+    if number is not None:
+        found["factor"] = max(number, 1)
+    if (most := backoff.get("maxDuration")) is not None:
+        most.gap("all attempts together have no limit of time: set spec.timeout or retry.limit")
+    return found
+
+
+def condition_of(field: Field, context: Context) -> str | None:
+    """Return a `when` as CEL; None if it is reported."""
+    try:
+        return condition_to_cel(field.text, context.resolver(field))
+    except UnsupportedExpression as error:
+        field.gap(f'"{shorten(field.text)}" is not converted: {error}')
+        return None
+
+
+def expression_of(field: Field, context: Context) -> str | None:
+    """Return an `expression` as CEL that is true or false; None if it is reported."""
+    try:
+        return test_to_cel(field.text, context.resolver(field))
+    except UnsupportedExpression as error:
+        field.gap(f'"{shorten(field.text)}" is not converted: {error}')
+        return None

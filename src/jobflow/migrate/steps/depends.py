@@ -1,0 +1,290 @@
+"""Dependencies of tasks: `dependencies`, `depends` and groups of steps as `dependsOn`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobflow.migrate.expressions.syntax import UnsupportedExpression
+from jobflow.migrate.expressions.values import quote
+
+_TOKEN = re.compile(r"&&|\|\||[!()]|[\w-]+(?:\.\w+)?|\S")
+_MAX_DEPTH = 50
+"""Brackets and negations inside of each other."""
+_FAILED = frozenset({"Failed", "Errored"})
+_PASSED = frozenset({"Succeeded"})
+_DEFAULT = frozenset({"Succeeded", "Skipped", "Daemoned"})
+_OF_ITEMS = frozenset({"AnySucceeded", "AllFailed"})
+_NEVER = "never"
+_TESTS = {
+    "Succeeded": '{0}.phase == "Completed"',
+    "Failed": '{0}.phase == "Failed"',
+    "Errored": '{0}.phase == "Failed"',
+    "Skipped": '{0}.reason == "NotTaken"',
+    "Omitted": '{0}.phase == "Skipped"',
+    "Daemoned": '{0}.phase == "Running"',
+    "AnySucceeded": '{0}.items.exists(i, i.phase == "Completed")',
+    "AllFailed": 'size({0}.items) > 0 && {0}.items.all(i, i.phase == "Failed")',
+}
+_OF_EMPTY_LOOP = "size({0}.items) == 0"
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The tasks of a template whose ends have further tests."""
+
+    loops: Container[str] = ()
+    conditional: Container[str] = ()
+    """Tasks with a `when` of their own, which Argo skips. It omits a task that `depends` excludes,
+    and lets nothing run behind it that does not ask for that."""
+    tolerated: Container[str] = ()
+    """Tasks with `continueOn`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A task, and the ends that are asked of it; empty: those by default."""
+
+    task: str
+    ends: frozenset[str] = frozenset()
+
+    @property
+    def accepted(self) -> frozenset[str]:
+        return self.ends or _DEFAULT
+
+    @property
+    def condition(self) -> str | None:
+        """The condition of `dependsOn` that means these ends, or None."""
+        ends = self.accepted
+        if ends == {"Daemoned"}:
+            return "Running"
+        if ends <= _FAILED:
+            return "Failed"
+        if "Succeeded" in ends:
+            return "Finished" if ends & _FAILED else "Completed"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Junction:
+    """Terms that all hold, or one of which holds."""
+
+    sign: str
+    parts: tuple[Junction | Term, ...]
+
+
+@dataclass(slots=True)
+class Dependencies:
+    """The dependencies of a task."""
+
+    terms: list[Term] = field(default_factory=list)
+    is_any: bool = False
+    test: Junction | Term | None = None
+    """The condition after all tasks have ended, if `dependsOn` cannot say it."""
+    tests: list[Term] = field(default_factory=list)
+    """A further condition."""
+
+    @property
+    def tasks(self) -> list[str]:
+        return [*dict.fromkeys(term.task for term in self.terms)]
+
+    def holds(self, ends: Mapping[str, str]) -> bool:
+        """Whether a task runs, given how others have ended: Succeeded, Failed or Omitted."""
+        if self.test is not None:
+            return _holds(self.test, ends)
+        found = [_holds(term, ends) for term in self.terms]
+        return any(found) if self.is_any and found else all(found)
+
+    def needs_failure_of(self) -> list[str]:
+        """Return the tasks that must have failed for the task to run."""
+        return [] if self.holds({}) else [t.task for t in self.terms if not _holds(t, {})]
+
+    def asked_for_any(self) -> dict[str, None]:
+        """Return the tasks of which one item that has succeeded is enough."""
+        return dict.fromkeys(term.task for term in self.terms if "AnySucceeded" in term.ends)
+
+    def required(self) -> set[str]:
+        """Return the tasks without whose success the task does not run, however others end."""
+        terms = (
+            self.terms if self.test is None and (not self.is_any or len(self.terms) == 1) else []
+        )
+        if isinstance(self.test, Junction) and self.test.sign == "&&":
+            terms = [part for part in self.test.parts if isinstance(part, Term)]
+        ends = ("Failed", "Omitted")
+        return {t.task for t in terms if not any(_holds(t, {t.task: end}) for end in ends)}
+
+    def require_success(self, task: str) -> None:
+        """Let the task run only if another one has succeeded, whose failure is forgiven."""
+        if not self.is_any:
+            self.tests.append(Term(task, _PASSED))
+        self.wait_for_all()
+
+    def wait_for_all(self) -> None:
+        """Let a task that one of several lets run wait for all of them, as in Argo: a step that is
+        skipped, or whose failure is forgiven, would let it run too."""
+        if self.is_any and self.test is None:
+            self.test = Junction("||", tuple(self.terms))
+
+    @property
+    def has_ends(self) -> bool:
+        """Whether the ends of a task are named."""
+        return self.test is not None or any(term.ends for term in self.terms)
+
+    def manifest(self, names: Mapping[str, str], further: Sequence[str]) -> dict[str, Any]:
+        """Return `dependsOn`; `further` are steps that it waits for too."""
+        found: dict[str, Any] = {"targets": [names[task] for task in self.tasks] + [*further]}
+        if self.is_any and self.test is None:
+            found["strategy"] = "any"
+        conditions = {}
+        for term in self.terms:
+            condition = "Finished" if self.test is not None else term.condition
+            if condition not in (None, "Completed"):
+                conditions[names[term.task]] = condition
+        if len({*conditions.values()}) == 1 and len(conditions) == len(found["targets"]):
+            found["condition"] = next(iter(conditions.values()))
+        elif conditions:
+            found["conditions"] = conditions
+        return found
+
+    def when(self, names: Mapping[str, str], kinds: Kinds) -> str:
+        """Return CEL of what `dependsOn` cannot say, or an empty text."""
+        tests = [] if self.test is None else [self.test]
+        return " && ".join(_cel(each, names, kinds) for each in (*tests, *self.tests))
+
+
+def after(tasks: Sequence[str]) -> Dependencies:
+    """Return dependencies on the success of tasks."""
+    return Dependencies([Term(task) for task in tasks])
+
+
+def parse_depends(text: str, kinds: Kinds) -> Dependencies:
+    """Return the dependencies that a `depends` describes. Raises UnsupportedExpression."""
+    reader = _Reader(_TOKEN.findall(text), kinds)
+    tree = _simplified(reader.either())
+    if token := reader.next:
+        raise UnsupportedExpression(f'"{token}" is not expected there')
+    parts = (tree,) if isinstance(tree, Term) else tree.parts
+    terms = [part for part in parts if isinstance(part, Term)]
+    is_negation = isinstance(tree, Junction) and tree.sign == "!"
+    simple = len(terms) == len(parts) and len({term.task for term in terms}) == len(terms)
+    if simple and not is_negation and all(term.condition is not None for term in terms):
+        return Dependencies(terms, is_any=isinstance(tree, Junction) and tree.sign == "||")
+    return Dependencies(list(_terms(tree)), test=tree)
+
+
+@dataclass(slots=True)
+class _Reader:
+    tokens: list[str]
+    kinds: Kinds
+    at: int = 0
+    depth: int = 0
+
+    @property
+    def next(self) -> str:
+        """The token that comes next, or an empty text at the end."""
+        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+
+    def either(self) -> Junction | Term:
+        return self.joined("||", self.both)
+
+    def both(self) -> Junction | Term:
+        return self.joined("&&", self.one)
+
+    def joined(self, sign: str, part: Any) -> Junction | Term:
+        parts = [part()]
+        while self.next == sign:
+            self.at += 1
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else Junction(sign, tuple(parts))
+
+    def one(self) -> Junction | Term:
+        token, self.at = self.next, self.at + 1
+        if token in ("(", "!"):
+            return self.nested(token)
+        task, _, end = token.partition(".")
+        if not re.fullmatch(r"[\w-]+", task) or (end and end not in _TESTS):
+            raise UnsupportedExpression(f'"{token or "the end"}" is not expected there')
+        if task not in self.kinds.loops and (
+            end in _OF_ITEMS or (end == "Skipped" and task not in self.kinds.conditional)
+        ):
+            end = _NEVER
+        return Term(task, frozenset({end} if end else ()))
+
+    def nested(self, opening: str) -> Junction | Term:
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise UnsupportedExpression("it is nested too deep")
+        found = self.either() if opening == "(" else Junction("!", (self.one(),))
+        self.depth -= 1
+        if opening == "(":
+            if self.next != ")":
+                raise UnsupportedExpression('a ")" is missing')
+            self.at += 1
+        return found
+
+
+def _simplified(tree: Junction | Term) -> Junction | Term:
+    """Join alternatives about one task into one term, and conjunctions inside each other."""
+    if isinstance(tree, Term):
+        return tree
+    parts: list[Junction | Term] = []
+    for part in map(_simplified, tree.parts):
+        nested = isinstance(part, Junction) and part.sign == tree.sign != "!"
+        parts += part.parts if isinstance(part, Junction) and nested else (part,)
+    if tree.sign == "||":
+        ends: dict[str, frozenset[str]] = {}
+        for part in parts:
+            if isinstance(part, Term) and not part.ends & _OF_ITEMS:
+                ends[part.task] = ends.get(part.task, frozenset()) | (part.ends or _DEFAULT)
+        merged = {task: Term(task, frozenset() if e == _DEFAULT else e) for task, e in ends.items()}
+        parts = [*dict.fromkeys(_merged(part, merged) for part in parts)]
+    return parts[0] if len(parts) == 1 and tree.sign != "!" else Junction(tree.sign, tuple(parts))
+
+
+def _merged(part: Junction | Term, merged: Mapping[str, Term]) -> Junction | Term:
+    is_whole = isinstance(part, Term) and not part.ends & _OF_ITEMS
+    return merged[part.task] if isinstance(part, Term) and is_whole else part
+
+
+def _terms(tree: Junction | Term) -> Iterator[Term]:
+    if isinstance(tree, Term):
+        yield Term(tree.task, tree.ends or _PASSED)
+        return
+    for part in tree.parts:
+        yield from _terms(part)
+
+
+def _holds(tree: Junction | Term, ends: Mapping[str, str]) -> bool:
+    if isinstance(tree, Term):
+        end = ends.get(tree.task, "Succeeded")
+        if end == "Failed":
+            return bool(tree.ends & (_FAILED | {"AllFailed"}))
+        return end in tree.accepted or (end == "Succeeded" and "AnySucceeded" in tree.ends)
+    parts = [_holds(part, ends) for part in tree.parts]
+    if tree.sign == "!":
+        return not parts[0]
+    return any(parts) if tree.sign == "||" else all(parts)
+
+
+def _cel(tree: Junction | Term, names: Mapping[str, str], kinds: Kinds) -> str:
+    if isinstance(tree, Term):
+        usual = _PASSED | {"Skipped"} | ({"Failed"} if tree.task in kinds.tolerated else set())
+        tests = [*dict.fromkeys(_tests(tree.task, tree.ends or usual, kinds))]
+        texts = [test.format(f"steps[{quote(names[tree.task])}]") for test in tests]
+        return texts[0] if len(texts) == 1 else f"({' || '.join(texts)})" if texts else "false"
+    parts = [_cel(part, names, kinds) for part in tree.parts]
+    return f"!({parts[0]})" if tree.sign == "!" else f"({f' {tree.sign} '.join(parts)})"
+
+
+def _tests(task: str, ends: Set[str], kinds: Kinds) -> Iterator[str]:
+    """Yield tests of a step, one of which holds if its task has one of some ends."""
+    is_conditional = task in kinds.conditional
+    for end in sorted(ends - {_NEVER}):
+        if end == "Omitted" and is_conditional:
+            yield '({0}.phase == "Skipped" && {0}.reason != "NotTaken")'
+        elif end != "Skipped" or is_conditional:
+            yield _TESTS[end]
+    if "Skipped" in ends and "Succeeded" not in ends and task in kinds.loops:
+        yield _OF_EMPTY_LOOP

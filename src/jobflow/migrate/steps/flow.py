@@ -1,0 +1,329 @@
+"""A dag or steps template as the steps of a flow."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobflow.core.text import shorten
+from jobflow.migrate.context import Context
+from jobflow.migrate.expressions.cel import expression_to_ref
+from jobflow.migrate.expressions.syntax import UnsupportedExpression
+from jobflow.migrate.expressions.values import Kind, as_ref, whole
+from jobflow.migrate.fields import Field
+from jobflow.migrate.library import Called, template_of
+from jobflow.migrate.scopes import StepInfo, identifier
+from jobflow.migrate.steps.bindings import bind, report_artifacts
+from jobflow.migrate.steps.bodies import AGAIN, NEXT, Workflow, report_template
+from jobflow.migrate.steps.control import condition_of, has_items
+from jobflow.migrate.steps.depends import Dependencies, Kinds, after, parse_depends
+from jobflow.migrate.steps.forgiven import TooManyTermsError, forgiven, in_order
+from jobflow.migrate.steps.task import Task, TaskWriter, is_conditional, probes_of
+from jobflow.migrate.usage import parameters_of
+
+START = "start"
+_ANCHOR = {"approval": {"message": "starts at once", "timeout": "1s", "default": "Approve"}}
+
+
+@dataclass(slots=True)
+class FlowWriter:
+    """Writes dag and steps templates as flows."""
+
+    workflow: Workflow
+
+    def child(self, called: Called, context: Context) -> dict[str, Any]:
+        """Return the fields of a flow for a template that a step calls."""
+        return self.write(called, context)
+
+    def write(self, called: Called, context: Context, *, targets: bool = False) -> dict[str, Any]:
+        """Return the fields of a flow: its steps, policies and outputs. With `targets`, `target` of
+        a dag becomes `targets` and not a smaller flow. Infos of the steps are added to
+        `context.steps`, which is a dict."""
+        self.workflow.stack.append(called.name)
+        report_template(called.template)
+        tasks = _dag_tasks(called) if called.template.get("dag") else _step_tasks(called)
+        chosen = _targets(called, tasks)
+        if chosen and not targets:
+            needed = _needed(tasks, chosen)
+            tasks = [task for task in tasks if task.name in needed]
+        flow: dict[str, Any] = {"flows": []}
+        if chosen and targets:
+            flow["targets"] = chosen
+        again = _take_recursion(tasks, called, context)
+        infos: dict[str, StepInfo] = context.steps  # type: ignore[assignment]
+        for task in tasks:
+            if task.name in infos:
+                task.entry.gap(f'"{task.name}" is the name of another task too: rename one of them')
+            name = context.scope.unique(task.name)
+            infos[task.name] = StepInfo(
+                name,
+                is_loop=has_items(task.entry),
+                may_be_empty=has_items(task.entry) and task.entry.get("withItems") is None,
+            )
+        if "targets" in flow:
+            flow["targets"] = [infos[name].name for name in chosen if name in infos]
+        _find_anchors(tasks, infos)
+        if any(infos[task.name].upstream == (START,) or START in task.further for task in tasks):
+            name = context.scope.unique(START)
+            infos[START] = StepInfo(name)
+            flow["flows"].append({"name": name} | _ANCHOR)
+        _forgive(called, tasks)
+        _note_ends(tasks, infos)
+        probes = probes_of(tasks, called.library)
+        kinds = _kinds([task.entry for task in tasks])
+        writer = TaskWriter(self.workflow, self, called, context, infos, probes, kinds)
+        for task in tasks:
+            flow["flows"] += writer.steps(task)
+        flow |= self._policies(called, tasks, context)
+        if outputs := self._outputs(called, context, again):
+            flow["outputs"] = outputs
+        report_artifacts(called.template, "outputs")
+        self.workflow.stack.pop()
+        return flow
+
+    def _policies(self, called: Called, tasks: Sequence[Task], context: Context) -> dict[str, Any]:
+        template, found = called.template, dict[str, Any]()
+        limit = template.get("parallelism")
+        number = whole(limit.text) if limit is not None else None
+        if number is not None:
+            found["parallelism"] = number
+        elif limit is not None:
+            limit.gap("the number is not known before the flow runs: write it")
+        fail_fast = template.at("dag", "failFast") or template.get("failFast")
+        continues = any(task.depends.has_ends or task.is_forgiven for task in tasks)
+        if continues or (fail_fast is not None and fail_fast.text == "false"):
+            found["failurePolicy"] = "Continue"
+        return found
+
+    def _outputs(
+        self, called: Called, context: Context, again: tuple[Field, Called] | None
+    ) -> dict[str, str]:
+        """Return the outputs of a flow as CEL."""
+        found: dict[str, str] = {}
+        for parameter in parameters_of(called.template, "outputs"):
+            cel = _output(parameter, context)
+            if cel is not None:
+                found[identifier(parameter.text_of("name"))] = cel
+        for name, ref in context.scope.outputs.items():
+            cel = ref.or_else.replace("%s", "null") if ref.may_lack else ref.cel
+            found.setdefault(identifier(name), cel)
+        if again is not None:
+            task, target = again
+            condition = task.get("when")
+            found[AGAIN] = "true"
+            if condition is not None:
+                found[AGAIN] = condition_of(condition, context) or "false"
+            for name, text in bind(task, target, context).items():
+                cel, before = as_ref(text).cel, as_ref(context.inputs[name]).cel
+                if cel != before:
+                    found[f"{NEXT}{identifier(name)}"] = cel
+        return found
+
+
+def _output(parameter: Field, context: Context) -> str | None:
+    source = parameter.get("valueFrom")
+    value = parameter.get("value")
+    if source is None:
+        if value is not None:
+            return as_ref(context.text(value)).cel
+        return None
+    default = source.get("default")
+    if (reference := source.get("parameter")) is not None:
+        ref = as_ref(context.text(reference, must_exist=default is None))
+    elif (expression := source.get("expression")) is not None:
+        try:
+            ref = expression_to_ref(expression.text, context.resolver(expression))
+        except UnsupportedExpression as error:
+            expression.gap(f'"{shorten(expression.text)}" is not converted: {error}')
+            return None
+    else:
+        source.gap("has no equal for an output of a flow: write an expression in outputs")
+        return None
+    if default is not None:
+        if not ref.or_else:
+            default.check("the default is left out: write it with get(…) in outputs")
+        else:
+            return ref.or_else.replace("%s", as_ref(context.text(default)).cel)
+    return ref.raw if ref.kind is Kind.PHASE and not ref.cel else ref.cel
+
+
+def _dag_tasks(called: Called) -> list[Task]:
+    listed = called.template.at("dag", "tasks")
+    tasks = listed.items() if listed is not None else []
+    kinds = _kinds(tasks)
+    return [Task(each.text_of("name"), each, _dependencies(each, kinds)) for each in tasks]
+
+
+def _kinds(tasks: Sequence[Field]) -> Kinds:
+    named = {each.text_of("name"): each for each in tasks}
+    return Kinds(
+        loops={name for name, each in named.items() if has_items(each)},
+        conditional={name for name, each in named.items() if is_conditional(each)},
+        tolerated={name for name, each in named.items() if each.get("continueOn") is not None},
+    )
+
+
+def _dependencies(task: Field, kinds: Kinds) -> Dependencies:
+    if (listed := task.get("dependencies")) is not None:
+        return after([str(each) for each in listed.data])
+    depends = task.get("depends")
+    if depends is None:
+        return Dependencies()
+    try:
+        return parse_depends(depends.text, kinds)
+    except UnsupportedExpression as error:
+        depends.gap(str(error))
+        return Dependencies()
+
+
+def _step_tasks(called: Called) -> list[Task]:
+    """Return the steps of all groups; each waits for the group before its own."""
+    groups, before, found = called.template.get("steps"), list[str](), list[Task]()
+    for group in groups.items() if groups is not None else ():
+        entries = group.items() if group.is_list else [group]
+        names = [each.text_of("name") for each in entries]
+        found += (Task(n, e, after(before)) for n, e in zip(names, entries, strict=True))
+        before = names or before
+    return found
+
+
+def _targets(called: Called, tasks: Sequence[Task]) -> list[str]:
+    target = called.template.at("dag", "target")
+    return target.text.split() if target is not None else []
+
+
+def _needed(tasks: Sequence[Task], targets: Sequence[str]) -> set[str]:
+    by_name, found, pending = {task.name: task for task in tasks}, set[str](), [*targets]
+    while pending:
+        name = pending.pop()
+        if name in by_name and name not in found:
+            found.add(name)
+            pending += by_name[name].depends.tasks
+    return found
+
+
+def _take_recursion(
+    tasks: list[Task], called: Called, context: Context
+) -> tuple[Field, Called] | None:
+    """Take the task that calls its own template from the end of the tasks, and return it."""
+    waited_for = {name for task in tasks for name in task.depends.tasks}
+    for task in tasks:
+        target = template_of(task.entry, called.library)
+        if target is None or target.template.node is not called.template.node:
+            continue
+        if task.name in waited_for or has_items(task.entry) or context.scope.parent is None:
+            return None
+        tasks.remove(task)
+        others = [template_of(each.entry, called.library) for each in tasks]
+        if any(each is not None and each.template.node is target.template.node for each in others):
+            tasks.append(task)
+            return None
+        return task.entry, target
+    return None
+
+
+def _find_anchors(tasks: Sequence[Task], infos: Mapping[str, StepInfo]) -> None:
+    """Let tasks that follow only tasks with a condition also follow what was before these.
+
+    Argo runs a task after skipped ones; JobFlow skips a step all of whose targets were not taken.
+    """
+    by_name = {task.name: task for task in tasks}
+    for task in tasks:
+        for name in task.depends.tasks:
+            if name not in by_name:
+                task.entry.gap(f'it depends on "{name}", which is no task of this template')
+                task.depends.test = None
+        task.depends.terms = [term for term in task.depends.terms if term.task in by_name]
+    for task in tasks:
+        needs = task.depends.tasks
+        taken = [_is_taken(name, by_name) for name in needs]
+        if not all(taken):
+            task.depends.wait_for_all()
+        if needs and not any(taken):
+            task.further = _anchors(needs, by_name)
+        infos[task.name].is_taken = not is_conditional(task.entry)
+
+
+def _is_taken(name: str, by_name: Mapping[str, Task]) -> bool:
+    """Whether a task is never skipped while nothing fails."""
+    task = by_name[name]
+    return not is_conditional(task.entry) and not any(
+        term.ends and "Succeeded" not in term.ends for term in task.depends.terms
+    )
+
+
+def _forgive(called: Called, tasks: Sequence[Task]) -> None:
+    """Mark the tasks whose failure does not fail Argo's workflow."""
+    try:
+        names = forgiven({task.name: task.depends for task in tasks})
+    except TooManyTermsError:
+        called.template.check(
+            "has too many dependencies to find out which failures do not fail the workflow: set "
+            "continueOnFailure of such steps"
+        )
+        return
+    for task in tasks:
+        task.is_forgiven = task.name in names
+        depends = task.entry.get("depends")
+        for name in task.depends.asked_for_any():
+            if depends is not None and name not in names:
+                depends.check(f"the flow fails if an item of {name} fails; in Argo only if all do")
+    _require_success(tasks)
+
+
+def _require_success(tasks: Sequence[Task]) -> None:
+    """Let tasks behind one whose failure is tolerated run only if they ask for that."""
+    by_name = {task.name: task for task in tasks}
+    for task in tasks:
+        terms = task.depends.terms if task.depends.test is None else []
+        for term in [each for each in terms if each.condition == "Completed"]:
+            before = by_name[term.task]
+            is_strict = term.ends and before.entry.get("continueOn") is not None
+            if before.is_forgiven or is_strict:
+                task.depends.require_success(term.task)
+            if is_strict and not before.is_forgiven:
+                task.entry.check(
+                    f"the flow succeeds if {term.task} fails; Argo's may fail, as {task.name} is "
+                    "omitted"
+                )
+
+
+def _note_ends(tasks: Sequence[Task], infos: Mapping[str, StepInfo]) -> None:
+    """Note which tasks may be omitted though nothing fails, and which may have no outputs when a
+    task behind them runs, or when the flow has succeeded."""
+    by_name = {task.name: task for task in tasks}
+    order = [by_name[name] for name in in_order({n: t.depends for n, t in by_name.items()})]
+    for task in order:
+        depends, info = task.depends, infos[task.name]
+        info.may_be_omitted = depends.test is not None or any(
+            (term.ends and "Succeeded" not in term.ends)
+            or (not depends.is_any and infos[term.task].may_end_unasked(term.accepted))
+            for term in depends.terms
+        )
+        info.is_sure = info.is_taken and not info.may_be_omitted
+    for task in reversed(order):
+        info, needed = infos[task.name], task.depends.required()
+        info.is_survived |= task.is_forgiven or task.entry.get("continueOn") is not None
+        info.is_sure &= not info.is_survived
+        for name in task.depends.tasks:
+            infos[name].is_survived |= info.is_survived or name not in needed
+
+
+def _anchors(needs: Sequence[str], by_name: Mapping[str, Task]) -> list[str]:
+    """Return the nearest tasks before these that are never skipped, or the start of the flow."""
+    found: dict[str, None] = {}
+    pending, seen = deque(needs), set[str]()
+    while pending:
+        name = pending.popleft()
+        if name in seen:
+            continue
+        seen.add(name)
+        task = by_name[name]
+        before = task.depends.tasks
+        task.entry.findings.budget.spend(len(before) + 1)
+        taken = task.further or [each for each in before if _is_taken(each, by_name)]
+        found |= dict.fromkeys(each for each in taken if each != START)
+        pending += before if not taken else ()
+    return [*found] or [START]

@@ -1,0 +1,146 @@
+"""Outputs of containers: Argo reads files and stdout, JobFlow reads the termination message.
+
+A single file is the termination message itself (`terminationMessagePath`). Stdout, and several
+files, are written to it by a few lines of shell around the command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobflow.migrate.context import Context
+from jobflow.migrate.fields import Field
+from jobflow.migrate.scopes import StepInfo, identifier
+from jobflow.migrate.usage import parameters_of, texts_of
+
+SHELLS = ("sh", "bash", "ash", "dash", "ksh", "zsh")
+_JSON = re.compile(r"json|JSON|\{ *\\?[\"']|['\"]\{|\[ *\\?\"")
+_LOG = "/dev/termination-log"
+_TO_JSON = (
+    "json() { sed -e ':a' -e '$!{N;ba' -e '}' "
+    "-e 's/\\\\/\\\\\\\\/g;s/\"/\\\\\"/g;s/\\t/\\\\t/g;s/\\n/\\\\n/g'; }"
+)
+"""Writes a text as JSON needs it between quotes."""
+
+
+@dataclass(slots=True)
+class OutputPlan:
+    """The outputs of a container, and how they get into the termination message."""
+
+    result: bool = False
+    """Whether stdout is an output."""
+    files: dict[str, str] = field(default_factory=dict)
+    """Paths by the name of the parameter."""
+    as_object: bool = False
+    """Whether the message is a JSON object, with a text for each output."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.result or self.files)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the file of the only output is the message."""
+        return not self.result and not self.as_object
+
+
+@dataclass(slots=True)
+class Wanted:
+    """The uses of the outputs of a step in other steps; `""` is `outputs.result`."""
+
+    result: bool = False
+    lists: set[str] = field(default_factory=set)
+    parsed: set[str] = field(default_factory=set)
+
+
+def plan_outputs(template: Field, wanted: Wanted, context: Context, info: StepInfo) -> OutputPlan:
+    """Return the outputs of a template with a container, and describe them in `info`."""
+    plan = OutputPlan(result=wanted.result)
+    for parameter in parameters_of(template, "outputs"):
+        name, source = parameter.text_of("name"), parameter.get("valueFrom")
+        path = source.get("path") if source is not None else None
+        default = source.get("default") if source is not None else None
+        if default is not None:
+            info.defaults[name] = default.text
+        if path is not None:
+            plan.files[name] = context.string(path)
+        elif (value := parameter.get("value")) is not None:
+            value.gap("an output with a fixed value has no equal: write the value where it is used")
+    names = [*([""] if plan.result else []), *plan.files]
+    mounts = [mount.text_of("mountPath") for mount in _mounts(template)]
+    in_volume = any(path.startswith(mount) for path in plan.files.values() for mount in mounts)
+    parsed = wanted.parsed | ({*names} - wanted.lists if _looks_like_json(template) else set())
+    plan.as_object = bool(len(names) > 1 or parsed & {*names} or in_volume)
+    info.has_json = _looks_like_json(template)
+    if plan.as_object:
+        info.outputs |= {name: identifier(name or "result") for name in names}
+    else:
+        info.outputs |= {name: "items" if name in wanted.lists else "text" for name in names}
+        info.lists |= wanted.lists & {*names}
+    return plan
+
+
+def _looks_like_json(template: Field) -> bool:
+    """Whether a program seems to write JSON. A message that is a JSON object or list has other
+    outputs than a text, so that such a program gets an output of its own for it."""
+    own = template.get("script") or template.get("container")
+    return own is not None and any(_JSON.search(text) for text in texts_of(own.node))
+
+
+def add_outputs(container: dict[str, Any], plan: OutputPlan, source: Field) -> None:
+    """Let a container write its outputs to the termination message."""
+    if plan.is_empty:
+        return
+    if plan.is_file:
+        container["terminationMessagePath"] = next(iter(plan.files.values()))
+        return
+    command: Sequence[str] = container.get("command") or ()
+    if not command:
+        source.gap(
+            "has outputs that a shell has to collect, but the command of the image is not known: "
+            "set command"
+        )
+        return
+    program = str(command[0]).rpartition("/")[2]
+    if program not in SHELLS:
+        tools = "sh, sed and tee" if plan.as_object else "sh and tee"
+        source.check(f"the outputs are collected by a shell: the image must have {tools}")
+    container["command"] = ["sh", "-c", _wrapper(plan), "sh", *command]
+
+
+def _wrapper(plan: OutputPlan) -> str:
+    if not plan.as_object:
+        return f'out=$("$@"); code=$?\nprintf \'%s\\n\' "$out" | tee {_LOG}\nexit $code'
+    lines = (
+        ['out=$("$@"); code=$?', "printf '%s\\n' \"$out\""] if plan.result else ['"$@"; code=$?']
+    )
+    values = {"result": "$(printf '%s' \"$out\" | json)"} if plan.result else {}
+    values |= {identifier(name): f'$(json < "{path}")' for name, path in plan.files.items()}
+    keys = ", ".join(f'"{key}": "%s"' for key in values)
+    texts = " ".join(f'"{value}"' for value in values.values())
+    lines += [_TO_JSON, f"printf '{{{keys}}}' {texts} > {_LOG}", "exit $code"]
+    return "\n".join(lines)
+
+
+def paths_of(template: Field) -> Mapping[str, str]:
+    """Return the paths that `{{outputs.parameters.x.path}}` and the like stand for."""
+    found = {}
+    for direction in ("inputs", "outputs"):
+        for kind in ("artifacts", "parameters"):
+            listed = template.at(direction, kind)
+            for entry in listed.items() if listed is not None else ():
+                path = entry.get("path") or entry.at("valueFrom", "path")
+                if path is not None:
+                    found[f"{direction}.{kind}.{entry.text_of('name')}"] = path.text
+    return found
+
+
+def _mounts(template: Field) -> list[Field]:
+    for kind in ("container", "script", "containerSet"):
+        mounts = template.at(kind, "volumeMounts")
+        if mounts is not None:
+            return mounts.items()
+    return []

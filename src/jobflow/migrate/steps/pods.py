@@ -1,0 +1,309 @@
+"""Templates with containers as the job of a step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobflow.client.manifests.yaml_nodes import MappingNode, data_of, documents
+from jobflow.core.manifests.strategic_merge import merge
+from jobflow.migrate.context import Context
+from jobflow.migrate.expressions.parse import split_tags
+from jobflow.migrate.expressions.values import Kind, Ref, as_json, literal
+from jobflow.migrate.fields import Field
+from jobflow.migrate.steps.outputs import SHELLS, OutputPlan, add_outputs
+
+_POD_FIELDS = (
+    *("affinity", "automountServiceAccountToken", "hostAliases", "nodeSelector", "resourceClaims"),
+    *("priorityClassName", "securityContext", "serviceAccountName", "tolerations"),
+)
+"""Fields of a template that a pod has too."""
+_WORKFLOW_POD_FIELDS = (
+    *(name for name in _POD_FIELDS if name != "priorityClassName"),
+    *("dnsConfig", "dnsPolicy", "hostNetwork", "imagePullSecrets"),
+)
+_WITH_C = ("python", "python2", "python3", "pypy", "pypy3")
+_WITH_E = ("node", "nodejs", "ruby", "perl", "lua", "Rscript", "php")
+_INLINE = {
+    **dict.fromkeys(SHELLS, "-c"),
+    **dict.fromkeys(_WITH_C, "-c"),
+    **dict.fromkeys(_WITH_E, "-e"),
+    **dict.fromkeys(("pwsh", "powershell"), "-Command"),
+    "php": "-r",
+}
+"""The flag with which an interpreter takes a program as an argument."""
+_CAN_WAIT = "write it as a step: its program fails until then"
+
+
+@dataclass(slots=True)
+class PodSource:
+    """The sources of a pod."""
+
+    template: Field
+    workflow: Field
+    """The spec of the workflow."""
+    context: Context
+    outputs: OutputPlan
+    claims: set[str]
+    """Names of the volume claims of the workflow."""
+    is_child: bool
+    """Whether the step belongs to a child flow, which cannot see the claims by their names."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Fields of the pod beside its containers."""
+
+
+def placeholder(reason: str) -> dict[str, Any]:
+    """Return the body of a step that has no equal. It fails, so that nobody overlooks it."""
+    text = json.dumps(f"not converted: {reason}")
+    return {"container": {"image": "busybox", "command": ["sh", "-c", f"echo {text}; exit 1"]}}
+
+
+def job_of(source: PodSource) -> dict[str, Any]:
+    """Return the fields of a step for a container, script or containerSet."""
+    template = source.template
+    containers, init = [], [*_init_containers(source)]
+    if (own := template.get("container")) is not None:
+        container = _container(source, own)
+        add_outputs(container, source.outputs, own.get("command") or own)
+        containers = [container]
+    elif (own := template.get("script")) is not None:
+        containers = [_script(source, own)]
+    elif (own := template.get("containerSet")) is not None:
+        set_init, containers = _container_set(source, own)
+        init += set_init
+    if not containers:
+        template.gap("the template has no container")
+        return placeholder("no container")
+    _add_pod_name(source, containers)
+    pod = _pod_fields(source)
+    volumes = [*_volumes(source, [*init, *containers])]
+    if not (pod or init or len(containers) > 1 or _pod_metadata(source)):
+        body: dict[str, Any] = {"container": containers[0]}
+        if volumes:
+            body["volumes"] = volumes
+    else:
+        spec = {"restartPolicy": "Never", **pod}
+        if init:
+            spec["initContainers"] = [{"name": f"init-{i}"} | each for i, each in enumerate(init)]
+        named = [{"name": "main"} | each for each in containers]
+        spec |= {"containers": named} | ({"volumes": volumes} if volumes else {})
+        body = {"jobSpec": _job_spec(source, spec)}
+    if patch := _pod_spec_patch(source):
+        body["patch"] = {"jobSpec": {"tasks": [{"template": {"spec": patch}}]}}
+    return body
+
+
+def _job_spec(source: PodSource, spec: dict[str, Any]) -> dict[str, Any]:
+    template: dict[str, Any] = {"spec": spec}
+    if metadata := _pod_metadata(source):
+        template = {"metadata": metadata, **template}
+    return {"tasks": [{"template": template}]}
+
+
+def _script(source: PodSource, script: Field) -> dict[str, Any]:
+    program = script.get("source")
+    rest = _container(source, script, without="source")
+    command = rest.get("command") or []
+    text = () if program is None else source.context.text(program)
+    # Argo writes a script to a file, in which Kubernetes replaces nothing.
+    literal = (each.replace("$$", "$$$$") if isinstance(each, str) else each for each in text)
+    rest["args"] = [source.context.render(tuple(literal))]
+    name = str(command[0]).rpartition("/")[2] if command else ""
+    flag = _INLINE.get(name.rstrip("0123456789.") if name not in _INLINE else name)
+    if flag is None:
+        script.gap(
+            f'the interpreter "{name}" is not known: set command so that it runs a program that '
+            "is given as an argument"
+        )
+    else:
+        rest["command"] = [*command, flag]
+    add_outputs(rest, source.outputs, script.get("command") or script)
+    return {key: rest[key] for key in ("image", "command", "args") if key in rest} | rest
+
+
+def _container(source: PodSource, own: Field, without: str = "") -> dict[str, Any]:
+    """Return a container; what has the wrong type is reported and left out."""
+    found: dict[str, Any] = {}
+    if not own.is_map:
+        own.gap("must be a map")
+    for key, value in own.entries():
+        own.get(key)
+        if key == without:
+            continue
+        if key in ("args", "command", "env", "volumeMounts") and not value.is_list:
+            value.gap("must be a list")
+        else:
+            found[key] = source.context.data(value)
+    return found
+
+
+def _container_set(
+    source: PodSource, container_set: Field
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return init containers and containers: those on which others depend run one by one."""
+    listed, names = container_set.get("containers"), dict[str, tuple[Field, list[str]]]()
+    mounts = container_set.get("volumeMounts")
+    shared = source.context.data(mounts) if mounts is not None and mounts.is_list else []
+    for each in listed.items() if listed is not None else ():
+        before = each.get("dependencies")
+        needs = before.items() if before is not None else []
+        names[each.text_of("name")] = (each, [name.text for name in needs])
+    needed = {name for _, before in names.values() for name in before}
+    if needed and len(names) > 2:
+        container_set.check(
+            "the containers on which others depend run one by one, as init containers"
+        )
+    made: dict[str, dict[str, Any]] = {}
+    for name in _sorted({name: before for name, (_, before) in names.items()}):
+        own = _container(source, names[name][0], without="dependencies")
+        if shared and mounts is not None:
+            mounts.findings.budget.spend(mounts.node.size)
+            own["volumeMounts"] = [*own.get("volumeMounts", ()), *shared]
+        made[name] = own
+    if retry := container_set.get("retryStrategy"):
+        retry.gap("containers of a pod have no retries of their own: set retry of the step")
+    last = [each for name, each in made.items() if name not in needed]
+    last.sort(key=lambda each: each.get("name") != "main")
+    if last:
+        add_outputs(last[0], source.outputs, container_set)
+    return [each for name, each in made.items() if name in needed], last
+
+
+def _sorted(before: dict[str, list[str]]) -> Iterator[str]:
+    """Yield names after the ones that they depend on."""
+    seen: set[str] = set()
+    left = dict(before)
+    while left:
+        ready = [name for name, needs in left.items() if not {*needs} & {*left} - {name}]
+        for name in ready or [*left]:
+            seen.add(name)
+            del left[name]
+            yield name
+
+
+def _init_containers(source: PodSource) -> Iterator[dict[str, Any]]:
+    """Yield sidecars and init containers; a sidecar is an init container that is restarted."""
+    for key in ("sidecars", "initContainers"):
+        listed = source.template.get(key)
+        for each in listed.items() if listed is not None else ():
+            made = _container(source, each)
+            if made.pop("mirrorVolumeMounts", None) is True:
+                made["volumeMounts"] = [*made.get("volumeMounts", ()), *_mirrored(source)]
+            if key == "sidecars":
+                each.check(
+                    "becomes an init container with restartPolicy Always, which starts first"
+                )
+                made["restartPolicy"] = "Always"
+            yield made
+
+
+def _mirrored(source: PodSource) -> list[Any]:
+    for kind in ("container", "script"):
+        mounts = source.template.at(kind, "volumeMounts")
+        if mounts is not None and mounts.is_list:
+            return list(source.context.data(mounts))
+    return []
+
+
+def _add_pod_name(source: PodSource, containers: Sequence[dict[str, Any]]) -> None:
+    if source.context.draft.needs_pod_name:
+        name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+        for each in containers:
+            each["env"] = [*each.get("env", ()), name]
+
+
+def _pod_fields(source: PodSource) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for owner, names in ((source.workflow, _WORKFLOW_POD_FIELDS), (source.template, _POD_FIELDS)):
+        for name in names:
+            value = owner.get(name)
+            if value is not None:
+                found[name] = source.context.data(value)
+    for owner in (source.workflow, source.template):
+        if (resources := owner.get("podResources")) is not None:
+            found["resources"] = source.context.data(resources)
+    priority = source.workflow.get("podPriorityClassName")
+    if priority is not None:
+        found.setdefault("priorityClassName", source.context.data(priority))
+    for owner in (source.workflow, source.template):
+        scheduler = owner.get("schedulerName")
+        if scheduler is not None:
+            scheduler.note("is left out: Volcano schedules the jobs")
+    return found
+
+
+def _pod_metadata(source: PodSource) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for owner in (source.workflow.get("podMetadata"), source.template.get("metadata")):
+        for key in ("labels", "annotations"):
+            value = owner.get(key) if owner is not None else None
+            if value is not None and value.is_map:
+                found[key] = found.get(key, {}) | source.context.data(value)
+    return found
+
+
+def _pod_spec_patch(source: PodSource) -> dict[str, Any]:
+    """Return the patches of the workflow and the template as one; JSON or YAML in a text."""
+    found: dict[str, Any] = {}
+    for owner in (source.workflow, source.template):
+        patch = owner.get("podSpecPatch")
+        if patch is None:
+            continue
+        node = next(documents(_patch_text(source, patch)), None)
+        if not isinstance(node, MappingNode):
+            patch.gap("is no map in JSON or YAML: write it as patch.jobSpec")
+            continue
+        patch.findings.budget.spend(node.size)
+        read = data_of(node)
+        found = merge_pods(found, read) if found else read
+    return found
+
+
+def merge_pods(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Return two patches of a pod as one; the second takes precedence."""
+    wrapped = [{"tasks": [{"template": {"spec": each}}]} for each in (first, second)]
+    merged: dict[str, Any] = merge(*wrapped)["tasks"][0]["template"]["spec"]
+    return merged
+
+
+def _patch_text(source: PodSource, patch: Field) -> str:
+    """Return a patch with references. A tag without quotes is a value of the JSON."""
+    context, pieces, found = source.context, split_tags(patch.text), ""
+    for i, piece in enumerate(pieces):
+        if i % 2 == 0:
+            found += piece
+            continue
+        text = context.tag(piece, patch)
+        before, after = pieces[i - 1].rstrip()[-1:], pieces[i + 1].lstrip()[:1]
+        if before in (":", "[", ",") and after in (",", "}", "]") and literal(text) is None:
+            text = (Ref(as_json(text), kind=Kind.JSON, hint="patch"),)
+            found += json.dumps(context.render(text))
+        else:
+            found += context.render(text)
+    return found
+
+
+def _volumes(source: PodSource, containers: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the volumes that the containers mount, but not the claims of the flow."""
+    mounted = dict.fromkeys(
+        str(mount.get("name"))
+        for each in containers
+        for mount in each.get("volumeMounts", ())
+        if isinstance(mount, dict)
+    )
+    known: dict[str, Field] = {}
+    for owner in (source.workflow, source.template):
+        listed = owner.get("volumes")
+        known |= {each.text_of("name"): each for each in listed.items()} if listed else {}
+    for name in mounted:
+        if name in known:
+            yield source.context.data(known[name])
+        elif name in source.claims and source.is_child:
+            flow = source.context.render(source.context.resolve(("workflow", "name")))
+            yield {"name": name, "persistentVolumeClaim": {"claimName": f"{flow}-{name}"}}
+            source.template.gap(
+                f'mounts the claim "{name}" of the workflow in a nested template: a flow creates '
+                "a claim only if one of its own steps mounts it, so mount it in such a step too"
+            )

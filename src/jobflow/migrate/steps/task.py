@@ -1,0 +1,287 @@
+"""One task of a dag, or one step, with its hooks, as steps of a flow."""
+
+from __future__ import annotations
+
+import re
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from jobflow.client.manifests.yaml_nodes import data_of
+from jobflow.migrate.context import Context
+from jobflow.migrate.expressions.parse import split_tags
+from jobflow.migrate.expressions.values import quote
+from jobflow.migrate.fields import Field
+from jobflow.migrate.library import Called, Library, template_of
+from jobflow.migrate.scopes import StepDraft, StepInfo
+from jobflow.migrate.steps.bindings import bind
+from jobflow.migrate.steps.bodies import Workflow, WritesFlows, body_of, note_global
+from jobflow.migrate.steps.control import condition_of, expression_of, loop_of
+from jobflow.migrate.steps.depends import Dependencies, Kinds
+from jobflow.migrate.steps.outputs import Wanted
+from jobflow.migrate.steps.pods import placeholder
+from jobflow.migrate.usage import parameters_of
+
+COMMENT = "__comment__"
+"""Key of a step with sentences that are written above it as comments."""
+_ITEM = re.compile(r"\bitem\b")
+_ORDER = (
+    *(COMMENT, "name", "dependsOn", "when", "forEach", "repeat", "vars", "daemon", "retry"),
+    *("timeout", "continueOnFailure"),
+)
+
+
+@dataclass(slots=True)
+class Task:
+    """A task of a dag, or a step of a group."""
+
+    name: str
+    entry: Field
+    depends: Dependencies
+    further: list[str] = field(default_factory=list)
+    """Tasks that it waits for too, because all tasks that it depends on may be skipped."""
+    is_forgiven: bool = False
+    """Whether the workflow can succeed although it fails."""
+
+
+@dataclass(slots=True)
+class TaskWriter:
+    """Writes the tasks of one template."""
+
+    workflow: Workflow
+    writer: WritesFlows
+    called: Called
+    context: Context
+    infos: Mapping[str, StepInfo]
+    probes: Mapping[str, Field]
+    """Readiness probes of daemons, by the names of their tasks."""
+    kinds: Kinds
+    names: dict[str, str] = field(init=False)
+    """Names of steps by those of their tasks."""
+
+    def __post_init__(self) -> None:
+        self.names = {name: each.name for name, each in self.infos.items()}
+
+    def steps(self, task: Task) -> Iterator[dict[str, Any]]:
+        """Yield the step of a task and the steps of its hooks."""
+        info, findings = self.infos[task.name], task.entry.findings
+        around = findings.step
+        findings.step = f"{around}/{info.name}"
+        findings.origins[info.name] = task.entry.key
+        step = self._step(task, info)
+        if task.is_forgiven:
+            step["continueOnFailure"] = True
+        hooks = [*self._hooks(task, info)]
+        if comments := findings.comments.pop(findings.step, None):
+            step[COMMENT] = [*comments]
+        findings.step = around
+        yield _ordered(step)
+        yield from hooks
+
+    def _step(self, task: Task, info: StepInfo) -> dict[str, Any]:
+        draft = StepDraft()
+        context = replace(self.context, draft=draft, own_name=task.name, steps=self.infos)
+        loop = loop_of(task.entry, context)
+        if loop is not None:
+            context = replace(context, item=loop.item, item_keys=loop.keys)
+        step: dict[str, Any] = {"name": info.name}
+        if task.depends.terms or task.further:
+            further = [self.names[each] for each in task.further]
+            step["dependsOn"] = self._with_probe(task, task.depends.manifest(self.names, further))
+        tests = [task.depends.when(self.names, self.kinds), *_strict_tests(task, self.infos)]
+        condition = task.entry.get("when")
+        if condition is not None and loop is not None and mentions_item(condition.text):
+            step["forEach"] = loop.for_each(condition_of(condition, context) or "true")
+        else:
+            if condition is not None:
+                tests.append(condition_of(condition, context) or "")
+            if loop is not None:
+                step["forEach"] = loop.for_each()
+        if any(tests):
+            step["when"] = _conjunction([test for test in tests if test])
+        step |= self._body(task.entry, task.name, context, info)
+        if step.get("daemon") and loop is not None:
+            task.entry.gap("a daemon cannot have items: write a step for each")
+            del step["daemon"]
+        self._continue_on(task.entry, step)
+        if draft.vars:
+            step["vars"] = draft.vars
+        return step
+
+    def _body(self, task: Field, name: str, context: Context, info: StepInfo) -> dict[str, Any]:
+        called = template_of(task, self.called.library)
+        if called is None:
+            reference = task.get("templateRef") or task.get("template") or task
+            reference.gap("the template is in none of the files: add the file that has it")
+            bind_nothing(task)
+            return placeholder(f"the template of {name}")
+        inputs = bind(task, called, context)
+        wanted = self._wanted(name, called)
+        body = body_of(called, inputs, context, info, wanted, self.workflow, self.writer)
+        self._note_globals(called, info)
+        return body.fields | ({"repeat": body.repeat} if body.repeat else {})
+
+    def _wanted(self, name: str, called: Called) -> Wanted:
+        uses, template, library = self.workflow.uses, self.called.template, self.called.library
+        is_loop = self.infos[name].is_loop if name in self.infos else False
+        return Wanted(
+            uses.is_result_used(template, name) or uses.is_result_used(called.template, name),
+            set() if is_loop else uses.outputs_as_lists(template, name, library),
+            uses.outputs_as_json(template, name, library),
+        )
+
+    def _note_globals(self, called: Called, info: StepInfo) -> None:
+        """Note outputs that Argo makes global, for the steps after this one."""
+        for parameter in parameters_of(called.template, "outputs"):
+            name, known = parameter.text_of("globalName"), parameter.text_of("name")
+            if not name:
+                continue
+            if known in info.outputs:
+                info.outputs.setdefault(name, info.outputs[known])
+                note_global(self.context.scope, name, info)
+
+    def _continue_on(self, task: Field, step: dict[str, Any]) -> None:
+        continue_on = task.get("continueOn")
+        if continue_on is None:
+            return
+        failed, error = continue_on.is_true("failed"), continue_on.is_true("error")
+        if error and not failed:
+            continue_on.check("every failure of a job is tolerated, not only errors of the cluster")
+        if error:
+            continue_on.check(
+                "an error of the flow itself, such as an expression without a value or a refused "
+                "job, fails the flow; Argo tolerates it"
+            )
+        if failed or error:
+            step["continueOnFailure"] = True
+
+    def _with_probe(self, task: Task, depends: dict[str, Any]) -> dict[str, Any]:
+        """Return `dependsOn` with the readiness probe of the only target, if it is a daemon."""
+        for name in task.depends.tasks:
+            if (probe := self.probes.get(name)) is None:
+                continue
+            check = _probe(data_of(probe.node)) if probe.is_map else None
+            if check is None or len(depends["targets"]) > 1 or task.depends.has_ends:
+                probe.check("the steps after the daemon start when it runs, not when it is ready")
+            else:
+                return depends | {"probe": check}
+        return depends
+
+    def _hooks(self, task: Task, info: StepInfo) -> Iterator[dict[str, Any]]:
+        """Yield a step for each hook that runs after the task."""
+        found: list[tuple[str, Field]] = []
+        if (on_exit := task.entry.get("onExit")) is not None:
+            found.append(("exit", on_exit))
+        hooks = task.entry.get("hooks")
+        for name, _ in hooks.entries() if hooks is not None else ():
+            hook = hooks.get(name) if hooks is not None else None
+            if hook is not None:
+                found.append((name, hook))
+        for name, hook in found:
+            expression = hook.get("expression") if hook.is_map else None
+            if expression is not None and "Running" in expression.text:
+                expression.gap("a step cannot start while another one runs, except after a daemon")
+                hook.take()
+                continue
+            yield self._hook(task, info, name, hook, expression)
+
+    def _hook(
+        self, task: Task, info: StepInfo, name: str, hook: Field, expression: Field | None
+    ) -> dict[str, Any]:
+        own = StepInfo(self.context.scope.unique(f"{info.name}-{name}"))
+        draft = StepDraft()
+        steps = ChainMap({task.name: replace(info, is_sure=False)}, self.infos)  # type: ignore[arg-type]  # of which only the first is written
+        context = replace(self.context, draft=draft, own_name=task.name, steps=steps)
+        step: dict[str, Any] = {
+            "name": own.name,
+            "dependsOn": {"targets": [info.name], "condition": "Finished"},
+            "continueOnFailure": True,
+        }
+        tests = []
+        if name == "exit":  # Argo has none for a task that is skipped or omitted
+            tests.append(f'steps[{quote(info.name)}].phase != "Skipped"')
+            if info.may_be_empty:
+                tests.append(f"size(steps[{quote(info.name)}].items) > 0")
+        if expression is not None and (test := expression_of(expression, context)):
+            tests.append(test)
+        if tests:
+            step["when"] = _conjunction(tests)
+        if info.is_loop:
+            hook.check("runs once, after all items; in Argo it runs after each")
+        if hook.is_map:
+            step |= self._body(hook, own.name, context, own)
+        else:
+            template = self.called.library.templates.get(hook.text)
+            if template is None:
+                hook.gap(f'there is no template "{hook.text}"')
+                return step | placeholder(hook.text)
+            self.called.library.used.add(hook.text)
+            called = Called(hook.text, template, self.called.library)
+            inputs = bind(hook, called, context)
+            body = body_of(called, inputs, context, own, Wanted(), self.workflow, self.writer)
+            step |= body.fields
+        return _ordered(step | ({"vars": draft.vars} if draft.vars else {}))
+
+
+def probes_of(tasks: Iterable[Task], library: Library) -> dict[str, Field]:
+    """Return the readiness probes of the tasks that are daemons, by their names."""
+    found = {}
+    for task in tasks:
+        called = template_of(task.entry, library)
+        probe = called.template.at("container", "readinessProbe") if called else None
+        if called is not None and probe is not None and called.template.is_true("daemon"):
+            found[task.name] = probe
+    return found
+
+
+def is_conditional(task: Field) -> bool:
+    """Whether a task has a condition as a whole, and not on its items."""
+    condition = task.get("when")
+    return condition is not None and not mentions_item(condition.text)
+
+
+def mentions_item(text: str) -> bool:
+    """Whether a condition is about the items of a loop."""
+    return any(_ITEM.search(tag) for tag in split_tags(text)[1::2])
+
+
+def bind_nothing(task: Field) -> None:
+    """Mark the arguments of a task without a template as read; the task itself is reported."""
+    for key in ("arguments", "template", "templateRef"):
+        if (found := task.get(key)) is not None:
+            found.take()
+
+
+def _conjunction(tests: Sequence[str]) -> str:
+    if len(tests) == 1:
+        return tests[0]
+    return " && ".join(f"({test})" if "||" in test or "?" in test else test for test in tests)
+
+
+def _strict_tests(task: Task, infos: Mapping[str, StepInfo]) -> Iterator[str]:
+    """Yield tests of tasks that may end, without a failure, otherwise than this one asks:
+    `dependsOn` ignores a step that is not taken."""
+    if task.depends.is_any or task.depends.test is not None:
+        return
+    for term in task.depends.terms:
+        info, condition = infos[term.task], term.condition
+        if info.may_end_unasked(term.accepted):
+            is_end = '!= "Skipped"' if condition == "Finished" else f'== "{condition}"'
+            yield f"steps[{quote(info.name)}].phase {is_end}"
+        if info.may_be_empty and "Skipped" not in term.accepted:
+            yield f"size(steps[{quote(info.name)}].items) > 0"
+
+
+def _probe(probe: Mapping[str, Any]) -> dict[str, Any] | None:
+    get, socket = probe.get("httpGet"), probe.get("tcpSocket")
+    if isinstance(get, dict) and isinstance(get.get("port"), int) and not get.get("host"):
+        check = {"taskName": "main", "path": get.get("path", "/"), "port": get["port"]}
+        return {"httpGetList": [check]}
+    if isinstance(socket, dict) and isinstance(socket.get("port"), int):
+        return {"tcpSocketList": [{"taskName": "main", "port": socket["port"]}]}
+    return None
+
+
+def _ordered(step: dict[str, Any]) -> dict[str, Any]:
+    return {key: step[key] for key in _ORDER if key in step} | step

@@ -1,0 +1,149 @@
+"""How the templates of a workflow use outputs and inputs, found before anything is converted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from jobflow.client.manifests.yaml_nodes import ListNode, MappingNode, Node
+from jobflow.migrate.fields import Field
+from jobflow.migrate.library import Library, template_of
+
+_SOLE = re.compile(r"\s*\{\{=?([^{}]*)\}\}\s*")
+_PARSED = re.compile(r"(?:jsonpath|fromJson|fromJSON)\(([^,()]+)[,)]")
+_RESULT = re.compile(
+    r"(?:steps|tasks)(?:\.([^\s.{}()\[\]]+)|\[['\"]([^'\"]*)['\"]\])\.outputs\.result"
+)
+_OUTPUT = re.compile(r"(?:steps|tasks)\.([^.]+)\.outputs\.(.*)", re.DOTALL)
+_LEVELS = 5
+"""Levels of templates that are read for the uses of a value: one more than a flow can have."""
+
+
+def texts_of(node: Node) -> Iterator[str]:
+    """Yield all texts in a part of a manifest."""
+    if isinstance(node, MappingNode):
+        for entry in node.entries.values():
+            yield from texts_of(entry.value)
+    elif isinstance(node, ListNode):
+        for item in node.items:
+            yield from texts_of(item)
+    elif isinstance(node.value, str):
+        yield node.value
+
+
+def tasks_of(template: Field) -> Iterator[Field]:
+    """Yield the tasks of a dag, or the steps of all groups."""
+    dag = template.at("dag", "tasks")
+    if dag is not None:
+        yield from dag.items()
+    steps = template.get("steps")
+    for group in steps.items() if steps is not None else ():
+        yield from group.items() if group.is_list else (group,)
+
+
+_Used = Mapping[str, set[str]]
+"""Outputs by the name of the task that has them."""
+
+
+class Uses:
+    """The uses of values in the templates of a library. Each template is read once for all its
+    tasks."""
+
+    def __init__(self) -> None:
+        self._inputs: dict[tuple[int, bool, int], frozenset[str]] = {}
+        """Inputs of a template that are looped over or parsed as JSON, by the identity of its node
+        and the number of levels of templates in it that are read."""
+        self._results: dict[int, frozenset[str]] = {}
+        self._outputs: dict[tuple[int, bool], _Used] = {}
+        self._nodes: list[Node] = []
+        """The nodes whose identities are used, so that none is used twice."""
+
+    def is_result_used(self, template: Field, task: str) -> bool:
+        """Whether a dag or steps template uses `outputs.result` of one of its tasks."""
+        key = id(template.node)
+        if key not in self._results:
+            self._nodes.append(template.node)
+            found = (each for text in texts_of(template.node) for each in _RESULT.finditer(text))
+            self._results[key] = frozenset(each[1] or each[2] for each in found)
+        return task in self._results[key]
+
+    def outputs_as_lists(self, template: Field, task: str, library: Library) -> set[str]:
+        """Return the outputs of a task that another one loops over; `""` is its result."""
+        return self._used(template, library, loops=True).get(task, set())
+
+    def outputs_as_json(self, template: Field, task: str, library: Library) -> set[str]:
+        """Return the outputs of a task that expressions parse as JSON."""
+        return self._used(template, library, loops=False).get(task, set())
+
+    def params_as_lists(self, library: Library, entrypoint: str) -> set[str]:
+        """Return the parameters of the workflow that templates loop over."""
+        found: set[str] = set()
+        prefix = "workflow.parameters."
+        for name, template in library.templates.items():
+            for used in self._paths(template, library, loops=True):
+                is_entry = name == entrypoint
+                path = used.replace("inputs.parameters.", prefix, 1) if is_entry else used
+                if path.startswith(prefix):
+                    found.add(path.removeprefix(prefix))
+        return found
+
+    def _used(self, template: Field, library: Library, *, loops: bool) -> _Used:
+        key = (id(template.node), loops)
+        if key not in self._outputs:
+            self._nodes.append(template.node)
+            found: dict[str, set[str]] = {}
+            for path in self._paths(template, library, loops=loops):
+                if output := _OUTPUT.fullmatch(path):
+                    name = output[2]
+                    name = "" if name == "result" else name.removeprefix("parameters.")
+                    found.setdefault(output[1], set()).add(name)
+            self._outputs[key] = found
+        return self._outputs[key]
+
+    def _inputs_of(
+        self, template: Field, library: Library, levels: int, *, loops: bool
+    ) -> frozenset[str]:
+        key = (id(template.node), loops, levels)
+        if key not in self._inputs:
+            self._nodes.append(template.node)
+            self._inputs[key] = frozenset()  # a template may call itself
+            prefix = "inputs.parameters."
+            paths = self._paths(template, library, levels, loops=loops) if levels else set()
+            self._inputs[key] = frozenset(
+                path.removeprefix(prefix) for path in paths if path.startswith(prefix)
+            )
+        return self._inputs[key]
+
+    def _paths(
+        self, template: Field, library: Library, levels: int = _LEVELS, *, loops: bool
+    ) -> set[str]:
+        """Return the paths of values that the template, or one of the levels of templates that it
+        calls, loops over or parses as JSON."""
+        found: set[str] = set()
+        if not loops:
+            for text in texts_of(template.node):
+                found |= {_dotted(match[1]) for match in _PARSED.finditer(text)}
+        for task in tasks_of(template):
+            listed = task.get("withParam")
+            if loops and listed is not None and (sole := _SOLE.fullmatch(listed.text)):
+                found.add(_dotted(sole[1]))
+            called = template_of(task, library)
+            if called is None:
+                continue
+            inputs = self._inputs_of(called.template, called.library, levels - 1, loops=loops)
+            for argument in parameters_of(task, "arguments"):
+                value = argument.get("value")
+                sole = _SOLE.fullmatch(value.text) if value is not None else None
+                if sole and argument.text_of("name") in inputs:
+                    found.add(_dotted(sole[1]))
+        return found
+
+
+def parameters_of(value: Field, key: str) -> list[Field]:
+    """Return the entries of `key.parameters`."""
+    found = value.at(key, "parameters")
+    return found.items() if found is not None else []
+
+
+def _dotted(path: str) -> str:
+    return re.sub(r"\[['\"]([^'\"]*)['\"]\]", r".\1", path.strip())

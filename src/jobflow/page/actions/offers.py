@@ -1,0 +1,304 @@
+"""The actions that a page offers for a flow, and why some of them are refused at present."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import StepCondition
+from jobflow.client.flows.state import state_of
+from jobflow.client.verbs.command import Verb, refuse
+from jobflow.client.verbs.delete import refuse_delete
+from jobflow.client.verbs.lifecycle import (
+    CANCEL,
+    CANCEL_NOW,
+    RESUME,
+    RETRY,
+    RETRY_TOLERATED,
+    SUSPEND,
+    SUSPEND_AND_ABORT,
+)
+from jobflow.core.names import format_job_name
+from jobflow.core.planning.children import has_tolerated_failures
+from jobflow.core.schedule.runs_again import RunsAgain, list_runs_again, sum_lost
+from jobflow.core.text import format_command, join_names
+
+MAX_AGAIN = 50
+"""Steps that the dialog of a retry lists; the others are counted."""
+STEP = "STEP"
+"""Stands for the step in a command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """An input of a dialog, which is a flag of the command."""
+
+    name: str
+    label: str
+    flag: str
+    """`--now`, `-m`, or with several lines `--param`."""
+    kind: str
+    """checkbox, text or lines (each line is a value of the flag)."""
+    hint: str = ""
+    is_of_finally: bool = False
+    """Whether it is only for flows that have steps of finally."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A command of `jobflow` for a flow, or for a step of it."""
+
+    name: str
+    """The command: `cancel`; of one with a flag: `cancel-and-delete`."""
+    label: str
+    effect: str
+    """The effect, in sentences; "" if the button says it."""
+    done: str
+    """The notice after it: `{name} is being cancelled.`, of the flow or its step."""
+    finally_effect: str = ""
+    """The further effect on a flow that has steps of finally."""
+    fields: Sequence[Field] = ()
+    has_step: bool = False
+    is_dangerous: bool = False
+    line: str = ""
+    """The command, if it is not the name: `delete --cancel`."""
+    meanwhile: str = ""
+    """Is shown until an action that lasts has been done."""
+
+    def command(self, namespace: str, flow: str) -> str:
+        """Return the command line without the flags of the fields."""
+        place = f" -n {shlex.quote(namespace)}" if namespace != "default" else ""
+        step = f" {STEP}" if self.has_step else ""
+        return f"jobflow {self.line or self.name} {shlex.quote(flow)}{step}{place}"
+
+
+_COMMENT = Field("comment", "Comment", "-m", "text")
+ACTIONS: Mapping[str, Action] = {
+    each.name: each
+    for each in (
+        Action(
+            "suspend",
+            "Suspend",
+            "No step starts until the flow is resumed. Jobs that run go on.",
+            "JobFlow {name} is being suspended.",
+            fields=(Field("abort", "Abort the jobs that run", "--abort", "checkbox"),),
+        ),
+        Action(
+            "resume",
+            "Resume",
+            "Steps start again. Aborted jobs get a new attempt.",
+            "JobFlow {name} is being resumed.",
+        ),
+        Action(
+            "cancel",
+            "Cancel",
+            "Jobs that run are aborted, steps that have not started are skipped, and the flow is "
+            "Failed.",
+            "JobFlow {name} is being cancelled.",
+            "Before its end, finally runs.",
+            (
+                Field(
+                    "now", "Cancel the finally steps too", "--now", "checkbox", is_of_finally=True
+                ),
+            ),
+            is_dangerous=True,
+        ),
+        Action(
+            "retry",
+            "Retry",
+            "Steps that failed, or were skipped because of that, run again, and all that depends "
+            "on them. Other completed steps stay as they are.",
+            "JobFlow {name} is being retried.",
+            "Then finally runs again.",
+        ),
+        Action(
+            "retry-tolerated",
+            "Retry tolerated",
+            "Steps that failed run again, also those whose failure the flow tolerates, and all "
+            "that depends on them.",
+            "JobFlow {name} is being retried.",
+            "Then finally runs again.",
+            line="retry --tolerated",
+        ),
+        Action(
+            "resubmit",
+            "Resubmit",
+            "A new flow with the spec of this one runs from the beginning.",
+            "JobFlow {name} created.",
+            fields=(
+                Field("name", "Name of the new flow", "--name", "text", "a random one"),
+                Field("param", "Params, a line each", "--param", "lines", "epochs=20"),
+            ),
+        ),
+        Action(
+            "delete",
+            "Delete",
+            "The flow is deleted, with its jobs, pods and logs.",
+            "JobFlow {name} deleted.",
+            is_dangerous=True,
+        ),
+        Action(
+            "cancel-and-delete",
+            "Cancel and delete",
+            "Jobs that run are aborted, and steps that have not started are skipped. When the flow "
+            "has ended, it is deleted, with its jobs, pods and logs.",
+            "JobFlow {name} deleted.",
+            "Before its end, finally runs.",
+            is_dangerous=True,
+            line="delete --cancel",
+            meanwhile="The flow is being cancelled, and is deleted when it has ended. You can "
+            "close this dialog, but not end `jobflow ui`.",
+        ),
+        Action(
+            "approve",
+            "Approve",
+            "",
+            "Step {name} is being approved.",
+            fields=(
+                _COMMENT,
+                Field("output", "Outputs, a line each", "--output", "lines", "percent=10"),
+            ),
+            has_step=True,
+        ),
+        Action(
+            "reject",
+            "Reject",
+            "",
+            "Step {name} is being rejected.",
+            fields=(_COMMENT,),
+            has_step=True,
+            is_dangerous=True,
+        ),
+    )
+}
+VERBS: Mapping[str, tuple[Verb, str, Verb]] = {
+    "suspend": (SUSPEND, "abort", SUSPEND_AND_ABORT),
+    "cancel": (CANCEL, "now", CANCEL_NOW),
+    "resume": (RESUME, "", RESUME),
+    "retry": (RETRY, "", RETRY),
+    "retry-tolerated": (RETRY_TOLERATED, "", RETRY_TOLERATED),
+}
+"""The Command of an action, a field, and the Command if that field is set."""
+_RETRIES = {"retry": False, "retry-tolerated": True}
+"""The actions that retry a flow, and whether tolerated failures run again too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A button."""
+
+    name: str
+    label: str
+    refusal: str
+    """Why the command would be refused now; "" if it would not."""
+    note: str = ""
+    """The sentences of the dialog about this flow."""
+    again: Sequence[RunsAgain] = ()
+    """The first steps that a retry runs again."""
+    more: int = 0
+    """How many steps more it runs again."""
+    lost: timedelta = timedelta()
+    """How long the jobs ran of those that have completed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """The buttons of a flow."""
+
+    buttons: tuple[Offer, ...]
+    has_finally: bool
+
+
+def list_offers(
+    flow: JobFlow, children: Mapping[str, JobFlow], now: datetime, *, is_deleted: bool
+) -> Offers:
+    """Return the actions for a flow as it is now, of two that exclude each other the one that fits.
+    `children`: the flows below it, by name; `is_deleted`: nothing can be done to it any more."""
+    is_suspended = not _refuse_verb("resume", flow)
+    names = (
+        "resume" if is_suspended else "suspend",
+        "cancel",
+        "retry",
+        *(("retry-tolerated",) if flow.final and has_tolerated_failures(flow) else ()),
+        "resubmit",
+        "cancel-and-delete" if refuse_delete(flow) else "delete",
+    )
+    gone = f"JobFlow {flow.metadata.name} was deleted" if is_deleted else ""
+    buttons = []
+    for name in names:
+        refusal = gone or _refusal(name, flow)
+        again: Sequence[RunsAgain] = ()
+        if name in _RETRIES and not refusal:
+            again = list_runs_again(flow, children, now, tolerated=_RETRIES[name])
+        note = _describe_retry(flow, again) if again else ""
+        listed, more = again[:MAX_AGAIN], max(0, len(again) - MAX_AGAIN)
+        label, lost = ACTIONS[name].label, sum_lost(again)
+        buttons.append(Offer(name, label, refusal, note, listed, more, lost))
+    return Offers(tuple(buttons), bool(flow.spec.finally_))
+
+
+def _describe_retry(flow: JobFlow, again: Sequence[RunsAgain]) -> str:
+    """Return of which versions the jobs of a retry are made, in sentences."""
+    conditions, name = flow.status.conditions or {}, flow.metadata.name
+    places = {each.place for each in again}
+    jobs = [
+        (step, step.case_of(condition.decisions))
+        for step in flow.all_steps
+        for condition in [conditions.get(format_job_name(name, step.name), StepCondition())]
+        if step.name in places and step.approval is None
+    ]
+    place = "" if flow.metadata.namespace in ("", "default") else f" -n {flow.metadata.namespace}"
+    own = [step.name for step, case in jobs if not (step.template_for(case) or step.may_run_flow)]
+    sentences = []
+    if len(own) < len(jobs):
+        sentences.append(
+            "Jobs are made from the current versions of their templates: "
+            f"`jobflow submit FILE --templates{place}` changes them before the retry."
+        )
+    if own:
+        which, has = ("Step", "has its") if len(own) == 1 else ("Steps", "have their")
+        runs = "runs" if len(own) == 1 else "run"
+        sentences.append(
+            f"{which} {join_names(own)} {has} own container or jobSpec and {runs} the same again, "
+            "because the spec of a flow cannot change: to change it, submit the corrected file "
+            "under another name."
+        )
+    return " ".join(sentences)
+
+
+def _refusal(name: str, flow: JobFlow) -> str:
+    """Return the first sentence of a refusal, with the phase in place of all that the page says of
+    the state of the flow, and with the buttons in place of their commands."""
+    if name not in _REFUSALS:
+        return ""
+    why = _REFUSALS[name](flow).replace(state_of(flow), flow.status.state.phase or "Pending")
+    for each in ("resume", "retry", "retry-tolerated", "resubmit"):
+        line = ACTIONS[each].line or each
+        why = why.replace(format_command(f"jobflow {line}", flow.metadata), ACTIONS[each].label)
+    return why.partition(". ")[0]
+
+
+def _refuse_verb(name: str, flow: JobFlow) -> str:
+    """Return why neither form of the command has an effect."""
+    plain, _, full = VERBS[name]
+    return refuse(flow, plain) and refuse(flow, full)
+
+
+def _refuse_resubmit(flow: JobFlow) -> str:
+    if not flow.is_child:
+        return ""
+    why = format_command("jobflow get", flow.metadata)
+    return f"JobFlow {flow.metadata.name} is a child flow, which its parent creates; see {why}"
+
+
+_REFUSALS: Mapping[str, Callable[[JobFlow], str]] = {
+    "suspend": lambda flow: _refuse_verb("suspend", flow),
+    "resume": lambda flow: _refuse_verb("resume", flow),
+    "cancel": lambda flow: _refuse_verb("cancel", flow),
+    "retry": lambda flow: _refuse_verb("retry", flow),
+    "retry-tolerated": lambda flow: _refuse_verb("retry-tolerated", flow),
+    "resubmit": _refuse_resubmit,
+}

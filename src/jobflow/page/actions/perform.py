@@ -1,0 +1,89 @@
+"""Does what a form of the page asks for, as the command of the same name does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.resources import JOBFLOWS
+from jobflow.client.errors import INTERRUPTED, UNUSABLE, CommandError
+from jobflow.client.flows.find_flow import raise_unless_missing, to_flow
+from jobflow.client.flows.follow import following
+from jobflow.client.signals import run_unless
+from jobflow.client.verbs.answer import APPROVE, REJECT, Answer, create_answer
+from jobflow.client.verbs.command import send_verb
+from jobflow.client.verbs.copy import create_copy
+from jobflow.client.verbs.delete import cancel_first, delete_flow, refuse_delete
+from jobflow.kube.client import ApiError, Client
+from jobflow.page.actions.offers import ACTIONS, VERBS
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The result of an action."""
+
+    message: str
+    flow: str = ""
+    """The name of a flow that was created."""
+    is_gone: bool = False
+    """Whether the flow was deleted."""
+
+
+async def perform(
+    client: Client,
+    namespace: str,
+    name: str,
+    action: str,
+    fields: Mapping[str, str],
+    stop: asyncio.Event,
+) -> Done:
+    """Do an action of ACTIONS to a flow. Raises CommandError with its refusal, KeyError for an
+    unknown action, and NETWORK_ERRORS. An action that lasts is given up at `stop`."""
+    raw = await _read(client, namespace, name)
+    flow, said = to_flow(raw), ACTIONS[action].done
+    if action == "resubmit":
+        new = fields.get("name", "").strip() or None
+        created = await create_copy(client, raw, _lines(fields.get("param", "")), new)
+        return Done(said.format(name=created), created)
+    if action in ("delete", "cancel-and-delete"):
+        await _delete(client, flow, stop, cancels=action != "delete")
+        return Done(said.format(name=name), is_gone=True)
+    if action in ("approve", "reject"):
+        verb, step = (APPROVE if action == "approve" else REJECT), fields.get("step", "")
+        outputs = _lines(fields.get("output", ""))
+        answer = Answer(verb, step, fields.get("comment", ""), outputs)
+        await create_answer(client, flow, answer)
+        return Done(said.format(name=step))
+    plain, field, full = VERBS[action]
+    await send_verb(client, flow, full if fields.get(field) else plain)
+    return Done(said.format(name=name))
+
+
+async def _delete(client: Client, flow: JobFlow, stop: asyncio.Event, *, cancels: bool) -> None:
+    why = refuse_delete(flow)
+    if why and not cancels:
+        raise CommandError(UNUSABLE, why)
+    if why:
+        await cancel_first(client, flow)
+        async with following(client, [flow]) as follower:
+            if not await run_unless(stop, follower.until(lambda each: each.all_final)):
+                unfinished = "nothing was deleted; the flow is being cancelled"
+                raise CommandError(INTERRUPTED, unfinished)
+            if follower.deleted:
+                return  # somebody else was faster
+    await delete_flow(client, flow)
+
+
+async def _read(client: Client, namespace: str, name: str) -> bytes:
+    try:
+        return await client.request("GET", JOBFLOWS.path(namespace, name))
+    except ApiError as error:
+        raise_unless_missing(error)
+    missing = f'JobFlow "{name}" does not exist in namespace "{namespace}"'
+    raise CommandError(UNUSABLE, missing)
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(line.strip() for line in text.splitlines() if line.strip())

@@ -1,0 +1,310 @@
+"""The lines of a pane of logs: those that exist, then those that are written, as JSON messages.
+
+Nothing of it is HTML: static/logs.js sets texts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import asdict, replace
+from typing import Any
+
+import msgspec
+
+from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
+from jobflow.api.labels import INDEX
+from jobflow.client.logs.clean import clean
+from jobflow.client.logs.selection import (
+    LogSelection,
+    LogTarget,
+    attempt_of,
+    find_targets,
+    is_over,
+    why_none,
+    why_waiting,
+)
+from jobflow.client.logs.stream import ContainerFollower, split_stamp
+from jobflow.core.names import format_job_name
+from jobflow.core.text import format_count
+from jobflow.kube.client import ApiError, Client
+from jobflow.page.logs.choice import MAX_SOURCES, Choices, most_telling, share_of
+from jobflow.page.watches.step import LivePage
+from jobflow.page.web.stream import Closing
+
+LONGEST_TEXT = 8192
+"""Characters of a line that are shown; the file to download has all."""
+BATCH = 500
+"""Lines of a message."""
+MAX_WAITING = 2 * BATCH
+"""Lines that wait to be sent; then the logs are not read on."""
+QUIET_SECONDS = 15.0
+"""Longest time without a message."""
+MAX_NOTES = 5
+_LATER = "the logs of those that start appear here"
+_STAMP = re.compile(rb"(.{19})(?:\.(\d+))?Z")
+
+
+class LogFeed:
+    """The logs of the selected containers. Takes the lines of the followers of logs."""
+
+    def __init__(self, page: LivePage, selection: LogSelection) -> None:
+        self._page = page
+        self._selection = selection
+        self._lines: deque[tuple[int, str, str]] = deque()
+        self._sources: dict[str, int] = {}
+        """Numbers of the containers whose lines are sent, by name."""
+        self._tails: dict[str, int | None] = {}
+        """With how many lines each container begins."""
+        self._attempts: dict[str, str] = {}
+        """The attempt of each container, if only one run of the step is shown."""
+        self._new_sources: list[dict[str, Any]] = []
+        self._followers: dict[tuple[str, str], ContainerFollower] = {}
+        """By UID of the pod and container."""
+        self._running: set[asyncio.Task[None]] = set()
+        self._refused: dict[str, str] = {}
+        """Sentences about logs that cannot be read, by container."""
+        self._old: set[tuple[str, str]] = set()
+        """Containers that were left out at the beginning. They stay so, or else the logs of all
+        items of a step would follow each other."""
+        self._left_out = 0
+        """Containers whose logs are not followed, because there are too many."""
+        self._changed = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._has_begun = False
+
+    # ------------------------------------------------------------------ a sink of lines
+
+    def print(self, step: str, name: str, lines: Iterable[bytes]) -> None:
+        """Take lines of a container."""
+        number = self._sources.get(name)
+        if number is None:
+            number = self._sources[name] = len(self._sources)
+            label = self._label(name)
+            tail = self._tails.get(name)
+            attempt = self._attempts.get(name, "")
+            self._new_sources.append(
+                {"id": number, "name": label, "title": name, "tail": tail, "attempt": attempt}
+            )
+        for line in lines:
+            stamp, rest = split_stamp(line)
+            self._lines.append((number, _normal(stamp), _cut(clean(rest))))
+        self._changed.set()
+
+    def _label(self, name: str) -> str:
+        """Return the pod without what all pods of the step begin with, and the container."""
+        step, flow = self._selection.step or "", self._page.flow.name
+        pod = name.removeprefix(f"{step}/")
+        return pod.removeprefix(f"{format_job_name(flow, step)}-") or pod
+
+    async def drain(self) -> None:
+        """Return once there is room for more lines."""
+        while len(self._lines) > MAX_WAITING:
+            self._has_room.clear()
+            await self._has_room.wait()
+
+    # ------------------------------------------------------------------ messages
+
+    async def messages(self, client: Client, closing: Closing) -> AsyncGenerator[bytes, None]:
+        """Yield messages, a line each, until no more lines can come or the server ends."""
+        async with AsyncExitStack() as stack:
+            streams = await stack.enter_async_context(client.sibling())
+            stack.push_async_callback(self._stop)
+            for signal in (self._page.changed, closing):
+                signal.watch(self._changed)
+                stack.callback(signal.unwatch, self._changed)
+            shown: dict[str, Any] = {}
+            while not closing.is_set:
+                self._changed.clear()
+                self._follow(streams)
+                state = self._state()
+                changes = {name: each for name, each in state.items() if shown.get(name) != each}
+                message = changes | self._take()
+                shown = state
+                yield msgspec.json.encode(message) + b"\n"
+                if self._is_over and not self._lines:
+                    yield b'{"end":true}\n'
+                    return
+                if not self._lines:
+                    await self._wait()
+
+    async def _wait(self) -> None:
+        try:
+            await asyncio.wait_for(self._changed.wait(), QUIET_SECONDS)
+        except TimeoutError:
+            pass
+
+    async def _stop(self) -> None:
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    def _take(self) -> dict[str, Any]:
+        """Return the next lines, with the containers that no message has named."""
+        count = min(len(self._lines), BATCH)
+        taken: dict[str, Any] = {"lines": [self._lines.popleft() for _ in range(count)]}
+        if self._new_sources:
+            taken["sources"], self._new_sources = self._new_sources, []
+        self._has_room.set()
+        return {name: each for name, each in taken.items() if each}
+
+    # ------------------------------------------------------------------ what is followed
+
+    def _follow(self, streams: Client) -> None:
+        targets = self._targets()
+        by_key = {(each.pod.metadata.uid, each.container): each for each in targets}
+        for key, follower in self._followers.items():
+            follower.update(by_key[key].pod if key in by_key else None)
+        new = [key for key in by_key if key not in self._followers and key not in self._old]
+        room = max(MAX_SOURCES - len(self._running), 0)
+        chosen = most_telling(by_key[key] for key in new)[:room]
+        self._left_out = len(new) - len(chosen) + len(self._old)
+        present = share_of(self._selection.tail or 0, len(chosen))
+        options = replace(self._selection, timestamps=True)
+        for target in chosen:
+            is_later = self._has_begun or bool(why_waiting(target.pod, target.container))
+            tail = self._selection.tail if is_later else present
+            self._start(streams, target, replace(options, tail=tail))
+        if chosen and not self._has_begun:
+            self._has_begun = True
+            self._old.update(key for key in new if key not in self._followers)
+
+    def _targets(self) -> list[LogTarget]:
+        flow, step = self._page.flow.flow, self._page.step
+        if flow is None or step is None:
+            return []
+        return find_targets(step.family(flow), step.all_pods, self._selection)
+
+    def _start(self, streams: Client, target: LogTarget, options: LogSelection) -> None:
+        slots = asyncio.Semaphore(1)
+        self._tails[target.name] = options.tail
+        is_one_run = self._selection.index is not None or INDEX not in (
+            target.pod.metadata.labels or {}
+        )
+        if is_one_run and target.step == self._selection.step:
+            self._attempts[target.name] = attempt_of(target.pod)
+        follower = ContainerFollower(streams, target, options, self, slots)
+        self._followers[target.pod.metadata.uid, target.container] = follower
+        task = asyncio.create_task(self._run(follower))
+        self._running.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._changed.set()
+
+    async def _run(self, follower: ContainerFollower) -> None:
+        name = follower.target.name
+        try:
+            await follower.run()
+        except ApiError as error:
+            self._refused[name] = f"{name}: the log is incomplete: {error.message}"
+            if error.code == 403:
+                place = f'in namespace "{follower.target.pod.metadata.namespace}"'
+                self._refused[name] = f"You may not get pods/log {place}: {error.message}"
+
+    # ------------------------------------------------------------------ the state of the pane
+
+    def _state(self) -> dict[str, Any]:
+        flow, step = self._page.flow.flow, self._page.step
+        if flow is None or step is None:
+            return {"empty": "The flow has no such step."}
+        selection = self._selection
+        pods = step.pods(flow)
+        targets = self._targets()
+        empty = _refusals(self._page)
+        if not empty and not targets:
+            why = why_none(step.family(flow), pods, selection, later=_LATER)
+            empty = f"{why[:1].upper()}{why[1:]}."
+        return {
+            "empty": empty or ("" if self._sources else self._why_silent(targets)),
+            "notes": self._notes(targets) if self._sources else self._unread(),
+            "choices": asdict(Choices.of(pods)),
+        }
+
+    def _why_silent(self, targets: list[LogTarget]) -> str:
+        """Return why no line has come although there are pods."""
+        if not self._running and self._refused:
+            return "No log can be read."
+        waits = [why_waiting(each.pod, each.container) for each in targets]
+        names = [f"{each.name}: {why}." for each, why in zip(targets, waits, strict=True) if why]
+        if len(names) < len(targets):
+            ended = all(each.pod.ended for each in targets) and not self._running
+            return "The containers wrote nothing." if ended else "No line has been written yet."
+        more = len(names) - MAX_NOTES
+        others = [f"{format_count(more, 'more container')} wait."] if more > 0 else []
+        return "\n".join(["No log yet.", *names[:MAX_NOTES], *others])
+
+    def _notes(self, targets: list[LogTarget]) -> list[str]:
+        waits = [
+            f"{each.name}: no log yet: {why}"
+            for each in targets
+            if not each.pod.ended and (why := why_waiting(each.pod, each.container))
+        ]
+        notes = [*self._unread(), *self._next_attempt(), *waits]
+        more = len(notes) - MAX_NOTES
+        return notes[:MAX_NOTES] + ([f"{format_count(more, 'more note')}"] if more > 0 else [])
+
+    def _next_attempt(self) -> Iterator[str]:
+        """Yield that the lines are those of an earlier attempt, if a later one has none yet."""
+        shown = [int(each) for each in map(self._attempts.get, self._sources) if each]
+        flow, step = self._page.flow.flow, self._selection.step or ""
+        if flow is None or not shown:
+            return
+        key = format_job_name(flow.metadata.name, step)
+        condition = (flow.status.conditions or {}).get(key, StepCondition())
+        run = next(
+            (each for each in condition.runs or () if each.index == self._selection.index),
+            condition,
+        )
+        present = run.attempts + (run.phase == StepPhase.WAITING)
+        if run.phase not in ENDED_STEP_PHASES and max(shown) < present:
+            yield f"these are the lines of attempt {max(shown)}; attempt {present} has none yet"
+
+    def _unread(self) -> list[str]:
+        notes = list(dict.fromkeys(self._refused.values()))
+        if self._left_out:
+            others = format_count(self._left_out, "more container")
+            notes.insert(0, f"{others} not shown: choose a pod, or an item of the step")
+        return notes
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether no line can come any more."""
+        flow, step = self._page.flow.flow, self._page.step
+        if flow is None or step is None:
+            return True
+        if self._running or self._new_sources:
+            return False
+        has_ended = self._page.flow.is_deleted or is_over(flow, self._selection)
+        return has_ended and all(each.pod.ended for each in self._targets())
+
+
+def _refusals(page: LivePage) -> str:
+    """Return that the user may not read pods, or ""."""
+    step = page.step
+    for live in step.lives if step is not None else ():
+        error = live.reflector.error
+        if live.cache.served is False and isinstance(error, ApiError):
+            where = f'in namespace "{live.namespace}"'
+            kind = live.resource.qualified
+            return f"You may not list and watch {kind} {where}: {error.message}"
+    return ""
+
+
+def _normal(stamp: bytes) -> str:
+    """Return a time with nine digits of a second, so that times compare as texts."""
+    found = _STAMP.fullmatch(stamp)
+    if found is None:
+        return stamp.decode()
+    return f"{found[1].decode()}.{(found[2] or b'').decode().ljust(9, '0')}Z"
+
+
+def _cut(text: str) -> str:
+    if len(text) <= LONGEST_TEXT:
+        return text
+    more = len(text) - LONGEST_TEXT
+    return f"{text[:LONGEST_TEXT]}… ({more:,} more characters are in the download)"

@@ -1,0 +1,226 @@
+"""The list of flows: filters, counts and the rows of one page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+from urllib.parse import urlencode
+
+from jobflow.api.duration import parse_duration
+from jobflow.api.flow.status import FlowPhase
+from jobflow.api.label_selector import Requirement, holds, parse_label_selector
+from jobflow.core.planning.status.flow_state import name_failed
+from jobflow.page.panels.notice import notice
+from jobflow.page.watches.flows import FlowSummary, LiveFlows
+from jobflow.page.web.fragments import Fragment
+
+ROWS = 100
+"""Flows on a page."""
+ALL_NAMESPACES = "*"
+_OLDEST = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """The filters of a list, as the address of the page has them."""
+
+    ns: str
+    """ALL_NAMESPACES or a namespace."""
+    phase: str = ""
+    q: str = ""
+    """A part of the name."""
+    l: str = ""  # noqa: E741 - the name of the flag of `jobflow get`
+    """A label selector."""
+    age: str = ""
+    """Flows that are younger than this duration."""
+    children: str = ""
+    """`1`: child flows too."""
+    page: str = ""
+
+    @classmethod
+    def of(cls, params: Mapping[str, str], namespace: str) -> ListQuery:
+        """Return the query of an address; `namespace` is the default."""
+        known = {name: params[name].strip() for name in cls.__slots__ if name in params}
+        return cls(**{"ns": namespace, **{name: text for name, text in known.items() if text}})
+
+    @property
+    def namespace(self) -> str:
+        """The namespace to watch; "" is all."""
+        return "" if self.ns == ALL_NAMESPACES else self.ns
+
+    def link(self, **changes: str) -> str:
+        """Return the query of an address with these changes."""
+        values = {name: getattr(self, name) for name in self.__slots__} | changes
+        return "?" + urlencode({name: value for name, value in values.items() if value})
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A query that was read."""
+
+    query: ListQuery
+    labels: Sequence[Requirement] = ()
+    since: datetime = _OLDEST
+    problem: str = ""
+    """A sentence about a filter that cannot be read, and that is left out."""
+
+    @classmethod
+    def of(cls, query: ListQuery, now: datetime) -> Filter:
+        """Read a query. `now` is aware."""
+        labels: Sequence[Requirement] = ()
+        since, problems = _OLDEST, []
+        try:
+            labels = parse_label_selector(query.l)
+        except ValueError:
+            problems.append(f'"{query.l}" is not a label selector such as team=vision,stage!=test')
+        try:
+            if query.age:
+                since = now - timedelta(seconds=parse_duration(query.age))
+        except (ValueError, OverflowError):
+            problems.append(f'"{query.age}" is not an age such as 30m or 24h')
+        return cls(query, labels, since, "; ".join(problems))
+
+    def includes(self, flow: FlowSummary) -> bool:
+        """Whether the flow passes all filters but that of the phase."""
+        meta = flow.metadata
+        return (
+            (bool(self.query.children) or not flow.is_child)
+            and self.query.q in meta.name
+            and (self.since is _OLDEST or (meta.creation_timestamp or _OLDEST) >= self.since)
+            and all(holds(meta.labels or {}, *each) for each in self.labels)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseCount:
+    """A phase, how many flows are in it, and the address that shows them."""
+
+    phase: str
+    count: int
+    link: str
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRow:
+    """A row of the list."""
+
+    namespace: str
+    name: str
+    has_namespace: bool
+    phase: str
+    reason: str
+    failed: str
+    """The names of the failed steps, or ""."""
+    message: str
+    ended: int
+    total: int
+    start: datetime | None
+    end: datetime | None
+    """None for a flow that has not finished."""
+    created: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pager:
+    """Which rows are shown of how many, and where the others are."""
+
+    first: int
+    last: int
+    total: int
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Selected:
+    flows: Sequence[FlowSummary]
+    """In the chosen phase, newest first."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """By phase, of all that the other filters include."""
+
+
+def list_fragments(live: LiveFlows, query: ListQuery) -> list[Fragment]:
+    """Return the fragments of the list."""
+    filters = Filter.of(query, datetime.now(UTC))
+    found = _select(live.cache, filters)
+    pages = max((len(found.flows) + ROWS - 1) // ROWS, 1)
+    page = min(max(int(query.page), 1), pages) if query.page.isdecimal() else 1
+    start = (page - 1) * ROWS
+    shown = found.flows[start : start + ROWS]
+    rows = [_row(flow, has_namespace=not query.namespace) for flow in shown]
+    pager = Pager(
+        start + 1 if rows else 0,
+        start + len(rows),
+        len(found.flows),
+        query.link(page=str(page - 1)) if page > 1 else "",
+        query.link(page=str(page + 1)) if page < pages else "",
+    )
+    return [
+        notice(live, filters.problem),
+        Fragment("counts", "counts.html", _counts(found.counts, query)),
+        Fragment("rows", "rows.html", None, rows or [_no_rows(live, query)]),
+        Fragment("pager", "pager.html", pager),
+    ]
+
+
+def _select(flows: Iterable[FlowSummary], filters: Filter) -> _Selected:
+    included = [flow for flow in flows if filters.includes(flow)]
+    counts = Counter(flow.phase for flow in included)
+    phase = filters.query.phase
+    chosen = [flow for flow in included if flow.phase == phase] if phase else included
+    chosen.sort(key=attrgetter("metadata.namespace", "metadata.name"))
+    chosen.sort(key=lambda flow: flow.metadata.creation_timestamp or _OLDEST, reverse=True)
+    return _Selected(chosen, counts)
+
+
+def _counts(counts: Counter[str], query: ListQuery) -> tuple[PhaseCount, ...]:
+    """Return the count of all flows, then of each phase."""
+    phases = [*FlowPhase, *(phase for phase in counts if phase not in set(FlowPhase))]
+    every = PhaseCount("", counts.total(), query.link(phase="", page=""), not query.phase)
+    return (
+        every,
+        *(
+            PhaseCount(phase, counts[phase], query.link(phase=phase, page=""), query.phase == phase)
+            for phase in phases
+        ),
+    )
+
+
+def _row(flow: FlowSummary, *, has_namespace: bool) -> Fragment:
+    meta, status = flow.metadata, flow.status
+    ended, _, total = status.progress.partition("/")
+    is_counted = ended.isdecimal() and total.isdecimal()
+    row = FlowRow(
+        namespace=meta.namespace,
+        name=meta.name,
+        has_namespace=has_namespace,
+        phase=flow.phase,
+        reason=status.state.reason,
+        failed=name_failed(status.state),
+        message=status.state.message,
+        ended=int(ended) if is_counted else 0,
+        total=int(total) if is_counted else 0,
+        start=status.start_time,
+        end=status.completion_time if flow.is_final else None,
+        created=meta.creation_timestamp,
+    )
+    return Fragment(f"row:{meta.namespace}/{meta.name}", "row.html", row)
+
+
+@dataclass(frozen=True, slots=True)
+class _NoRows:
+    is_known: bool
+    """Whether the cluster has answered."""
+    is_filtered: bool
+    namespace: str
+    reset: str
+
+
+def _no_rows(live: LiveFlows, query: ListQuery) -> Fragment:
+    is_filtered = query.link(page="") != ListQuery(query.ns).link()
+    nothing = _NoRows(live.cache.synced, is_filtered, query.namespace, ListQuery(query.ns).link())
+    return Fragment("no-rows", "no-rows.html", nothing)

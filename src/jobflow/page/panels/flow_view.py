@@ -1,0 +1,127 @@
+"""One flow as a page shows it: what every panel is given, and the panels in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import StepCondition, StepPhase
+from jobflow.api.flow.step import Step
+from jobflow.core.names import format_job_name
+from jobflow.core.schedule.past import flow_at, last_time
+from jobflow.core.schedule.timeline import first_start
+from jobflow.page.watches.flows import LiveFlow
+from jobflow.page.watches.readings import StepReadings
+from jobflow.page.watches.step import LivePage, LiveStep, StepChoice
+from jobflow.page.web.fragments import Fragment
+
+_WAITING = StepCondition(phase=StepPhase.WAITING)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowQuery:
+    """The choices on the page of a flow, as its address has them."""
+
+    step: str = ""
+    """The selected step, `STEP` or `STEP/INDEX`; the same one in all views."""
+    view: str = ""
+    """The name of a view; the first one if there is no such view."""
+    q: str = ""
+    """A part of the names of the steps that timeline and table show."""
+    open: str = ""
+    """Rows of timeline and table whose runs or child flows are shown, with commas between."""
+    sort: str = ""
+    """The column by which the table is sorted, after `-` from the last value to the first."""
+    items: str = ""
+    """Which items of a step its panel shows: `STEP:failed:2` is the second page of those that
+    failed, `STEP:all:1` the first page of all. It is ignored if another step is selected."""
+    at: str = ""
+    """An earlier time, in RFC 3339, at which graph, timeline and table show the flow."""
+    since: str = ""
+    """`retry`: the timeline begins with the last retry, and not with the start of the flow."""
+
+    @classmethod
+    def of(cls, params: Mapping[str, str]) -> FlowQuery:
+        """Return the query of an address."""
+        return cls(**{name: params[name] for name in cls.__slots__ if name in params})
+
+    def selects(self, step: str) -> bool:
+        """Whether a step or a run of it is selected."""
+        return step in (self.step, self.step.partition("/")[0])
+
+
+@dataclass(frozen=True, slots=True)
+class FlowView:
+    """A flow at a moment, for the panels of its page."""
+
+    flow: JobFlow
+    query: FlowQuery
+    live: LiveFlow
+    """The watch of the flow."""
+    now: datetime
+    """The present time, or the earlier one that is shown."""
+    choice: StepChoice | None = None
+    """The selected step; None if the flow has no such step."""
+    step: LiveStep | None = None
+    """The watches of the selected step."""
+    readings: StepReadings | None = None
+    """The readings of the selected step, which are repeated."""
+    at: datetime | None = None
+    """The earlier time that is shown; None at present."""
+
+    @classmethod
+    def of(cls, flow: JobFlow, query: FlowQuery, page: LivePage) -> FlowView:
+        """Return the flow as it is now."""
+        now, choice = datetime.now(UTC), StepChoice.of(flow, query.step)
+        return cls(flow, query, page.flow, now, choice, page.step, page.readings)
+
+    @property
+    def selected(self) -> Step | None:
+        """The selected step."""
+        name = self.choice.step if self.choice is not None else None
+        return next((step for step in self.flow.all_steps if step.name == name), None)
+
+    def as_of(self) -> FlowView:
+        """Return the flow at the time of the address; the present one if there is none, or the
+        flow had ended by then."""
+        start, at = first_start(self.flow), read_time(self.query.at)
+        if at is None or start is None or at >= self.end:
+            return self
+        at = max(at, start)
+        return replace(self, flow=flow_at(self.flow, at), now=at, at=at)
+
+    def present(self) -> FlowView:
+        """Return the flow as it is now."""
+        if self.at is None:
+            return self
+        return replace(self, flow=self.live.flow or self.flow, now=datetime.now(UTC), at=None)
+
+    @property
+    def end(self) -> datetime:
+        """The end of a flow that has a start, or the present time."""
+        return last_time(self.flow) if self.flow.final else self.now
+
+    def child(self, name: str) -> JobFlow | None:
+        """Return a child flow, at any level, as it was at the time that is shown."""
+        found = self.live.children().get(name) if name else None
+        return found if found is None or self.at is None else flow_at(found, self.at)
+
+    def condition(self, step: str) -> StepCondition:
+        """Return the state of a step; it is Waiting before the controller has written it."""
+        key = format_job_name(self.flow.metadata.name, step)
+        return (self.flow.status.conditions or {}).get(key, _WAITING)
+
+
+def read_time(text: str) -> datetime | None:
+    """Return a time in RFC 3339; None if it is none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
+
+
+Panel = Callable[[FlowView], Fragment]
+"""Draws a part of a flow's page. Its fragment always has the same id."""

@@ -1,0 +1,200 @@
+"""The graph of a flow: every step from the start, from left to right, and its state."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import StepCondition, StepPhase
+from jobflow.api.flow.step import Step
+from jobflow.core.drawing.flow_graph import CyclicFlowError, FlowGraph, Node, flow_graph
+from jobflow.core.drawing.graph_layout import NodeSize, place_graph
+from jobflow.core.explain.progress import message_of
+from jobflow.core.spec.items import get_items
+from jobflow.core.spec.param_values import with_param_values
+from jobflow.page.panels.flow_view import FlowView
+from jobflow.page.web.filters import look
+from jobflow.page.web.fragments import Fragment
+
+MIN_WIDTH, DETAIL_WIDTH, MAX_WIDTH, HEIGHT, ROW, GAP, MARGIN = 150, 200, 232, 52, 72, 48, 16
+"""Pixels: of a node, at least, with details below its name, and at most; its height; from row to
+row, between columns, around everything."""
+TEXT, PADDING = 40, 10
+"""Pixels before and behind the texts of a node."""
+CHAR, SMALL_CHAR = 8.6, 6.2
+"""Pixels of a wide character of a name and of the line below it. A browser decides the true width,
+and cuts what is wider than the node."""
+_KEPT = 8
+"""Layouts that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """An arrow: its path, and a condition other than Completed."""
+
+    path: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A condition, written before the node that it is for."""
+
+    x: float
+    y: float
+    text: str
+
+
+class Spot(NamedTuple):
+    """The place of a node."""
+
+    x: float
+    y: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class GraphFrame:
+    """All of a graph but its nodes: it changes only with the spec."""
+
+    flow: str
+    width: int
+    height: int
+    edges: tuple[Edge, ...]
+    labels: tuple[Label, ...]
+    spots: tuple[Spot, ...]
+    """The place of each node, in the order of the steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A part of the bar of a step with items."""
+
+    look: str
+    x: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBox:
+    """A step in the graph."""
+
+    step: str
+    name: str
+    """Cut."""
+    phase: str
+    detail: str
+    """Cut."""
+    title: str
+    """All that is known in one line."""
+    spot: Spot
+    is_selected: bool
+    is_last: bool
+    """Whether it is a step of `finally`."""
+    is_daemon: bool
+    has_runs: bool
+    """Whether it stands for several runs, drawn as a stack."""
+    bars: tuple[Bar, ...]
+
+
+def graph(view: FlowView) -> Fragment:
+    """Return the tab of the graph."""
+    try:
+        found = flow_graph(view.flow)
+    except CyclicFlowError as error:
+        return Fragment("graph-tab", "graph-problem.html", str(error))
+    steps = with_param_values(view.flow).all_steps
+    frame = _frame(view.flow, found, steps)
+    nodes = [
+        Fragment(f"node:{node.step}", "node.html", _box(view, step, node, spot))
+        for step, node, spot in sorted(
+            zip(steps, found.nodes, frame.spots, strict=True), key=itemgetter(2)
+        )
+    ]
+    drawn = Fragment("graph", "graph.html", frame, [Fragment("nodes", "nodes.html", None, nodes)])
+    return Fragment("graph-tab", "tab.html", None, [_legend(found), drawn])
+
+
+def _legend(found: FlowGraph) -> Fragment:
+    """Return how many steps are in each phase, in the order of their first steps."""
+    counts = Counter(node.phase or StepPhase.WAITING for node in found.nodes)
+    return Fragment("legend", "legend.html", tuple(counts.items()))
+
+
+_frames: OrderedDict[tuple[str, int | None], GraphFrame] = OrderedDict()
+"""By UID and generation of flows."""
+
+
+def _frame(flow: JobFlow, found: FlowGraph, steps: Sequence[Step]) -> GraphFrame:
+    key = flow.metadata.uid, flow.metadata.generation
+    frame = _frames.pop(key, None) or _lay_out(found, steps)
+    _frames[key] = frame
+    while len(_frames) > _KEPT:
+        _frames.popitem(last=False)
+    return frame
+
+
+def _lay_out(found: FlowGraph, steps: Sequence[Step]) -> GraphFrame:
+    by_name = {step.name: step for step in steps}
+    size = NodeSize(lambda node: _width(by_name[node.step], node), HEIGHT, ROW, GAP)
+    placed = place_graph(found, x=MARGIN, y=MARGIN, size=size)
+    return GraphFrame(
+        found.name,
+        round(placed.width + 2 * MARGIN),
+        round(placed.height + 2 * MARGIN),
+        tuple(Edge(each.path, each.arrow.label) for each in placed.arrows),
+        tuple(Label(round(each.x, 1), round(each.y, 1), each.text) for each in placed.labels),
+        tuple(Spot(round(each.x, 1), round(each.y, 1), each.width) for each in placed.nodes),
+    )
+
+
+def _width(step: Step, node: Node) -> float:
+    """Return the width of a node. It depends on nothing that changes while a flow runs, so no node
+    ever moves."""
+    least = DETAIL_WIDTH if step.has_runs or node.detail else MIN_WIDTH
+    if step.has_runs and step.approval is not None:
+        least = MAX_WIDTH
+    return min(max(len(step.name) * CHAR + TEXT + PADDING, least), MAX_WIDTH)
+
+
+def _box(view: FlowView, step: Step, node: Node, spot: Spot) -> NodeBox:
+    condition = view.condition(node.step)
+    phase = node.phase or condition.phase
+    below = " · ".join(filter(None, (phase, node.detail)))
+    room = spot.width - TEXT - PADDING
+    title = ": ".join(filter(None, (condition.reason, message_of(condition))))
+    return NodeBox(
+        step=node.step,
+        name=_cut(node.step, room / CHAR),
+        phase=phase,
+        detail=_cut(below, room / SMALL_CHAR),
+        title=", ".join(filter(None, (node.step, phase, node.detail, title))),
+        spot=spot,
+        is_selected=view.choice is not None and node.step == view.choice.step,
+        is_last=node.is_last,
+        is_daemon=node.is_daemon,
+        has_runs=step.has_runs,
+        bars=_bars(step, condition, room),
+    )
+
+
+def _bars(step: Step, condition: StepCondition, room: float) -> tuple[Bar, ...]:
+    """Return the phases of a step's runs, as parts of a bar."""
+    runs = condition.runs or ()
+    total = max(len(runs), len(get_items(step, condition.decisions) or ()))
+    counts = Counter(look(run.phase) for run in runs)
+    bars, x = [], 0.0
+    for name in ("completed", "failed", "skipped", "running", "other", "pending"):
+        if count := counts[name]:
+            width = round(room * count / total, 2)
+            bars.append(Bar(name, round(x, 2), width))
+            x += width
+    return tuple(bars)
+
+
+def _cut(text: str, most: float) -> str:
+    return text if len(text) <= most else text[: int(most) - 1] + "…"

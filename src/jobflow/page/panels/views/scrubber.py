@@ -1,0 +1,128 @@
+"""The way back in time: a slider over the time of a flow, with marks where something happened."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from jobflow.api.flow.status import ENDED_STEP_PHASES
+from jobflow.core.schedule.moments import Moment, moments
+from jobflow.core.schedule.past import forgotten
+from jobflow.core.schedule.timeline import timeline
+from jobflow.core.text import format_count, format_duration
+from jobflow.page.panels.flow_view import FlowView
+from jobflow.page.panels.views.axis import Axis
+from jobflow.page.web.fragments import Fragment
+
+MAX_MARKS = 200
+"""Marks on the slider; of more, the most important ones of each part of the time are shown."""
+NEAR = 30
+"""Moments before and after the time that is shown to which a browser can go by itself."""
+_ID = "scrubber"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that happened."""
+
+    x: float
+    """Percent of the width."""
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slider:
+    """The slider. Its value is the seconds since the start."""
+
+    start: datetime
+    seconds: int
+    """Of its whole width."""
+    end: datetime | None
+    """The end of the flow; None while it runs: then the present time is the last one to choose."""
+    marks: tuple[Mark, ...]
+    at: datetime | None = field(compare=False)
+    """The time that is shown, which the browser itself keeps up to date."""
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """The time that is shown: the present, or an earlier one."""
+
+    at: datetime | None
+    after: str
+    """`1m` after the start; "" at present."""
+    happened: str
+    """The events of this time."""
+    counts: str
+    """`2 of 5 steps had finished`."""
+    forgotten: tuple[str, ...]
+    moments: tuple[datetime, ...]
+    """The times around it at which something happened, at most NEAR before it and NEAR after it."""
+
+    @property
+    def before(self) -> datetime | None:
+        """The last moment before the time that is shown."""
+        earlier = (each for each in reversed(self.moments) if self.at is None or each < self.at)
+        return next(earlier, None)
+
+    @property
+    def behind(self) -> datetime | None:
+        """The first moment after the time that is shown."""
+        return next((each for each in self.moments if self.at and each > self.at), None)
+
+
+def scrubber(view: FlowView, then: FlowView) -> Fragment:
+    """Return the slider for a flow as it is now, and at the time that is shown; nothing before its
+    first start."""
+    found = timeline(view.flow, now=view.now, whole=True)
+    if found is None:
+        return Fragment(_ID, "empty.html", None)
+    known = moments(view.flow, found)
+    axis = Axis.of(found.start, found.end, is_open=found.is_open)
+    slider = Slider(
+        axis.start,
+        int(axis.seconds),
+        None if found.is_open else found.end,
+        tuple(_marks(known, axis)),
+        then.at,
+    )
+    children = [
+        Fragment("slider", "slider.html", slider),
+        Fragment("as-of", "as-of.html", _as_of(view, then, found.start, known)),
+    ]
+    return Fragment(_ID, "scrubber.html", then.at is not None, children)
+
+
+def _marks(known: Sequence[Moment], axis: Axis) -> list[Mark]:
+    """Return at most MAX_MARKS marks, so that those of many steps are not one bar."""
+    shown: dict[int, Mark] = {}
+    for moment in known:
+        x = axis.share(moment.time)
+        place = int(x / 100 * MAX_MARKS)
+        before = shown.get(place)
+        if before is None or (moment.kind == "failed" and before.kind != "failed"):
+            shown[place] = Mark(x, moment.kind.value, moment.words)
+    return [shown[place] for place in sorted(shown)]
+
+
+def _as_of(view: FlowView, then: FlowView, start: datetime, known: Sequence[Moment]) -> AsOf:
+    at = then.at
+    times = [moment.time for moment in known if moment.time < view.end]
+    here = len(times) if at is None else bisect_left(times, at)
+    near = tuple(times[max(here - NEAR, 0) : here + NEAR + 1])
+    if at is None:
+        return AsOf(None, "", "", "", (), near)
+    conditions = (then.flow.status.conditions or {}).values()
+    ended = sum(each.phase in ENDED_STEP_PHASES for each in conditions)
+    total = format_count(len(view.flow.all_steps), "step")
+    return AsOf(
+        at,
+        format_duration(at - start),
+        next((moment.words for moment in known if moment.time == at), ""),
+        f"{ended} of {total} had finished",
+        tuple(forgotten(view.flow)),
+        near,
+    )

@@ -1,0 +1,123 @@
+"""The watches of flows: summaries of all flows of a namespace, and one flow with its details."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+
+import msgspec
+
+from jobflow.api import labels
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import FINAL_PHASES, FlowPhase, FlowState
+from jobflow.api.meta import ObjectMeta, Struct
+from jobflow.api.resources import JOBFLOWS
+from jobflow.client.flows.children import has_children
+from jobflow.core.manifests.child import root_label
+from jobflow.core.schedule.history import History
+from jobflow.kube.cache import key_of
+from jobflow.kube.client import Client
+from jobflow.page.watches.earlier_flows import EarlierFlows
+from jobflow.page.watches.live import Live, Watches
+
+
+class SummaryStatus(Struct, frozen=True, kw_only=True):
+    """The part of a status that a list shows."""
+
+    state: FlowState = msgspec.field(default_factory=FlowState)
+    progress: str = ""
+    start_time: datetime | None = None
+    completion_time: datetime | None = None
+
+
+class FlowSummary(Struct, frozen=True, kw_only=True):
+    """A flow without its steps. Ten thousand of them take a few megabytes."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    status: SummaryStatus = msgspec.field(default_factory=SummaryStatus)
+
+    @property
+    def phase(self) -> str:
+        """The phase; that of a flow that no controller has handled yet is Pending."""
+        return self.status.state.phase or FlowPhase.PENDING
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the flow has finished."""
+        return self.status.state.phase in FINAL_PHASES
+
+    @property
+    def is_child(self) -> bool:
+        """Whether it belongs to another flow."""
+        return labels.PARENT in (self.metadata.labels or {})
+
+
+LiveFlows = Live[FlowSummary]
+
+
+class LiveFlow(Live[JobFlow]):
+    """One flow, with all its details."""
+
+    def __init__(self, client: Client, namespace: str, name: str) -> None:
+        query = [("fieldSelector", f"metadata.name={name}")]
+        super().__init__(client, JOBFLOWS, JobFlow, namespace=namespace, query=query)
+        self._client = client
+        self._below: Live[JobFlow] | None = None
+        self._earlier = EarlierFlows(client, namespace, self.changed)
+        self.name = name
+        self.flow: JobFlow | None = None
+        """The flow, or its last state if it is deleted; None if it does not exist."""
+        self.is_deleted = False
+
+    def children(self) -> Mapping[str, JobFlow]:
+        """Return the child flows below the flow, at any level, by name. They are watched from the
+        first call on."""
+        if self._below is None and self.flow is not None and has_children(self.flow):
+            query = [("labelSelector", f"{labels.ROOT}={root_label(self.flow)}")]
+            self._below = Live(
+                self._client,
+                JOBFLOWS,
+                JobFlow,
+                namespace=self.namespace,
+                query=query,
+                changed=self.changed,
+            )
+            self._below.start()
+        return {flow.metadata.name: flow for flow in self._below.cache} if self._below else {}
+
+    def history(self) -> History | None:
+        """Return what earlier flows of the namespace tell about running times. They are read once,
+        after the first call; None until then."""
+        return self._earlier.history()
+
+    async def stop(self) -> None:
+        """Stop all that was started for the flow."""
+        await self._earlier.stop()
+        if self._below is not None:
+            await self._below.stop()
+        await super().stop()
+
+    def _update(self, old: JobFlow | None, new: JobFlow | None) -> None:
+        flow = new if new is not None else old
+        if flow is not None and key_of(flow) == (self.namespace, self.name):
+            self.flow, self.is_deleted = flow, new is None
+        super()._update(old, new)
+
+
+def summaries(watches: Watches, namespace: str) -> AbstractAsyncContextManager[LiveFlows]:
+    """Provide the flows of a namespace; "" is all namespaces."""
+
+    def make(client: Client) -> LiveFlows:
+        return Live(client, JOBFLOWS, FlowSummary, namespace=namespace)
+
+    return watches.using(("flows", namespace), make)
+
+
+def one_flow(watches: Watches, namespace: str, name: str) -> AbstractAsyncContextManager[LiveFlow]:
+    """Provide a flow."""
+
+    def make(client: Client) -> LiveFlow:
+        return LiveFlow(client, namespace, name)
+
+    return watches.using(("flow", namespace, name), make)

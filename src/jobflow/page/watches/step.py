@@ -1,0 +1,153 @@
+"""The watches of the selected step of a flow, beside that of the flow itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+from jobflow.api import labels
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.resources import JOBFLOWS, PODS
+from jobflow.api.volcano.pod import Pod
+from jobflow.client.flows.children import FlowFamily, may_have_children
+from jobflow.client.logs.selection import LogSelection, pods_below, pods_queries
+from jobflow.core.manifests.child import root_label
+from jobflow.kube.client import Client, Query
+from jobflow.page.watches.flows import LiveFlow, one_flow
+from jobflow.page.watches.live import Live, Watches
+from jobflow.page.watches.readings import StepReadings
+from jobflow.page.web.stream import JoinedSignal, Signal
+
+_MAX_DIGITS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class StepChoice:
+    """The selected step, as the address names it."""
+
+    step: str
+    index: int | None = None
+    """The item of a forEach or the run of a repeat, from 0."""
+
+    @classmethod
+    def of(cls, flow: JobFlow, text: str) -> StepChoice | None:
+        """Return the choice of `STEP` or `STEP/INDEX`; None if the flow has no such step."""
+        names = {step.name for step in flow.all_steps}
+        if text in names:
+            return cls(text)
+        name, _, number = text.rpartition("/")
+        is_number = number.isascii() and number.isdigit() and len(number) < _MAX_DIGITS
+        return cls(name, int(number)) if is_number and name in names else None
+
+    def __str__(self) -> str:
+        return self.step if self.index is None else f"{self.step}/{self.index}"
+
+
+class LiveStep:
+    """The pods and the child flows of a step, or of an item of it."""
+
+    def __init__(
+        self, choice: StepChoice, pods: Sequence[Live[Pod]], children: Live[JobFlow] | None
+    ) -> None:
+        self.choice = choice
+        self._pods = pods
+        self._children = children
+
+    @cached_property
+    def signals(self) -> list[Signal]:
+        """The watches that tell of changes."""
+        return [each.changed for each in self.lives]
+
+    @property
+    def lives(self) -> list[Live[Pod] | Live[JobFlow]]:
+        """The watches. One whose cache is not served may not be read by the user."""
+        return [*self._pods, *([self._children] if self._children is not None else ())]
+
+    @property
+    def all_pods(self) -> Iterator[Pod]:
+        """The pods that the labels select."""
+        return (pod for live in self._pods for pod in live.cache)
+
+    def family(self, flow: JobFlow) -> FlowFamily:
+        """Return the flow with the flows below it."""
+        return FlowFamily(flow, self._children.cache if self._children is not None else ())
+
+    def pods(self, flow: JobFlow) -> list[Pod]:
+        """Return the pods of the step or item, and of the flows below it."""
+        selection = LogSelection(step=self.choice.step, index=self.choice.index)
+        return pods_below(self.family(flow), self.all_pods, selection)
+
+    def child(self, name: str) -> JobFlow | None:
+        """Return a child flow, if it is known."""
+        children = self._children.cache if self._children is not None else ()
+        return next((each for each in children if each.metadata.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class LivePage:
+    """A flow, and the selected step of it."""
+
+    flow: LiveFlow
+    step: LiveStep | None
+    readings: StepReadings | None
+    changed: Signal
+
+
+@asynccontextmanager
+async def live_page(
+    watches: Watches, namespace: str, name: str, step: str, *, reads: bool = True
+) -> AsyncIterator[LivePage]:
+    """Provide a flow and its step of this name, `STEP` or `STEP/INDEX`. `reads`: also what is read
+    now and then."""
+    async with AsyncExitStack() as stack:
+        live = await stack.enter_async_context(one_flow(watches, namespace, name))
+        flow = live.flow
+        choice = StepChoice.of(flow, step) if flow is not None else None
+        if flow is None or choice is None:
+            yield LivePage(live, None, None, live.changed)
+            return
+        chosen = await stack.enter_async_context(_live_step(watches, flow, choice))
+        signals = [live.changed, *chosen.signals]
+        readings = None
+        if reads:
+
+            def make(client: Client) -> StepReadings:
+                return StepReadings(client, live, choice.step, choice.index, chosen.pods, signals)
+
+            key = ("readings", namespace, name, str(choice))
+            readings = await stack.enter_async_context(watches.using(key, make))
+            signals = [*signals, readings.changed]
+        yield LivePage(live, chosen, readings, JoinedSignal(signals))
+
+
+@asynccontextmanager
+async def _live_step(
+    watches: Watches, flow: JobFlow, choice: StepChoice
+) -> AsyncIterator[LiveStep]:
+    namespace = flow.metadata.namespace
+    selection = LogSelection(step=choice.step, index=choice.index)
+    async with AsyncExitStack() as stack:
+
+        async def pods(query: Query) -> Live[Pod]:
+            def make(client: Client) -> Live[Pod]:
+                return Live(client, PODS, Pod, namespace=namespace, query=query)
+
+            key = ("pods", namespace, str(query))
+            return await stack.enter_async_context(watches.using(key, make))
+
+        async def children() -> Live[JobFlow] | None:
+            if not may_have_children(flow, choice.step):
+                return None
+            query = [("labelSelector", f"{labels.ROOT}={root_label(flow)}")]
+
+            def make(client: Client) -> Live[JobFlow]:
+                return Live(client, JOBFLOWS, JobFlow, namespace=namespace, query=query)
+
+            key = ("children", namespace, root_label(flow))
+            return await stack.enter_async_context(watches.using(key, make))
+
+        found = await asyncio.gather(*map(pods, pods_queries(flow, selection)))
+        yield LiveStep(choice, found, await children())

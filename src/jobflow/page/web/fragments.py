@@ -1,0 +1,126 @@
+"""Fragments of a page, and what of them a browser does not show yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from jobflow.page.web.filters import FILTERS
+
+_TEMPLATES = Path(__file__).parent.parent / "templates"
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """An element of the page that is replaced as a whole when its content changes."""
+
+    id: str
+    """The id of the element, which the template sets."""
+    template: str
+    """A file of the folder `templates`. It sees `id`, `it` and `children`."""
+    it: object
+    """The content of the element: a value that equals another one if both look the same. Times are
+    datetimes, not durations, so that it changes only if something has happened."""
+    children: Sequence[Fragment] = ()
+    """Fragments in the element whose id is this one: they are replaced, added, moved and removed
+    one by one. The element contains nothing else if their number can change."""
+
+    def render(self) -> Markup:
+        """Return the element as HTML, with its children."""
+        template = environment().get_template(self.template)
+        inner = Markup("").join(child.render() for child in self.children)
+        return Markup(template.render(id=self.id, it=self.it, children=inner))
+
+
+@cache
+def environment() -> Environment:
+    """Return the templates. Every value is escaped: nothing of the cluster becomes HTML."""
+    made = Environment(
+        autoescape=True,
+        loader=FileSystemLoader(_TEMPLATES),
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+        auto_reload=False,
+    )
+    made.filters.update(FILTERS)
+    return made
+
+
+def render_page(template: str, fragments: Iterable[Fragment], **values: Any) -> str:
+    """Return a whole document, whose template sees each fragment's HTML by id as `parts`."""
+    parts = {fragment.id: fragment.render() for fragment in fragments}
+    return environment().get_template(template).render(parts=parts, **values)
+
+
+_Content = tuple[str, object, tuple[str, ...]]
+"""Template and value of a fragment, and the ids of its children."""
+
+
+class Update(msgspec.Struct, omit_defaults=True):
+    """The changes for a browser."""
+
+    html: dict[str, str] = {}
+    """New content of elements by id, also of elements that `order` adds."""
+    order: dict[str, list[str]] = {}
+    """The ids of all children of an element, in order; other children are removed."""
+
+
+@dataclass(slots=True)
+class Shown:
+    """The parts of a page that a browser shows."""
+
+    sequence: int = 0
+    """The number of the last update."""
+    _contents: dict[str, _Content] = field(default_factory=dict)
+
+    def mark(self, fragments: Iterable[Fragment]) -> None:
+        """Note that the browser got a document with these fragments."""
+        self._contents.clear()
+        for fragment in fragments:
+            self._mark(fragment, self._contents)
+
+    def update(self, fragments: Iterable[Fragment]) -> Update | None:
+        """Return what to send so that the browser shows these fragments, None if it already does.
+        Only what has changed is rendered."""
+        update, contents = Update({}, {}), dict[str, _Content]()
+        for fragment in fragments:
+            self._compare(fragment, update, contents)
+        self._contents = contents
+        if not update.html and not update.order:
+            return None
+        self.sequence += 1
+        return update
+
+    def copy(self) -> Shown:
+        """Return one that can change without this one."""
+        return Shown(self.sequence, dict(self._contents))
+
+    def _compare(self, fragment: Fragment, update: Update, contents: dict[str, _Content]) -> None:
+        now = _content(fragment)
+        before = self._contents.get(fragment.id)
+        if before is None or before[:2] != now[:2]:
+            update.html[fragment.id] = str(fragment.render())
+            self._mark(fragment, contents)
+            return
+        contents[fragment.id] = now
+        if before[2] != now[2]:
+            update.order[fragment.id] = list(now[2])
+        for child in fragment.children:
+            self._compare(child, update, contents)
+
+    def _mark(self, fragment: Fragment, contents: dict[str, _Content]) -> None:
+        contents[fragment.id] = _content(fragment)
+        for child in fragment.children:
+            self._mark(child, contents)
+
+
+def _content(fragment: Fragment) -> _Content:
+    return fragment.template, fragment.it, tuple(child.id for child in fragment.children)

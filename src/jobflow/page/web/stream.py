@@ -1,0 +1,152 @@
+"""Streams of server-sent events: one for each open page, which brings only what has changed.
+
+A document and its stream share a number, under which the server remembers what the browser shows.
+If a connection breaks, the browser tells the last update that it got; if the server has sent more,
+or has forgotten the page, it sends everything once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from jobflow.page.web.fragments import Fragment, Shown
+
+COALESCE_SECONDS = 0.25
+"""Shortest time between two updates of a page, so that many changes at once are one update."""
+QUIET_SECONDS = 15.0
+"""Longest time without an update or a sign of life."""
+RETRY_MILLISECONDS = 1000
+"""Time after which a browser connects again."""
+MAX_PAGES = 64
+"""Pages that are remembered."""
+Fragments = Callable[[], Iterable[Fragment]]
+"""Returns the fragments of a page as they are now."""
+
+
+class Pages:
+    """The contents of each open page, by its number."""
+
+    def __init__(self) -> None:
+        self._shown: OrderedDict[str, Shown] = OrderedDict()
+        self._count = 0
+
+    def add(self, fragments: Iterable[Fragment]) -> str:
+        """Return the number of a document that was made of these fragments."""
+        self._count += 1
+        number = str(self._count)
+        shown = Shown()
+        shown.mark(fragments)
+        self._keep(number, shown)
+        return number
+
+    def find(self, number: str, last: str) -> Shown:
+        """Return what a page shows whose last update was `last`, for one connection: an earlier
+        connection of the page, which may not have noticed its end yet, keeps its own."""
+        before = self._shown.pop(number, Shown())
+        shown = before.copy() if last == str(before.sequence) else Shown(before.sequence)
+        self._keep(number, shown)
+        return shown
+
+    def _keep(self, number: str, shown: Shown) -> None:
+        self._shown[number] = shown
+        while len(self._shown) > MAX_PAGES:
+            self._shown.popitem(last=False)
+
+
+class Signal:
+    """Tells streams that something has changed."""
+
+    def __init__(self) -> None:
+        self._waiting: set[asyncio.Event] = set()
+
+    def notify(self) -> None:
+        """Wake all that watch."""
+        for event in self._waiting:
+            event.set()
+
+    def watch(self, event: asyncio.Event) -> None:
+        """Set this event from now on."""
+        self._waiting.add(event)
+
+    def unwatch(self, event: asyncio.Event) -> None:
+        """Do not set this event any more."""
+        self._waiting.discard(event)
+
+
+class JoinedSignal(Signal):
+    """Several signals as one."""
+
+    def __init__(self, signals: Iterable[Signal]) -> None:
+        super().__init__()
+        self._signals = list(signals)
+
+    def watch(self, event: asyncio.Event) -> None:
+        """Set this event whenever one of the signals tells of a change."""
+        for each in self._signals:
+            each.watch(event)
+
+    def unwatch(self, event: asyncio.Event) -> None:
+        """Do not set this event any more."""
+        for each in self._signals:
+            each.unwatch(event)
+
+
+class Closing(Signal):
+    """Tells streams that the server ends."""
+
+    is_set = False
+
+    def close(self) -> None:
+        """Let all streams end."""
+        self.is_set = True
+        self.notify()
+
+    @contextmanager
+    def event(self) -> Iterator[asyncio.Event]:
+        """Yield an event that is set when the server ends."""
+        event = asyncio.Event()
+        self.watch(event)
+        if self.is_set:
+            event.set()
+        try:
+            yield event
+        finally:
+            self.unwatch(event)
+
+
+async def updates(
+    fragments: Fragments, shown: Shown, signals: Iterable[Signal], closing: Closing
+) -> AsyncGenerator[bytes, None]:
+    """Yield server-sent events as long as the browser listens, or until `closing`."""
+    changed = asyncio.Event()
+    watched = [*signals, closing]
+    for signal in watched:
+        signal.watch(changed)
+    try:
+        yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
+        while not closing.is_set:
+            changed.clear()
+            update = shown.update(fragments())
+            if update is None:
+                yield b"event: alive\ndata:\n\n"
+            else:
+                yield _event(shown.sequence, update)
+            await asyncio.sleep(COALESCE_SECONDS)
+            try:
+                async with asyncio.timeout(QUIET_SECONDS):
+                    await changed.wait()
+            except TimeoutError:
+                pass
+    finally:
+        for signal in watched:
+            signal.unwatch(changed)
+
+
+def _event(sequence: int, update: object) -> bytes:
+    data = msgspec.json.encode(update)
+    return b"id: %d\nevent: update\ndata: %s\n\n" % (sequence, data)
