@@ -2,8 +2,10 @@
 
 import re
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 from support.paths import ROOT
@@ -31,6 +33,12 @@ def layers_of(package: str) -> list[set[str]]:
 def test_a_diagram_shows_the_layers_of_the_import_contract(position: int, package: str) -> None:
     names = [re.split(r" {2,}", line)[0] for line in DIAGRAMS[position].splitlines()]
     assert [set(name.split(" | ")) for name in names] == layers_of(package)
+
+
+def test_no_modules_import_each_other_in_a_circle_not_even_later_or_for_types() -> None:
+    graph = grimp.build_graph("jobflow", cache_dir=None)
+    imported = {each: graph.find_modules_directly_imported_by(each) for each in graph.modules}
+    TopologicalSorter(imported).prepare()  # raises CycleError, which names the circle
 
 
 PAGES = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "decisions").glob("*.md"))]

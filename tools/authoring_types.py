@@ -35,7 +35,7 @@ JOB_TYPES = (
 JOB_SPEC = "Mapping[str, Any] | JobSpec"
 TYPES = {
     "template": "str | Template",
-    "flow": "ChildFlow | Mapping[str, Any]",
+    "flow": "InnerBody | Mapping[str, Any]",
     "job_spec": JOB_SPEC,
     "spec": JOB_SPEC,
     "command": "Sequence[Any] | Expr",
@@ -61,14 +61,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
+from jobflow.authoring.objects.expressions import Expr
 from jobflow.authoring.objects.job_fields import Fields, JobSpec, Probe
-
-if TYPE_CHECKING:
-    from jobflow.authoring.objects.expressions import Expr
-    from jobflow.authoring.objects.flows import ChildFlow, Template
-    from jobflow.authoring.objects.steps import Step
+from jobflow.authoring.objects.steps import InnerBody, Step
+from jobflow.authoring.objects.templates import Template
 '''
 JOBS_HEAD = '''\
 """Fields of Volcano jobs and probes, written by tools/authoring_types.py (`make manifests`)."""

@@ -31,7 +31,7 @@ from jobflow.authoring.objects.fields import (
     Repeat,
     Retry,
 )
-from jobflow.authoring.objects.flows import ChildFlow, Template
+from jobflow.authoring.objects.flows import ChildFlow
 from jobflow.authoring.objects.functions import TaskFunction
 from jobflow.authoring.objects.job_fields import (
     HTTPGetProbe,
@@ -48,6 +48,7 @@ from jobflow.authoring.objects.job_fields import (
     Volume,
 )
 from jobflow.authoring.objects.steps import Step, Steps
+from jobflow.authoring.objects.templates import Template
 
 __all__ = [
     "Approval",

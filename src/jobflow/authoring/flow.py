@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from jobflow.authoring.objects.faults import Fault, ends_at_caller
-from jobflow.authoring.objects.flows import Manifest, NamedCron, NamedFlow
+from jobflow.authoring.objects.flows import NamedCron, NamedFlow
+from jobflow.authoring.objects.templates import Manifest
 
 if TYPE_CHECKING:  # they take long, and a flow that only prints itself needs less
     from jobflow.authoring.cluster import Submitted, Target
@@ -129,15 +130,15 @@ class CronFlow(_Runnable, NamedCron):
 def to_yaml(*objects: Manifest, check: bool = True, lenient: bool = False) -> str:
     """Return flows, schedules and templates as YAML, templates first, each once. Raises
     InvalidFlow, unless `check` is false."""
-    from jobflow.authoring import manifests
+    from jobflow.authoring.manifests import to_yaml as write
 
-    return manifests.to_yaml(*objects, check=check, lenient=lenient)
+    return write(*objects, check=check, lenient=lenient)
 
 
 @ends_at_caller
 def lint(*objects: Manifest, lenient: bool = False) -> list[Fault]:
     """Check flows, schedules and templates together, and return the warnings. Raises
     InvalidFlow."""
-    from jobflow.authoring import manifests
+    from jobflow.authoring.manifests import lint as check
 
-    return manifests.lint(*objects, lenient=lenient)
+    return check(*objects, lenient=lenient)

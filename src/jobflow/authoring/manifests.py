@@ -19,9 +19,10 @@ from jobflow.authoring.objects.faults import (
     step_path_of,
 )
 from jobflow.authoring.objects.fields import CronFields
-from jobflow.authoring.objects.flows import Manifest as Object
-from jobflow.authoring.objects.flows import NamedCron, NamedFlow, Template
+from jobflow.authoring.objects.flows import NamedCron, NamedFlow
 from jobflow.authoring.objects.places import Place, caller, read_source
+from jobflow.authoring.objects.templates import Manifest as Object
+from jobflow.authoring.objects.templates import Template
 from jobflow.client.manifests.check import Report
 from jobflow.client.manifests.check import check as check_manifests
 from jobflow.client.manifests.faults import Source, SourcePlace

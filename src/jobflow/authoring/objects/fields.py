@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
+from jobflow.authoring.objects.expressions import Expr
 from jobflow.authoring.objects.job_fields import Fields, JobSpec, Probe
-
-if TYPE_CHECKING:
-    from jobflow.authoring.objects.expressions import Expr
-    from jobflow.authoring.objects.flows import ChildFlow, Template
-    from jobflow.authoring.objects.steps import Step
+from jobflow.authoring.objects.steps import InnerBody, Step
+from jobflow.authoring.objects.templates import Template
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,7 +57,7 @@ class Case(Fields):
     """CEL condition. The first case whose condition is true runs. Default: true."""
     template: str | Template | None = None
     """JobTemplate to run in this case. Default: the one named like the step."""
-    flow: ChildFlow | Mapping[str, Any] | None = None
+    flow: InnerBody | Mapping[str, Any] | None = None
     """Flow to run as a child in this case, instead of a template."""
     job_spec: Mapping[str, Any] | JobSpec | None = None
     """Spec of the Volcano job to run, instead of a JobTemplate; see `kubectl explain
@@ -209,7 +207,7 @@ class StepFields(TypedDict, total=False):
 
     template: str | Template | None
     """JobTemplate to run. Default: the one named like the step."""
-    flow: ChildFlow | Mapping[str, Any] | None
+    flow: InnerBody | Mapping[str, Any] | None
     """Flow to run as a child, instead of a template: flows, finally, outputs, params,
     failurePolicy, parallelism and timeout as in the spec of a JobFlow, except that params is a
     map of values, which may hold references such as $(item). Its steps see nothing else of this

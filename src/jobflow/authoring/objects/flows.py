@@ -3,63 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec, Unpack
+from typing import Any, ParamSpec, Unpack
 
 from jobflow.authoring.objects.expressions import Expr, variable
 from jobflow.authoring.objects.faults import ends_at_caller, refuse
+from jobflow.authoring.objects.fields import ChildFields, CronFields, FlowFields, StepFields
 from jobflow.authoring.objects.functions import TaskFunction
 from jobflow.authoring.objects.places import Place, caller
-from jobflow.authoring.objects.steps import Step, Values
+from jobflow.authoring.objects.steps import InnerBody, Step, StepList
+from jobflow.authoring.objects.templates import Manifest, Template, Texts
 from jobflow.core.suggest import Suggester, did_you_mean
 
-if TYPE_CHECKING:
-    from jobflow.authoring.objects.fields import ChildFields, CronFields, FlowFields, StepFields
-    from jobflow.authoring.objects.job_fields import JobSpec
-
 P = ParamSpec("P")
-Texts = Mapping[str, str]
 
 
-class Manifest:
-    """An object with metadata: a flow, a template or a schedule."""
-
-    def __init__(self, name: str, metadata: Mapping[str, Any], place: Place) -> None:
-        self.name = name
-        """`metadata.name`; empty if the server generates it."""
-        self._metadata = {key: value for key, value in metadata.items() if value}
-        self._place = place
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
-
-
-class Template(Manifest):
-    """A JobTemplate: the spec of a Volcano job that steps run. A flow sends it with itself if a
-    step has it as `template`, or after `flow.add(template)`."""
-
-    def __init__(
-        self,
-        name: str,
-        spec: Mapping[str, Any] | JobSpec,
-        *,
-        namespace: str | None = None,
-        labels: Texts | None = None,
-        annotations: Texts | None = None,
-    ) -> None:
-        metadata = {"namespace": namespace, "labels": labels, "annotations": annotations}
-        super().__init__(name, metadata, caller())
-        self.spec = spec
-
-
-class FlowBody:
+class FlowBody(StepList):
     """Steps, and the fields of a flow around them."""
-
-    def __init__(self, values: Values) -> None:
-        self._values = values
-        self._steps: list[Step] = []
-        self._finally: list[Step] = []
-        self._templates: list[Template] = []
-        self._functions: list[TaskFunction[Any]] = []
 
     @property
     def params(self) -> Expr:
@@ -118,19 +77,8 @@ class FlowBody:
         """Send these templates with the flow, also if no step names them as objects."""
         self._templates += templates
 
-    def _add(self, name: str, values: Values, place: Place, *, is_finally: bool = False) -> Step:
-        step = Step(self, name, values, place)
-        (self._finally if is_finally else self._steps).append(step)
-        return step
 
-    def _free_name(self, name: str) -> str:
-        """Return the name, or `name-2` and so on if steps have it."""
-        taken = {step.name for step in (*self._steps, *self._finally)}
-        numbered = (f"{name}-{number}" for number in range(2, len(taken) + 3))
-        return next(each for each in (name, *numbered) if each not in taken)
-
-
-class ChildFlow(FlowBody):
+class ChildFlow(FlowBody, InnerBody):
     """A flow that a step runs: `flow.step("site", flow=child)`. Its steps see its params, and
     nothing else of the flow around it."""
 

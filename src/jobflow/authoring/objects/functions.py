@@ -17,18 +17,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Unpack
+from typing import Any, Generic, ParamSpec, Unpack
 
 from jobflow.authoring.objects.expressions import Expr, has_expr, has_reference, to_cel
 from jobflow.authoring.objects.faults import display_name, ends_at_caller, refuse
+from jobflow.authoring.objects.fields import StepFields
 from jobflow.authoring.objects.places import Place, caller
 from jobflow.authoring.objects.returns import find_outputs
-from jobflow.authoring.objects.steps import Step
+from jobflow.authoring.objects.steps import Step, StepList
 from jobflow.core.suggest import Suggester, did_you_mean
-
-if TYPE_CHECKING:
-    from jobflow.authoring.objects.fields import StepFields
-    from jobflow.authoring.objects.flows import FlowBody
 
 P = ParamSpec("P")
 IMAGE = "python:3.12-alpine"
@@ -148,7 +145,7 @@ class TaskFunction(Generic[P]):
 
     def __init__(
         self,
-        body: FlowBody,
+        body: StepList,
         function: Callable[P, Any],
         name: str | None,
         fields: StepFields,

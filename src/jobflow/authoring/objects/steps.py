@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from jobflow.authoring.objects.expressions import Expr, step_value
 from jobflow.authoring.objects.places import Place, caller
+from jobflow.authoring.objects.returns import Outputs
+from jobflow.authoring.objects.templates import Template
 from jobflow.core.suggest import Suggester, did_you_mean
-
-if TYPE_CHECKING:
-    from jobflow.authoring.objects.flows import FlowBody
-    from jobflow.authoring.objects.functions import TaskFunction
 
 Values = Mapping[str, tuple[Any, Place]]
 """The fields of a step by their names here, each with the place of its value."""
+
+
+class Function(Protocol):
+    """A function of the user, as far as a step that runs it knows it."""
+
+    function: Callable[..., Any]
+    _place: Place
+    _outputs: Outputs
+    _is_called: bool
 
 
 class Step:
     """A step of a flow. `a >> b` lets b wait for a. Its results are expressions: `a.outputs.x` is
     one of its outputs, `a.result` what a function returned."""
 
-    def __init__(self, body: FlowBody, name: str, values: Values, place: Place) -> None:
+    def __init__(self, body: StepList, name: str, values: Values, place: Place) -> None:
         self.name = name
         """The name of the step in the flow."""
         self._body = body
         self._values = values
         self._place = place
         self._targets: list[tuple[Step, Place]] = []
-        self._function: TaskFunction[Any] | None = None
+        self._function: Function | None = None
 
     def __repr__(self) -> str:
         return f"Step({self.name!r})"
@@ -113,6 +120,32 @@ class Step:
             f"step {self.name} is neither true nor false: write when=step.outputs.x > 1, or "
             'step.phase == "Completed"'
         )
+
+
+class StepList:
+    """The steps of a flow, in the order in which they were added, and what they need."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._steps: list[Step] = []
+        self._finally: list[Step] = []
+        self._templates: list[Template] = []
+        self._functions: list[Function] = []
+
+    def _add(self, name: str, values: Values, place: Place, *, is_finally: bool = False) -> Step:
+        step = Step(self, name, values, place)
+        (self._finally if is_finally else self._steps).append(step)
+        return step
+
+    def _free_name(self, name: str) -> str:
+        """Return the name, or `name-2` and so on if steps have it."""
+        taken = {step.name for step in (*self._steps, *self._finally)}
+        numbered = (f"{name}-{number}" for number in range(2, len(taken) + 3))
+        return next(each for each in (name, *numbered) if each not in taken)
+
+
+class InnerBody(StepList):
+    """A flow that a step can run."""
 
 
 class Steps(list[Step]):

@@ -169,7 +169,7 @@ def _too_deep(facts: FlowFacts) -> Sequence[Violation]:
     return tuple(flow_is_not_too_deep(facts)) if may_be_deep else ()
 
 
-def _of_child(child: Child) -> Verdict:
+def _of_child(child: Child[FlowFacts]) -> Verdict:
     """Return the verdict on a child flow, with its places in the outer flow. The parent has the
     faults of what a child gets from it: its name, and the fields that it inherits."""
     if child.facts is None:

@@ -34,7 +34,7 @@ class PatchedPod(NamedTuple):
     """The first vcjob with it."""
     task: int
     """The index of the first task with it."""
-    above: tuple[Child, ...] = ()
+    above: tuple[Child[FlowFacts], ...] = ()
     """The child flow that has the job, and before it those above."""
 
     def place(self, path: str) -> str:
@@ -55,7 +55,7 @@ def patched_pods(facts: FlowFacts) -> list[PatchedPod]:
 
 def _collect(
     facts: FlowFacts,
-    above: tuple[Child, ...],
+    above: tuple[Child[FlowFacts], ...],
     found: dict[bytes, PatchedPod],
     incomplete_tasks: dict[int, frozenset[int]],
 ) -> None:

@@ -8,8 +8,8 @@ reference, which fits any type.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -18,14 +18,15 @@ from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, child_spec
 from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
 from jobflow.core.admission.analysis.jobs.constants import Constants
+from jobflow.core.admission.analysis.jobs.job_counts import JobCount
+from jobflow.core.admission.analysis.tree_budget import TreeBudget
 from jobflow.core.manifests.child import INHERITED
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from jobflow.core.names import format_job_name
 from jobflow.core.violations import Reason, Violation, join_path
 
-if TYPE_CHECKING:
-    from jobflow.core.admission.analysis.flow_facts import FlowFacts
-
+Facts = TypeVar("Facts")
+"""Facts of a flow, which have its child flows and therefore stand above this file."""
 MAX_CHILDREN = 1_000
 """Child flows of a flow, each of which has an entry in its status."""
 MAX_PARAM_VALUES = 65_536
@@ -82,7 +83,7 @@ class ChildParams(NamedTuple):
         return path
 
 
-class Child(NamedTuple):
+class Child(NamedTuple, Generic[Facts]):
     """A child flow of a step, or of a case of its switch."""
 
     step: int
@@ -96,7 +97,7 @@ class Child(NamedTuple):
     """Unknown fields."""
     params: ChildParams | None
     """Its params, with the known values of their references; None without params."""
-    facts: FlowFacts | None
+    facts: Facts | None
     """None if a value has a wrong type, or the flow is beyond the last level."""
 
     def has(self, path: str) -> bool:
@@ -125,19 +126,41 @@ def flows_of(step: Step) -> Iterator[tuple[int | None, dict[str, Any]]]:
             yield at, case.flow
 
 
-def count_children(facts: FlowFacts) -> int:
+class Parent(Protocol):
+    """Facts of a flow by which its child flows are found."""
+
+    @property
+    def flow(self) -> JobFlow: ...
+    @property
+    def flow_name(self) -> str: ...
+    @property
+    def names(self) -> Sequence[str]: ...
+    @property
+    def steps(self) -> Sequence[Step]: ...
+    @property
+    def steps_with_flows(self) -> Sequence[int]: ...
+    @property
+    def job_counts(self) -> Sequence[JobCount]: ...
+    @property
+    def level(self) -> int: ...
+    @property
+    def budget(self) -> TreeBudget: ...
+    def path(self, step: int) -> str: ...
+
+
+def count_children(facts: Parent) -> int:
     """Return how many child flows a flow may run."""
     runs = (facts.job_counts[step].runs for step in facts.steps_with_flows)
     return sum(1 if each is None else each for each in runs)
 
 
-def child_flows(facts: FlowFacts) -> list[Child]:
+def child_flows(facts: Parent, facts_of: Callable[[JobFlow], Facts]) -> list[Child[Facts]]:
     """Return the child flows of a flow, in the order of the flow, as far as the budget allows to
     judge them. If a flow has too many, none is looked at."""
     if not facts.steps_with_flows or count_children(facts) > MAX_CHILDREN:
         return []
     constants = Constants(facts.flow, facts.budget, facts.level)
-    found: list[Child] = []
+    found: list[Child[Facts]] = []
     for i in facts.steps_with_flows:
         for case, raw in flows_of(facts.steps[i]):
             if facts.budget.children <= 0:
@@ -154,17 +177,12 @@ def child_flows(facts: FlowFacts) -> list[Child]:
                 resolved = ChildParams(i, f"{path}.params", params, *content)
             inner = None
             if not misfits and facts.level < MAX_LEVEL:
-                inner = type(facts)(
-                    _flow(facts, i, raw, resolved),
-                    facts.known,
-                    facts.level + 1,
-                    budget=facts.budget,
-                )
+                inner = facts_of(_flow(facts, i, raw, resolved))
             found.append(Child(i, path, raw, misfits, unknown, resolved, inner))
     return found
 
 
-def _flow(facts: FlowFacts, step: int, raw: dict[str, Any], params: ChildParams | None) -> JobFlow:
+def _flow(facts: Parent, step: int, raw: dict[str, Any], params: ChildParams | None) -> JobFlow:
     parent = facts.flow.spec
     spec = child_spec(without_nulls("JobFlow", {"spec": raw})["spec"])
     inherited = {name: getattr(spec, name) or getattr(parent, name) for name in INHERITED}

@@ -6,6 +6,7 @@ reference cycles is freed at once (docs/performance.md).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from jobflow.api.flow.control import Approval, Case
@@ -289,9 +290,10 @@ class FlowFacts:
         return [i for i, step in self.steps_with_options if step.may_run_flow]
 
     @lazy_property
-    def children(self) -> list[Child]:
+    def children(self) -> list[Child["FlowFacts"]]:
         """Child flows of steps and of their cases (`child_flows`)."""
-        return child_flows(self) if self.steps_with_options else []
+        inner = partial(FlowFacts, known=self.known, level=self.level + 1, budget=self.budget)
+        return child_flows(self, inner) if self.steps_with_options else []
 
     @lazy_property
     def references(self) -> list[ResolvedLayer | ChildParams]:
@@ -394,4 +396,5 @@ class FlowFacts:
 
     @lazy_property
     def _resolver(self) -> Resolver:
-        return Resolver(self)
+        known = self.known.templates
+        return Resolver(self.flow, self.resolved_layers, known, self.budget, self.level)

@@ -6,14 +6,11 @@ unjudged in one is judged then. The verdict warns of it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from jobflow.core.cel.language.budget import MAX_STEPS
 from jobflow.core.cel.references import ReferenceRoom
 from jobflow.core.text import join_names
-
-if TYPE_CHECKING:
-    from jobflow.core.admission.analysis.jobs.resolved_specs import ResolvedSpec
 
 MAX_PARSED = 131_072
 """Characters of the expressions that are parsed."""
@@ -43,7 +40,7 @@ class TreeBudget:
     def __init__(self) -> None:
         self.tried_items = MAX_TRIED_ITEMS
         self.references = ReferenceRoom(MAX_CHILD_REFERENCES)
-        self.plain: dict[tuple[str, int, bool], ResolvedSpec] = {}
+        self.plain: dict[tuple[str, int, bool], Any] = {}
         """The specs of templates without layers, which flows with equal jobDefaults share."""
         self._unjudged: dict[str, None] = {}
 

@@ -5,7 +5,7 @@ References to params and to the flow have their values here; others stay (`open_
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jobflow.api.flow.control import Case
 from jobflow.api.flow.jobflow import JobFlow
@@ -32,9 +32,6 @@ from jobflow.core.manifests.volume_claims import claim_names, with_claims
 from jobflow.core.pods.names import PodNames, predict_pod_names
 from jobflow.core.suggest import Suggester
 from jobflow.core.violations import join_path
-
-if TYPE_CHECKING:
-    from jobflow.core.admission.analysis.flow_facts import FlowFacts
 
 
 class Owner(NamedTuple):
@@ -162,18 +159,24 @@ def resolved_layers(
 class Resolver:
     """Resolves the steps of a flow to specs."""
 
-    def __init__(self, facts: "FlowFacts") -> None:
-        flow = facts.flow
+    def __init__(
+        self,
+        flow: JobFlow,
+        layers: Iterable[ResolvedLayer],
+        templates: Mapping[str, JobTemplate] | None,
+        budget: TreeBudget,
+        level: int,
+    ) -> None:
         self._defaults = flow.spec.job_defaults
         self._claims = claim_names(flow) if flow.spec.volume_claims else {}
         self._layers: dict[tuple[int, int | None], list[ResolvedLayer]] = {}
-        for layer in facts.resolved_layers:
+        for layer in layers:
             self._layers.setdefault((layer.step, layer.case), []).append(layer)
-        self._templates = facts.known.templates or {}
+        self._templates = templates or {}
         self.faults: list[tuple[ResolvedLayer, str]] = []
         """Layers that cannot be merged, and why, as `resolve` has found."""
         self._plain: dict[str, ResolvedSpec | None] = {}
-        self._budget, self._level = facts.budget, facts.level
+        self._budget, self._level = budget, level
         self._sizes: dict[int, int] = {}
         """By id of a spec or layer, which lives as long as this object."""
 
@@ -194,7 +197,7 @@ class Resolver:
                 self._budget.leave_out("templates", self._level)
                 return None
         key = name, id(self._defaults), bool(self._claims)
-        shared = self._budget.plain
+        shared: dict[tuple[str, int, bool], ResolvedSpec] = self._budget.plain
         if key not in shared:
             shared[key] = self._of_template(template)
         return shared[key]
