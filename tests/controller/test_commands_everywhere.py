@@ -32,7 +32,7 @@ def suspend(action: str, state: int) -> Orders:
     """Suspend the flow in this state, check that nothing starts, and resume it."""
 
     async def orders(watched: Watched) -> None:
-        await watched.until(lambda: watched.changes >= state)
+        await reach(watched, state)
         await watched.order(action, "one")
         if ended(watched):
             return
@@ -48,9 +48,14 @@ def suspend(action: str, state: int) -> Orders:
     return orders
 
 
+async def reach(watched: Watched, state: int) -> None:
+    """Wait for so many changes, or for the end of the flow, which may come after fewer of them."""
+    await watched.until(lambda: watched.changes >= state or ended(watched))
+
+
 def give(*actions: str, state: int) -> Orders:
     async def orders(watched: Watched) -> None:
-        await watched.until(lambda: watched.changes >= state)
+        await reach(watched, state)
         for number, action in enumerate(actions):
             if number:
                 await watched.ended()
