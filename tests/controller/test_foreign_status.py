@@ -1,7 +1,7 @@
 """Statuses of running flows over which somebody else writes."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.meta import Object
 from jobflow.api.resources import EVENTS, JOBFLOWS, JOBS
 from jobflow.kube.client import Client
+from jobflow.kube.reflector import METADATA_ONLY
 from jobflow.sandbox.apiserver.requests.in_process import InProcessConnections
 from support.sandbox.following_replica import FollowingReplica
 from support.sandbox.running_controller import (
@@ -65,6 +66,14 @@ async def start(world: Cluster) -> None:
     await world.until("f", runs)
 
 
+async def until_reported(world: Cluster) -> None:
+    """Wait for the Event about a status that somebody else has written."""
+    reasons = {"StatusOverwritten"}
+    await world.seen(
+        EVENTS, Event, lambda events: reasons <= {each.reason for each in events.values()}
+    )
+
+
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS.keys())
 async def test_the_leader_writes_its_status_again(edit: Any) -> None:
     async with cluster() as world, world.ends({"f-a": "Running"}), world.controller():
@@ -75,10 +84,7 @@ async def test_the_leader_writes_its_status_again(edit: Any) -> None:
         done = await world.ended("f")
         assert (done.status.state.phase, done.status.progress) == ("Succeed", "2/2")
         assert world.count("POST", JOBS) == 2
-        reasons = {"StatusOverwritten"}
-        await world.seen(
-            EVENTS, Event, lambda events: reasons <= {each.reason for each in events.values()}
-        )
+        await until_reported(world)
 
 
 async def test_a_flow_that_has_ended_stays_ended() -> None:
@@ -120,31 +126,50 @@ async def test_a_parent_does_not_believe_another_writer_about_its_child() -> Non
         assert (await world.ended("f")).status.state.phase == "Succeed"
 
 
-class ManagedLists(Client):
-    """A client of an API server that notes in lists of flows who has written their status."""
+class ManagingClient(Client):
+    """A client of an API server that notes who has written the statuses of flows."""
 
     managers: tuple[str, ...] = ()
+    after_list: Callable[[], Awaitable[None]] | None = None
+    """Called once, after the list that a new leader reads at the beginning of its term."""
 
     async def request(self, method: str, path: str, **options: Any) -> bytes:
         body = await super().request(method, path, **options)
-        if method != "GET" or not path.endswith("/jobflows"):
+        if method != "GET" or "/jobflows" not in path:
             return body
-        listed = json.loads(body)
+        answer = json.loads(body)
         owned = {"f:status": {"f:conditions": {}}}
         entries = [
             {"manager": name, "operation": "Update", "subresource": "status", "fieldsV1": owned}
             for name in self.managers
         ]
-        for item in listed["items"]:
+        for item in answer.get("items", [answer]):
             item["metadata"]["managedFields"] = entries
-        return json.dumps(listed).encode()
+        if options.get("accept") == METADATA_ONLY and self.after_list is not None:
+            after_list, self.after_list = self.after_list, None
+            await after_list()
+        return json.dumps(answer).encode()
 
 
 @asynccontextmanager
-async def new_leader(world: Cluster, *managers: str) -> AsyncIterator[None]:
+async def new_leader(
+    world: Cluster,
+    *managers: str,
+    overwrite: Callable[[], Awaitable[None]] | None = None,
+) -> AsyncIterator[None]:
+    """Start a replica that leads. `managers`: who has written the statuses of flows, as far as
+    `managedFields` says. `overwrite`: writes over a status after the replica has listed flows, for
+    Volcano's controller."""
     auth = world.client.auth
-    client = ManagedLists(auth, connections=InProcessConnections(auth, world.server))
+    client = ManagingClient(auth, connections=InProcessConnections(auth, world.server))
     client.managers = managers
+
+    async def write() -> None:
+        assert overwrite is not None
+        await overwrite()
+        client.managers = (*managers, "vc-controller-manager")
+
+    client.after_list = None if overwrite is None else write
     async with client:
         replica = FollowingReplica(client)
         try:
@@ -160,6 +185,23 @@ async def test_a_new_leader_rebuilds_a_status_that_volcano_has_overwritten() -> 
             await start(world)
         await write_status(world.client, JOBFLOWS, "f", VOLCANOS)
         async with new_leader(world, "vc-controller-manager"):
+            await world.until("f", runs)
+            await set_phase(world.client, "f-a", "Completed")
+            done = await world.ended("f")
+        assert (done.status.state.phase, done.status.progress) == ("Succeed", "2/2")
+        assert world.count("POST", JOBS) == 2
+
+
+async def test_a_new_leader_recognizes_a_writer_that_came_after_its_list() -> None:
+    async with cluster() as world, world.ends({"f-a": "Running"}):
+        async with world.controller():
+            await start(world)
+
+        async def overwrite() -> None:
+            await write_status(world.client, JOBFLOWS, "f", VOLCANOS)
+
+        async with new_leader(world, "jobflow", overwrite=overwrite):
+            await until_reported(world)
             await world.until("f", runs)
             await set_phase(world.client, "f-a", "Completed")
             done = await world.ended("f")

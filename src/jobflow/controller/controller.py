@@ -16,6 +16,7 @@ from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import PER_SECOND, Recorder
 from jobflow.controller.crons import Crons
 from jobflow.controller.flow_judge import Judge, judge_here
+from jobflow.controller.foreign_status import SeenStatus
 from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import CheckPod, Prober
@@ -24,7 +25,6 @@ from jobflow.controller.reconciler import STATUS_SECONDS, Reconciler, is_unstart
 from jobflow.controller.template_status import TemplateStatuses
 from jobflow.kube.cache import Key
 from jobflow.kube.client import Client
-from jobflow.kube.status_writers import StatusWriter
 from jobflow.kube.write_order import OrderedClient, WriteOrder
 from jobflow.runtime.task_group import either
 from jobflow.store import Store
@@ -58,11 +58,13 @@ class Controller:
         status_seconds: float = STATUS_SECONDS,
         now: Callable[[], datetime] | None = None,
         clock: Callable[[], float] = time.monotonic,
-        writers: Mapping[Key, StatusWriter] | None = None,
+        seen: Mapping[Key, SeenStatus] | None = None,
         dice: Callable[[], float] = random.random,
     ) -> None:
-        """`now`: by default the time of the API server."""
+        """`now`: by default the time of the API server. `seen`: the statuses of flows before the
+        term, of which the controller finds out who has written them."""
         self._store = store
+        self._seen = seen or {}
         self._workers = workers
         now = now or client.clock.now
         order = WriteOrder(clock=clock)
@@ -96,7 +98,6 @@ class Controller:
             judge=judge,
             now=now,
             clock=clock,
-            writers=writers,
         )
 
     async def run(self) -> None:
@@ -111,6 +112,7 @@ class Controller:
         for listener in listeners:
             self._store.listeners.append(listener)
         try:
+            await either(self._reconciler.foreign.begin(self._seen), self._stopping.wait())
             self._reconciler.all_flows()
             self._templates.all_templates()
             self._crons.all_crons()

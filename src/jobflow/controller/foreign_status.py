@@ -6,8 +6,11 @@ not know what was there before: it recognizes the writer by `managedFields`, and
 status, as if it were lost (docs/decisions/status-writes.md).
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -17,17 +20,41 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.volcano.job import Job
 from jobflow.controller.apply.api_answers import Memory
+from jobflow.controller.apply.live_reads import LiveReads
 from jobflow.controller.hooks import Hooks
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.planning.children import ChildFlow, observe
+from jobflow.kube.backoff import retried
 from jobflow.kube.cache import Key, key_of, version_of
-from jobflow.kube.status_writers import StatusWriter
+from jobflow.kube.client import UnreadableAnswer
+from jobflow.kube.reading import Identity
+from jobflow.kube.status_writers import StatusWriter, find_status_writer
 from jobflow.store import Store
 
 log = structlog.get_logger(__name__)
 
 AGAIN = 10.0
 """Seconds between two writes of a status that somebody else writes over."""
+
+
+class SeenStatus(NamedTuple):
+    """The status of a flow before the term."""
+
+    version: str
+    """The resource version of the flow."""
+    writer: StatusWriter | None
+    """Who else has written the status last."""
+
+
+def see_status(flow: Identity) -> SeenStatus:
+    """Return the version of a flow, and who else has written its status."""
+    writer = None
+    try:
+        writer = find_status_writer(flow.managed_fields)
+    except UnreadableAnswer as error:
+        name = f"{flow.namespace}/{flow.name}"
+        log.warning("writers cannot be read", flow=name, error=error.message)
+    return SeenStatus(flow.resource_version, writer)
 
 
 @dataclass(slots=True)
@@ -47,33 +74,61 @@ class ForeignStatuses:
         self,
         store: Store,
         memory: Memory,
-        find_writer: Callable[[JobFlow], Awaitable[str]],
+        reads: LiveReads,
         hooks: Hooks,
         clock: Callable[[], float],
     ) -> None:
-        """`find_writer` returns the name of the last writer of a flow's status."""
         self._store = store
         self._memory = memory
-        self._find_writer = find_writer
+        self._reads = reads
         self._hooks = hooks
         self._clock = clock
         self._own: dict[Key, OwnStatus] = {}
         self._written: dict[Key, float] = {}
         """When a status was last written again."""
+        self._unseen: set[Key] = set()
+        """The flows whose writers are being read."""
 
-    def begin(self, writers: Mapping[Key, StatusWriter]) -> None:
-        """Note the flows whose status others have written before the term. A flow that Volcano's
-        controller has started, and JobFlow has not, is taken over as it is."""
-        for key, writer in writers.items():
+    async def begin(self, seen: Mapping[Key, SeenStatus]) -> None:
+        """Note the flows whose status others have written before the term. `flow_changed` must be
+        called from now on. Flows that have changed since they were seen are read again."""
+        for key, (version, writer) in seen.items():
             flow = self._store.flows.get(*key)
-            if flow is None:
-                continue
-            jobs = self._store.jobs_of(flow.metadata.uid)
-            if not writer.after_ours and not any(map(_is_ours, jobs.values())):
-                continue
-            if flow.final and not jobs:
-                continue  # nothing is left that its phases could be rebuilt from
-            self._own[key] = OwnStatus(JobFlowStatus(), writer.name)
+            if flow is not None and flow.metadata.resource_version != version:
+                self._unseen.add(key)
+            elif flow is not None:
+                self._note(flow, writer)
+        async with asyncio.TaskGroup() as group:
+            for key in self._unseen:
+                group.create_task(retried(partial(self._look_again, key)))
+
+    async def _look_again(self, key: Key) -> None:
+        """Read a flow until the copy has the version whose writers are known."""
+        while key in self._unseen and (flow := self._store.flows.get(*key)) is not None:
+            found = None
+            try:
+                found = await self._reads.flow_with_identity(flow)
+            except UnreadableAnswer as error:
+                log.warning("flow cannot be read", flow="/".join(key), error=error.message)
+            if found is None:
+                break
+            live, identity = found
+            self._store.flows.learn(live)
+            copy = self._store.flows.get(*key)
+            if copy is not None and copy.metadata.resource_version == identity.resource_version:
+                self._note(copy, see_status(identity).writer)
+                break
+        self._unseen.discard(key)
+
+    def _note(self, flow: JobFlow, writer: StatusWriter | None) -> None:
+        """Plan from an empty status if somebody else has written that of a flow which JobFlow has
+        started. A flow that Volcano's controller has started is taken over as it is."""
+        jobs = self._store.jobs_of(flow.metadata.uid)
+        if writer is None or (not writer.after_ours and not any(map(_is_ours, jobs.values()))):
+            return
+        if flow.final and not jobs:
+            return  # nothing is left that its phases could be rebuilt from
+        self._own[key_of(flow)] = OwnStatus(JobFlowStatus(), writer.name)
 
     def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
         """Keep the last status of JobFlow if somebody else has written another. An API server that
@@ -84,6 +139,9 @@ class ForeignStatuses:
         if old is None or new is None or old.metadata.uid != new.metadata.uid:
             self._own.pop(key, None)
             self._written.pop(key, None)
+            self._unseen.discard(key)
+            return
+        if key in self._unseen:
             return
         was, now = (version_of(each.metadata.resource_version) for each in (old, new))
         if now < was:
@@ -135,7 +193,7 @@ class ForeignStatuses:
         if known is None or known.reported:
             return None
         known.reported = True
-        writer = known.writer or await self._find_writer(flow)
+        writer = known.writer or await self._reads.status_writer(flow)
         self._hooks.status_overwritten(writer)
         log.warning("status overwritten", flow="/".join(key_of(flow)), writer=writer)
         message = (

@@ -14,15 +14,15 @@ import structlog
 from jobflow.controller.apply.live_reads import catch_up_pods
 from jobflow.controller.controller import Controller
 from jobflow.controller.flow_judge import Judge, judge_here
+from jobflow.controller.foreign_status import SeenStatus, see_status
 from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import CheckPod
 from jobflow.controller.reconciler import STATUS_SECONDS
 from jobflow.kube.backoff import retried
 from jobflow.kube.cache import Key
-from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, UnreadableAnswer
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.reading import Identity
-from jobflow.kube.status_writers import StatusWriter, find_status_writer
 from jobflow.runtime.task_group import either, together
 from jobflow.store import Feed, Feeds, Store
 
@@ -70,21 +70,14 @@ async def _run_controller(
     Flows, templates and jobs are read consistently before the first plan, because the previous
     leader may have written objects that no watch has reported yet. Commands and CronJobFlows are
     read too if possible: a cluster may not serve or allow them. Pods matter only while the end of
-    their job is not recorded (`catch_up_pods`). The list of flows also shows who else has written
-    their statuses.
+    their job is not recorded (`catch_up_pods`). The list of flows also shows who has written their
+    statuses; a flow that changes after the list is read again (`ForeignStatuses.begin`).
     """
     late: list[Feed] = []
-    writers: dict[Key, StatusWriter] = {}
+    seen: dict[Key, SeenStatus] = {}
 
     def look(flow: Identity) -> None:
-        key = flow.namespace, flow.name
-        try:
-            writer = find_status_writer(flow.managed_fields)
-        except UnreadableAnswer as error:
-            log.warning("writers cannot be read", flow="/".join(key), error=error.message)
-        else:
-            if writer is not None:
-                writers[key] = writer
+        seen[flow.namespace, flow.name] = see_status(flow)
 
     for preparation in (
         store.synced.wait,
@@ -96,7 +89,7 @@ async def _run_controller(
         if not await _before(ending, preparation()):
             return
     store.started_over.clear()  # each copy is of later than the event
-    controller = make_controller(writers=writers)
+    controller = make_controller(seen=seen)
     async with together() as beside:
         beside.stopping = True
         beside.start(

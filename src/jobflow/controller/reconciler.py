@@ -5,7 +5,7 @@
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -33,7 +33,6 @@ from jobflow.core.planning.plan import is_unjudged
 from jobflow.core.planning.plan import plan as plan_flow
 from jobflow.core.planning.view import View
 from jobflow.kube.cache import Key, key_of
-from jobflow.kube.status_writers import StatusWriter
 from jobflow.kube.write_order import WriteOrder, starting
 from jobflow.store import Listener, Store, flow_of
 
@@ -90,9 +89,7 @@ class Reconciler(Listener):
         judge: Judge = judge_here,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
-        writers: Mapping[Key, StatusWriter] | None = None,
     ) -> None:
-        """`writers`: who has written over the statuses of flows before this term."""
         self._store = store
         self._status_seconds = status_seconds
         self._applier = applier
@@ -107,10 +104,7 @@ class Reconciler(Listener):
         """Flows that may do something only after the end of a vcjob."""
         self._hooks = hooks or Hooks()
         self._judge = judge
-        self._foreign = ForeignStatuses(
-            store, memory, applier.find_status_writer, self._hooks, clock
-        )
-        self._foreign.begin(writers or {})
+        self.foreign = ForeignStatuses(store, memory, applier.reads, self._hooks, clock)
         self._now = now
         self._clock = clock
 
@@ -121,7 +115,7 @@ class Reconciler(Listener):
         news, unless the plan continues with it."""
         flow = new or old
         assert flow is not None
-        self._foreign.flow_changed(old, new)
+        self.foreign.flow_changed(old, new)
         if new is None:
             self._pod_index.forget(flow)
         if new is not None and self._memory.has_written(new):
@@ -246,7 +240,7 @@ class Reconciler(Listener):
             self._prober.forget(key)
             self._awaiting_ends.discard(key)
             return ReconcileOutcome()
-        if (event := await self._foreign.report(stored)) is not None:
+        if (event := await self.foreign.report(stored)) is not None:
             self._recorder.record(stored, event)
             return ReconcileOutcome(again=True)
         answers = self._memory.of(stored)
@@ -256,7 +250,7 @@ class Reconciler(Listener):
         return unjudged or await self._plan_and_apply(stored, answers)
 
     async def _plan_and_apply(self, stored: JobFlow, answers: Answers) -> ReconcileOutcome:
-        key, flow = key_of(stored), self._foreign.own(stored)
+        key, flow = key_of(stored), self.foreign.own(stored)
         began = self._clock()
         plan = plan_flow(flow, self._view(flow, answers), now=self._now())
         if (took := self._clock() - began) > LONG_PLAN:
@@ -272,7 +266,7 @@ class Reconciler(Listener):
         applied = Applied()
         if due.plan.actions or due.write:
             if due.write:
-                self._foreign.writes(key)
+                self.foreign.writes(key)
             with starting(is_unstarted(flow)):
                 applied = await self._applier.apply(
                     flow, due.plan, write_status=due.write, stored=stored
@@ -288,7 +282,7 @@ class Reconciler(Listener):
     async def _judge_first(self, stored: JobFlow, answers: Answers) -> ReconcileOutcome | None:
         """Judge a flow once before its first plan: it may have been stored without review. Return
         the outcome if it could not be judged, or has changed meanwhile."""
-        flow = self._foreign.own(stored)
+        flow = self.foreign.own(stored)
         generation = flow.metadata.generation
         is_judged = answers.verdict is not None and answers.verdict[0] == generation
         if is_judged or not is_unjudged(flow, self._store.jobs_of(flow.metadata.uid)):
@@ -303,14 +297,14 @@ class Reconciler(Listener):
     def _view(self, flow: JobFlow, answers: Answers) -> View:
         uid = flow.metadata.uid
         jobs, deleted = self._store.jobs_of(uid), self._store.deleted_of(uid)
-        jobs = self._foreign.own_jobs(jobs, flow.metadata.namespace)
+        jobs = self.foreign.own_jobs(jobs, flow.metadata.namespace)
         parent = self._store.parent_of(flow)
         answers.outdate(jobs)
         uids = [job.metadata.uid for job in jobs.values()]
         return View(
             templates=self._store.templates_in(flow.metadata.namespace),
             jobs=jobs,
-            parent=None if parent is None else self._foreign.own(parent),
+            parent=None if parent is None else self.foreign.own(parent),
             deleted=deleted | (answers.missing - jobs.keys()),
             holders=dict(answers.holders),
             refusals=dict(answers.refusals),
@@ -334,7 +328,7 @@ class Reconciler(Listener):
         A status that the server stored differently (a CRD without our fields drops them) is not
         sent again.
         """
-        if (wait := self._foreign.wait(key_of(flow))) is not None:
+        if (wait := self.foreign.wait(key_of(flow))) is not None:
             return wait
         if plan.status == flow.status:
             return None

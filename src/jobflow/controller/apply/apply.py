@@ -61,10 +61,9 @@ class Applier:
         self._store = store
         self._memory = memory
         self._now = now
-        self._reads = LiveReads(client)
-        self.find_status_writer = self._reads.status_writer
+        self.reads = LiveReads(client)
         self._commands = CommandSender(client, memory, now=now)
-        self._claims = VolumeClaims(client, self._reads, memory, now=now)
+        self._claims = VolumeClaims(client, self.reads, memory, now=now)
 
     async def apply(
         self, flow: JobFlow, plan: Plan, *, write_status: bool, stored: JobFlow | None = None
@@ -196,7 +195,7 @@ class Applier:
 
     async def _compare(self, flow: JobFlow, applied: Applied) -> None:
         """Read the flow live. If it is not as the plan saw it, the plan is outdated."""
-        live = await self._reads.flow(flow)
+        live = await self.reads.flow(flow)
         if live is not None and live.metadata.resource_version == flow.metadata.resource_version:
             return
         applied.outdated = True
@@ -210,8 +209,8 @@ class Applier:
     async def _read(self, flow: JobFlow, action: CreateJob | ReadJob) -> Job | JobFlow:
         """Read the vcjob or child flow of an action."""
         if action.is_flow:
-            return await self._reads.child(flow, action.name)
-        return await self._reads.job(flow, action.name)
+            return await self.reads.child(flow, action.name)
+        return await self.reads.job(flow, action.name)
 
     def _learn(self, found: Job | JobFlow) -> bool:
         """Take an object that was read live into the store; return False if it knows a newer
@@ -250,7 +249,7 @@ class Applier:
             self._memory.of(flow).settle(name)
             log.info("job adopted", flow=_name(flow), job=name)
             return
-        alive = True if ours else await self._reads.is_alive(flow, job.metadata.controller)
+        alive = True if ours else await self.reads.is_alive(flow, job.metadata.controller)
         self._memory.hold(flow, job, owner_alive=alive, now=self._now())
         log.info("job name in use", flow=_name(flow), job=name, owner_alive=alive)
 
@@ -285,7 +284,7 @@ class Applier:
 
     async def _read_jobs(self, flow: JobFlow, actions: list[ReadJob], applied: Applied) -> None:
         """Read the flow, then the vcjobs, so that no vcjob of the flow is missed."""
-        live = await self._reads.flow(flow)
+        live = await self.reads.flow(flow)
         if live is None:
             return
         applied.again = True
@@ -306,7 +305,7 @@ class Applier:
         """Read the pods of a vcjob. An error is an answer too; it says when to try again."""
         applied.again = True
         try:
-            pods = await self._reads.pods(flow, action.job, action.uid)
+            pods = await self.reads.pods(flow, action.job, action.uid)
         except (ApiError, *NETWORK_ERRORS) as error:
             unread = self._memory.unread(flow, action.uid, error, self._now())
             log.warning(
@@ -352,7 +351,7 @@ class Applier:
 
     async def _catch_up(self, flow: JobFlow, applied: Applied, conflict: ApiError) -> None:
         """Read the flow, which has changed since the plan, for the next plan."""
-        live = await self._reads.flow(flow)
+        live = await self.reads.flow(flow)
         if live is None:
             return
         if live.metadata.resource_version == flow.metadata.resource_version:

@@ -3,6 +3,7 @@
 import asyncio
 from typing import TypeVar
 
+import msgspec
 import structlog
 
 from jobflow.api.flow.jobflow import JobFlow
@@ -13,7 +14,7 @@ from jobflow.api.volcano.pod import JOB_NAME, Pod
 from jobflow.controller.probes.fair_slots import FairSlots
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, UnreadableAnswer
-from jobflow.kube.reading import Identified
+from jobflow.kube.reading import Identified, Identity, decoder
 from jobflow.kube.status_writers import find_status_writer
 from jobflow.store import Store, slim_pod
 
@@ -45,6 +46,16 @@ class LiveReads:
             if error.not_found:
                 return None
             raise
+
+    async def flow_with_identity(self, flow: JobFlow) -> tuple[JobFlow, Identity] | None:
+        """Read the flow, and who has written it; None if it is gone."""
+        try:
+            raw = await self._get(flow, JOBFLOWS, flow.metadata.name, msgspec.Raw)
+        except ApiError as error:
+            if error.not_found:
+                return None
+            raise
+        return decoder(JobFlow).decode(raw), decoder(Identified).decode(raw).metadata
 
     async def status_writer(self, flow: JobFlow) -> str:
         """Return the field manager of the last writer of the flow's status, if it is not JobFlow;
