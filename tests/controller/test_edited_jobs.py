@@ -98,6 +98,16 @@ async def test_a_job_without_an_owner_that_is_deleted_runs_again() -> None:
         assert condition_of(await world.ended("f"), "a").attempts == 2
 
 
+async def test_a_job_without_an_owner_is_kept_after_the_end() -> None:
+    async with cluster() as world, world.ends({"f-a": "Running"}), world.controller():
+        steps = {"a": "", "b": ""}
+        await world.apply(template("a"), template("b"), flow("f", steps, jobRetainPolicy="delete"))
+        await world.until("f", runs("a"))
+        await merge(world.client, JOBS, "f-a", {"metadata": {"ownerReferences": None}})
+        await set_phase(world.client, "f-a", "Completed")
+        await world.until_jobs(f_a="Completed", f_b=None)
+
+
 async def test_a_namesake_is_neither_taken_nor_deleted() -> None:
     async with cluster() as world, world.ends({"f-a": "Running"}):
         async with world.controller():

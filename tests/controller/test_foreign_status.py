@@ -209,6 +209,20 @@ async def test_a_new_leader_recognizes_a_writer_that_came_after_its_list() -> No
         assert world.count("POST", JOBS) == 2
 
 
+async def test_a_new_leader_recognizes_a_job_without_an_owner() -> None:
+    async with cluster() as world, world.ends({"f-a": "Running"}):
+        async with world.controller():
+            await start(world)
+        await write_status(world.client, JOBFLOWS, "f", VOLCANOS)
+        await merge(world.client, JOBS, "f-a", {"metadata": {"ownerReferences": None}})
+        async with new_leader(world, "vc-controller-manager"):
+            await world.until("f", runs)
+            await set_phase(world.client, "f-a", "Completed")
+            done = await world.ended("f")
+        assert (done.status.state.phase, done.status.progress) == ("Succeed", "2/2")
+        assert world.count("POST", JOBS) == 2
+
+
 async def test_a_new_leader_leaves_an_overwritten_flow_without_jobs_alone() -> None:
     async with cluster() as world:
         async with world.controller(), world.ends():

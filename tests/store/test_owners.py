@@ -5,9 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.volcano.job import Job
 from jobflow.store import Store
+from jobflow.store.owners import Owner
 
 UID = "8d2f1ec4-5f7b-4a2e-9f57-0b5a3f1f7a10"
 KNOWN = {"f-a": {"phase": "Running", "job": "f-a", "uid": "jS8exF97Si6fVwtaPx96EA", "attempts": 1}}
@@ -28,9 +30,9 @@ class World:
         manifest = {"metadata": self.meta(name), "status": {"conditions": conditions}}
         self.store.flows.changed(msgspec.convert(manifest, JobFlow))
 
-    def job(self, owner: str = "", uid: str = UID) -> Job:
+    def job(self, owner: str = "", uid: str = UID, **more: Any) -> Job:
         reference = {"kind": "JobFlow", "name": owner, "uid": f"uid-{owner}", "controller": True}
-        meta = self.meta("f-a", uid=uid, ownerReferences=[reference] if owner else None)
+        meta = self.meta("f-a", uid=uid, ownerReferences=[reference] if owner else None, **more)
         job = msgspec.convert({"metadata": meta}, Job)
         self.store.jobs.changed(job)
         return job
@@ -86,6 +88,29 @@ async def test_a_deleted_job_without_an_owner_keeps_its_end(world: World) -> Non
     )
     world.store.jobs.deleted(last)
     assert (world.jobs(), world.store.deleted_of("uid-f")) == (["f-a"], {"f-a"})
+
+
+async def test_a_job_without_an_owner_belongs_to_the_flow_that_has_created_it(world: World) -> None:
+    world.flow()
+    created_by = {labels.CREATED_BY_FLOW: "ns.f", labels.FLOW_UID: "uid-f"}
+    world.job("f", annotations=created_by)
+    job = world.job(annotations=created_by)
+    owner = world.store.owners.of(job)
+    assert (world.jobs(), owner) == (["f-a"], Owner("f", "uid-f"))
+
+
+async def test_another_controller_counts_before_the_flow_that_has_created_a_job(
+    world: World,
+) -> None:
+    world.job("g", annotations={labels.FLOW_UID: "uid-f"})
+    assert (world.jobs(), world.jobs("g")) == ([], ["f-a"])
+
+
+async def test_a_flow_without_an_owner_is_nobodys_child(world: World) -> None:
+    annotations = {labels.CREATED_BY_FLOW: "ns.f", labels.FLOW_UID: "uid-f"}
+    manifest = {"metadata": world.meta("f-a", annotations=annotations)}
+    world.store.flows.changed(msgspec.convert(manifest, JobFlow))
+    assert world.jobs() == []
 
 
 async def test_another_job_of_the_name_goes_to_its_owner(world: World) -> None:

@@ -8,6 +8,9 @@ full name.
 CREATED_BY_FLOW = "volcano.sh/createdByJobFlow"
 CREATED_BY_TEMPLATE = "volcano.sh/createdByJobTemplate"
 
+FLOW_UID = "flow.volcano.sh/flow-uid"
+"""The UID of the flow that has created a vcjob: annotation. It counts for a vcjob without a
+controller, because somebody may have removed its owner references."""
 STEP = "flow.volcano.sh/step"
 """The step of a vcjob: label and annotation."""
 ATTEMPT = "flow.volcano.sh/attempt"

@@ -147,7 +147,7 @@ class Reconciler(Listener):
         not ended and its flow waits only for ends, the flow has time."""
         progresses = new is not None and not any(_is_ending(job) for job in (old, new))
         for job in (old, new):
-            owner = self._store.owners.of(job.metadata) if job is not None else None
+            owner = self._store.owners.of(job) if job is not None else None
             if job is not None and owner is not None:
                 key = (job.metadata.namespace, owner.name)
                 if progresses and key in self._awaiting_ends:
@@ -162,7 +162,7 @@ class Reconciler(Listener):
             self._queue.add(key)
 
     def _report_edits(self, old: Job, new: Job) -> None:
-        owner = self._store.owners.of(new.metadata)
+        owner = self._store.owners.of(new)
         flow = self._store.flows.get(new.metadata.namespace, owner.name) if owner else None
         if flow is None or flow.final or old.metadata.uid != new.metadata.uid:
             return

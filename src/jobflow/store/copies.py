@@ -23,7 +23,7 @@ from jobflow.core.cron.flows import belongs_to
 from jobflow.core.planning.children import ChildFlow, observe
 from jobflow.kube.cache import Cache, Key
 from jobflow.store.groups import Groups
-from jobflow.store.owners import Owner, Owners, controlling_flow
+from jobflow.store.owners import Owner, Owners, find_owner
 from jobflow.store.pods import Pods, discard, is_recorded, recorded_ends
 from jobflow.store.slim import slim_job
 from jobflow.store.template_jobs import TemplateJobs
@@ -211,8 +211,8 @@ class Store:
         """Keep a child flow among the jobs of its parent, as a plan of the parent sees it."""
         flow = new or old
         assert flow is not None
-        before = observe(old) if old is not None and self.owners.of(old.metadata) else None
-        after = observe(new) if new is not None and self.owners.of(new.metadata) else None
+        before = observe(old) if old is not None and self.owners.of(old) else None
+        after = observe(new) if new is not None and self.owners.of(new) else None
         if before == after:
             return
         self._index_job(before, after)
@@ -228,7 +228,7 @@ class Store:
     def parent_of(self, flow: JobFlow) -> JobFlow | None:
         """Return the flow of which a flow is a child; None if it is no child or its parent is
         gone."""
-        owner = self.owners.of(flow.metadata)
+        owner = self.owners.of(flow)
         if owner is None:
             return None
         parent = self.flows.get(flow.metadata.namespace, owner.name)
@@ -276,8 +276,8 @@ class Store:
             listener.job_changed(old, new)
 
     def _index_job(self, old: Job | None, new: Job | None) -> None:
-        before = self.owners.of(old.metadata) if old is not None else None
-        after = self.owners.of(new.metadata) if new is not None else None
+        before = self.owners.of(old) if old is not None else None
+        after = self.owners.of(new) if new is not None else None
         held = None
         if old is not None and before:
             held = self._jobs_of[before.uid].get(old.metadata.name)
@@ -302,12 +302,12 @@ class Store:
 
     def _move(self, job: Job, places: set[str]) -> None:
         """Index a job below its owner, and not below the others of these flows."""
-        name, controller = job.metadata.name, controlling_flow(job.metadata)
-        for uid in places | ({controller.uid} if controller is not None else set()):
+        name, named = job.metadata.name, find_owner(job)
+        for uid in places | ({named.uid} if named is not None else set()):
             held = self._jobs_of.get(uid, EMPTY).get(name)
             if held is not None and held.metadata.uid == job.metadata.uid:
                 discard(self._jobs_of, uid, name)
-        if (owner := self.owners.of(job.metadata)) is not None:
+        if (owner := self.owners.of(job)) is not None:
             self._jobs_of.setdefault(owner.uid, {})[name] = job
 
     def _keep(self, owner: Owner, last: Job) -> None:

@@ -1,4 +1,5 @@
-"""The flow of each job: the one whose status has the UID of the job, else its controller owner.
+"""The flow of each job: the one whose status has the UID of the job, else its controller owner,
+else the one that has created the vcjob.
 
 So a job stays among the jobs of its flow if somebody removes or changes its owner references.
 """
@@ -6,10 +7,13 @@ So a job stays among the jobs of its flow if somebody removes or changes its own
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.resources import JOBFLOWS
-from jobflow.core.planning.known_jobs import known_runs, pack_uid
+from jobflow.api.volcano.job import Job
+from jobflow.core.names import qualify_name
+from jobflow.core.planning.known_jobs import find_creator, known_runs, pack_uid
 
 EMPTY: Mapping[str, str] = {}
 
@@ -30,11 +34,11 @@ class Owners:
         self._jobs: dict[str, Mapping[str, str]] = {}
         """By the UID of a flow: names of jobs by their UID in its status."""
 
-    def of(self, job: ObjectMeta) -> Owner | None:
+    def of(self, job: Job | JobFlow) -> Owner | None:
         """Return the flow of a job or child flow; None if it belongs to no flow."""
-        if self._flows and (known := self._flows.get(pack_uid(job.uid))) is not None:
+        if self._flows and (known := self._flows.get(pack_uid(job.metadata.uid))) is not None:
             return known
-        return controlling_flow(job)
+        return find_owner(job)
 
     def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> set[str]:
         """Apply a change of a flow. Return the names of the jobs that only one of its statuses
@@ -49,6 +53,15 @@ class Owners:
             self._flows.update(dict.fromkeys(after.keys() - before.keys(), owner))
         names = {**before, **after}
         return {names[uid] for uid in before.keys() ^ after.keys()}
+
+
+def find_owner(job: Job | JobFlow) -> Owner | None:
+    """Return the flow that a job itself names as its own."""
+    meta = job.metadata
+    if (owner := controlling_flow(meta)) is not None or not (uid := find_creator(job)):
+        return owner
+    created_by = (meta.annotations or EMPTY).get(labels.CREATED_BY_FLOW, "")
+    return Owner(created_by.removeprefix(qualify_name(meta.namespace, "")), uid)
 
 
 def controlling_flow(job: ObjectMeta) -> Owner | None:

@@ -75,7 +75,7 @@ class Pods:
         if self._is_needed(new):
             self._remember_ended(new)
         else:
-            owner = self._owners.of(new.metadata)
+            owner = self._owners.of(new)
             self._drop_pods(new, owner.uid if owner is not None else "")
 
     def _wanted(self, pod: Pod) -> bool:
@@ -86,7 +86,7 @@ class Pods:
 
     def _is_needed(self, job: Job) -> bool:
         """Return whether a plan may still record something about the job's pods."""
-        owner = self._owners.of(job.metadata)
+        owner = self._owners.of(job)
         if owner is None:
             return False
         flow = self._flows.get(job.metadata.namespace, owner.name)
@@ -119,7 +119,7 @@ class Pods:
         self._on_change(old, new)
 
     def _remember_ended(self, job: Job) -> None:
-        owner = self._owners.of(job.metadata)
+        owner = self._owners.of(job)
         if job.ended and owner is not None:
             self._closing.setdefault(owner.uid, {})[job.metadata.uid] = job
 

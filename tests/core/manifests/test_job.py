@@ -73,6 +73,7 @@ def test_the_manifest_is_complete():
                 "volcano.sh/createdByJobFlow": "default.test",
                 "volcano.sh/createdByJobTemplate": "default.a",
                 "flow.volcano.sh/step": "a",
+                "flow.volcano.sh/flow-uid": "f-uid",
                 "flow.volcano.sh/target-ends": "{}",
                 "flow.volcano.sh/template-generation": "3",
             },

@@ -313,7 +313,7 @@ class World(WorldState):
         """Whether a job of the flow has this name."""
         if name in self.deleted or name not in self.jobs:
             return False
-        return KnownJobs(self.flow, self.jobs).owns(self.jobs[name].metadata)
+        return KnownJobs(self.flow, self.jobs).owns(self.jobs[name])
 
     def _made(self, action: CreateJob) -> Job:
         if action.is_flow:

@@ -235,7 +235,7 @@ class Applier:
 
     def _owns(self, flow: JobFlow, job: Job | JobFlow) -> bool:
         jobs = self._store.jobs_of(flow.metadata.uid)
-        return KnownJobs(flow, jobs).owns(job.metadata)
+        return KnownJobs(flow, jobs).owns(job)
 
     async def _take_in(self, flow: JobFlow, found: Job | JobFlow, applied: Applied) -> None:
         """Keep a vcjob or flow that was read live and has a name which the flow needs."""

@@ -38,7 +38,7 @@ class PodIndex:
         job = self._store.jobs.get(pod.metadata.namespace, owner.name) if owner else None
         if job is None or job.metadata.uid != pod.owner:
             return None
-        of_job = self._store.owners.of(job.metadata)
+        of_job = self._store.owners.of(job)
         if of_job is None:
             return None
         flow = self._store.flows.get(job.metadata.namespace, of_job.name)

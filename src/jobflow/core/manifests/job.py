@@ -171,6 +171,7 @@ def _annotations(
     flow: JobFlow, step: Step, template: JobTemplate | None, attempt: Attempt
 ) -> dict[str, str]:
     annotations = _created_by(flow, template) | {
+        labels.FLOW_UID: flow.metadata.uid,
         labels.STEP: step.name,
         labels.TARGET_ENDS: attempt.target_ends,
     }

@@ -1,9 +1,10 @@
 """Which jobs of a flow's name are the flow's: the status knows the job of an attempt by its UID.
 
-A job is taken at first sight, once: by its name, its controller owner and its attempt
-(`identity`). From then on, until its attempt has ended, the status has its UID, and somebody's edit
-of its labels, annotations or owner references changes nothing. A job of the same name with another
-UID is a namesake: it is neither taken nor deleted (docs/decisions/lost-jobs.md).
+A job is taken at first sight, once: by its name, its controller owner (without a controller, the
+flow that has created the vcjob, by an annotation) and its attempt (`identity`). From then on, until
+its attempt has ended, the status has its UID, and somebody's edit of its labels, annotations or
+owner references changes nothing. A job of the same name with another UID is a namesake: it is
+neither taken nor deleted (docs/decisions/lost-jobs.md).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from jobflow.api.meta import ObjectMeta
 from jobflow.api.volcano.job import ENDED_PHASES, Job
 from jobflow.core.names import format_latest_name
 from jobflow.core.planning.actions import Event, EventType
+from jobflow.core.planning.children import ChildFlow
 from jobflow.core.planning.view import Holder, View
 from jobflow.core.text import join_names
 
@@ -51,6 +53,16 @@ def known_runs(flow: JobFlow) -> Iterator[tuple[str, RunCondition]]:
                 yield run.job or run.flow or format_latest_name(first, run.attempts), run
 
 
+def find_creator(job: Job | JobFlow) -> str:
+    """Return the UID of the flow that has created a vcjob, by its annotation, if somebody has
+    removed its owner references; else "". A child flow needs its owner reference, which only the
+    controller can add."""
+    meta = job.metadata
+    if isinstance(job, ChildFlow | JobFlow) or meta.controller is not None:
+        return ""
+    return (meta.annotations or _EMPTY).get(labels.FLOW_UID, "")
+
+
 class KnownJobs:
     """The jobs that a status knows."""
 
@@ -74,12 +86,14 @@ class KnownJobs:
                 if is_other or record.state not in ENDED_PHASES:
                     yield job
 
-    def owns(self, job: ObjectMeta) -> bool:
+    def owns(self, job: Job | JobFlow) -> bool:
         """Whether a job that exists is the flow's."""
-        known = self._runs.get(job.name)
-        if known is not None and known.uid == pack_uid(job.uid):
+        meta = job.metadata
+        known = self._runs.get(meta.name)
+        if known is not None and known.uid == pack_uid(meta.uid):
             return True
-        return job.is_owned_by(self._flow) and not self.is_namesake(job)
+        is_ours = meta.is_owned_by(self._flow) or find_creator(job) == self._flow.uid
+        return is_ours and not self.is_namesake(meta)
 
     def is_namesake(self, job: ObjectMeta, *, exists: bool = True) -> bool:
         """Whether a job only has the name of a job of the flow.

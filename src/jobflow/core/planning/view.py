@@ -98,8 +98,8 @@ class View:
     """Templates of the flow's namespace, by name."""
     jobs: Mapping[str, Job] = field(default_factory=dict)
     """vcjobs and child flows (`children.ChildFlow`) by name whose controller owner is this flow's
-    UID, or whose UID its status has. A deleted one stays, as it was last seen, until the flow's
-    status holds its end."""
+    UID, or whose UID its status has, and vcjobs without a controller that this flow has created. A
+    deleted one stays, as it was last seen, until the flow's status holds its end."""
     parent: JobFlow | None = None
     """The flow of which this one is a child; None if it is no child, or its parent is gone."""
     deleted: frozenset[str] = frozenset()

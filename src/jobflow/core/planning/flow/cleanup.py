@@ -46,9 +46,13 @@ def retention(flow: JobFlow, view: View, now: datetime) -> Retention:
 
 
 def _there(view: View) -> Iterator[Job]:
+    """Yield the vcjobs that may be deleted, except those whose owner references somebody has
+    removed, maybe to keep them."""
     for name in sorted(view.jobs):
         job = view.jobs[name]
-        if name not in view.deleted and job.metadata.deletion_timestamp is None:
+        meta = job.metadata
+        is_there = name not in view.deleted and meta.deletion_timestamp is None
+        if is_there and meta.controller is not None:
             yield job
 
 
