@@ -1,5 +1,7 @@
 """Warnings about texts that look like references but are not."""
 
+from typing import Any
+
 import pytest
 
 from jobflow.core.admission.mistaken_references import (
@@ -11,6 +13,7 @@ from jobflow.core.admission.mistaken_references import (
     mistaken_references,
 )
 from jobflow.core.admission.validate import Known, validate_flow, validate_template
+from jobflow.core.cel.references import replace_references
 from support.admission.reviewed import flow_of, template_of
 
 
@@ -73,6 +76,20 @@ def test_other_texts_are_not_mistaken_references(text: str) -> None:
     assert [*mistaken_references(text, "p")] == []
 
 
+@pytest.mark.parametrize("text", ["$(param.x)", "$( item )", "$(params.n + 1)"])
+def test_a_text_that_is_meant_as_it_is_can_be_written_without_a_warning(text: str) -> None:
+    (found,) = mistaken_references(text, "p")
+    written = text.replace("$(", "$$(")
+    assert found.can_be_escaped and [*mistaken_references(written, "p")] == []
+    assert replace_references(written, str) == text
+
+
+@pytest.mark.parametrize("text", ["{{item}}", "${params.x}", {"$(item)": 1}])
+def test_other_texts_are_not_escaped(text: Any) -> None:
+    (found,) = mistaken_references(text, "p")
+    assert not found.can_be_escaped
+
+
 @pytest.mark.parametrize(
     "text", ["$(params.n + 1)", "x-$(index + 1)", "$(item * 2)", "$( steps.a.outputs.n / 2 )"]
 )
@@ -82,7 +99,7 @@ def test_a_reference_cannot_compute_a_value(text: str) -> None:
 
 def test_a_key_cannot_be_a_reference() -> None:
     assert [*mistaken_references({"labels": {"$(item)": "x"}}, "p")] == [
-        ("p.labels[$(item)]", "$(item)", IS_KEY)
+        ("p.labels[$(item)]", "$(item)", IS_KEY, False)
     ]
 
 
@@ -120,9 +137,9 @@ def test_each_mistaken_reference_of_a_flow_has_a_warning() -> None:
     meant = "if that is intended, write $$( instead of $("
     assert validate_flow(flow, Known()).all_warnings == (
         f'spec.flows[0].patch.jobSpec.queue: "$(param.q)" {looks} (write $(params.q)); {meant}',
-        f'spec.flows[1].patch.spec.queue: "{{{{item}}}}" {looks} (write $(item)); {meant}',
+        f'spec.flows[1].patch.spec.queue: "{{{{item}}}}" {looks} (write $(item))',
         'spec.flows[1].patch.spec.plugins[$(item)]: "$(item)" '
-        f"{looks} (a key cannot be a reference); {meant}",
+        f"{looks} (a key cannot be a reference)",
         f'spec.flows[2].patch.jobSpec.queue: "$(param.none)" {looks} ({NO_EQUAL}); {meant}',
     )
 

@@ -63,3 +63,13 @@ def test_a_cycle_is_shown() -> None:
     assert "Blocked" in waits
     assert cycle == "These steps wait for each other: a -> b -> c -> a."
     assert any("9s" in sentence for sentence in why(world))
+
+
+def test_a_flow_that_has_ended_with_a_cycle_is_submitted_again() -> None:
+    world = flow("z", a="b", b="a").with_jobs(z="Completed").settled().later(9)
+    summary, *_, remedy = why(world)
+    assert "JobFlow f is Failed" in summary
+    assert remedy == (
+        "Correct its file, and submit it under another name: "
+        "`jobflow submit FILE --name f-2 -n ns`."
+    )

@@ -65,6 +65,8 @@ class MistakenReference(NamedTuple):
     """With its brackets: `$(param.x)`."""
     advice: str
     """A clause, such as the reference that was probably meant."""
+    can_be_escaped: bool
+    """Whether it can be written with `$$(`, which becomes `$(`, if it is meant as it is."""
 
 
 def mistaken_references(
@@ -84,12 +86,13 @@ def _mistaken(
 ) -> Iterator[MistakenReference]:
     for path, text, match in candidates:
         if match is None:
-            yield MistakenReference(path, text, IS_KEY)
+            yield MistakenReference(path, text, IS_KEY, can_be_escaped=False)
         elif match["sum"]:
-            yield MistakenReference(path, text, IS_SUM)
+            yield MistakenReference(path, text, IS_SUM, can_be_escaped=True)
         elif meant := _meant(match):
             accepted = judge(meant)
-            yield MistakenReference(path, text, f"write $({accepted})" if accepted else NO_EQUAL)
+            advice = f"write $({accepted})" if accepted else NO_EQUAL
+            yield MistakenReference(path, text, advice, can_be_escaped=text.startswith("$("))
 
 
 def _candidates(value: Any, path: str) -> Iterator[tuple[str, str, re.Match[str] | None]]:

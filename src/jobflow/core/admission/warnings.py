@@ -231,8 +231,10 @@ def references_are_spelled_right(facts: FlowFacts) -> Iterator[FieldWarning]:
         for found in mistaken_references(layer.written, layer.path, judge):
             detail = (
                 f"{quote(found.text)} looks like a reference but is not one, so it is left as it "
-                f"is ({found.advice}); if that is intended, write $$( instead of $("
+                f"is ({found.advice})"
             )
+            if found.can_be_escaped:
+                detail += "; if that is intended, write $$( instead of $("
             yield FieldWarning(layer.written_path(found.path), detail)
             room -= 1
         if room <= 0:

@@ -174,7 +174,11 @@ class FlowExplainer:
 
     def _describe_next_actions(self) -> Iterator[str]:
         flow, state = self._ctx.flow, self._status.state
-        if state.reason in (FlowReason.INVALID, *_OUTPUT_REASONS):
+        is_blocked = any(
+            self._ctx.observed[step].stored.reason == StepReason.BLOCKED for step in self._skipped
+        )
+        # a retry runs the same spec, with the same end
+        if state.reason in (FlowReason.INVALID, *_OUTPUT_REASONS) or is_blocked:
             submit = format_submit(flow)
             yield f"Correct its file, and submit it under another name: {submit}."
         elif state.phase == FlowPhase.FAILED:

@@ -29,7 +29,7 @@ _MAX_DEPTH = 32
 
 
 class OutputsTooLarge(Exception):
-    """Outputs have more bytes than allowed; the message is a clause that says how many."""
+    """Outputs have more bytes than allowed; the message is a clause that says how many are."""
 
 
 class UnstorableJson(Exception):
@@ -99,7 +99,7 @@ def parse_outputs(message: str, containers: int = 1) -> dict[str, Any] | None:
     if size >= limit and not isinstance(found, dict | list | str):  # half a number is a number
         shared = f" in a pod of {containers} containers" if limit < MAX_MESSAGE_BYTES else ""
         raise OutputsTooLarge(
-            f"have {size} bytes, and a termination message is cut at {limit}{shared}"
+            f"were cut at {limit} bytes, the most that a termination message can have{shared}"
         )
     try:
         found = {"items": found} if isinstance(found, list) else found

@@ -151,11 +151,11 @@ def test_watched_outputs_of_an_aborted_job_are_kept() -> None:
 def test_a_daemon_completes_even_if_its_outputs_are_too_large() -> None:
     world = with_job(flow("b", a=step(daemon=True)), "a", "Running")
     world = with_job(world, "b", "Completed").settled()
-    pod = ("ps", 0, "Failed", ended(143, message="x" * 5000))
+    pod = ("ps", 0, "Failed", ended(143, message="x" * 4096))
     condition = with_job(world, "a", "Aborted", pod).plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Completed", "DaemonEnded")
     assert condition.outputs is None
-    assert "the outputs of a have 5000 bytes" in condition.message
+    assert "the outputs of a were cut at 4096 bytes" in condition.message
 
 
 def test_a_stored_end_never_changes() -> None:
@@ -206,7 +206,7 @@ def test_outputs_that_are_too_large_fail_the_step() -> None:
     planned = completed(running_flow(), "x" * 4096).plan()
     assert planned.failed == {"a": "OutputsTooLarge"}
     assert planned.conditions["a"].message == (
-        "the outputs of a have 4096 bytes, and a termination message is cut at 4096"
+        "the outputs of a were cut at 4096 bytes, the most that a termination message can have"
     )
     assert planned.conditions["a"].outputs is None
     assert planned.skipped == {"b": "UpstreamFailed"}
@@ -224,18 +224,18 @@ def test_a_message_that_is_cut_in_a_pod_of_many_containers_fails_the_step() -> N
     planned = replace(world, pods={uid: {name: crowded}}).plan()
     assert planned.failed == {"a": "OutputsTooLarge"}
     assert planned.conditions["a"].message == (
-        "the outputs of a have 3072 bytes, and a termination message is cut at 3072 in a pod of 4 "
-        "containers"
+        "the outputs of a were cut at 3072 bytes, the most that a termination message can have in "
+        "a pod of 4 containers"
     )
 
 
 def test_a_failed_job_keeps_its_reason_if_its_outputs_are_too_large() -> None:
-    world = completed(running_flow(), "x" * 5000, phase="Failed").settled()
+    world = completed(running_flow(), "x" * 4096, phase="Failed").settled()
     condition = world.plan().conditions["a"]
     assert condition.reason == "JobFailed"
     assert condition.message == (
-        "the job f-a ended Failed; the outputs of a have 5000 bytes, and a termination message is "
-        "cut at 4096"
+        "the job f-a ended Failed; the outputs of a were cut at 4096 bytes, the most that a "
+        "termination message can have"
     )
 
 

@@ -142,8 +142,7 @@ def test_a_value_of_a_reference_is_judged_at_the_reference() -> None:
         (
             {"container": CONTAINER, "env": {"A": "${item}"}, "args": ["{{workflow.name}}"]},
             'spec.flows[0].args[0]: "{{workflow.name}}" looks like a reference but is not one, so '
-            "it is left as it is (write $(flow.name)); if that is intended, write $$( instead of "
-            "$(",
+            "it is left as it is (write $(flow.name))",
         ),
     ],
 )
