@@ -6,7 +6,7 @@ The caller keeps the store up to date; nothing is listed or watched here.
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 
 import structlog
@@ -58,7 +58,7 @@ class Controller:
         status_seconds: float = STATUS_SECONDS,
         now: Callable[[], datetime] | None = None,
         clock: Callable[[], float] = time.monotonic,
-        seen: Mapping[Key, SeenStatus] | None = None,
+        seen: dict[Key, SeenStatus] | None = None,
         dice: Callable[[], float] = random.random,
     ) -> None:
         """`now`: by default the time of the API server. `seen`: the statuses of flows before the

@@ -89,15 +89,17 @@ class ForeignStatuses:
         self._unseen: set[Key] = set()
         """The flows whose writers are being read."""
 
-    async def begin(self, seen: Mapping[Key, SeenStatus]) -> None:
+    async def begin(self, seen: dict[Key, SeenStatus]) -> None:
         """Note the flows whose status others have written before the term. `flow_changed` must be
-        called from now on. Flows that have changed since they were seen are read again."""
+        called from now on. Flows that have changed since they were seen are read again. Empties
+        `seen`, which has an entry for every flow."""
         for key, (version, writer) in seen.items():
             flow = self._store.flows.get(*key)
             if flow is not None and flow.metadata.resource_version != version:
                 self._unseen.add(key)
             elif flow is not None:
                 self._note(flow, writer)
+        seen.clear()
         async with asyncio.TaskGroup() as group:
             for key in self._unseen:
                 group.create_task(retried(partial(self._look_again, key)))
