@@ -179,11 +179,15 @@ async def new_leader(
             await replica.end()
 
 
-async def test_a_new_leader_rebuilds_a_status_that_volcano_has_overwritten() -> None:
+@pytest.mark.parametrize("job", [{}, {"ownerReferences": None}], ids=["owned", "without an owner"])
+async def test_a_new_leader_rebuilds_a_status_that_volcano_has_overwritten(
+    job: dict[str, Any],
+) -> None:
     async with cluster() as world, world.ends({"f-a": "Running"}):
         async with world.controller():
             await start(world)
         await write_status(world.client, JOBFLOWS, "f", VOLCANOS)
+        await merge(world.client, JOBS, "f-a", {"metadata": job})
         async with new_leader(world, "vc-controller-manager"):
             await world.until("f", runs)
             await set_phase(world.client, "f-a", "Completed")
@@ -202,20 +206,6 @@ async def test_a_new_leader_recognizes_a_writer_that_came_after_its_list() -> No
 
         async with new_leader(world, "jobflow", overwrite=overwrite):
             await until_reported(world)
-            await world.until("f", runs)
-            await set_phase(world.client, "f-a", "Completed")
-            done = await world.ended("f")
-        assert (done.status.state.phase, done.status.progress) == ("Succeed", "2/2")
-        assert world.count("POST", JOBS) == 2
-
-
-async def test_a_new_leader_recognizes_a_job_without_an_owner() -> None:
-    async with cluster() as world, world.ends({"f-a": "Running"}):
-        async with world.controller():
-            await start(world)
-        await write_status(world.client, JOBFLOWS, "f", VOLCANOS)
-        await merge(world.client, JOBS, "f-a", {"metadata": {"ownerReferences": None}})
-        async with new_leader(world, "vc-controller-manager"):
             await world.until("f", runs)
             await set_phase(world.client, "f-a", "Completed")
             done = await world.ended("f")
