@@ -17,7 +17,7 @@ from jobflow.store import Queue, QueueStatus, Store
 from jobflow.webhook.app import create_app
 from jobflow.webhook.certificates.files import write_development_pki
 from jobflow.webhook.cluster import StoreCluster
-from jobflow.webhook.large_reviews.offload import Aside
+from jobflow.webhook.large_reviews.offload import ReviewProcess
 
 NOWHERE = "http://127.0.0.1:1"
 
@@ -39,7 +39,7 @@ async def main(folder: Path) -> None:
     pki = write_development_pki(folder, ["127.0.0.1"])
     async with Client.at(NOWHERE) as client:
         cluster = StoreCluster(known(), client)
-        app = create_app(cluster, Metrics().reviewed, elsewhere=Aside(cluster))
+        app = create_app(cluster, Metrics().reviewed, large_reviews=ReviewProcess(cluster))
         tls = pki.serving.context()
         listener = HttpListener(app, port=0, host="127.0.0.1", tls=tls, flag="")
         serve.freeze_garbage_collector()

@@ -12,7 +12,7 @@ from jobflow.app.metrics import MAX_FIELDS, Metrics
 from jobflow.controller.hooks import ReconcileResult
 from jobflow.core.violations import Reason, Violation
 from jobflow.kube.write_order import Urgency, WriteOrder
-from jobflow.webhook.review.answer import Answer, ReviewOutcome
+from jobflow.webhook.review.envelope import Answer, ReviewOutcome
 
 
 @pytest.fixture

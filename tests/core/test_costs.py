@@ -19,13 +19,13 @@ from jobflow.core.admission.validate import LIMITS
 from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.decision import MAX_CREATE_BYTES
 from jobflow.core.planning.plan import plan
-from jobflow.webhook.review.answer import Answer
+from jobflow.webhook.review.envelope import Answer
 from jobflow.webhook.review.review import PathReviewer, reviewers
 from support.admission.admissions import review
 from support.admission.hostile_cluster import (
-    ELSEWHERE,
-    Aside,
+    LARGE,
     HostileCluster,
+    MarksReviews,
     answer_of,
     hostile_cluster,
 )
@@ -58,7 +58,7 @@ def world_of_reviews() -> tuple[HostileCluster, PathReviewer, PathReviewer]:
     """The cluster, and the reviewers of flows on the event loop and aside."""
     cluster = hostile_cluster()
     path = "/jobflows/validate"
-    return cluster, reviewers(cluster, Aside())[path], reviewers(cluster)[path]
+    return cluster, reviewers(cluster, MarksReviews())[path], reviewers(cluster)[path]
 
 
 def body_of(spec: Json) -> bytes:
@@ -75,7 +75,7 @@ def largest_on_the_loop(shape: Callable[[int], Json]) -> Json:
     count = LARGEST
     while count > 1:
         body = body_of(spec := shape(count))
-        if len(body) <= MOST_BYTES and answer_of(loop, body) is not ELSEWHERE:
+        if len(body) <= MOST_BYTES and answer_of(loop, body) is not LARGE:
             return spec
         count //= 2
     return shape(1)
@@ -95,7 +95,7 @@ def check_review(spec: Json) -> None:
     _, loop, process = world_of_reviews()
     answer, count = counted(loop, body_of(spec))
     assert count < ON_THE_LOOP
-    if answer is ELSEWHERE:
+    if answer is LARGE:
         assert counted(process, body_of(spec))[1] < ASIDE
 
 

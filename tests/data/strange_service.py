@@ -19,7 +19,7 @@ class Busy(BaseHTTPRequestHandler):
         self.end_headers()
 
 
-class Elsewhere(BaseHTTPRequestHandler):
+class LargeReviews(BaseHTTPRequestHandler):
     """Leads to another port, as it might to a cloud's metadata."""
 
     def do_GET(self) -> None:
@@ -72,7 +72,7 @@ class Server(ThreadingTCPServer):
         """A probe has left: that is what a pod sees of it."""
 
 
-for port, handler in enumerate((Busy, Elsewhere, Endless, Mute, Slow, Metadata), 8401):
+for port, handler in enumerate((Busy, LargeReviews, Endless, Mute, Slow, Metadata), 8401):
     server = Server((IP, port), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
 while not Path("end").exists():

@@ -8,11 +8,8 @@ import pytest
 
 from jobflow.api.resources import JOBFLOWS, JOBS
 from jobflow.kube.client import Client
-from jobflow.webhook.access_rights import KEPT_SECONDS, MOST_KEPT, AccessRights
-from jobflow.webhook.controller_users import ControllerUsers
-from jobflow.webhook.review.answer import ReviewOutcome
-from jobflow.webhook.review.envelope import UserInfo
-from jobflow.webhook.review.judges import NotReady
+from jobflow.webhook.access_rights import KEPT_SECONDS, MOST_KEPT, AccessRights, ControllerUsers
+from jobflow.webhook.review.envelope import NotReady, ReviewOutcome, UserInfo
 from jobflow.webhook.review.rights import Right
 from support.admission.admissions import FakeRights, Ticks, respond, review, stored
 from support.network.scripted_server import Answer, ScriptedServer, failure

@@ -14,10 +14,9 @@ from fastapi import FastAPI
 
 from jobflow.app.metrics import Metrics
 from jobflow.runtime.http_listener import HttpListener, PortInUse
-from jobflow.webhook import middleware
-from jobflow.webhook.app import create_app
+from jobflow.webhook import app as webhook_app
+from jobflow.webhook.app import MAX_BODY, MAX_DRAINED, create_app
 from jobflow.webhook.certificates.files import write_development_pki
-from jobflow.webhook.middleware import MAX_BODY, MAX_DRAINED
 from jobflow.webhook.review.envelope import UserInfo
 from jobflow.webhook.review.rights import Right
 from support.admission.admissions import UID, FakeCluster, FakeRights, review, stored
@@ -140,7 +139,7 @@ async def yield_to_tasks(count: int = 50) -> None:
 async def test_a_late_body_is_refused_with_408(
     uploads: Uploads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(middleware, "BODY_SECONDS", 0.01)
+    monkeypatch.setattr(webhook_app, "BODY_SECONDS", 0.01)
     for pieces in ((), (b"{",), (b" " * (MAX_BODY + 1),)):
         answer = await uploads.begin(*pieces)
         assert (answer["code"], answer["reason"]) == (408, "Timeout")
@@ -151,7 +150,7 @@ async def test_a_late_body_is_refused_with_408(
 async def test_concurrent_bytes_are_limited(
     uploads: Uploads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(middleware, "MOST_HELD", 2**20 + len(GOOD))
+    monkeypatch.setattr(webhook_app, "MOST_HELD", 2**20 + len(GOOD))
     half = b" " * 2**19
     uploads.begin(half)
     second = uploads.begin(half)
@@ -172,7 +171,7 @@ async def test_concurrent_reviews_are_limited(monkeypatch: pytest.MonkeyPatch) -
             await answer_now.wait()
             return ""
 
-    monkeypatch.setattr(middleware, "MOST_REVIEWS", 2)
+    monkeypatch.setattr(webhook_app, "MOST_REVIEWS", 2)
     answer_now = asyncio.Event()
     uploads = Uploads(create_app(FakeCluster(), rights=Slow()))
     reviews = [uploads.begin(GOOD, end=True) for _ in range(2)]

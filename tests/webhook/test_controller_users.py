@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from jobflow.kube.client import Client
-from jobflow.webhook.controller_users import ControllerUsers
-from jobflow.webhook.review.judges import NotReady
+from jobflow.webhook.access_rights import ControllerUsers
+from jobflow.webhook.review.envelope import NotReady
 from support.network.scripted_server import Answer, ScriptedServer, failure
 
 OURS = {"status": {"userInfo": {"username": "system:serviceaccount:jf:jobflow"}}}

@@ -1,18 +1,23 @@
 """Watch on the installed CustomResourceDefinitions: can this version work with them?
 
 Volcano's own chart can replace our definitions at any time. Until ours are back, nothing is
-admitted, planned or written. `core.manifests.installed_crds` decides which definitions fit.
+admitted, planned or written. `core.manifests.installed_crds` decides which definitions fit. An API
+server drops from a stored object, at its next write by anybody, what a foreign definition does not
+name: `LostFields` finds the flows (docs/decisions/schema-guard.md).
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 import structlog
 
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.kinds import FlowKind
 from jobflow.api.meta import ObjectMeta, Struct
 from jobflow.api.resources import CRDS
+from jobflow.core.json_values import find_missing
 from jobflow.core.manifests.installed_crds import definition_faults
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
@@ -68,20 +73,18 @@ class CrdWatch:
             while True:
                 await self._changed.wait()
                 self._changed.clear()
-                if self._all_correct and not self.fit.is_set():
-                    await self._recover()
+                if not self._are_all_correct() or self.fit.is_set():
+                    continue
+                if self._must_reread:
+                    await asyncio.sleep(SETTLE_SECONDS)
+                    await self._reread()
+                # a definition may have changed while objects were read again
+                if self._are_all_correct() and not self._changed.is_set():
+                    self._must_reread = False
+                    self.unfit.clear()
+                    self.fit.set()
 
-    async def _recover(self) -> None:
-        if self._must_reread:
-            await asyncio.sleep(SETTLE_SECONDS)
-            await self._reread()
-        if self._all_correct and not self._changed.is_set():
-            self._must_reread = False
-            self.unfit.clear()
-            self.fit.set()
-
-    @property
-    def _all_correct(self) -> bool:
+    def _are_all_correct(self) -> bool:
         return all(crd.faults == [] for crd in self._crds)
 
     def waiting_for(self) -> list[str]:
@@ -101,7 +104,7 @@ class CrdWatch:
         return {crd.plural: len(crd.faults) for crd in self._crds if crd.faults is not None}
 
     def _check(self) -> None:
-        if not self._all_correct:
+        if not self._are_all_correct():
             if any(crd.faults for crd in self._crds):
                 self._must_reread = True
                 self._on_fault()
@@ -155,3 +158,39 @@ class _FollowedCrd:
         elif before and not self.faults:
             log.info("definition fits again", definition=self._name)
         self._on_change()
+
+
+MAX_FIELDS = 5
+"""Fields of one flow that the log names."""
+
+
+class LostFields:
+    """Compares flows before and after a definition that did not fit. Flows that this process has
+    not read before that are not known."""
+
+    def __init__(self, flows: Cache[JobFlow]) -> None:
+        self._flows = flows
+        self._before: dict[str, JobFlowSpec] = {}
+        self._lost: set[str] = set()
+        """UIDs of flows."""
+
+    def remember(self) -> None:
+        """Keep the specs as they are: a definition does not fit."""
+        for flow in self._flows:
+            self._before.setdefault(flow.metadata.uid, flow.spec)
+
+    def compare(self) -> None:
+        """Log the flows whose specs lack fields, after they were read with the right definition."""
+        for flow in self._flows:
+            meta, before = flow.metadata, self._before.get(flow.metadata.uid)
+            fields = list(islice(find_missing("spec", before, flow.spec), MAX_FIELDS))
+            if fields:
+                self._lost.add(meta.uid)
+                log.error("flow lost fields", flow=f"{meta.namespace}/{meta.name}", fields=fields)
+        self._before.clear()
+
+    def count(self) -> int:
+        """Return the number of flows that lost fields and still exist."""
+        if self._lost:
+            self._lost &= {flow.metadata.uid for flow in self._flows}
+        return len(self._lost)

@@ -38,40 +38,34 @@ class Leading:
         """Lead until `finish`. Candidates have read the cluster: a leader that has not would only
         keep others from leading."""
         while True:
+            # a leader without fitting definitions would write statuses that lose fields
             await either(self.crds.fit.wait(), self.finish.wait())
             await either(self.store.synced.wait(), self.finish.wait())
             if self.finish.is_set():
                 return
             stopping = asyncio.Event()
-            watching = asyncio.create_task(self._stop_in_time(stopping))
+
+            async def stop_in_time(stopping: asyncio.Event = stopping) -> None:
+                await either(self.crds.unfit.wait(), self.finish.wait())
+                stopping.set()
+
+            watching = asyncio.create_task(stop_in_time())
             try:
-                await (
-                    self._lead_alone(stopping) if self.lease is None else self._compete(stopping)
-                )
+                if self.lease is None:
+                    self.on_change(True)
+                    await self.lead(self.client, stopping)
+                else:
+                    await Election(
+                        self.client,
+                        self.lead,
+                        namespace=self.lease.namespace,
+                        name=self.lease.name,
+                        timing=self.lease.timing,
+                        stopping=stopping,
+                        on_change=self.on_change,
+                    ).run()
             finally:
+                if self.lease is None:
+                    self.on_change(False)
                 watching.cancel()
                 await asyncio.wait([watching])
-
-    async def _stop_in_time(self, stopping: asyncio.Event) -> None:
-        await either(self.crds.unfit.wait(), self.finish.wait())
-        stopping.set()
-
-    async def _lead_alone(self, stopping: asyncio.Event) -> None:
-        self.on_change(True)
-        try:
-            await self.lead(self.client, stopping)
-        finally:
-            self.on_change(False)
-
-    async def _compete(self, stopping: asyncio.Event) -> None:
-        assert self.lease is not None
-        election = Election(
-            self.client,
-            self.lead,
-            namespace=self.lease.namespace,
-            name=self.lease.name,
-            timing=self.lease.timing,
-            stopping=stopping,
-            on_change=self.on_change,
-        )
-        await election.run()

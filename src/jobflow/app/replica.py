@@ -14,12 +14,10 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import Resource
-from jobflow.app import health
-from jobflow.app.crd_watch import CrdWatch
+from jobflow.app.crd_watch import CrdWatch, LostFields
+from jobflow.app.health import Readiness, create_health_app
 from jobflow.app.leading import Leading, LeaseOptions
-from jobflow.app.lost_fields import LostFields
 from jobflow.app.metrics import Metrics
-from jobflow.app.readiness import Readiness
 from jobflow.controller.flow_judge import NotJudgedYet, judge_here
 from jobflow.controller.leader_term import lead
 from jobflow.controller.probes.pod_check import check_pod
@@ -33,16 +31,15 @@ from jobflow.core.violations import Violation
 from jobflow.kube.backoff import retried
 from jobflow.kube.client import Client
 from jobflow.runtime.http_listener import HttpListener, PortInUse
-from jobflow.runtime.task_group import Parts, Task, together
+from jobflow.runtime.task_group import together
 from jobflow.store import Store, feeds
-from jobflow.webhook.access_rights import AccessRights
+from jobflow.webhook.access_rights import AccessRights, ControllerUsers
 from jobflow.webhook.app import create_app
 from jobflow.webhook.certificates.files import CertificateFiles, WatchedClientCA, WatchedFiles
 from jobflow.webhook.certificates.live import CertificateSource, Live
 from jobflow.webhook.cluster import StoreCluster
-from jobflow.webhook.controller_users import ControllerUsers
-from jobflow.webhook.large_reviews.offload import Aside
-from jobflow.webhook.review.judges import NotJudged
+from jobflow.webhook.large_reviews.offload import ReviewProcess
+from jobflow.webhook.review.envelope import NotJudged
 
 MakeSource = Callable[[Client, Live], CertificateSource]
 
@@ -97,6 +94,7 @@ class ServingReplica:
     """
 
     def __init__(self, client: Client, options: ReplicaOptions) -> None:
+        # only a controller reads pods, which are most of what a cluster has
         self.store = Store(pods=options.controller)
         self.metrics = Metrics()
         client.observe = self.metrics.requested
@@ -105,26 +103,49 @@ class ServingReplica:
         self._feeds = feeds(
             self.store, client, namespace=options.namespace, max_age=options.max_copy_age
         )
+        # definitions are cluster-wide, which a Role in one namespace may not read
         definitions = () if options.namespace else KINDS.values()
         self._lost_fields = LostFields(self.store.flows)
         self._crds = CrdWatch(client, self._reread, definitions, self._lost_fields.remember)
         self._readiness = Readiness(
-            self.store, self._feeds, self._crds.waiting_for, self._missing_of_webhook
+            self.store,
+            self._feeds,
+            self._crds.waiting_for,
+            lambda: self._certificates.waiting_for() if self._certificates else [],
+            lambda: self._users.waiting_for() if self._users else [],
         )
         self.waiting_for = self._readiness.waiting_for
         self.unknown = self._readiness.unknown
         self.wait_ready = self._readiness.wait_ready
-        self._leading = self._make_leading()
+        term = partial(
+            lead,
+            store=self.store,
+            feeds=self._feeds,
+            hooks=self.metrics.controller,
+            check=options.check,
+            judge=self._judge,
+            status_seconds=options.status_seconds,
+        )
+        self._leading = Leading(
+            client, self.store, self._crds, term, options.lease, self._leadership_changed
+        )
         self._certificates: CertificateSource | None = None
         self._webhook: HttpListener | None = None
-        self._large_reviews: Aside | None = None
+        self._large_reviews: ReviewProcess | None = None
         self._client_ca: WatchedClientCA | None = None
         self._users: ControllerUsers | None = None
         if options.webhook is not None:
             self._webhook = self._make_webhook(options.webhook)
         self._http: HttpListener | None = None
         if options.http_port is not None:
-            self._http = self._make_http(options.http_port)
+            app = create_health_app(self.waiting_for, self.metrics.text)
+            try:
+                self._http = HttpListener(app, port=options.http_port, flag="--http-port")
+            except PortInUse:
+                # nobody closes a replica that was never made
+                if self._webhook:
+                    self._webhook.close()
+                raise
         self.webhook_port = self._webhook.port if self._webhook else None
         """The webhook's port; None without a webhook."""
         self.http_port = self._http.port if self._http else None
@@ -144,7 +165,16 @@ class ServingReplica:
             if self._large_reviews is not None:
                 stack.push_async_callback(self._large_reviews.close)
             parts = await stack.enter_async_context(together())
-            self._start_background(parts)
+            for feed in self._feeds:
+                parts.start(f"the reflector of {feed.resource.plural}", feed.run)
+            parts.start("the watch on definitions", self._crds.run)
+            parts.start("the watch on readiness", self._readiness.report)
+            if self._certificates:
+                parts.start("the certificate", self._certificates.run)
+            if self._users:
+                parts.start("the user of the controller", self._users.run)
+            if self._client_ca:
+                parts.start("the CA of the webhook's clients", self._client_ca.run)
             webhook = parts.start("the webhook", self._webhook.serve) if self._webhook else None
             controller = None
             if self._options.controller:
@@ -155,52 +185,23 @@ class ServingReplica:
             parts.stopping = True
             self._readiness.stopping = True
             if self._webhook:
+                # an API server that reuses a connection would hit one that is being closed
                 self._webhook.drain()
             await asyncio.sleep(self._options.shutdown_delay)
             if self._webhook:
                 self._webhook.stop()
-            await _ended(webhook)
+            if webhook is not None:
+                await asyncio.wait([webhook])
             self._leading.finish.set()
-            await _ended(controller)
-
-    def _start_background(self, parts: Parts) -> None:
-        for feed in self._feeds:
-            parts.start(f"the reflector of {feed.resource.plural}", feed.run)
-        parts.start("the watch on definitions", self._crds.run)
-        parts.start("the watch on readiness", self._readiness.report)
-        if self._certificates:
-            parts.start("the certificate", self._certificates.run)
-        if self._users:
-            parts.start("the user of the controller", self._users.run)
-        if self._client_ca:
-            parts.start("the CA of the webhook's clients", self._client_ca.run)
+            if controller is not None:
+                await asyncio.wait([controller])
 
     async def _reread(self) -> None:
+        # jobs have a definition of Volcano's, which the watch on definitions does not follow
         await retried(self._feeds.flows.reread)
         await retried(self._feeds.templates.reread)
         await retried(self._feeds.crons.reread)
         self._lost_fields.compare()
-
-    def _missing_of_webhook(self) -> list[str]:
-        sources = (self._certificates, self._users)
-        return [clause for source in sources if source for clause in source.waiting_for()]
-
-    # ------------------------------------------------------------------ construction
-
-    def _make_leading(self) -> Leading:
-        options = self._options
-        term = partial(
-            lead,
-            store=self.store,
-            feeds=self._feeds,
-            hooks=self.metrics.controller,
-            check=options.check,
-            judge=self._judge,
-            status_seconds=options.status_seconds,
-        )
-        return Leading(
-            self._client, self.store, self._crds, term, options.lease, self._leadership_changed
-        )
 
     async def _judge(self, flow: JobFlow) -> Sequence[Violation]:
         """Judge a flow that may have been stored without review: a large one in the process for
@@ -238,31 +239,14 @@ class ServingReplica:
         )
         self._users = ControllerUsers(self._client, options.controller_users)
         rights = AccessRights(self._client, self._users, options.checked_rights)
-        self._large_reviews = Aside(cluster, rights)
-        return HttpListener(
-            create_app(
-                cluster,
-                self.metrics.reviewed,
-                elsewhere=self._large_reviews,
-                rights=rights,
-            ),
-            port=options.port,
-            host=options.host,
-            tls=live.tls,
-            flag="--webhook-port",
-        )
-
-    def _make_http(self, port: int) -> HttpListener:
-        app = health.create_app(self.waiting_for, self.metrics.text)
-        try:
-            return HttpListener(app, port=port, flag="--http-port")
-        except PortInUse:
-            if self._webhook:
-                self._webhook.close()
-            raise
+        self._large_reviews = reviews = ReviewProcess(cluster, rights)
+        app = create_app(cluster, self.metrics.reviewed, large_reviews=reviews, rights=rights)
+        port, host = options.port, options.host
+        return HttpListener(app, port=port, host=host, tls=live.tls, flag="--webhook-port")
 
     def _measure(self) -> None:
-        flows, jobs, metrics = self.store.flows, self.store.jobs, self.metrics
+        flows, jobs, crons = self.store.flows, self.store.jobs, self.store.crons
+        metrics = self.metrics
         metrics.watch_phases(
             "flows", lambda: [flow.status.state.phase or FlowPhase.PENDING for flow in flows]
         )
@@ -280,7 +264,10 @@ class ServingReplica:
         metrics.on_scrape(
             "cronjobflows",
             "CronJobFlows, suspended or not.",
-            self._count_crons,
+            lambda: {
+                "false": sum(not cron.suspended for cron in crons),
+                "true": sum(cron.suspended for cron in crons),
+            },
             label="suspended",
         )
         metrics.on_scrape(
@@ -319,14 +306,3 @@ class ServingReplica:
             "Flows whose spec lost fields while an installed definition did not have them.",
             lambda: {"": self._lost_fields.count()},
         )
-
-    def _count_crons(self) -> dict[str, float]:
-        counts = {"false": 0.0, "true": 0.0}
-        for cron in self.store.crons:
-            counts["true" if cron.suspended else "false"] += 1
-        return counts
-
-
-async def _ended(part: Task | None) -> None:
-    if part is not None:
-        await asyncio.wait([part])

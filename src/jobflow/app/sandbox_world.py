@@ -13,15 +13,8 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from jobflow.api.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
-from jobflow.app.replica import (
-    MakeSource,
-    ReplicaOptions,
-    ServingReplica,
-    WebhookOptions,
-    from_files,
-)
+from jobflow.app.replica import ReplicaOptions, ServingReplica, WebhookOptions, from_files
 from jobflow.controller.probes.pod_check import check_pod
-from jobflow.controller.probes.prober import CheckPod
 from jobflow.kube.client import Client
 from jobflow.runtime.http_listener import in_use
 from jobflow.runtime.task_group import together
@@ -76,14 +69,29 @@ async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="jobflow-")))
         pki = write_development_pki(folder, [LOOPBACK, "localhost"])
         access = Access(tls=pki.serving.context(), ca=pki.ca_certificate.read_bytes())
-        server = await _start_api_server(stack, options, access)
+        server = ApiServer(LOOPBACK, options.port, access=access, logs=options.runner)
+        try:
+            await stack.enter_async_context(server)
+        except OSError as error:
+            raise in_use(f"{LOOPBACK}:{options.port}", "--port", error) from error
         path = options.kubeconfig or folder / "kubeconfig"
         stack.enter_context(written(path, kubeconfig(server.url, access)))
         users, volcanos, ours = [
             await stack.enter_async_context(in_process_client(server, token=token))
             for token in (access.token, access.token, access.controller_token)
         ]
-        replica = ServingReplica(ours, _sandbox_replica(options, from_files(pki.serving)))
+        # processes of this machine are probed over real connections, simulated pods by assumption
+        is_simulated = isinstance(options.runner, SimulateRunner)
+        replica = ServingReplica(
+            ours,
+            ReplicaOptions(
+                webhook=WebhookOptions(
+                    options.webhook_port, from_files(pki.serving), host=LOOPBACK
+                ),
+                check=assume if is_simulated else partial(check_pod, loopback=True),
+                status_seconds=STATUS_SECONDS,
+            ),
+        )
         parts = await stack.enter_async_context(together())
         parts.start("the stand-in for Volcano", JobController(volcanos, options.runner).run)
         await stack.enter_async_context(replica.running())
@@ -95,26 +103,3 @@ async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[
         ):
             await users.create(kind, "", msgspec.json.encode(make(url, access.ca)))
         yield SandboxWorld(server.url, url, path, users, server, replica)
-
-
-async def _start_api_server(
-    stack: AsyncExitStack, options: SandboxOptions, access: Access
-) -> ApiServer:
-    server = ApiServer(LOOPBACK, options.port, access=access, logs=options.runner)
-    try:
-        return await stack.enter_async_context(server)
-    except OSError as error:
-        raise in_use(f"{LOOPBACK}:{options.port}", "--port", error) from error
-
-
-def _sandbox_replica(options: SandboxOptions, certificates: MakeSource) -> ReplicaOptions:
-    return ReplicaOptions(
-        webhook=WebhookOptions(options.webhook_port, certificates, host=LOOPBACK),
-        check=_check(options.runner),
-        status_seconds=STATUS_SECONDS,
-    )
-
-
-def _check(runner: Runner) -> CheckPod:
-    """Probe processes of this machine over real connections, and simulated pods by assumption."""
-    return assume if isinstance(runner, SimulateRunner) else partial(check_pod, loopback=True)

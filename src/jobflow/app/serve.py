@@ -6,8 +6,7 @@ Options are chosen and parts are made here. If a part dies, all end and PartDied
 import asyncio
 import gc
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 
 import structlog
@@ -47,7 +46,10 @@ async def serve(settings: Settings, *, on_ready: Callable[[], None] = lambda: No
     """
     async with await Client.from_kubeconfig(settings.kubeconfig) as client:
         replica = ServingReplica(client, _replica_options(settings, client))
-        with _stop_signals() as stop:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        try:
             async with replica.running():
                 log.info("started", webhook=replica.webhook_port, http=replica.http_port)
                 await either(replica.wait_ready(), stop.wait())
@@ -56,40 +58,39 @@ async def serve(settings: Settings, *, on_ready: Callable[[], None] = lambda: No
                     on_ready()
                 await stop.wait()
                 log.info("stopping")
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
 
 
 def _replica_options(settings: Settings, client: Client) -> ReplicaOptions:
     system = settings.system_namespace or client.namespace
+    webhook, lease = None, None
+    if not settings.no_webhook:
+        webhook = WebhookOptions(
+            settings.webhook_port,
+            _certificates(settings, system),
+            client_ca=settings.client_ca,
+            checked_rights=([JOBFLOWS, CRONJOBFLOWS] + [JOBS] * settings.subject_access_review),
+            controller_users=settings.controller_user,
+        )
+    if not settings.no_leader_election:
+        name = f"{LEASE}-{settings.namespace}" if settings.namespace else LEASE
+        timing = Timing(
+            lease=int(settings.lease_duration),
+            renew=settings.renew_deadline,
+            retry=settings.retry_period,
+        )
+        lease = LeaseOptions(system, settings.lease_name or name, timing)
     return ReplicaOptions(
-        webhook=None if settings.no_webhook else _webhook_options(settings, system),
+        webhook=webhook,
         http_port=settings.http_port,
         controller=not settings.no_controller,
-        lease=None if settings.no_leader_election else _lease_options(settings, system),
+        lease=lease,
         namespace=settings.namespace,
         shutdown_delay=settings.shutdown_delay,
         max_copy_age=settings.max_copy_age,
     )
-
-
-def _webhook_options(settings: Settings, system: str) -> WebhookOptions:
-    checked = (JOBFLOWS, CRONJOBFLOWS, *([JOBS] if settings.subject_access_review else ()))
-    return WebhookOptions(
-        settings.webhook_port,
-        _certificates(settings, system),
-        client_ca=settings.client_ca,
-        checked_rights=checked,
-        controller_users=settings.controller_user,
-    )
-
-
-def _lease_options(settings: Settings, system: str) -> LeaseOptions:
-    name = f"{LEASE}-{settings.namespace}" if settings.namespace else LEASE
-    timing = Timing(
-        lease=int(settings.lease_duration),
-        renew=settings.renew_deadline,
-        retry=settings.retry_period,
-    )
-    return LeaseOptions(system, settings.lease_name or name, timing)
 
 
 def _certificates(settings: Settings, system: str) -> MakeSource:
@@ -111,19 +112,6 @@ def _certificates(settings: Settings, system: str) -> MakeSource:
         now=client.clock.now,
         configurations=split_names(settings.webhook_configuration),
     )
-
-
-@contextmanager
-def _stop_signals() -> Iterator[asyncio.Event]:
-    """An event that SIGTERM and SIGINT set, instead of ending the process."""
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    try:
-        yield stop
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
 
 
 def freeze_garbage_collector() -> None:

@@ -23,6 +23,11 @@ def copy_json(spec: Mapping[str, Any]) -> dict[str, Any]:
     return root
 
 
+def maps(value: Any) -> list[dict[str, Any]]:
+    """Return the maps in a list; empty for any other value."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
 def count_values(text: bytes) -> int:
     """Return about how many values a JSON text has, quickly. Commas and brackets in strings count
     too."""

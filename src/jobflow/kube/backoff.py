@@ -17,6 +17,7 @@ def delay(tries: int, *, first: float, most: float, dice: Callable[[], float]) -
     """Return the seconds before attempt number `tries` + 1: `first`, doubled each time up to
     `most`. A random part, up to half, is subtracted, so that clients that failed together do not
     retry together."""
+    # more doublings would only overflow
     seconds = min(most, first * 2.0 ** min(tries, 32))
     return seconds * (1.0 - dice() / 2.0)
 

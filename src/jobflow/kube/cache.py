@@ -106,6 +106,7 @@ class Cache(Generic[T]):
         if self._wanted is not None and not self._wanted(obj):
             return None
         held, version = self.same(obj), obj.metadata.resource_version
+        # after a change of the schema, the same version may have other content
         if held is not None and held.metadata.resource_version == version:
             if key_of(obj) not in self._doubted:
                 return held
@@ -126,6 +127,7 @@ class Cache(Generic[T]):
             self._take(obj, slim=True)
         self.bookmark(version)
         for obj in missing.values():
+            # an answer to a write may have come while the list was read
             meta = obj.metadata
             if version_of(meta.resource_version) <= taken and meta.uid not in unreadable:
                 self._drop(obj)
@@ -213,6 +215,7 @@ class Cache(Generic[T]):
     def changed(self, obj: T) -> None:
         """Apply an ADDED or MODIFIED event, unless the object has been deleted since."""
         version = version_of(obj.metadata.resource_version)
+        # a watch that starts again may repeat events of objects that are gone
         if version < self.version and key_of(obj) not in self._objects:
             return
         self.bookmark(obj.metadata.resource_version)
@@ -226,6 +229,7 @@ class Cache(Generic[T]):
         if held is None:
             return
         newer = version_of(held.metadata.resource_version) < version
+        # the name may have been used again: then the event is about the object before
         if held.metadata.uid == last.metadata.uid:
             self._drop(last if newer else held)
         elif newer:
@@ -283,6 +287,7 @@ class Cache(Generic[T]):
         key = key_of(obj)
         held = self._objects.get(key)
         if held is not None and held.metadata.uid != obj.metadata.uid:
+            # listeners never see an object become another one
             self._drop(held)
             held = None
         self._objects[key] = obj

@@ -161,7 +161,13 @@ async def _from_kubeconfig(path: str, context: str | None, impersonate: str | No
             )
             return login_of(configuration)
         except (config.ConfigException, OSError, yaml.YAMLError, ssl.SSLError) as error:
-            raise ConfigError(f"kubeconfig {path}: {_in_words(error)}") from error
+            why = str(error)
+            if isinstance(error, FileNotFoundError) and error.filename:
+                why = f"the credential plugin or file {error.filename} does not exist: install it"
+            elif why.startswith("exec: "):
+                end = why.removeprefix("exec: ").replace("process returned", "exit code", 1)
+                why = f"its credential plugin gives no login ({end}); log in again, then retry"
+            raise ConfigError(f"kubeconfig {path}: {why}") from error
         except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"kubeconfig {path}: not a kubeconfig") from error
 
@@ -179,19 +185,12 @@ async def _from_kubeconfig(path: str, context: str | None, impersonate: str | No
         return replace(_login(configuration, namespace), impersonate=impersonate)
 
     login = await renew()
-    return Credentials(login, reread=reread if _changes(loader) else None, renew=renew)
-
-
-def _in_words(error: Exception) -> str:
-    """Return what to do about a credential plugin that does not run or gives no token; the text of
-    other errors as it is."""
-    if isinstance(error, FileNotFoundError) and error.filename:
-        return f"the credential plugin or file {error.filename} does not exist: install it"
-    text = str(error)
-    if text.startswith("exec: "):
-        why = text.removeprefix("exec: ").replace("process returned", "exit code", 1)
-        return f"its credential plugin gives no login ({why}); log in again, then retry"
-    return text
+    user = loader._user or {}
+    changes = "tokenFile" in user or "auth-provider" in user
+    if "exec" in user:
+        # a plugin whose token has no expiry runs again only after a 401 (client-go's rule)
+        changes = hasattr(loader, "exec_plugin_expiry")
+    return Credentials(login, reread=reread if changes else None, renew=renew)
 
 
 def _check_context(path: str, context: str) -> None:
@@ -211,44 +210,33 @@ def _check_context(path: str, context: str) -> None:
         )
 
 
-def _changes(loader: Any) -> bool:
-    """Return whether the login can change by itself: token files, tokens with an expiry. A plugin
-    whose token has no expiry runs again only after a 401 (client-go's rule)."""
-    user = loader._user or {}
-    if "exec" in user:
-        return hasattr(loader, "exec_plugin_expiry")
-    return "tokenFile" in user or "auth-provider" in user
+_contexts: dict[tuple[object, ...], ssl.SSLContext] = {}
 
 
 def _login(configuration: Any, namespace: str | None) -> Login:
     server: str = configuration.host
     token = configuration.api_key.get("BearerToken")
+    tls = None
+    if server.startswith("https"):
+        files = [getattr(configuration, name) for name in ("ssl_ca_cert", "cert_file", "key_file")]
+        verify: bool = getattr(configuration, "verify_ssl", True)
+        key = (verify, *(Path(f).read_bytes() if f else None for f in files))
+        # one context for the same content of files, so that open connections are kept
+        if (tls := _contexts.get(key)) is None:
+            authority, certificate, private_key = files
+            tls = ssl.create_default_context(cafile=authority)
+            if certificate:
+                tls.load_cert_chain(certificate, keyfile=private_key)
+            if not verify:
+                tls.check_hostname = False
+                tls.verify_mode = ssl.CERT_NONE
+            _contexts.clear()
+            _contexts[key] = tls
     return Login(
         server=server.rstrip("/"),
         authorization=token.strip() if token else None,
-        tls=_tls(configuration) if server.startswith("https") else None,
+        tls=tls,
         tls_name=configuration.tls_server_name,
         proxy=configuration.proxy,
         namespace=namespace or "default",
     )
-
-
-_contexts: dict[tuple[object, ...], ssl.SSLContext] = {}
-
-
-def _tls(configuration: Any) -> ssl.SSLContext:
-    """Return one context for the same content of files, so that open connections are kept."""
-    files = [getattr(configuration, name) for name in ("ssl_ca_cert", "cert_file", "key_file")]
-    verify: bool = getattr(configuration, "verify_ssl", True)
-    key = (verify, *(Path(f).read_bytes() if f else None for f in files))
-    if (context := _contexts.get(key)) is None:
-        authority, certificate, private_key = files
-        context = ssl.create_default_context(cafile=authority)
-        if certificate:
-            context.load_cert_chain(certificate, keyfile=private_key)
-        if not verify:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        _contexts.clear()
-        _contexts[key] = context
-    return context

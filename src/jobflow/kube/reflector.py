@@ -137,6 +137,7 @@ class Reflector(Generic[T]):
         """Read a whole list into the copy."""
         cache, asked_at, known = self.cache, boot_clock(), self.cache.newest
         objects, version, unreadable = await self._whole_list()
+        # a restored etcd counts versions again, so an old list looks like a new one
         is_older = any(cache.includes_older(obj.metadata, version) for obj in objects)
         if is_older or cache.suspect or cache.precedes(version, known):
             return await self._start_over(known)
@@ -164,6 +165,7 @@ class Reflector(Generic[T]):
         except ApiError as error:
             if not error.gone:
                 raise
+            # one page costs the server more, but it cannot lose its version
             return await self._pages(limit=0)
 
     async def _pages(self, limit: int) -> tuple[list[T], str, set[str]]:
@@ -205,7 +207,13 @@ class Reflector(Generic[T]):
             slots = asyncio.Semaphore(READS_AT_ONCE)
             await asyncio.gather(*(self._read_one(identity, slots) for identity in newer))
         gone = self.cache.lacking(uids, version)
-        await self._wait_for_deletions(gone)
+        try:
+            async with asyncio.timeout(DELETIONS_WITHIN):
+                while any(self.cache.same(obj) for obj in gone):
+                    self._deletion.clear()
+                    await self._deletion.wait()
+        except TimeoutError:
+            log.warning("deletions not reported by the watch", extra={"kind": self.resource.kind})
         self.cache.level_with(version, gone)
         extra = {"kind": self.resource.kind, "newer": len(newer), "gone": len(gone)}
         log.info("level", extra=extra)
@@ -254,22 +262,22 @@ class Reflector(Generic[T]):
         if (obj := self._read(raw, self._unreadable)) is not None:
             self.cache.learn(obj)
 
-    async def _wait_for_deletions(self, gone: list[T]) -> None:
-        try:
-            async with asyncio.timeout(DELETIONS_WITHIN):
-                while any(self.cache.same(obj) for obj in gone):
-                    self._deletion.clear()
-                    await self._deletion.wait()
-        except TimeoutError:
-            log.warning("deletions not reported by the watch", extra={"kind": self.resource.kind})
-
     # ------------------------------------------------------------------ watch
 
     async def _watch(self) -> bool:
         """Follow one watch to its end. Returns whether it ended at once, without an event."""
         assert self._version is not None
-        seconds, silence = self._limits()
+        seconds, silence = WATCH_SECONDS + random.randrange(WATCH_SECONDS), SILENCE_SECONDS
+        if self.max_age is not None:
+            proof = self.max_age / PROOFS
+            seconds, silence = max(1, int(proof)), proof * 1.5
         started, heard = boot_clock(), False
+
+        def opened() -> None:
+            """The server follows the version that was asked for."""
+            self.heard_at = boot_clock()
+            self.error = None
+
         events = self._client.watch(
             self.resource,
             namespace=self._namespace,
@@ -277,7 +285,7 @@ class Reflector(Generic[T]):
             query=self._query,
             timeout_seconds=seconds,
             silence=silence,
-            opened=self._opened,
+            opened=opened,
         )
         try:
             async with aclosing(events):
@@ -295,14 +303,6 @@ class Reflector(Generic[T]):
         if not quiet:
             self._recovered()
         return quiet
-
-    def _limits(self) -> tuple[int, float]:
-        """Return the seconds after which the server ends a watch, and those without a message after
-        which its connection counts as broken."""
-        if self.max_age is None:
-            return WATCH_SECONDS + random.randrange(WATCH_SECONDS), SILENCE_SECONDS
-        proof = self.max_age / PROOFS
-        return max(1, int(proof)), proof * 1.5
 
     def _apply(self, line: bytes) -> None:
         """Apply one event. Raises ApiError for an ERROR and for an unknown type."""
@@ -361,9 +361,11 @@ class Reflector(Generic[T]):
         self.error = error
         self._report(str(error))
         if error.gone:
+            # the next list starts from a version that the server still has
             self._version = None
             return min(self._wait(), LONGEST_WAIT_GONE)
         if error.code in (403, 404):
+            # a kind or a right may come later, so this is no reason to give up
             self._version = None
             self.cache.absent()
             return max(ABSENT_SECONDS if error.code == 404 else 0.0, self._wait())
@@ -384,11 +386,6 @@ class Reflector(Generic[T]):
         if trouble != self.trouble:
             self.trouble = trouble
             log.warning("cannot follow", extra={"kind": self.resource.kind, "error": trouble})
-
-    def _opened(self) -> None:
-        """Note that the server follows the version that was asked for."""
-        self.heard_at = boot_clock()
-        self.error = None
 
     def _recovered(self) -> None:
         """Note that a watch has worked for some time, or has brought an event."""

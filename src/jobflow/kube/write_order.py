@@ -116,30 +116,26 @@ class Places:
         self._usual[kind] = usual * FORGETTING if seconds > usual else usual / FORGETTING
         self._answers += 1
         self._slow += seconds > SLOW * usual + SLACK_SECONDS
-        if self._answers >= self.limit:
-            self._end_round()
+        if self._answers < self.limit:
+            return
+        is_slow = self._slow > self._answers / 2
+        if is_slow and self.limit > FIRST_PLACES:
+            self._begin_round(max(self.limit * SHRINK, FIRST_PLACES))
+        elif self._has_waited and (not is_slow or self.limit < FIRST_PLACES):
+            self._begin_round(self.limit + GROWTH)
+        else:
+            self._begin_round(self.limit)
 
     def failed(self, began: float, now: float) -> None:
         """Note that the server has refused a write because of its load, or has not answered. Writes
         that began before the last such failure shrink nothing: they tell of the same time."""
         if began >= self._last_failure:
             self._last_failure = now
-            self._resize(self.limit * SHRINK_AFTER_FAILURE)
-            self._begin_round()
+            self._begin_round(self.limit * SHRINK_AFTER_FAILURE)
 
-    def _end_round(self) -> None:
-        is_slow = self._slow > self._answers / 2
-        if is_slow and self.limit > FIRST_PLACES:
-            self._resize(max(self.limit * SHRINK, FIRST_PLACES))
-        elif self._has_waited and (not is_slow or self.limit < FIRST_PLACES):
-            self._resize(self.limit + GROWTH)
-        self._begin_round()
-
-    def _begin_round(self) -> None:
-        self._answers, self._slow, self._has_waited = 0, 0, False
-
-    def _resize(self, limit: float) -> None:
+    def _begin_round(self, limit: float) -> None:
         self.limit = min(max(limit, LEAST_PLACES), MOST_PLACES)
+        self._answers, self._slow, self._has_waited = 0, 0, False
 
 
 class WriteOrder:
@@ -207,6 +203,7 @@ class WriteOrder:
         try:
             await turn.comes
         except asyncio.CancelledError:
+            # the place was given in the same moment, and nobody uses it
             if turn.comes.done() and not turn.comes.cancelled():
                 self._under_way[urgency] -= 1
                 self._go_on()
@@ -214,10 +211,20 @@ class WriteOrder:
 
     def _go_on(self) -> None:
         """Begin the writes that may begin now, then call those who wait for room."""
+        # one start at a time passes all others, so that new flows start on a busy server too
         while self._free >= 1 and not self._under_way[Urgency.START] and self._begin(Urgency.START):
             pass
         for urgency, waiting in self._waiting.items():
-            while waiting and (self._has_place(urgency) or self._is_overdue(urgency)):
+            is_template = urgency == Urgency.TEMPLATE
+            patience = TEMPLATE_PATIENCE_SECONDS if is_template else PATIENCE_SECONDS
+            under_way = self._under_way
+            while waiting:
+                gives_way = is_template and (under_way[Urgency.NEEDED] or under_way[Urgency.START])
+                has_place = self._free >= 1 and not gives_way
+                # a write that has waited for too long gets a place beyond the others
+                is_overdue = waiting[0].since + patience <= self._clock()
+                if not has_place and (under_way[urgency] or not is_overdue):
+                    break
                 self._begin(urgency)
         for _ in range(int(self._free) if self.has_room else 0):
             if not self._wants_room:
@@ -234,20 +241,6 @@ class WriteOrder:
             turn.comes.set_result(None)
             self._under_way[urgency] += 1
         return True
-
-    def _has_place(self, urgency: Urgency) -> bool:
-        """Whether a write may begin if no more urgent one waits."""
-        gives_way = urgency == Urgency.TEMPLATE and (
-            self._under_way[Urgency.NEEDED] or self._under_way[Urgency.START]
-        )
-        return self._free >= 1 and not gives_way
-
-    def _is_overdue(self, urgency: Urgency) -> bool:
-        if self._under_way[urgency]:
-            return False
-        is_template = urgency == Urgency.TEMPLATE
-        patience = TEMPLATE_PATIENCE_SECONDS if is_template else PATIENCE_SECONDS
-        return self._waiting[urgency][0].since + patience <= self._clock()
 
     def _watch_patience(self) -> None:
         """Look again when the patience of a waiting write ends; an answer may not come before."""

@@ -31,8 +31,8 @@ class PortInUse(OSError):
 
 
 class HttpListener:
-    """A port that is bound by the constructor. `flag` is the command-line flag of the port, for the
-    error message. Raises PortInUse.
+    """A port that is bound by the constructor, without a host on all IPv4 and IPv6 addresses.
+    `flag` is the command-line flag of the port, for the error message. Raises PortInUse.
     """
 
     def __init__(
@@ -44,7 +44,14 @@ class HttpListener:
         host: str = "",
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._socket = _bind(host, port, flag)
+        everywhere = not host and socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if everywhere or ":" in host else socket.AF_INET
+        try:
+            self._socket = socket.create_server(
+                (host, port), family=family, backlog=BACKLOG, dualstack_ipv6=everywhere
+            )
+        except OSError as error:
+            raise in_use(f"{host}:{port}" if host else f"port {port}", flag, error) from error
         self.port: int = self._socket.getsockname()[1]
         """The port, even if any free port was requested."""
         self._server = _Server(
@@ -71,6 +78,7 @@ class HttpListener:
         try:
             await self._server.serve(sockets=[self._socket])
         except asyncio.CancelledError:
+            # nobody waits for the requests of a replica that dies
             self._server.abort()
             raise
         finally:
@@ -131,15 +139,3 @@ def in_use(address: str, flag: str, error: OSError) -> PortInUse:
     """Return the error for an address that cannot be used."""
     text = f"cannot listen on {address}: {error.strerror}; choose another port by {flag}"
     return PortInUse(error.errno, text)
-
-
-def _bind(host: str, port: int, flag: str) -> socket.socket:
-    """Return a bound socket; without a host, on all IPv4 and IPv6 addresses."""
-    both = not host and socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if both or ":" in host else socket.AF_INET
-    try:
-        return socket.create_server(
-            (host, port), family=family, backlog=BACKLOG, dualstack_ipv6=both
-        )
-    except OSError as error:
-        raise in_use(f"{host}:{port}" if host else f"port {port}", flag, error) from error

@@ -47,7 +47,12 @@ def configure(*, level: int = logging.INFO, stream: TextIO | None = None) -> Non
     root.setLevel(level)
     for name, least in LIBRARIES.items():
         logging.getLogger(name).setLevel(max(least, level))
-    logging.getLogger("uvicorn.error").addFilter(_is_error)
+    # uvicorn logs a request that is cancelled because the process ends, which is no error
+    logging.getLogger("uvicorn.error").addFilter(
+        lambda record: (
+            not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+        )
+    )
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -77,11 +82,6 @@ def silenced() -> Iterator[None]:
         structlog.reset_defaults()
         if was_configured:
             structlog.configure(**config)
-
-
-def _is_error(record: logging.LogRecord) -> bool:
-    """Whether a record of uvicorn is no cancellation of a request when the process ends."""
-    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def _json(line: Mapping[str, Any], **_: Any) -> str:

@@ -23,7 +23,7 @@ from jobflow.core.cron.flows import belongs_to
 from jobflow.core.planning.children import ChildFlow, observe
 from jobflow.kube.cache import Cache, Key
 from jobflow.store.groups import Groups
-from jobflow.store.owners import Owner, Owners, find_owner
+from jobflow.store.owners import Owners, find_owner
 from jobflow.store.pods import Pods, discard, is_recorded, recorded_ends
 from jobflow.store.slim import slim_job
 from jobflow.store.template_jobs import TemplateJobs
@@ -191,7 +191,12 @@ class Store:
 
     def _flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
         self._index_templates(old, new)
-        self._index_owner(old, new)
+        before = old.metadata.controller if old is not None else None
+        if old is not None and before is not None:
+            discard(self._flows_of, before.uid, old.metadata.name)
+        after = new.metadata.controller if new is not None else None
+        if new is not None and after is not None:
+            self._flows_of.setdefault(after.uid, {})[new.metadata.name] = new
         self._index_known_jobs(old, new)
         if new is None:
             assert old is not None
@@ -237,8 +242,11 @@ class Store:
     def _index_templates(self, old: JobFlow | None, new: JobFlow | None) -> None:
         flow = new or old
         assert flow is not None
-        if old is not None and new is not None and _same_spec(old, new):
-            return
+        if old is not None and new is not None and old.metadata.generation is not None:
+            # most events change only metadata and status
+            one, other = old.metadata, new.metadata
+            if (one.uid, one.generation) == (other.uid, other.generation):
+                return
         before = set(old.templates) if old is not None else set()
         after = set(new.templates) if new is not None else set()
         namespace, name = flow.metadata.namespace, flow.metadata.name
@@ -246,14 +254,6 @@ class Store:
             self._users.setdefault((namespace, template), {})[name] = None
         for template in before - after:
             discard(self._users, (namespace, template), name)
-
-    def _index_owner(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        before = old.metadata.controller if old is not None else None
-        if old is not None and before is not None:
-            discard(self._flows_of, before.uid, old.metadata.name)
-        after = new.metadata.controller if new is not None else None
-        if new is not None and after is not None:
-            self._flows_of.setdefault(after.uid, {})[new.metadata.name] = new
 
     def _cron_changed(self, old: CronJobFlow | None, new: CronJobFlow | None) -> None:
         for listener in self.listeners:
@@ -287,7 +287,12 @@ class Store:
             jobs = self._jobs_of.setdefault(after.uid, {})
             jobs[new.metadata.name] = with_counts_of(held, new)
         if new is None and old is not None and before:
-            self._keep(before, with_counts_of(held, old))
+            # its flow may not have recorded yet how it ended
+            last = with_counts_of(held, old)
+            flow = self.flows.get(last.metadata.namespace, before.name)
+            is_current = flow is not None and flow.metadata.uid == before.uid
+            if flow is not None and is_current and not is_recorded(flow, last):
+                self._gone.setdefault(before.uid, {})[last.metadata.name] = last
 
     def _index_known_jobs(self, old: JobFlow | None, new: JobFlow | None) -> None:
         """Move the jobs whose UID the flow has got or lost, if it is not their controller."""
@@ -309,13 +314,6 @@ class Store:
                 discard(self._jobs_of, uid, name)
         if (owner := self.owners.of(job)) is not None:
             self._jobs_of.setdefault(owner.uid, {})[name] = job
-
-    def _keep(self, owner: Owner, last: Job) -> None:
-        """Keep the last state of a deleted job, unless its flow has recorded it or is deleted."""
-        flow = self.flows.get(last.metadata.namespace, owner.name)
-        if flow is None or flow.metadata.uid != owner.uid or is_recorded(flow, last):
-            return
-        self._gone.setdefault(owner.uid, {})[last.metadata.name] = last
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         for listener in self.listeners:
@@ -382,10 +380,3 @@ def with_counts_of(last: Job | None, job: Job) -> Job:
         return job
     status = msgspec.structs.replace(job.status, task_status_count=counts)
     return msgspec.structs.replace(job, status=status)
-
-
-def _same_spec(old: JobFlow, new: JobFlow) -> bool:
-    """Return whether only metadata and status can have changed, as with most events."""
-    before, after = old.metadata, new.metadata
-    known = before.generation is not None and before.generation == after.generation
-    return known and before.uid == after.uid

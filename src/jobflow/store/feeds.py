@@ -64,6 +64,7 @@ def feeds(
     there: dict[str, Any] = {"namespace": namespace, **everywhere}
     queues, pods = None, None
     if namespace:
+        # a Role in one namespace cannot allow to read queues, which belong to none
         store.queues.absent()
     else:
         queues = Reflector(client, QUEUES, Queue, store.queues, **everywhere)

@@ -96,9 +96,22 @@ class Groups:
             return []
         key = key_of(flow)
         before = self._entries.pop(key, None)
-        after = None if new is None else _entry(new, before)
-        if after is not None:
-            self._entries[key] = after
+        after = None
+        if before is not None and new is not None and before.member.uid == new.metadata.uid:
+            group = before.group  # the spec of a flow does not change
+        else:
+            group = (flow.metadata.namespace, "" if new is None else get_group(new))
+        if new is not None and group[1]:
+            meta = new.metadata
+            after = self._entries[key] = _Entry(
+                group=group,
+                member=Member(meta.name, meta.uid, is_ending(new)),
+                order=get_order(new),
+                holds=holds_place(new),
+                waits=is_waiting(new),
+                limit=get_limit(new),
+                acts=get_policy(new) is not ConcurrencyPolicy.WAIT,
+            )
         if before == after:
             return []
         if before is not None and (members := self._groups.get(before.group)) is not None:
@@ -140,23 +153,3 @@ class Groups:
         """Return the group of a flow, or None."""
         entry = self._entries.get(flow)
         return None if entry is None else entry.group
-
-
-def _entry(flow: JobFlow, before: _Entry | None) -> _Entry | None:
-    """Return the entry of a flow; None if it has no group."""
-    meta = flow.metadata
-    if before is not None and before.member.uid == meta.uid:
-        group = before.group  # the spec of a flow does not change
-    else:
-        group = (meta.namespace, get_group(flow))
-    if not group[1]:
-        return None
-    return _Entry(
-        group=group,
-        member=Member(meta.name, meta.uid, is_ending(flow)),
-        order=get_order(flow),
-        holds=holds_place(flow),
-        waits=is_waiting(flow),
-        limit=get_limit(flow),
-        acts=get_policy(flow) is not ConcurrencyPolicy.WAIT,
-    )

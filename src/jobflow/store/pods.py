@@ -91,20 +91,20 @@ class Pods:
             return False
         flow = self._flows.get(job.metadata.namespace, owner.name)
         if flow is None or flow.metadata.uid != owner.uid:
-            return True
-        return not flow.final and not (job.ended and job.metadata.name in self._ends(flow))
-
-    def _ends(self, flow: JobFlow) -> frozenset[str]:
-        """`recorded_ends`, cached because it is called for one flow many times in a row."""
+            return True  # watches are independent: the flow may come later
+        if flow.final or not job.ended:
+            return not flow.final
+        # many jobs of one flow are asked for in a row
         if self._recorded[0] is not flow:
             self._recorded = flow, recorded_ends(flow)
-        return self._recorded[1]
+        return job.metadata.name not in self._recorded[1]
 
     # ------------------------------------------------------------------ the copy
 
     def _changed(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None:
             discard(self._of, old.owner, old.metadata.name)
+        # only the first pod of a task can have outputs, which a plan may not have read yet
         if new is None and old is not None and old.ended and old.index == 0:
             job = self._job_of(old)
             if job is not None and job.metadata.uid == old.owner and self._is_needed(job):

@@ -1,5 +1,6 @@
 """Memory-saving copies of jobs and pods: fields that are read, with equal values shared."""
 
+from collections.abc import Callable
 from functools import lru_cache, partial
 from sys import intern
 
@@ -13,7 +14,6 @@ from jobflow.api.volcano.pod import (
     ContainerState,
     ContainerStatus,
     Pod,
-    PodCondition,
     PodSpec,
     PodStatus,
 )
@@ -54,10 +54,10 @@ def slim_job(job: Job) -> Job:
     )
 
 
-@lru_cache(SHARED)
-def _outline(encoded: bytes) -> JobOutline:
-    """Decode an outline. Jobs of one template mostly share theirs."""
-    return msgspec.json.decode(encoded, type=JobOutline)
+_outline = lru_cache(SHARED)(msgspec.json.Decoder(JobOutline).decode)
+"""Decodes an outline. Jobs of one template mostly share theirs."""
+_shared: Callable[[OwnerReference], OwnerReference] = lru_cache(SHARED)(lambda reference: reference)
+_owners: Callable[[OwnerReference], list[OwnerReference]] = lru_cache(SHARED)(lambda owner: [owner])
 
 
 def _own_words(table: dict[str, str] | None) -> dict[str, str] | None:
@@ -66,11 +66,6 @@ def _own_words(table: dict[str, str] | None) -> dict[str, str] | None:
     return {
         intern(key): intern(value) for key, value in table.items() if key.startswith(KEPT_PREFIXES)
     } or None
-
-
-@lru_cache(SHARED)
-def _shared(reference: OwnerReference) -> OwnerReference:
-    return reference
 
 
 def slim_pod(pod: Pod) -> Pod:
@@ -100,7 +95,7 @@ def slim_pod(pod: Pod) -> Pod:
             message=status.message,
             pod_ip=status.pod_ip,
             start_time=status.start_time,
-            conditions=_disruptions(status.conditions) if status.conditions else None,
+            conditions=[each for each in status.conditions or () if is_disruption(each)] or None,
             container_statuses=_containers(status.container_statuses, messages=first),
             init_container_statuses=_containers(status.init_container_statuses, messages=first),
         ),
@@ -115,15 +110,6 @@ def _task(task: str, index: str) -> dict[str, str] | None:
     return {key: word for key, word in ((TASK, task), (TASK_INDEX, index)) if word} or None
 
 
-@lru_cache(SHARED)
-def _owners(owner: OwnerReference) -> list[OwnerReference]:
-    return [owner]
-
-
-def _disruptions(conditions: list[PodCondition]) -> list[PodCondition] | None:
-    return [condition for condition in conditions if is_disruption(condition)] or None
-
-
 _NO_STATE = ContainerState()
 _running_container = lru_cache(SHARED)(
     partial(ContainerStatus, state=_NO_STATE, last_state=_NO_STATE)
@@ -133,15 +119,17 @@ _running_container = lru_cache(SHARED)(
 def _containers(
     statuses: list[ContainerStatus] | None, *, messages: bool
 ) -> list[ContainerStatus] | None:
-    return [_container(each, messages) for each in statuses or ()] or None
-
-
-def _container(status: ContainerStatus, messages: bool) -> ContainerStatus:
-    state, last = _state(status.state, messages), _state(status.last_state, messages)
-    name, restarts = intern(status.name), status.restart_count
-    if state is _NO_STATE and last is _NO_STATE:
-        return _running_container(name=name, restart_count=restarts)
-    return ContainerStatus(name=name, restart_count=restarts, state=state, last_state=last)
+    slim = []
+    for each in statuses or ():
+        state, last = _state(each.state, messages), _state(each.last_state, messages)
+        name, restarts = intern(each.name), each.restart_count
+        if state is _NO_STATE and last is _NO_STATE:
+            slim.append(_running_container(name=name, restart_count=restarts))
+        else:
+            slim.append(
+                ContainerStatus(name=name, restart_count=restarts, state=state, last_state=last)
+            )
+    return slim or None
 
 
 def _state(state: ContainerState, messages: bool) -> ContainerState:

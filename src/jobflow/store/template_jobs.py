@@ -25,8 +25,11 @@ class TemplateJobs:
         of them, so do not call it for every event."""
         namespace = template[0]
         found = (self._jobs.get(namespace, name) for name in self._names.get(template, EMPTY))
-        newest = nlargest(most, (job for job in found if job is not None), key=_age_key)
-        return [job.metadata.name for job in newest]
+        metas = (job.metadata for job in found if job is not None)
+        newest = nlargest(
+            most, metas, key=lambda meta: (meta.creation_timestamp or LONG_AGO, meta.name)
+        )
+        return [meta.name for meta in newest]
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
         """Apply a change of a job."""
@@ -51,7 +54,3 @@ def template_of(job: Job | None) -> Key | None:
     named = named or (meta.labels or {}).get(CREATED_BY_TEMPLATE, "")
     namespace, _, name = named.partition(".")
     return (namespace, name) if name and namespace == meta.namespace else None
-
-
-def _age_key(job: Job) -> tuple[datetime, str]:
-    return job.metadata.creation_timestamp or LONG_AGO, job.metadata.name

@@ -1,21 +1,81 @@
-"""Users' rights in a namespace, by LocalSubjectAccessReview, and the user that the controller is.
+"""Users' rights in a namespace, and the users that JobFlow's controller is.
 
 A LocalSubjectAccessReview, unlike a SubjectAccessReview, needs no right outside the namespace.
 """
 
+import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 import msgspec
+import structlog
 
-from jobflow.api.resources import LOCAL_SUBJECT_ACCESS_REVIEWS, Resource
+from jobflow.api.resources import LOCAL_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS, Resource
+from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.client import Client, decoder
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
-from jobflow.webhook.controller_users import ControllerUsers
-from jobflow.webhook.review.envelope import UserInfo
-from jobflow.webhook.review.judges import NotReady
+from jobflow.webhook.review.envelope import NotReady, UserInfo
 from jobflow.webhook.review.rights import Right
+
+LONGEST_RETRY = 30.0
+
+log = structlog.get_logger(__name__)
+
+
+class _SelfStatus(msgspec.Struct, frozen=True, rename="camel"):
+    user_info: UserInfo
+
+
+class _SelfReview(msgspec.Struct, frozen=True):
+    status: _SelfStatus
+
+
+class ControllerUsers:
+    """The user of this process, and those that settings name: replicas may have other users."""
+
+    def __init__(self, client: Client, named: Iterable[str] = ()) -> None:
+        self._client = client
+        self._names = set(named)
+        self._answered = False
+        """Whether the API server has named the user of this process, or refused to."""
+        self._trouble = ""
+
+    def waiting_for(self) -> list[str]:
+        """Return a clause if the user of this process is still being asked for."""
+        if self._answered:
+            return []
+        clause = "the API server to name the user of this replica"
+        return [f"{clause}: {self._trouble}" if self._trouble else clause]
+
+    def has(self, name: str) -> bool:
+        """Return whether the controller is the user of this name. Raises NotReady."""
+        if name not in self._names and not self._answered:
+            raise NotReady("JobFlow does not know yet which user its controller is")
+        return name in self._names
+
+    async def run(self) -> None:
+        """Ask the API server for the user of this process until it names it. An API server that
+        refuses or does not serve this leaves the named users."""
+        backoff = ExponentialBackoff(most=LONGEST_RETRY)
+        path = SELF_SUBJECT_REVIEWS.path()
+        review = {"apiVersion": SELF_SUBJECT_REVIEWS.api_version, "kind": SELF_SUBJECT_REVIEWS.kind}
+        body = msgspec.json.encode(review)
+        while True:
+            try:
+                answer = await self._client.request("POST", path, body=body)
+                self._names.add(decoder(_SelfReview).decode(answer).status.user_info.username)
+                self._answered = True
+                break
+            except (ApiError, *NETWORK_ERRORS) as error:
+                if isinstance(error, ApiError) and error.code in (403, 404):
+                    self._answered = True
+                if (trouble := str(error) or type(error).__name__) != self._trouble:
+                    self._trouble, names = trouble, sorted(self._names)
+                    log.warning("user of this replica unknown", error=trouble, controllers=names)
+            await asyncio.sleep(backoff.next())
+        await asyncio.Event().wait()
+
 
 SECONDS = 3.0
 """Timeout of the request; a review has 10 s."""
@@ -60,22 +120,25 @@ class AccessRights:
         return self._controllers.has(user.username)
 
     async def lacking(self, user: UserInfo, right: Right) -> str:
-        if right.resource not in self._checked:
+        resource = right.resource
+        if resource not in self._checked:
             return ""
-        status = await self._status(user, right)
-        return "" if status.allowed else _message(user, right, status.reason)
-
-    async def _status(self, user: UserInfo, right: Right) -> _Status:
         body = _body(user, right)
         kept = self._kept.get(body)
-        if kept is not None and self._clock() < kept.until:
-            return kept.status
-        status = await self._ask(body, user, right)
-        self._kept.pop(body, None)  # the newest answer comes last
-        self._kept[body] = _Kept(status, self._clock() + KEPT_SECONDS)
-        if len(self._kept) > MOST_KEPT:
-            del self._kept[next(iter(self._kept))]
-        return status
+        if kept is None or self._clock() >= kept.until:
+            status = await self._ask(body, user, right)
+            kept = _Kept(status, self._clock() + KEPT_SECONDS)
+            self._kept.pop(body, None)  # the newest answer comes last
+            self._kept[body] = kept
+            if len(self._kept) > MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+        if kept.status.allowed:
+            return ""
+        because = f" ({kept.status.reason})" if kept.status.reason else ""
+        return (
+            f'user "{user.username}" may not {right}{because}{right.need}; bind the user to a Role '
+            f"that allows the verb {right.verb} on {resource.plural} of {resource.group}"
+        )
 
     async def _ask(self, body: bytes, user: UserInfo, right: Right) -> _Status:
         path = LOCAL_SUBJECT_ACCESS_REVIEWS.path(right.namespace)
@@ -87,15 +150,6 @@ class AccessRights:
                 f'the API server did not say whether user "{user.username}" may {right} '
                 f"({str(error) or type(error).__name__})"
             ) from error
-
-
-def _message(user: UserInfo, right: Right, reason: str) -> str:
-    because = f" ({reason})" if reason else ""
-    resource = right.resource
-    return (
-        f'user "{user.username}" may not {right}{because}{right.need}; bind the user to a Role '
-        f"that allows the verb {right.verb} on {resource.plural} of {resource.group}"
-    )
 
 
 def _body(user: UserInfo, right: Right) -> bytes:

@@ -59,6 +59,7 @@ class StoreCluster:
             if (need := need_of(flow, template)) is not None:
                 needs.append(need)
             searched += len(flow.steps)
+            # other reviews and the Lease wait for this loop
             if searched >= STEPS_AT_A_TIME:
                 searched = 0
                 await asyncio.sleep(0)

@@ -5,7 +5,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
-from jobflow.api.kinds import KINDS, FlowKind
+from jobflow.api.kinds import KINDS
 from jobflow.api.resources import (
     COMMANDS,
     JOBFLOWS,
@@ -32,7 +32,11 @@ IS_AN_ANSWER = f"object.action in ['{Action.APPROVE_STEP}', '{Action.REJECT_STEP
 def webhook_configuration(url: str, ca_bundle: bytes, *, name: str = NAME) -> dict[str, Any]:
     """Return the manifest for a webhook at `url` (`https://host:port`, no path) under a PEM CA. Its
     rules name no subresource, so writes of a status are not reviewed."""
-    webhooks = [_of_kind(kind, url, ca_bundle) for kind in KINDS.values()]
+    base = url.rstrip("/")
+    webhooks = [
+        _webhook(each.crd_name, each.resource, base + each.review_path, ca_bundle, OPERATIONS)
+        for each in KINDS.values()
+    ]
     return _configuration(VALIDATING_WEBHOOKS, name, webhooks)
 
 
@@ -69,11 +73,6 @@ def _configuration(kind: Resource, name: str, webhooks: list[dict[str, Any]]) ->
         "metadata": {"name": name},
         "webhooks": webhooks,
     }
-
-
-def _of_kind(kind: FlowKind, url: str, ca_bundle: bytes) -> dict[str, Any]:
-    path = url.rstrip("/") + kind.review_path
-    return _webhook(kind.crd_name, kind.resource, path, ca_bundle, OPERATIONS)
 
 
 def _webhook(

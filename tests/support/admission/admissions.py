@@ -15,9 +15,8 @@ from jobflow.api.kinds import KINDS
 from jobflow.api.resources import StatusCause
 from jobflow.core.admission.changes import Need, need_of
 from jobflow.webhook.dry_run.template_pods import DryRun
-from jobflow.webhook.review.answer import Answer
-from jobflow.webhook.review.envelope import UserInfo
-from jobflow.webhook.review.review import Elsewhere, reviewers
+from jobflow.webhook.review.envelope import Answer, UserInfo
+from jobflow.webhook.review.review import LargeReviews, reviewers
 from jobflow.webhook.review.rights import UNCHECKED, Right, Rights
 
 API_VERSION_AND_KIND = ("admission.k8s.io/v1", "AdmissionReview")
@@ -66,13 +65,13 @@ async def answer_to(
     cluster: FakeCluster | None = None,
     rights: Rights = UNCHECKED,
     *,
-    elsewhere: Elsewhere | None = None,
+    large_reviews: LargeReviews | None = None,
     kind: str = "",
 ) -> Answer:
     """Return the answer to a review on the path of its kind."""
     kinds = (each for each in KINDS if f'"kind": "{each}"'.encode() in body)
     kind = kind or next(kinds, "JobFlow")
-    paths = reviewers(cluster or FakeCluster(), elsewhere, rights)
+    paths = reviewers(cluster or FakeCluster(), large_reviews, rights)
     return await paths[KINDS[kind].review_path].review(body)
 
 
@@ -104,10 +103,10 @@ async def respond(
     cluster: FakeCluster | None = None,
     rights: Rights = UNCHECKED,
     *,
-    elsewhere: Elsewhere | None = None,
+    large_reviews: LargeReviews | None = None,
 ) -> Response:
     """Return the review in the answer to a review."""
-    return Response(await answer_to(body, cluster, rights, elsewhere=elsewhere))
+    return Response(await answer_to(body, cluster, rights, large_reviews=large_reviews))
 
 
 async def created(manifest: dict[str, Any], cluster: FakeCluster) -> Response:

@@ -6,12 +6,12 @@ from functools import cached_property
 import msgspec
 
 from jobflow.api.flow.jobtemplate import JobTemplate
-from jobflow.webhook.review.answer import Answer
+from jobflow.webhook.review.envelope import Answer
 from jobflow.webhook.review.review import PathReviewer
 from support.admission.admissions import FakeCluster
 from support.sandbox.manifests import template
 
-ELSEWHERE = Answer(b"", operation="elsewhere")
+LARGE = Answer(b"", operation="large")
 
 
 class HostileCluster(FakeCluster):
@@ -35,11 +35,11 @@ def hostile_cluster() -> HostileCluster:
     return HostileCluster({"a": None}, {"default": "Open", "closed": "Closed"})
 
 
-class Aside:
+class MarksReviews:
     """A replacement of the worker process that marks its reviews."""
 
     async def review(self, path: str, body: bytes) -> Answer:
-        return ELSEWHERE
+        return LARGE
 
 
 def answer_of(reviewer: PathReviewer, body: bytes) -> Answer:

@@ -16,8 +16,8 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.core.admission.validate import find_violations
 from jobflow.webhook.dry_run.template_pods import DryRun
 from jobflow.webhook.large_reviews import offload
-from jobflow.webhook.large_reviews.offload import MODULE, Aside
-from jobflow.webhook.review.answer import ReviewOutcome
+from jobflow.webhook.large_reviews.offload import MODULE, ReviewProcess
+from jobflow.webhook.review.envelope import ReviewOutcome
 from jobflow.webhook.review.review import MOST_BYTES
 from jobflow.webhook.review.rights import UNCHECKED, Rights
 from support.admission.admissions import FakeCluster, FakeRights, answer_to, respond, review, stored
@@ -89,8 +89,8 @@ def cluster() -> FakeCluster:
 @asynccontextmanager
 async def aside_of(
     cluster: FakeCluster, rights: Rights = UNCHECKED, **more: float
-) -> AsyncIterator[Aside]:
-    offload_process = Aside(cluster, rights, **more)
+) -> AsyncIterator[ReviewProcess]:
+    offload_process = ReviewProcess(cluster, rights, **more)
     try:
         yield offload_process
     finally:
@@ -100,7 +100,7 @@ async def aside_of(
 @pytest.mark.parametrize("body", SMALL.values(), ids=SMALL.keys())
 async def test_the_event_loop_judges_small_reviews(body: bytes, cluster: FakeCluster) -> None:
     async with aside_of(cluster) as aside:
-        assert (await respond(body, cluster, elsewhere=aside)).allowed
+        assert (await respond(body, cluster, large_reviews=aside)).allowed
         assert aside.pid is None
 
 
@@ -109,7 +109,7 @@ async def test_large_reviews_get_the_same_answers_from_one_process(cluster: Fake
     pids = set()
     async with aside_of(cluster) as aside:
         for name, body in LARGE.items():
-            remote = await answer_to(body, cluster, elsewhere=aside)
+            remote = await answer_to(body, cluster, large_reviews=aside)
             local = await answer_to(body, cluster)
             assert (remote.body, remote.outcome, remote.code) == (
                 local.body,
@@ -130,13 +130,13 @@ async def test_the_process_requests_rights_templates_and_queues(cluster: FakeClu
     steps = plain(900, patch=PATCH)
     async with aside_of(cluster, rights) as aside:
         replacing = flow(*steps, concurrency={"group": "g", "policy": "Replace"})
-        refused = await respond(replacing, cluster, elsewhere=aside)
+        refused = await respond(replacing, cluster, large_reviews=aside)
         assert (refused.code, refused.message) == (403, "you may not")
         assert refused.outcome is ReviewOutcome.REFUSED
         assert rights.users == [("admin", "default")]
         assert rights.asked == ['update jobflows.flow.volcano.sh in namespace "default"']
         rights.lacks = ""
-        warned = await respond(flow(*steps, {"name": "b"}), cluster, elsewhere=aside)
+        warned = await respond(flow(*steps, {"name": "b"}), cluster, large_reviews=aside)
     assert warned.warnings == [
         'JobTemplate "b" does not exist yet: its steps wait until it does',
         'queue "default" (Closed) is not Open: Volcano refuses jobs for a queue that is not Open',
@@ -148,7 +148,7 @@ async def test_the_replica_tries_pod_templates_of_a_large_template() -> None:
     cluster = FakeCluster(says=lambda pod: DryRun(warnings=('unknown field "template.x"',)))
     tasks = [task(f"t{i}", metadata={"labels": {"i": str(i)}}) for i in range(6_000)]
     async with aside_of(cluster) as aside:
-        response = await respond(template_with(*tasks), cluster, elsewhere=aside)
+        response = await respond(template_with(*tasks), cluster, large_reviews=aside)
         assert aside.pid is not None
     assert len(cluster.tried) == 64
     unknown, untried = response.warnings
@@ -161,33 +161,33 @@ async def test_the_replica_tries_pod_templates_of_a_large_template() -> None:
 async def test_no_large_review_is_judged_while_the_cluster_is_unfit(cluster: FakeCluster) -> None:
     cluster.why_unfit = "a newer CRD"
     async with aside_of(cluster) as aside:
-        response = await respond(LARGE["many bytes"], cluster, elsewhere=aside)
+        response = await respond(LARGE["many bytes"], cluster, large_reviews=aside)
     assert (response.code, response.message) == (503, "a newer CRD; try again")
 
 
 async def test_a_slow_review_is_ended_and_the_next_one_judged(cluster: FakeCluster) -> None:
     async with aside_of(cluster, seconds=0.01) as aside:
-        response = await respond(MANY_PATCHES, cluster, elsewhere=aside)
+        response = await respond(MANY_PATCHES, cluster, large_reviews=aside)
         assert aside.pid is None
         assert (response.code, response.status["reason"]) == (504, "Timeout")
         assert response.message.startswith("the review was not finished within 0.01 s; try again")
         assert response.outcome is ReviewOutcome.FAILED
         aside._seconds = 30
-        assert (await respond(MANY_PATCHES, cluster, elsewhere=aside)).allowed
+        assert (await respond(MANY_PATCHES, cluster, large_reviews=aside)).allowed
 
 
 @pytest.mark.long
 async def test_a_killed_process_is_restarted(cluster: FakeCluster) -> None:
     async with aside_of(cluster) as aside:
-        await respond(MANY_PATCHES, cluster, elsewhere=aside)
+        await respond(MANY_PATCHES, cluster, large_reviews=aside)
         first = aside.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        response = await respond(MANY_PATCHES, cluster, elsewhere=aside)
+        response = await respond(MANY_PATCHES, cluster, large_reviews=aside)
         if response.outcome is ReviewOutcome.FAILED:  # the end of the process was not seen yet
             assert response.code == 500
             assert response.message.startswith("the process for large reviews end")
-            response = await respond(MANY_PATCHES, cluster, elsewhere=aside)
+            response = await respond(MANY_PATCHES, cluster, large_reviews=aside)
         assert response.allowed
         assert aside.pid not in (None, first)
 
@@ -196,10 +196,10 @@ async def test_a_killed_process_is_restarted(cluster: FakeCluster) -> None:
 async def test_a_review_that_needs_too_much_memory_is_refused(cluster: FakeCluster) -> None:
     body = flow({"name": "a", "patch": {"jobSpec": {"tasks": [{}] * 2_000_000}}})
     async with aside_of(cluster, seconds=60) as aside:
-        response = await respond(body, cluster, elsewhere=aside)
+        response = await respond(body, cluster, large_reviews=aside)
         assert response.code == 500
         assert "more memory than it has" in response.message
-        assert (await respond(MANY_PATCHES, cluster, elsewhere=aside)).allowed
+        assert (await respond(MANY_PATCHES, cluster, large_reviews=aside)).allowed
 
 
 @pytest.mark.long
@@ -209,7 +209,7 @@ async def test_more_large_reviews_than_the_limit_are_asked_to_retry(
     monkeypatch.setattr(offload, "MOST_WAITING", 2)
     async with aside_of(cluster, seconds=60) as aside:
         first, second, third = await asyncio.gather(
-            *(respond(MANY_PATCHES, cluster, elsewhere=aside) for _ in range(3))
+            *(respond(MANY_PATCHES, cluster, large_reviews=aside) for _ in range(3))
         )
     assert first.allowed and second.allowed
     assert (third.code, third.status["details"]["retryAfterSeconds"]) == (429, 1)
@@ -219,7 +219,7 @@ async def test_more_large_reviews_than_the_limit_are_asked_to_retry(
 @pytest.mark.long
 async def test_an_idle_process_is_ended(cluster: FakeCluster) -> None:
     async with aside_of(cluster, idle_seconds=0.0) as aside:
-        await respond(MANY_PATCHES, cluster, elsewhere=aside)
+        await respond(MANY_PATCHES, cluster, large_reviews=aside)
         async with asyncio.timeout(10):
             while aside.pid is not None:  # noqa: ASYNC110 - the end of a timer
                 await asyncio.sleep(0.01)

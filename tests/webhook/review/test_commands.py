@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import COMMANDS, JOBFLOWS
-from jobflow.webhook.review.answer import ReviewOutcome
 from jobflow.webhook.review.commands import CommandReviewer
-from jobflow.webhook.review.envelope import UserInfo
-from jobflow.webhook.review.judges import NotReady
+from jobflow.webhook.review.envelope import NotReady, ReviewOutcome, UserInfo
 from jobflow.webhook.review.rights import UNCHECKED, Right
 from support.admission.admissions import Response, review
 

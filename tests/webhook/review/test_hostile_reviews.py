@@ -12,10 +12,9 @@ import pytest
 
 from jobflow.core.violations import MAX_SHOWN
 from jobflow.webhook.large_reviews.offload import SECONDS
-from jobflow.webhook.review.answer import Answer, ReviewOutcome
-from jobflow.webhook.review.envelope import MAX_WARNING
+from jobflow.webhook.review.envelope import MAX_WARNING, Answer, ReviewOutcome
 from jobflow.webhook.review.review import reviewers
-from support.admission.hostile_cluster import ELSEWHERE, Aside, answer_of, hostile_cluster
+from support.admission.hostile_cluster import LARGE, MarksReviews, answer_of, hostile_cluster
 from support.laws.cpu_time import least_cpu
 from support.laws.effort_of_laws import STRIDE
 from support.laws.hostile_reviews import Maker
@@ -65,14 +64,14 @@ def check(answer: Answer) -> None:
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_every_review_is_answered_in_bounded_time(batch: int) -> None:
     cluster = hostile_cluster()
-    loop, aside = reviewers(cluster, Aside()), reviewers(cluster)
+    loop, aside = reviewers(cluster, MarksReviews()), reviewers(cluster)
     maker = Maker(batch)
     for number in range(REVIEWS // BATCHES):
         path, body = maker.review()
         description = f"review {number} of seed {batch}: {body[:300]!r} …, {len(body)} bytes"
         answer, seconds = least_cpu(partial(answer_of, loop[path], body), MOST_CPU)
         assert seconds < MOST_CPU, description
-        if answer is ELSEWHERE:
+        if answer is LARGE:
             answer, seconds = least_cpu(partial(answer_of, aside[path], body), MOST_CPU_ASIDE)
             assert seconds < MOST_CPU_ASIDE, description
         check(answer)

@@ -7,7 +7,7 @@ import pytest
 
 from jobflow.core.admission.applied_nulls import LAST_APPLIED
 from jobflow.webhook.review import judges
-from jobflow.webhook.review.answer import ReviewOutcome
+from jobflow.webhook.review.envelope import ReviewOutcome
 from support.admission.admissions import UID, FakeCluster, respond, review, stored
 from support.sandbox.manifests import DIAMOND, jobflow, template
 from support.sandbox.running_controller import cron

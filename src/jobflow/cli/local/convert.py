@@ -17,7 +17,8 @@ from jobflow.client.manifests.faults import ManifestFault
 from jobflow.client.manifests.objects import Manifest, Manifests, load
 from jobflow.client.manifests.write_yaml import write_yaml
 from jobflow.client.manifests.yaml_nodes import MappingEntry, MappingNode, ScalarNode
-from jobflow.core.manifests.job import is_inherited, maps
+from jobflow.core.json_values import maps
+from jobflow.core.manifests.job import is_inherited
 from jobflow.core.text import join_names, printable
 from jobflow.core.violations import Reason
 from jobflow.display.console import make_console

@@ -102,7 +102,7 @@ def probes_leave_conditions_alone(facts: FlowFacts) -> Iterator[str]:
 
 
 def references_stand_in_patches(facts: FlowFacts) -> Iterator[str]:
-    """Elsewhere a reference is plain text."""
+    """LargeReviews a reference is plain text."""
     found = dict.fromkeys(
         quote(f"$({reference.path})")
         for value in _outside_patches(facts)

@@ -91,6 +91,7 @@ def parse_cached(text: str) -> Expression | ExpressionFault:
     if not text.strip():
         return ExpressionFault("is empty")
     if not text.isprintable():
+        # such as a zero-width space from a web page, which nobody would find
         for at, character in enumerate(text):
             if not character.isprintable() and character not in "\n\r\t\u00a0":
                 code = f"U+{ord(character):04X}"
@@ -115,7 +116,18 @@ class _ResultCheck:
             return self._text(value)
         if kind is not list and kind is not dict:
             self._count(1)
-            return _check_scalar(value)
+            if value is None or kind is bool:
+                return value
+            if isinstance(value, int):
+                value = normalize_number(value)
+            if isinstance(value, int):
+                return int(value)
+            if not isinstance(value, float):
+                words = describe_type(value)
+                raise CelError(f"gives {words}; give a text, number, list or map")
+            if not math.isfinite(value):
+                raise CelError(f"gives {value}, which JSON cannot hold")
+            return value
         if depth > MAX_DEPTH:
             raise make_depth_error()
         self._count(1 + len(value))
@@ -144,17 +156,3 @@ class _ResultCheck:
             except UnicodeEncodeError:
                 raise CelError("gives a text with half of a surrogate pair") from None
         return value
-
-
-def _check_scalar(value: Any) -> Any:
-    if value is None or value.__class__ is bool:
-        return value
-    if isinstance(value, int):
-        value = normalize_number(value)
-        if isinstance(value, int):
-            return int(value)
-    if isinstance(value, float):
-        if math.isfinite(value):
-            return value
-        raise CelError(f"gives {value}, which JSON cannot hold")
-    raise CelError(f"gives {describe_type(value)}; give a text, number, list or map")

@@ -63,7 +63,11 @@ def protect_value(value: Any, fields: Fields | None) -> Any:
 def join_protected(pieces: Sequence[Piece]) -> str:
     """Return the text of an expanded field, whose inserted pieces arrive unchanged."""
     text = "".join(piece.text for piece in pieces)
-    inserted = _inserted_dollars(pieces)
+    inserted, start = set[int](), 0
+    for piece in pieces:
+        if piece.is_inserted:
+            inserted.update(start + at.start() for at in re.finditer(r"\$", piece.text))
+        start += len(piece.text)
     if not inserted:
         return text
     last_closer = text.rfind(")")
@@ -80,13 +84,3 @@ def join_protected(pieces: Sequence[Piece]) -> str:
         made.append(text[dollar:end])
         at = end
     return "".join([*made, text[at:]])
-
-
-def _inserted_dollars(pieces: Sequence[Piece]) -> frozenset[int]:
-    """Return the positions in the text of these pieces of each `$` that is inserted."""
-    found, start = set[int](), 0
-    for text, is_inserted in pieces:
-        if is_inserted:
-            found.update(start + at.start() for at in re.finditer(r"\$", text))
-        start += len(text)
-    return frozenset(found)

@@ -47,31 +47,32 @@ def _list_outputs(
             yield "the run before", variables.get("last", {}).get("outputs", {}), keys
 
 
-def _find_fault(outputs: Mapping[str, Any]) -> str:
-    """Return why the text of outputs is not JSON, or "" if it does not begin like JSON. Characters
-    are counted from 1."""
+def _find_fault(outputs: Mapping[str, Any]) -> str | None:
+    """Return why the text of outputs is not JSON; None if it is, or does not begin like JSON.
+    Characters are counted from 1."""
     text = outputs.get("text")
     if len(outputs) != 1 or not isinstance(text, str) or not text.startswith(("{", "[")):
-        return ""
-    end = bisect_left(range(len(text) + 1), True, key=lambda end: _is_malformed(text[:end]))
+        return None
+
+    def is_malformed(end: int) -> bool:
+        """Return whether no JSON begins with the text up to there."""
+        error = _find_error(text[:end])
+        return error is not None and _TOO_SHORT not in error
+
+    end = bisect_left(range(len(text) + 1), True, key=is_malformed)
     if end <= len(text):
         word = _WORD.match(text, end - 1)
         return f"is not JSON at character {end}" + (f": `{word[0]}`" if word else "")
-    is_whole = not _find_error(text)
-    return "" if is_whole else f"is not JSON at character {end}: it ends too early"
+    if _find_error(text) is None:
+        return None
+    return f"is not JSON at character {end}: it ends too early"
 
 
-def _is_malformed(text: str) -> bool:
-    """Return whether no JSON begins with this text."""
-    error = _find_error(text)
-    return bool(error) and _TOO_SHORT not in error
-
-
-def _find_error(text: str) -> str:
+def _find_error(text: str) -> str | None:
     try:
         msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         return str(error)
-    except RecursionError:  # it is too deep, which is no error of JSON
-        return ""
-    return ""
+    except RecursionError:
+        pass  # it is too deep, which is no error of JSON
+    return None

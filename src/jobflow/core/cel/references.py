@@ -164,8 +164,9 @@ def replace_references(
         for key, each in source.items() if isinstance(source, dict) else enumerate(source):
             below = fields.get(key) if fields is not None and isinstance(key, str) else fields
             if isinstance(each, str):
-                if (only := _only_reference(each)) is not None:
-                    found = take_value(only)
+                only = _REFERENCE.fullmatch(each) if each.startswith("$(") else None
+                if only is not None:
+                    found = take_value(parse_reference(only["path"]))
                     made[key] = protect_value(_as_field(found, key, own, outer), below)
                     if found is LEFT_OUT and key == "value" and own == "env":
                         left_out.add(id(made))
@@ -174,21 +175,16 @@ def replace_references(
             elif isinstance(each, dict | list):
                 names = (key, own) if isinstance(key, str) else (own, outer)
                 work.append((each, made[key], *names, below))
-    _leave_out(result, left_out)
-    return result[""]
-
-
-def _leave_out(value: Any, entries: set[int]) -> None:
-    """Remove entries of env, by their ids, from a JSON value in place."""
-    pending = [value] if entries else []
+    pending: list[Any] = [result] if left_out else []
     while pending:
         inner = pending.pop()
         if isinstance(inner, dict):
             if isinstance(env := inner.get("env"), list):
-                inner["env"] = [each for each in env if id(each) not in entries]
+                inner["env"] = [each for each in env if id(each) not in left_out]
             pending += inner.values()
         elif isinstance(inner, list):
             pending += inner
+    return result[""]
 
 
 def _as_field(value: Any, key: str | int, own: str, outer: str) -> Any:
@@ -232,33 +228,23 @@ def measure_json(value: Any) -> int:
         return len(ascii(value))
 
 
-def _only_reference(text: str) -> Reference | None:
-    """Return the reference that is the whole text, or None."""
-    found = _REFERENCE.fullmatch(text) if text.startswith("$(") else None
-    return None if found is None else parse_reference(found["path"])
-
-
 def _replace_in_text(
     text: str, look_up: Callable[[Reference], Any], expanded: Fields | None
 ) -> str:
     pieces, end = list[Piece](), 0
     for found in _REFERENCE.finditer(text):
         pieces.append(Piece(text[end : found.start()], is_inserted=False))
-        pieces.append(_piece(found, look_up))
         end = found.end()
+        if found["path"] is None:
+            pieces.append(Piece("$(", is_inserted=False))
+            continue
+        value = look_up(parse_reference(found["path"]))
+        inserted = "" if value is LEFT_OUT else _to_text(value)
+        pieces.append(Piece("null" if inserted is None else inserted, is_inserted=True))
     pieces.append(Piece(text[end:], is_inserted=False))
     if is_expanded(expanded):
         return join_protected(pieces)
     return "".join(piece.text for piece in pieces)
-
-
-def _piece(found: re.Match[str], look_up: Callable[[Reference], Any]) -> Piece:
-    if found["path"] is None:
-        return Piece("$(", is_inserted=False)
-    value = look_up(parse_reference(found["path"]))
-    if value is LEFT_OUT:
-        return Piece("", is_inserted=True)
-    return Piece("null" if value is None else str(_to_text(value)), is_inserted=True)
 
 
 _TEXT_FIELDS = frozenset(

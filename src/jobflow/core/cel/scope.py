@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from jobflow.api.flow.control import ForEach, to_number
+from jobflow.api.flow.control import to_number
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import (
     ENDED_STEP_PHASES,
@@ -84,7 +84,7 @@ class EvaluationScope:
     list_failures: Callable[[], list[dict[str, Any]]] = list
     """Return `flow.failures`, which has a value where `flow_phase` has one."""
     flow_phase: str = ""
-    """In finally: Succeed or Failed, by the other steps of the flow. Elsewhere empty."""
+    """In finally: Succeed or Failed, by the other steps of the flow. LargeReviews empty."""
     index: int | None = None
     """Index of the run, with forEach and repeat."""
     item: Any = UNSET
@@ -159,7 +159,13 @@ def _evaluate(
         fault: str | None = expression.message
     else:
         variables = build_variables(expression.mentions, scope)
-        scope.budget.steps -= _count_steps(expression.mentions, variables, scope)
+        # building them is paid for: items, params and failures
+        of_steps = variables.get("steps", {}).values()
+        items = sum([len(fields.get("items", ())) for fields in of_steps])
+        params = min(len(scope.flow.spec.params or ()), MAX_PARAMS) if "params" in variables else 0
+        failures = len(variables.get("flow", {}).get("failures", ()))
+        paid = 2 * items + len(expression.mentions) * params // 4 + _FACTS_OF_A_STEP * failures
+        scope.budget.steps -= paid
         value = expression.evaluate(variables, scope.budget)
         if isinstance(value, EvaluationFailure):
             fault = explain_failure(value, expression.mentions, variables)
@@ -178,36 +184,28 @@ def build_variables(mentions: Sequence[Mention], scope: EvaluationScope) -> dict
     """Return the JSON of each variable that is mentioned, as far as it exists."""
     variables: dict[str, Any] = {}
     for mention in mentions:
-        _ADD.get(mention.root, _add_run)(variables, mention, scope)
+        root, names = mention.root, mention.keys[:1]
+        if root == "params":
+            params = variables.setdefault("params", {})
+            for param in islice(scope.flow.spec.params or (), MAX_PARAMS):
+                if not names or param.name == names[0]:
+                    params.setdefault(param.name, param.value)
+        elif root == "flow":
+            meta = scope.flow.metadata
+            flow = variables.setdefault("flow", {"name": meta.name, "namespace": meta.namespace})
+            if (scheduled := (meta.annotations or {}).get(SCHEDULED_TIME)) is not None:
+                flow["scheduledTime"] = scheduled
+            if scope.flow_phase:
+                flow["phase"] = str(scope.flow_phase)
+                if names == ("failures",):
+                    flow["failures"] = scope.list_failures()
+        elif root == "steps":
+            _add_step(variables, mention, scope)
+        elif root == "vars":
+            variables["vars"] = scope.vars
+        else:
+            _add_run(variables, root, scope)
     return variables
-
-
-def _count_steps(
-    mentions: Sequence[Mention], variables: Mapping[str, Any], scope: EvaluationScope
-) -> int:
-    items = sum([len(fields.get("items", ())) for fields in variables.get("steps", {}).values()])
-    params = min(len(scope.flow.spec.params or ()), MAX_PARAMS) if "params" in variables else 0
-    failures = len(variables.get("flow", {}).get("failures", ()))
-    return 2 * items + len(mentions) * params // 4 + _FACTS_OF_A_STEP * failures
-
-
-def _add_params(variables: dict[str, Any], mention: Mention, scope: EvaluationScope) -> None:
-    params = variables.setdefault("params", {})
-    names = mention.keys[:1]
-    for param in islice(scope.flow.spec.params or (), MAX_PARAMS):
-        if not names or param.name == names[0]:
-            params.setdefault(param.name, param.value)
-
-
-def _add_flow(variables: dict[str, Any], mention: Mention, scope: EvaluationScope) -> None:
-    meta = scope.flow.metadata
-    flow = variables.setdefault("flow", {"name": meta.name, "namespace": meta.namespace})
-    if (scheduled := (meta.annotations or {}).get(SCHEDULED_TIME)) is not None:
-        flow["scheduledTime"] = scheduled
-    if scope.flow_phase:
-        flow["phase"] = str(scope.flow_phase)
-        if mention.keys[:1] == ("failures",):
-            flow["failures"] = scope.list_failures()
 
 
 def _add_step(variables: dict[str, Any], mention: Mention, scope: EvaluationScope) -> None:
@@ -226,8 +224,7 @@ def _add_step(variables: dict[str, Any], mention: Mention, scope: EvaluationScop
                 fields[key] = value
 
 
-def _add_run(variables: dict[str, Any], mention: Mention, scope: EvaluationScope) -> None:
-    root = mention.root
+def _add_run(variables: dict[str, Any], root: str, scope: EvaluationScope) -> None:
     if root == "item" and scope.item is not UNSET:
         variables[root] = scope.item
     elif root == "index" and scope.index is not None:
@@ -240,21 +237,10 @@ def _add_run(variables: dict[str, Any], mention: Mention, scope: EvaluationScope
         variables[root] = ATTEMPT_FIELDS[root](scope.attempt)
 
 
-def _add_vars(variables: dict[str, Any], mention: Mention, scope: EvaluationScope) -> None:
-    variables["vars"] = scope.vars
-
-
-_ADD: Mapping[str, Callable[[dict[str, Any], Mention, EvaluationScope], None]] = {
-    "params": _add_params,
-    "flow": _add_flow,
-    "steps": _add_step,
-    "vars": _add_vars,
-}
-
-
 def _outputs(flow: JobFlow, step: Step, condition: StepCondition) -> dict[str, Any]:
     """Return the outputs of a step; those of its last run if it repeats."""
     run: RunCondition = condition
+    # a step with repeat has outputs of its own only after its last run
     if condition.outputs is None and step.repeat is not None:
         run = condition.last_run or condition
     return run.outputs or {}
@@ -272,60 +258,45 @@ def _job(flow: JobFlow, step: Step, condition: StepCondition) -> Any:
     return run.job or format_latest_name(first, run.attempts)  # dropped for the status's size
 
 
-def _tasks(flow: JobFlow, step: Step, condition: StepCondition) -> dict[str, dict[str, int]]:
-    return {
-        task: dict.fromkeys(POD_PHASES, 0) | (state.phase or {})
-        for task, state in (condition.task_status_count or {}).items()
-    }
-
-
 def _items(flow: JobFlow, step: Step, condition: StepCondition) -> Any:
     """Return an entry for each item, in order, or UNSET without forEach."""
     if step.for_each is None:
         return UNSET
+    items = step.for_each.items
+    if items is None and condition.decisions is not None:
+        items = condition.decisions.items
+    count = len(items) if items is not None else to_number(step.for_each.count) or 0
     finished = condition.phase in ENDED_STEP_PHASES
     phase = StepPhase.SKIPPED if finished else StepPhase.WAITING
     not_started: dict[str, Any] = {"phase": phase.value, "outputs": {}}
-    entries: list[dict[str, Any]] = [not_started] * _count_items(step.for_each, condition)
+    entries = [not_started] * max(0, min(count, MAX_RUNS))
     for run in condition.runs or ():
         if run.index is not None and 0 <= run.index < len(entries):
             entries[run.index] = {"phase": str(run.phase), "outputs": run.outputs or {}}
     return entries
 
 
-def _count_items(for_each: ForEach, condition: StepCondition) -> int:
-    decided = condition.decisions.items if condition.decisions is not None else None
-    items = for_each.items if for_each.items is not None else decided
-    count = len(items) if items is not None else to_number(for_each.count) or 0
-    return max(0, min(count, MAX_RUNS))
-
-
 def list_failures(steps: Iterable[StepAndCondition]) -> list[dict[str, Any]]:
     """Return `flow.failures`: an entry for each Failed step, in their order."""
-    return [
-        {
-            "step": _name_failed(step, condition),
-            "index": _find_failed_index(condition),
-            "reason": str(condition.reason),
-            "message": condition.message,
-            "failure": read_facts(condition.failure, of_child=True),  # all entries have all keys
-        }
-        for step, condition in steps
-        if condition.phase == StepPhase.FAILED
-    ]
-
-
-def _name_failed(step: Step, condition: StepCondition) -> str:
-    """Return `train`, or `train/fit` for the step that failed in a child flow."""
-    inner = condition.failure.step if condition.failure is not None else ""
-    return f"{step.name}/{inner}" if inner else step.name
-
-
-def _find_failed_index(condition: StepCondition) -> int:
-    """Return the index of the run for which a step has failed, or -1."""
-    failed = (run for run in condition.runs or () if run.phase == StepPhase.FAILED)
-    found = next((run.index for run in failed if run.reason == condition.reason), None)
-    return -1 if found is None else found
+    failures = []
+    for step, condition in steps:
+        if condition.phase != StepPhase.FAILED:
+            continue
+        inner = condition.failure.step if condition.failure is not None else ""
+        failed = (run for run in condition.runs or () if run.phase == StepPhase.FAILED)
+        index = next((run.index for run in failed if run.reason == condition.reason), None)
+        failures.append(
+            {
+                # `train`, or `train/fit` for the step that failed in a child flow
+                "step": f"{step.name}/{inner}" if inner else step.name,
+                "index": -1 if index is None else index,
+                "reason": str(condition.reason),
+                "message": condition.message,
+                # all entries have all keys
+                "failure": read_facts(condition.failure, of_child=True),
+            }
+        )
+    return failures
 
 
 LAST_FIELDS = ("outputs", "index")
@@ -340,7 +311,10 @@ STEP_FIELDS: Mapping[str, Callable[[JobFlow, Step, StepCondition], Any]] = {
         condition.failure, of_child=step.may_run_flow
     ),
     "outputs": _outputs,
-    "tasks": _tasks,
+    "tasks": lambda flow, step, condition: {
+        task: dict.fromkeys(POD_PHASES, 0) | (state.phase or {})
+        for task, state in (condition.task_status_count or {}).items()
+    },
     "items": _items,
 }
 """Fields of `steps["x"]`."""
@@ -371,28 +345,25 @@ def resolve_references(value: Any, scope: EvaluationScope, expanded: Fields | No
     """Return JSON with the values of all references, or a failure if one has no value, except those
     to `last`. `expanded`: the fields of the value that the kubelet expands."""
     build = cache(lambda root, keys: build_variables([Mention(root, keys, 0)], scope))
+
+    def look_up(reference: Reference) -> Any:
+        root, keys, path = reference.root, reference.keys, ""
+        value = variables = build(root, keys[: 2 if root == "steps" else 1])
+        for key in (root, *keys):
+            value = get_entry(value, key)
+            if value is UNSET and root == "last" and scope.last is not UNSET:
+                return LEFT_OUT
+            if value is UNSET:
+                place = f" in {path}" if path else ""
+                why = f"$({reference.path}) has no value: there is no {key!r}{place}"
+                failure = EvaluationFailure(why, missing=True)
+                raise _NoValueError(explain_failure(failure, [Mention(root, keys, 0)], variables))
+            path = f"{path}.{key}" if path else key
+        return value
+
     try:
-        return replace_references(
-            value, lambda reference: _look_up(reference, scope, build), expanded=expanded
-        )
+        return replace_references(value, look_up, expanded=expanded)
     except _NoValueError as error:
         return EvaluationFailure(str(error), missing=True)
     except ReferencesTooLargeError:
         return EvaluationFailure(TOO_LARGE)
-
-
-def _look_up(reference: Reference, scope: EvaluationScope, build: Callable[..., Any]) -> Any:
-    variables = build(reference.root, reference.keys[: 2 if reference.root == "steps" else 1])
-    value, path = variables, ""
-    for key in (reference.root, *reference.keys):
-        value = get_entry(value, key)
-        if value is UNSET and reference.root == "last" and scope.last is not UNSET:
-            return LEFT_OUT
-        if value is UNSET:
-            place = f" in {path}" if path else ""
-            why = f"$({reference.path}) has no value: there is no {key!r}{place}"
-            failure = EvaluationFailure(why, missing=True)
-            mention = Mention(reference.root, reference.keys, 0)
-            raise _NoValueError(explain_failure(failure, [mention], variables))
-        path = f"{path}.{key}" if path else key
-    return value

@@ -12,7 +12,7 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import resolve_references
 from jobflow.core.json_values import copy_json
-from jobflow.core.manifests.job import Attempt
+from jobflow.core.manifests.job import Attempt, attempt_labels
 from jobflow.core.manifests.owner import owner_reference
 from jobflow.core.names import to_label_value
 
@@ -30,17 +30,27 @@ def build_child(
         params = resolve_references(params, attempt.seen)
         if isinstance(params, EvaluationFailure):
             return params
+    annotations = {labels.STEP: step.name, labels.TARGET_ENDS: attempt.target_ends}
+    if attempt.index is not None:
+        annotations[labels.INDEX] = str(attempt.index)
+    own = msgspec.to_builtins(msgspec.structs.replace(flow.spec, flows=None, finally_=None))
+    fields = {each.name: each.encode_name for each in msgspec.structs.fields(flow.spec)}
+    inherited = {fields[name]: own[fields[name]] for name in INHERITED if fields[name] in own}
     return {
         "apiVersion": JOBFLOWS.api_version,
         "kind": JOBFLOWS.kind,
         "metadata": {
             "name": attempt.name,
             "namespace": flow.metadata.namespace,
-            "labels": _labels(flow, step, attempt),
-            "annotations": _annotations(step, attempt),
+            "labels": {
+                labels.PARENT: to_label_value(flow.metadata.name),
+                labels.ROOT: root_label(flow),
+                **attempt_labels(step, attempt),
+            },
+            "annotations": annotations,
             "ownerReferences": [owner_reference(flow)],
         },
-        "spec": _inherited(flow) | spec_with_params(raw, params),
+        "spec": inherited | spec_with_params(raw, params),
     }
 
 
@@ -50,23 +60,6 @@ def spec_with_params(raw: dict[str, Any], params: dict[str, Any]) -> dict[str, A
     if params:
         spec["params"] = [{"name": name, "value": value} for name, value in params.items()]
     return spec
-
-
-def _inherited(flow: JobFlow) -> dict[str, Any]:
-    own = msgspec.to_builtins(msgspec.structs.replace(flow.spec, flows=None, finally_=None))
-    fields = {each.name: each.encode_name for each in msgspec.structs.fields(flow.spec)}
-    names = [fields[name] for name in INHERITED]
-    return {name: own[name] for name in names if name in own}
-
-
-def _labels(flow: JobFlow, step: Step, attempt: Attempt) -> dict[str, str]:
-    return {
-        labels.PARENT: to_label_value(flow.metadata.name),
-        labels.ROOT: root_label(flow),
-        labels.STEP: to_label_value(step.name),
-        labels.ATTEMPT: str(attempt.number),
-        **({} if attempt.index is None else {labels.INDEX: str(attempt.index)}),
-    }
 
 
 def root_label(flow: JobFlow) -> str:
@@ -80,10 +73,3 @@ def root_label(flow: JobFlow) -> str:
 def root_of(flow: JobFlow) -> ObjectMeta:
     """Return name and namespace of the outermost flow of a flow, which is the one to retry."""
     return ObjectMeta(name=root_label(flow), namespace=flow.metadata.namespace)
-
-
-def _annotations(step: Step, attempt: Attempt) -> dict[str, str]:
-    annotations = {labels.STEP: step.name, labels.TARGET_ENDS: attempt.target_ends}
-    if attempt.index is not None:
-        annotations[labels.INDEX] = str(attempt.index)
-    return annotations

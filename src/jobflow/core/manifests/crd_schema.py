@@ -144,30 +144,23 @@ def _misfits(part: _Part, value: Any, path: Path) -> Iterator[Violation]:
     mistyped = [error for error in errors if error.kind.name == "type"]
     for error in mistyped or errors:
         yield _translated(error, path)
-    if isinstance(value, dict) and not mistyped:
-        yield from _misfits_of_fields(part, value, path)
-    elif isinstance(value, list) and part.items is not None and not mistyped:
+    if mistyped:
+        return  # its content has no schema to compare with
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            below_it = part.known.get(name, part.others)
+            if below_it is not None:
+                yield from _misfits(below_it, inner, [*path, name])
+            elif part.closed:
+                detail = f"unknown field{_meant(part, path, name, inner)}"
+                yield Violation(json_path([*path, name]), Reason.FORBIDDEN, None, detail)
+    elif isinstance(value, list) and part.items is not None:
         for i, item in enumerate(value):
             yield from _misfits(part.items, item, [*path, i])
 
 
-def _misfits_of_fields(part: _Part, value: Mapping[str, Any], path: Path) -> Iterator[Violation]:
-    for name, inner in value.items():
-        below_it = part.known.get(name, part.others)
-        if below_it is not None:
-            yield from _misfits(below_it, inner, [*path, name])
-        elif part.closed:
-            detail = f"unknown field{_meant(part, path, name, inner)}"
-            yield Violation(json_path([*path, name]), Reason.FORBIDDEN, None, detail)
-
-
 @lru_cache(maxsize=8)
 def _root(kind: str, strict: bool) -> _Part:
-    return _Part(kind, _json_schema(_whole(kind), strict))
-
-
-@lru_cache(maxsize=4)
-def _whole(kind: str) -> Schema:
     schema = openapi_schema(kind)
     properties = schema["properties"]
     known = {
@@ -175,7 +168,8 @@ def _whole(kind: str) -> Schema:
         "kind": _TEXT,
     }
     status = {"status": {_PRESERVED: True}} if "status" in properties else {}
-    return schema | {"properties": properties | known | {"metadata": _OBJECT_META} | status}
+    whole = schema | {"properties": properties | known | {"metadata": _OBJECT_META} | status}
+    return _Part(kind, _json_schema(whole, strict))
 
 
 def _json_schema(schema: Schema, strict: bool, *, nullable: bool = False) -> Schema:
@@ -238,17 +232,24 @@ def _meant(part: _Part, path: Path, name: str, value: Any) -> str:
     if kind == "JobTemplate" and path[:1] == ["spec"]:
         return meant(place_of(path[1:]), name)
     if ours := fields_of_other_tools(json_path(path)).get(name) if kind == "JobFlow" else None:
-        return _word(
-            _part_at(_root(kind, True) if ours.startswith("spec.") else part, ours), ours, value
-        )
+        target = _part_at(_root(kind, True) if ours.startswith("spec.") else part, ours)
+        if target is None or target.fits(value):
+            return f"; here that is {ours}"
+        for other in other_forms(ours.rpartition(".")[2], value):
+            if target.fits(other):
+                return f"; here that is {ours}: {quote(other)}"
+        return f"; here that is {ours}, {target.described}"
     fitting = [each for each, below in part.known.items() if _is_of_type(below, value)]
     guess = Suggester(fitting).nearest(name)
     if guess is None or normalize_word(guess) != normalize_word(name):
-        places = [
-            place
-            for place in _places_from(kind, path, name)
-            if _is_of_type(_part_at(_root(kind, True), place), value)
-        ]
+        found = _places(kind).get(name, [])
+        here = "".join("[]" if isinstance(part, int) else f".{part}" for part in path)[1:]
+        if here.startswith(_FINALLY_STEPS):
+            found = [place.replace(_STEPS, _FINALLY_STEPS, 1) for place in found]
+        # places below this object come first: the field is probably one level too high
+        found = [place for place in found if place.startswith(f"{here}.")] or found
+        root = _root(kind, True)
+        places = [place for place in found if _is_of_type(_part_at(root, place), value)]
         of_jobs = kind == "JobFlow" and path[:1] == ["spec"] and name in _places("JobTemplate")
         if places and not (of_jobs and len(path) > 1):
             return f"; it belongs in {' or '.join(prefix + place for place in places[:2])}"
@@ -260,16 +261,6 @@ def _meant(part: _Part, path: Path, name: str, value: Any) -> str:
                 "patch.jobSpec"
             )
     return did_you_mean(guess)
-
-
-def _word(target: _Part | None, ours: str, value: Any) -> str:
-    """Return the hint for a field of another tool, with the value if ours has another form."""
-    if target is None or target.fits(value):
-        return f"; here that is {ours}"
-    for other in other_forms(ours.rpartition(".")[2], value):
-        if target.fits(other):
-            return f"; here that is {ours}: {quote(other)}"
-    return f"; here that is {ours}, {target.described}"
 
 
 def _part_at(part: _Part, place: str) -> _Part | None:
@@ -288,14 +279,6 @@ def _is_of_type(part: _Part | None, value: Any) -> bool:
     if not isinstance(value, list) or part.items is None:
         return True
     return not any(error for item in value for error in part.items.errors(item))
-
-
-def _places_from(kind: str, path: Path, name: str) -> list[str]:
-    places = _places(kind).get(name, [])
-    here = "".join("[]" if isinstance(part, int) else f".{part}" for part in path)[1:]
-    if here.startswith(_FINALLY_STEPS):
-        places = [place.replace(_STEPS, _FINALLY_STEPS, 1) for place in places]
-    return [place for place in places if place.startswith(f"{here}.")] or places
 
 
 @lru_cache(maxsize=4)

@@ -1,6 +1,6 @@
 """Manifest of the vcjob that a step creates. Admission judges it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from jobflow.api.resources import JOBS
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.kubelet_expansion import OF_JOB_SPEC
 from jobflow.core.cel.scope import EvaluationScope, resolve_references
-from jobflow.core.json_values import copy_json
+from jobflow.core.json_values import copy_json, maps
 from jobflow.core.manifests.crd_schema import job_spec_violations
 from jobflow.core.manifests.layers import Rank, layers_of, with_defaults
 from jobflow.core.manifests.owner import owner_reference
@@ -82,11 +82,22 @@ def build_job(
     if attempt.avoid_nodes:
         avoid_nodes(spec, attempt.avoid_nodes)
     ours = _labels(flow, step, template, attempt)
-    _label_pods(spec, ours)
+    for pod_template in _pod_templates(spec):
+        metadata = inner(pod_template, "metadata")
+        pod_labels = inner(metadata, "labels") if metadata is not None else None
+        if pod_labels is not None:
+            for key in _POD_LABELS:
+                pod_labels.pop(key, None)
+            pod_labels |= {key: ours[key] for key in _POD_LABELS if key in ours}
     defaults = flow.spec.job_defaults or _NO_DEFAULTS
     own = template.metadata if template is not None else _NO_METADATA
     annotations = _inherited(defaults.annotations) | _inherited(own.annotations)
-    annotations |= _annotations(flow, step, template, attempt) | _ttl_taken_out(spec)
+    annotations |= _annotations(flow, step, template, attempt)
+    ttl = spec.get("ttlSecondsAfterFinished")
+    if ttl is None or (isinstance(ttl, int) and not isinstance(ttl, bool)):
+        spec.pop("ttlSecondsAfterFinished", None)
+        annotations |= {} if ttl is None else {labels.TTL_SECONDS: str(ttl)}
+    # a ttl that is no number stays, and the API server refuses it
     return {
         "apiVersion": JOBS.api_version,
         "kind": JOBS.kind,
@@ -117,6 +128,7 @@ def _spec(
         if (reason := layer.fault(spec, content)) is not None:
             return EvaluationFailure(reason)
         if layer.rank is Rank.WORK:
+            # a step with work of its own has no template, so jobDefaults fill its gaps
             spec = with_defaults(layer.merge({}, content), defaults)
         else:
             spec = layer.merge(spec, content)
@@ -131,19 +143,23 @@ def _labels(
     flow: JobFlow, step: Step, template: JobTemplate | None, attempt: Attempt
 ) -> dict[str, str]:
     created_by = _created_by(flow, template)
+    # the labels of a child flow that its vcjobs have too
+    own = (flow.metadata.labels or {}) if flow.is_child else {}
     return {
         **{key: to_label_value(name) for key, name in created_by.items()},
-        labels.STEP: to_label_value(step.name),
-        labels.ATTEMPT: str(attempt.number),
-        **({} if attempt.index is None else {labels.INDEX: str(attempt.index)}),
-        **_family(flow),
+        **attempt_labels(step, attempt),
+        **{key: own[key] for key in (labels.PARENT, labels.ROOT) if key in own},
     }
 
 
-def _family(flow: JobFlow) -> dict[str, str]:
-    """Return the labels of a child flow that its vcjobs have too."""
-    own = (flow.metadata.labels or {}) if flow.is_child else {}
-    return {key: own[key] for key in (labels.PARENT, labels.ROOT) if key in own}
+def attempt_labels(step: Step, attempt: Attempt) -> dict[str, str]:
+    """Return the labels of a vcjob or child flow that say what it is an attempt of."""
+    index = {} if attempt.index is None else {labels.INDEX: str(attempt.index)}
+    return {
+        labels.STEP: to_label_value(step.name),
+        labels.ATTEMPT: str(attempt.number),
+        **index,
+    }
 
 
 def _created_by(flow: JobFlow, template: JobTemplate | None) -> dict[str, str]:
@@ -154,17 +170,6 @@ def _created_by(flow: JobFlow, template: JobTemplate | None) -> dict[str, str]:
         name = qualify_name(namespace, template.metadata.name)
         created_by[labels.CREATED_BY_TEMPLATE] = name
     return created_by
-
-
-def _label_pods(spec: dict[str, Any], ours: Mapping[str, str]) -> None:
-    """Set the labels of the attempt on the pods of every task of `spec`, in place."""
-    for template in _pod_templates(spec):
-        metadata = inner(template, "metadata")
-        own = inner(metadata, "labels") if metadata is not None else None
-        if own is not None:
-            for key in _POD_LABELS:
-                own.pop(key, None)
-            own |= {key: ours[key] for key in _POD_LABELS if key in ours}
 
 
 def _annotations(
@@ -180,15 +185,6 @@ def _annotations(
     if template is not None and template.metadata.generation is not None:
         annotations[labels.TEMPLATE_GENERATION] = str(template.metadata.generation)
     return annotations
-
-
-def _ttl_taken_out(spec: dict[str, Any]) -> dict[str, str]:
-    """Move the ttl to an annotation. If it is no number it stays, and the API server refuses it."""
-    ttl = spec.get("ttlSecondsAfterFinished")
-    if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int)):
-        return {}
-    spec.pop("ttlSecondsAfterFinished", None)
-    return {} if ttl is None else {labels.TTL_SECONDS: str(ttl)}
 
 
 def _inherited(own: dict[str, str] | None) -> dict[str, str]:
@@ -209,30 +205,21 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 def avoid_nodes(spec: dict[str, Any], nodes: Sequence[str]) -> None:
     """Keep the pods of every task off `nodes`. `spec`: a vcjob's, changed in place."""
-    for template in _pod_templates(spec):
-        if isinstance(pod := template.get("spec"), dict):
-            _avoid_nodes(pod, nodes)
-
-
-def _avoid_nodes(pod: dict[str, Any], nodes: Sequence[str]) -> None:
-    affinity = inner(pod, "affinity")
-    node = None if affinity is None else inner(affinity, "nodeAffinity")
-    required = None if node is None else inner(node, _REQUIRED)
-    if required is None:
-        return
-    if required.get("nodeSelectorTerms") is None:
-        required["nodeSelectorTerms"] = []
-    terms = required["nodeSelectorTerms"]
-    if not isinstance(terms, list):
-        return
     avoided = {"key": HOSTNAME, "operator": "NotIn", "values": list(nodes)}
-    if not terms:
-        terms.append({"matchExpressions": [avoided]})
-        return
-    for term in maps(terms):  # a node needs to match only one, so each must exclude them
-        expressions = term.get("matchExpressions") or []
-        if term and isinstance(expressions, list):  # an empty term matches no node
-            term["matchExpressions"] = [*expressions, dict(avoided)]
+    for template in _pod_templates(spec):
+        required: Any = template.get("spec")
+        for key in ("affinity", "nodeAffinity", _REQUIRED):
+            required = inner(required, key) if isinstance(required, dict) else None
+        if required is None:
+            continue
+        terms = required.get("nodeSelectorTerms")
+        if terms is None or terms == []:
+            required["nodeSelectorTerms"] = [{"matchExpressions": [dict(avoided)]}]
+            continue
+        for term in maps(terms):  # a node needs to match only one, so each must exclude them
+            expressions = term.get("matchExpressions") or []
+            if term and isinstance(expressions, list):  # an empty term matches no node
+                term["matchExpressions"] = [*expressions, dict(avoided)]
 
 
 def inner(value: dict[str, Any], key: str) -> dict[str, Any] | None:
@@ -245,8 +232,3 @@ def inner(value: dict[str, Any], key: str) -> dict[str, Any] | None:
 
 def _pod_templates(spec: dict[str, Any]) -> list[dict[str, Any]]:
     return maps([task.get("template") for task in maps(spec.get("tasks"))])
-
-
-def maps(value: Any) -> list[dict[str, Any]]:
-    """Return the maps in a list; empty for any other value."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -128,8 +128,13 @@ def of_type(path: Sequence[str | int], expected: str, found: str, value: Any) ->
             return _list(keys, found, value)
         case "object" if keys and (inner := _WRAPPED.get((keys[-1], found))) is not None:
             return f"; write {keys[-1]}: {{{inner}}}"
-        case "integer" if found == "string":
-            return _number(keys, value)
+        case "integer" if found == "string" and re.fullmatch(r"-?[0-9]+", value):
+            return f"; write {value}, without quotes"
+        case "integer" if found == "string" and keys and keys[-1].startswith("ttlSecondsAfter"):
+            try:
+                return f"; write it in seconds: {parse_duration(value):.0f}"
+            except ValueError:
+                return ""
         case "boolean" if found == "string" and value.lower() in _TRUTHS:
             return f"; write {quote(_TRUTHS[value.lower()])}, without quotes"
     return ""
@@ -155,14 +160,3 @@ def _list(keys: Sequence[str], found: str, value: Any) -> str:
     if found != "object":
         return f"; write a list: [{quote(value)}]"
     return "; write a list: [{name: …, value: …}]" if keys == ("spec", "params") else ""
-
-
-def _number(keys: Sequence[str], value: str) -> str:
-    if re.fullmatch(r"-?[0-9]+", value):
-        return f"; write {value}, without quotes"
-    if not (keys and keys[-1].startswith("ttlSecondsAfter")):
-        return ""
-    try:
-        return f"; write it in seconds: {parse_duration(value):.0f}"
-    except ValueError:
-        return ""

@@ -22,7 +22,7 @@ of a pod by name. Cases that Kubernetes leaves open, or to its client:
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -119,9 +119,19 @@ def overlaid(
 
 def _apply(target: dict[str, Any], patch: Mapping[str, Any], shape: Shape, work: _Work) -> None:
     """Apply `patch` to `target` in place; maps further down are added to `work`."""
-    _exclude(target, patch, shape)
-    if patch.get(PATCH) == "delete":
-        return
+    directive = patch.get(PATCH)
+    if directive in ("replace", "delete"):
+        target.clear()
+    if isinstance(retained := patch.get(RETAIN_KEYS), list):
+        for name in [name for name in target if name not in retained]:
+            del target[name]
+    if shape.one_of is not None and target:
+        rivals = shape.one_of or (target.keys() | patch.keys()) - {PATCH, RETAIN_KEYS, *shape.keys}
+        if any(patch[name] is not None for name in rivals & patch.keys()):
+            for name in [name for name in target if name in rivals and name not in patch]:
+                del target[name]
+    if directive == "delete":
+        return  # the other keys of the patch do not matter
     for name, value in patch.items():
         if name in (PATCH, RETAIN_KEYS):
             continue
@@ -140,22 +150,6 @@ def _apply(target: dict[str, Any], patch: Mapping[str, Any], shape: Shape, work:
             target[name] = value
 
 
-def _exclude(target: dict[str, Any], patch: Mapping[str, Any], shape: Shape) -> None:
-    if PATCH in patch and patch[PATCH] in ("replace", "delete"):
-        target.clear()
-    if RETAIN_KEYS in patch and isinstance(retained := patch[RETAIN_KEYS], list):
-        _drop(target, [name for name in target if name not in retained])
-    if shape.one_of is not None and target:
-        rivals = shape.one_of or (target.keys() | patch.keys()) - {PATCH, RETAIN_KEYS, *shape.keys}
-        if any(patch[name] is not None for name in rivals & patch.keys()):
-            _drop(target, [name for name in target if name in rivals and name not in patch])
-
-
-def _drop(target: dict[str, Any], names: Sequence[str]) -> None:
-    for name in names:
-        del target[name]
-
-
 def _list(old: list[Any], patch: list[Any], shape: Shape, work: _Work) -> list[Any]:
     """Return a new list: `old` with `patch` merged in by key, or a copy of the patch."""
     if not shape.keys:
@@ -166,12 +160,23 @@ def _list(old: list[Any], patch: list[Any], shape: Shape, work: _Work) -> list[A
     ]
     changes = [(merge_key(value, shape), value) for value in patch]
     if any(isinstance(value, dict) and PATCH in value for value in patch):
-        held, changes = _directed(held, changes)
+        directives = [value.get(PATCH) if isinstance(value, dict) else None for value in patch]
+        pairs = list(zip(changes, directives, strict=True))
+        deleted = {key for (key, _), directive in pairs if directive == "delete"} - {None}
+        held = [] if "replace" in directives else [each for each in held if each[0] not in deleted]
+        # directives among the elements are none of the content
+        changes = [each for each, directive in pairs if directive not in ("replace", "delete")]
     merged = [value for _, value in held]
     if len(held) == 1 and isinstance(merged[0], dict) and is_lone(patch, shape):
         work.append((merged[0], patch[0], shape))
         return merged
-    partners = _partners(held, changes)
+    # an element of the patch changes the last elements with its key, in order
+    wanted = Counter(key for key, _ in changes)
+    found: dict[MergeKey, list[dict[str, Any]]] = {}
+    for key, value in held:
+        if key is not None and key in wanted:
+            found.setdefault(key, []).append(value)
+    partners = {key: iter(values[-wanted[key] :]) for key, values in found.items()}
     for key, value in changes:
         partner = next(partners[key], None) if key in partners else None
         if partner is None and isinstance(value, dict):
@@ -192,38 +197,6 @@ def is_lone(patch: Sequence[Any], shape: Shape) -> bool:
         and "name" not in patch[0]
         and PATCH not in patch[0]
     )
-
-
-_Keyed = list[tuple[MergeKey, Any]]
-
-
-def _directed(held: _Keyed, changes: _Keyed) -> tuple[_Keyed, _Keyed]:
-    """Return both lists after the directives among the patch's elements, and without these."""
-    directives = [
-        (key, value.get(PATCH) if isinstance(value, dict) else None) for key, value in changes
-    ]
-    deleted = {key for key, directive in directives if directive == "delete"}
-    if any(directive == "replace" for _, directive in directives):
-        held = []
-    content = [
-        change
-        for change, (_, directive) in zip(changes, directives, strict=True)
-        if directive not in ("replace", "delete")
-    ]
-    return [(key, value) for key, value in held if key is None or key not in deleted], content
-
-
-def _partners(held: _Keyed, changes: _Keyed) -> dict[MergeKey, Iterator[dict[str, Any]]]:
-    """Map each key of the patch to the elements that it changes: the last ones, in order."""
-    wanted: dict[MergeKey, int] = {}
-    for key, _ in changes:
-        if key is not None:
-            wanted[key] = wanted.get(key, 0) + 1
-    found: dict[MergeKey, list[dict[str, Any]]] = {}
-    for key, value in held:
-        if key in wanted:
-            found.setdefault(key, []).append(value)
-    return {key: iter(values[max(0, len(values) - wanted[key]) :]) for key, values in found.items()}
 
 
 def merge_key(value: Any, shape: Shape, index: int | None = None) -> MergeKey:

@@ -63,25 +63,32 @@ def misfits(
     `unknown_before` counts earlier patches."""
     violations: list[Violation] = []
     warnings: list[FieldWarning] = []
-    for found in _found(spec, kind or job_spec(), is_open, has_directives=has_directives):
+    for found in _list_misfits(
+        spec, kind or job_spec(), is_open or (lambda text: False), has_directives=has_directives
+    ):
         if found.type is not None:
             may_guess = len(violations) < MAX_GUESSES
             violations.append(_wrong_type(found, found.type, path, guess=may_guess))
             if len(violations) == MAX_FINDINGS:
                 break
         elif (before := unknown_before + len(warnings)) < MAX_FINDINGS:
-            warnings.append(_unknown_field(found, path, kind, guess=before < MAX_GUESSES))
+            keys = list_keys(found.place)
+            word = ""
+            if before < MAX_GUESSES:
+                word = meant(place_of(keys[:-1]), str(keys[-1]), kind)
+            at = format_path(found.place, path)
+            warnings.append(FieldWarning(at, UNKNOWN + word, Reason.FORBIDDEN))
     return Verdict(tuple(violations), field_warnings=tuple(warnings))
 
 
-def _found(
-    spec: Any, kind: Type, is_open: IsOpen | None, *, has_directives: bool
+def _list_misfits(
+    spec: Any, kind: Type, is_open: IsOpen, *, has_directives: bool
 ) -> Iterator[Misfit]:
     work: list[tuple[Any, Type, Place]] = [(spec, kind, None)]
     for node, kind, place in work:  # grows as it goes, level by level
         children = _children(node, kind)
         if children is None:
-            if not (kind.is_of_job or _is_open(node, is_open)):
+            if not (kind.is_of_job or (isinstance(node, str) and is_open(node))):
                 yield Misfit(place, kind, node)
             continue
         for key, value, inner in children:
@@ -90,8 +97,9 @@ def _found(
                     yield Misfit((place, key), None, value)
             elif not inner.is_leaf:
                 work.append((value, inner, (place, key)))
-            elif not (_FITS[inner.kind](value, inner) or _is_open(value, is_open)):
-                yield Misfit((place, key), inner, value)
+            elif not _FITS[inner.kind](value, inner):
+                if not (isinstance(value, str) and is_open(value)):
+                    yield Misfit((place, key), inner, value)
 
 
 def _children(node: Any, kind: Type) -> Iterable[tuple[Any, Any, Type | None]] | None:
@@ -106,10 +114,6 @@ def _children(node: Any, kind: Type) -> Iterable[tuple[Any, Any, Type | None]] |
     return ((k, v, fields.get(k)) for k, v in node.items() if v is not None or k not in fields)
 
 
-def _is_open(value: Any, is_open: IsOpen | None) -> bool:
-    return is_open is not None and isinstance(value, str) and is_open(value)
-
-
 def _is_integer(value: Any, kind: Type) -> bool:
     """Whether a value is an integer in JSON; `3.0` is one."""
     if isinstance(value, float):
@@ -117,18 +121,16 @@ def _is_integer(value: Any, kind: Type) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_quantity(value: Any, kind: Type) -> bool:
-    if isinstance(value, str):
-        return _QUANTITY.fullmatch(value.strip()) is not None
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 _FITS: Mapping[str, Callable[[Any, Type], bool]] = {
     "any": lambda value, kind: True,
     "boolean": lambda value, kind: isinstance(value, bool),
     "integer": _is_integer,
     "integer-or-text": lambda value, kind: isinstance(value, str) or _is_integer(value, kind),
-    "quantity": _is_quantity,
+    "quantity": lambda value, kind: (
+        _QUANTITY.fullmatch(value.strip()) is not None
+        if isinstance(value, str)
+        else isinstance(value, int | float) and not isinstance(value, bool)
+    ),
     "text": lambda value, kind: isinstance(value, str),
     "words": lambda value, kind: value in kind.words if value else value == "",
 }
@@ -144,25 +146,21 @@ _JSON_TYPES = {
 
 
 def _wrong_type(found: Misfit, kind: Type, path: str, *, guess: bool) -> Violation:
-    keys = list_keys(found.place)
-    at = format_path(found.place, path)
-    if kind.kind == "words" and isinstance(found.value, str):
-        detail = list_supported(found.value if guess else None, kind.words)
-        return Violation(at, Reason.NOT_SUPPORTED, found.value, detail)
+    at, value = format_path(found.place, path), found.value
+    if kind.kind == "words" and isinstance(value, str):
+        detail = list_supported(value if guess else None, kind.words)
+        return Violation(at, Reason.NOT_SUPPORTED, value, detail)
     if kind.kind == "quantity":
-        return Violation(at, Reason.TYPE_INVALID, found.value, _no_quantity(found.value))
-    violation = mistyped(keys, _JSON_TYPES.get(kind.kind, kind.kind), found.value)
+        guessed = _meant_quantity(value.strip()) if isinstance(value, str) else None
+        detail = 'must be a quantity, such as 2, "500m" or "2Gi"' + did_you_mean(guessed)
+        return Violation(at, Reason.TYPE_INVALID, value, detail)
+    violation = mistyped(list_keys(found.place), _JSON_TYPES.get(kind.kind, kind.kind), value)
     detail = violation.detail.removeprefix(f"{violation.path} in body ")
     return replace(violation, path=at, detail=detail)
 
 
-def _no_quantity(value: Any) -> str:
-    """Return how to write the quantity: `2 GB` is `2G`."""
-    meant = _meant_quantity(value.strip()) if isinstance(value, str) else None
-    return 'must be a quantity, such as 2, "500m" or "2Gi"' + did_you_mean(meant)
-
-
 def _meant_quantity(text: str) -> str | None:
+    """Return how to write a quantity: `2 GB` is `2G`."""
     found = _ALMOST.fullmatch(text)
     if found is None:
         return None
@@ -172,10 +170,3 @@ def _meant_quantity(text: str) -> str | None:
     suffix = "k" if letter == "K" and not binary else letter + binary
     quantity = found["number"] + suffix
     return quantity if _QUANTITY.fullmatch(quantity) else None
-
-
-def _unknown_field(found: Misfit, path: str, kind: Type | None, *, guess: bool) -> FieldWarning:
-    keys = list_keys(found.place)
-    at = format_path(found.place, path)
-    word = meant(place_of(keys[:-1]), str(keys[-1]), kind) if guess else ""
-    return FieldWarning(at, UNKNOWN + word, Reason.FORBIDDEN)

@@ -1,6 +1,6 @@
 """PersistentVolumeClaims of a flow, and the volumes of the pods that mount them."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from jobflow.api import labels
@@ -8,12 +8,9 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import VOLUME_CLAIMS
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import EvaluationScope, resolve_references
+from jobflow.core.json_values import maps
 from jobflow.core.manifests.owner import owner_reference
 from jobflow.core.names import format_job_name, qualify_name, to_label_value
-
-_CONTAINERS = ("initContainers", "containers")
-_MOUNTS = ("volumeMounts", "volumeDevices")
-"""Lists of a container whose entries name a volume of the pod."""
 
 
 def claim_names(flow: JobFlow) -> dict[str, str]:
@@ -80,31 +77,26 @@ def _with_volumes(
     tasks = spec.get("tasks")
     if not isinstance(tasks, list):
         return spec
-    found = [_task_with_volumes(task, source) for task in tasks]
-    if all(new is old for new, old in zip(found, tasks, strict=True)):
-        return spec
-    return {**spec, "tasks": found}
-
-
-def _task_with_volumes(task: Any, source: Callable[[str], dict[str, Any] | None]) -> Any:
-    pod = _pod(task)
-    added = [
-        {"name": name, **volume}
-        for name in _unprovided(pod)
-        if (volume := source(name)) is not None
-    ]
-    if not added:
-        return task
-    volumes = [*(pod.get("volumes") or ()), *added]
-    return {**task, "template": {**task["template"], "spec": {**pod, "volumes": volumes}}}
+    made: list[Any] = []
+    for task in tasks:
+        pod = _pod(task)
+        found = ((name, source(name)) for name in _unprovided(pod))
+        added = [{"name": name, **volume} for name, volume in found if volume is not None]
+        if added:
+            volumes = [*(pod.get("volumes") or ()), *added]
+            pod = {**pod, "volumes": volumes}
+            task = {**task, "template": {**task["template"], "spec": pod}}
+        made.append(task)
+    is_same = all(new is old for new, old in zip(made, tasks, strict=True))
+    return spec if is_same else {**spec, "tasks": made}
 
 
 def mounted_claims(spec: Mapping[str, Any], claims: Mapping[str, str]) -> list[str]:
     """Return the claims of the flow that a vcjob mounts, by their name in the flow, in order. It
     may also name them itself, in volumes of its pods or of the job."""
-    used = {str(each.get("volumeClaimName")) for each in _maps(spec.get("volumes"))}
-    for task in _maps(spec.get("tasks")):
-        for volume in _maps(_pod(task).get("volumes")):
+    used = {str(each.get("volumeClaimName")) for each in maps(spec.get("volumes"))}
+    for task in maps(spec.get("tasks")):
+        for volume in maps(_pod(task).get("volumes")):
             source = volume.get("persistentVolumeClaim")
             if isinstance(source, dict):
                 used.add(str(source.get("claimName")))
@@ -121,32 +113,25 @@ def unprovided_volumes(spec: Mapping[str, Any]) -> Iterator[tuple[int, list[str]
 
 
 def _unprovided(pod: Mapping[str, Any]) -> list[str]:
-    mounted = _mounted(pod)
+    mounted: dict[str, None] = {}
+    for container in (*maps(pod.get("initContainers")), *maps(pod.get("containers"))):
+        # lists whose entries name a volume of the pod
+        for mount in (
+            *maps(container.get("volumeMounts")),
+            *maps(container.get("volumeDevices")),
+        ):
+            if isinstance(name := mount.get("name"), str) and name:
+                mounted[name] = None
     if not mounted:
         return []
     volumes = pod.get("volumes")
     if volumes is not None and not isinstance(volumes, list):
         return []
-    provided = {str(each.get("name")) for each in _maps(volumes)}
+    provided = {str(each.get("name")) for each in maps(volumes)}
     return [name for name in mounted if name not in provided]
-
-
-def _mounted(pod: Mapping[str, Any]) -> Collection[str]:
-    names = (
-        mount.get("name")
-        for containers in _CONTAINERS
-        for container in _maps(pod.get(containers))
-        for mounts in _MOUNTS
-        for mount in _maps(container.get(mounts))
-    )
-    return dict.fromkeys(name for name in names if isinstance(name, str) and name)
 
 
 def _pod(task: Any) -> Mapping[str, Any]:
     template = task.get("template") if isinstance(task, dict) else None
     pod = template.get("spec") if isinstance(template, dict) else None
     return pod if isinstance(pod, dict) else {}
-
-
-def _maps(value: Any) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

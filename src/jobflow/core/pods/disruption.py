@@ -7,12 +7,12 @@ shows it (docs/decisions/disruptions.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
 from jobflow.api.flow.status import StepFailure
-from jobflow.api.volcano.job import Job, JobPhase, PolicyOutline
+from jobflow.api.volcano.job import Job, JobPhase
 from jobflow.api.volcano.pod import Pod, PodCondition, PodPhase
 
 EVICTED, PREEMPTED, NODE_LOST = "Evicted", "Preempted", "NodeLost"
@@ -83,16 +83,9 @@ def find_eviction_by_policy(job: Job) -> StepFailure | None:
     """Return the failure of a vcjob that a policy for PodEvicted has ended, as far as its phase
     shows it: call it only if no pod has failed and nobody aborted the vcjob."""
     action = _ACTION_OF.get(job.phase)
-    tasks = job.spec.tasks or ()
-    policies = (job.spec.policies, *(task.policies for task in tasks))
-    if action is None or not any(_handles_eviction(each or (), action) for each in policies):
-        return None
-    return StepFailure(reason=EVICTED, disruption=True)
-
-
-def _handles_eviction(policies: Iterable[PolicyOutline], action: str) -> bool:
-    return any(
-        policy.action == action
-        and (policy.event == _POD_EVICTED or _POD_EVICTED in (policy.events or ()))
-        for policy in policies
-    )
+    for part in (job.spec, *(job.spec.tasks or ())) if action is not None else ():
+        for policy in part.policies or ():
+            events = (policy.event, *(policy.events or ()))
+            if policy.action == action and _POD_EVICTED in events:
+                return StepFailure(reason=EVICTED, disruption=True)
+    return None

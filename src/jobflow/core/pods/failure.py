@@ -67,6 +67,10 @@ def find_first_failure(pods: Iterable[Pod]) -> PodFailure | None:
     if found is None:
         return None
     pod, ended = by_name[found.pod], found.ended
+    text = ended.message if ended else found.message
+    if (message := _clip(text, MAX_FAILURE_MESSAGE)) != _in_one_line(text):
+        # the last line of a longer text has the error, in logs and tracebacks
+        message = _clip(_last_line(text) or text, MAX_FAILURE_MESSAGE)
     failure = StepFailure(
         task=pod.task,
         pod=found.pod,
@@ -75,11 +79,20 @@ def find_first_failure(pods: Iterable[Pod]) -> PodFailure | None:
         signal=(ended.signal or 0) if ended is not None else 0,
         reason=_clip(found.reason, MAX_FAILURE_REASON),
         node=pod.spec.node_name,
-        message=_clip_message(ended.message if ended else found.message),
+        message=message,
         seconds=_measure(pod, found),
         disruption=found.disrupted,
     )
-    return PodFailure(failure, found.rank == 0, _describe(pod, failure, found))
+    status = pod.status
+    containers = len(status.container_statuses or ()) + len(status.init_container_statuses or ())
+    where = [f"task {failure.task}"] if failure.task else []
+    if failure.container and containers > 1:
+        where.append(f"container {failure.container}")
+    who = f"pod {failure.pod}" + (f" ({', '.join(where)})" if where else "")
+    how = describe_end(failure, ended.signal if ended is not None else None)
+    node = f" on node {failure.node}" if failure.node else ""
+    more = f": {_in_one_line(found.message)}" if found.message else ""
+    return PodFailure(failure, found.rank == 0, f"{who}: {how}{node}{more}")
 
 
 FACTS: Mapping[str, tuple[str, ...]] = {
@@ -132,13 +145,6 @@ def _in_one_line(text: str) -> str:
     return " ".join(text.encode("utf-8", "replace").decode().split())
 
 
-def _clip_message(text: str) -> str:
-    """Return a termination message for the status: of a longer one the last line, which has the
-    error in logs and tracebacks."""
-    whole, clipped = _in_one_line(text), _clip(text, MAX_FAILURE_MESSAGE)
-    return whole if clipped == whole else _clip(_last_line(text) or text, MAX_FAILURE_MESSAGE)
-
-
 def _last_line(text: str) -> str:
     """Return the last line of a termination message, or "" if it is empty or has outputs."""
     try:
@@ -167,22 +173,14 @@ def _list_suspects(pod: Pod) -> Iterator[_Suspect]:
     disruption = find_disruption(pod)
     found = [_suspect(name, place, each, failed) for place, each in enumerate(containers)]
     suspects = [suspect for suspect in found if suspect is not None]
+    # a pod fails when its first container does
+    when = min((suspect.when for suspect in suspects), default=_LATE)
     if disruption is not None:
-        when = min((suspect.when for suspect in suspects), default=_LATE)
-        yield _Suspect(
-            0,
-            min(when, disruption.since or _LATE),
-            name,
-            -1,
-            "",
-            None,
-            disruption.reason,
-            disruption.message,
-            disrupted=True,
-        )
+        reason, message = disruption.reason, disruption.message
+        when = min(when, disruption.since or _LATE)
+        yield _Suspect(0, when, name, -1, "", None, reason, message, disrupted=True)
     elif failed and (status.reason or not any(suspect.rank == 0 for suspect in suspects)):
         # such as past its deadline, which also ended its containers
-        when = min((suspect.when for suspect in suspects), default=_LATE)
         yield _Suspect(0, when, name, -1, "", None, status.reason, status.message)
     else:
         yield from suspects
@@ -208,19 +206,6 @@ def _suspect(pod: str, place: int, container: ContainerStatus, failed: bool) -> 
 
 def _has_failed(ended: Terminated) -> bool:
     return ended.exit_code != 0 or ended.signal is not None
-
-
-def _describe(pod: Pod, failure: StepFailure, found: _Suspect) -> str:
-    status = pod.status
-    containers = len(status.container_statuses or ()) + len(status.init_container_statuses or ())
-    where = [f"task {failure.task}"] if failure.task else []
-    if failure.container and containers > 1:
-        where.append(f"container {failure.container}")
-    who = f"pod {failure.pod}" + (f" ({', '.join(where)})" if where else "")
-    node = f" on node {failure.node}" if failure.node else ""
-    more = f": {_in_one_line(found.message)}" if found.message else ""
-    how = describe_end(failure, found.ended.signal if found.ended is not None else None)
-    return f"{who}: {how}{node}{more}"
 
 
 def describe_end(failure: StepFailure, signal: int | None = None) -> str:

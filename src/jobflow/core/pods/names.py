@@ -46,16 +46,13 @@ def predict_pod_names(spec: Mapping[str, Any]) -> PodNames:
         replicas = task.get("replicas")
         if isinstance(replicas, int) and replicas > 0:
             with_pods.append(name)
-            last = 0 if plugin is None else _get_last_hostname_index(task, replicas)
+            template = task.get("template")
+            pod = template.get("spec") if isinstance(template, dict) else None
+            own_hostname = isinstance(pod, dict) and pod.get("hostname")
+            last = 0 if plugin is None or own_hostname else replicas - 1
             suffix = f"-{name}-{max(n, last)}"
         else:
             suffix = f"-{name}-{n}"
         if len(suffix) > len(longest):
             longest = suffix
     return PodNames(tuple(with_pods), longest, plugin)
-
-
-def _get_last_hostname_index(task: dict[str, Any], replicas: int) -> int:
-    template = task.get("template")
-    pod = template.get("spec") if isinstance(template, dict) else None
-    return 0 if isinstance(pod, dict) and pod.get("hostname") else replicas - 1

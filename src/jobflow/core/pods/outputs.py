@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.volcano.job import JobOutline
-from jobflow.api.volcano.pod import ContainerStatus, Pod
+from jobflow.api.volcano.pod import Pod
 from jobflow.core.limits import (
     MAX_FLOW_OUTPUTS,
     MAX_MESSAGE_BYTES,
@@ -69,7 +69,13 @@ def has_output_pod(spec: JobOutline) -> bool:
 
 def read_message(spec: JobOutline, pod: Pod) -> str | None:
     """Return the termination message, or None while the container runs."""
-    container = _find_first_container(spec, pod)
+    # by the name in the vcjob: the statuses of a pod are sorted by name, and may include a sidecar
+    containers = spec.tasks[0].pod.asking if spec.tasks else []
+    name = containers[0].name if containers else None
+    statuses = pod.status.container_statuses or []
+    container = next((status for status in statuses if status.name == name), None)
+    if container is None and len(statuses) == 1:
+        container = statuses[0]
     ended = container.state.terminated if container is not None else None
     if ended is None:
         return "" if pod.ended else None
@@ -94,6 +100,7 @@ def parse_outputs(message: str, containers: int = 1) -> dict[str, Any] | None:
     status would remove them. `containers`: those of the pod. Raises OutputsTooLarge, also for a
     message that the kubelet may have cut: one of the full size that is not JSON."""
     text = message.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
+    # a message that the kubelet has cut would be stored as a text that looks whole
     size, limit = len(text), message_limit(containers)
     found = _decode(text) if size <= MAX_MESSAGE_BYTES else None
     if size >= limit and not isinstance(found, dict | list | str):  # half a number is a number
@@ -109,6 +116,10 @@ def parse_outputs(message: str, containers: int = 1) -> dict[str, Any] | None:
     if outputs is None:
         words = text.decode().strip()
         outputs = {"text": words} if words else {}
+    return _bounded(outputs)
+
+
+def _bounded(outputs: dict[str, Any]) -> dict[str, Any] | None:
     if (size := measure_outputs(outputs)) > MAX_STEP_OUTPUTS:
         raise OutputsTooLarge(f"have {size} bytes as JSON, and a step has room for 4096")
     return outputs or None
@@ -134,9 +145,7 @@ def read_outputs(text: str) -> dict[str, Any] | None:
     outputs = _to_storable(found, 0) if isinstance(found, dict) else None
     if outputs is None:
         raise UnstorableJson
-    if (size := measure_outputs(outputs)) > MAX_STEP_OUTPUTS:
-        raise OutputsTooLarge(f"have {size} bytes as JSON, and a step has room for 4096")
-    return outputs or None
+    return _bounded(outputs)
 
 
 def measure_outputs(outputs: dict[str, Any]) -> int:
@@ -159,12 +168,3 @@ def _to_storable(value: Any, depth: int) -> Any:
         except OverflowError:
             raise UnstorableJson from None
     return value
-
-
-def _find_first_container(spec: JobOutline, pod: Pod) -> ContainerStatus | None:
-    # By the name in the vcjob: the statuses of a pod are sorted by name, and may include a sidecar.
-    containers = spec.tasks[0].pod.asking if spec.tasks else []
-    name = containers[0].name if containers else None
-    statuses = pod.status.container_statuses or []
-    named = next((status for status in statuses if status.name == name), None)
-    return named if named is not None or len(statuses) != 1 else statuses[0]

@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from jobflow.api.flow.status import RequestedHours
-from jobflow.api.volcano.job import ContainerOutline, ContainerResources, JobOutline, TaskOutline
+from jobflow.api.volcano.job import ContainerOutline, ContainerResources, JobOutline
 
 _NUMBER = re.compile(
     r"([0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})([A-Za-z]{0,2}|[eE][-+]?[0-9]{1,3})"
@@ -66,7 +66,16 @@ def parse_quantity(value: Any) -> float | None:
 
 def sum_requests(spec: JobOutline) -> Requests:
     """Return the requests of all pods of a vcjob."""
-    return _sum(_sum_task(task) for task in spec.tasks or ())
+    total = NOTHING
+    for task in spec.tasks or ():
+        # a pod requests the sum of its containers, or the most that an init container requests, for
+        # each resource, as in the scheduler
+        together = _sum(map(_sum_container, task.pod.asking))
+        alone = map(_sum_container, task.pod.asking_first)
+        pods = min(max(task.replicas or 0, 0), _MAX_PODS)
+        of_task = (max(amounts) * pods for amounts in zip(together, *alone, strict=True))
+        total = _sum([total, Requests(*of_task)])
+    return total
 
 
 def add_hours(
@@ -108,36 +117,28 @@ def _to_text(number: float) -> str:
     return "" if text == "0" else text
 
 
-def _sum_task(task: TaskOutline) -> Requests:
-    """Return the requests of all pods of a task. A pod requests the sum of its containers, or the
-    most that an init container requests, for each resource, as in the scheduler."""
-    pods = min(max(task.replicas or 0, 0), _MAX_PODS)
-    together = _sum(_sum_container(container) for container in task.pod.asking)
-    alone = [_sum_container(container) for container in task.pod.asking_first]
-    return Requests(*(max(amounts) * pods for amounts in zip(together, *alone, strict=True)))
-
-
 def _sum_container(container: ContainerOutline) -> Requests:
     """Return the requests of a container. A limit without a request counts as one, which is the
     default of the API server."""
     resources = container.resources
     if not isinstance(resources, ContainerResources):
         return NOTHING
+    # in this order, so that requests win
     both = (resources.limits, resources.requests)
     asked = {
         name: amount for each in both if isinstance(each, dict) for name, amount in each.items()
     }
+    gpus = 0.0
+    for name, amount in asked.items():
+        # such as nvidia.com/gpu or volcano.sh/vgpu-number
+        _, slash, device = name.lower().rpartition("/")
+        if slash and "gpu" in device and not any(word in device for word in _NOT_A_COUNT):
+            gpus += parse_quantity(amount) or 0.0
     return Requests(
         cpu=parse_quantity(asked.get("cpu")) or 0.0,
         memory=parse_quantity(asked.get("memory")) or 0.0,
-        gpu=sum(parse_quantity(amount) or 0.0 for name, amount in asked.items() if _is_gpu(name)),
+        gpu=gpus,
     )
-
-
-def _is_gpu(resource: str) -> bool:
-    """Return whether a resource counts GPUs, such as nvidia.com/gpu or volcano.sh/vgpu-number."""
-    _, slash, device = resource.lower().rpartition("/")
-    return bool(slash) and "gpu" in device and not any(word in device for word in _NOT_A_COUNT)
 
 
 def _sum(parts: Iterable[Requests]) -> Requests:

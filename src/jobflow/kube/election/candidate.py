@@ -152,23 +152,19 @@ class Candidate:
             return Wait(min(due, self.until) - now)
         if not self.known:
             return LOOK
-        if holds or now >= (free_at := self._free_at()):
-            return self._claim(wall)
+        lease, seconds = self._lease, self._timing.lease
+        if holds or lease is None or lease.holder in ("", self.identity):
+            free_at = -math.inf
+        else:
+            free_at = self._seen_at + max(lease.seconds or 0, seconds)
+        if now >= free_at:
+            if lease is not None:
+                return Claim(lease.claimed(self.identity, seconds, wall), create=False)
+            body = first_claim(self._namespace, self._name, self.identity, seconds, wall)
+            return Claim(body, create=True)
         if (look_at := self._looked_at + self._timing.look) <= now:
             return LOOK
         return Wait(min(look_at, free_at) - now)
-
-    def _free_at(self) -> float:
-        """Return when this process may claim the Lease."""
-        if self._lease is None or self._lease.holder in ("", self.identity):
-            return -math.inf
-        return self._seen_at + max(self._lease.seconds or 0, self._timing.lease)
-
-    def _claim(self, wall: datetime) -> Claim:
-        if self._lease is not None:
-            return Claim(self._lease.claimed(self.identity, self._timing.lease, wall), create=False)
-        body = first_claim(self._namespace, self._name, self.identity, self._timing.lease, wall)
-        return Claim(body, create=True)
 
     # ------------------------------------------------------------------ outcomes
 

@@ -91,12 +91,21 @@ class Election:
         fence = Fence(self._timing.write, clock=self._clock)
         fence.until = self._candidate.until
         ending, done = asyncio.Event(), asyncio.Event()
+        # connections of this term only, so that closing them ends its writes
         async with FencedClient(self._client, fence, self._timing.write) as client:
             self._change(True)
             leading = asyncio.ensure_future(self._lead(client, ending))
             renewing = asyncio.ensure_future(self._renew(fence, done))
             try:
-                await self._first(leading, renewing, ending)
+                stopping = asyncio.ensure_future(self.stopping.wait())
+                try:
+                    either: set[asyncio.Future[Any]] = {leading, renewing}
+                    await asyncio.wait({*either, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                    if stopping.done():
+                        ending.set()
+                    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    await _cancel(stopping)
                 done.set()
                 await _cancel(leading)
                 await asyncio.wait({renewing})
@@ -105,29 +114,15 @@ class Election:
                 self._change(False)
                 await _cancel(leading, renewing)
         renewing.result()
-        await self._settle(fence)
+        if seconds := fence.in_doubt:
+            # the next term, here or elsewhere, must find these writes either stored or dropped
+            log.info("waiting for writes without an answer", seconds=round(seconds, 1))
+            await asyncio.sleep(seconds)
         if leading.cancelled():
             return False
         await self._release()
         leading.result()
         return True
-
-    async def _first(
-        self,
-        leading: asyncio.Future[None],
-        renewing: asyncio.Future[None],
-        ending: asyncio.Event,
-    ) -> None:
-        """Return when `lead` or the renewals end. Passes `stopping` on to `lead`."""
-        stopping = asyncio.ensure_future(self.stopping.wait())
-        tasks: set[asyncio.Future[Any]] = {leading, renewing}
-        try:
-            await asyncio.wait({*tasks, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if stopping.done():
-                ending.set()
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            await _cancel(stopping)
 
     async def _renew(self, fence: Fence, done: asyncio.Event) -> None:
         """Renew the Lease and move the fence until the term is done or lost. Waits for the answer
@@ -138,13 +133,6 @@ class Election:
         if not done.is_set():
             holder = self._candidate.holder
             log.warning("leadership lost", holder=holder, error=self._trouble)
-
-    async def _settle(self, fence: Fence) -> None:
-        """Wait for writes of the term that had no answer. The next term, in this process or
-        another, must find them either stored or dropped."""
-        if seconds := fence.in_doubt:
-            log.info("waiting for writes without an answer", seconds=round(seconds, 1))
-            await asyncio.sleep(seconds)
 
     def _change(self, leads: bool) -> None:
         self.leads = leads
@@ -162,7 +150,10 @@ class Election:
                         await enough.wait()
             case step:
                 await self._ask(step)
-        self._log_new_leader()
+        if (holder := self._candidate.holder) != self._holder:
+            self._holder = holder
+            if holder != self.identity:
+                log.info("following", holder=holder or "nobody yet")
 
     async def _ask(self, step: Step) -> None:
         """Send a look or a claim and report the outcome to the candidate."""
@@ -181,8 +172,10 @@ class Election:
         except ApiError as error:
             if error.not_found and isinstance(step, Look):
                 candidate.gone(self._clock())
-            elif isinstance(step, Claim) and _is_outdated(step, error):
-                candidate.refused()
+            elif isinstance(step, Claim) and (
+                error.code == 409 or (error.not_found and not step.create)
+            ):
+                candidate.refused()  # the Lease has changed or was deleted
             else:
                 self._failed(str(error))
         except NETWORK_ERRORS as error:
@@ -202,6 +195,7 @@ class Election:
     async def _release(self) -> None:
         """Let another replica lead at once. If this fails, the Lease expires."""
         if not self._candidate.known:
+            # the stored version may be that of a renewal whose answer did not come
             await self._ask(LOOK)
         body = self._candidate.release(self._clock(), self._wall())
         if body is None:
@@ -220,20 +214,8 @@ class Election:
             self._trouble = trouble
             log.warning("lease cannot be read or written", name=self._name, error=trouble)
 
-    def _log_new_leader(self) -> None:
-        holder = self._candidate.holder
-        if holder != self._holder:
-            self._holder = holder
-            if holder != self.identity:
-                log.info("following", holder=holder or "nobody yet")
-
 
 async def _cancel(*tasks: asyncio.Future[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
-
-
-def _is_outdated(claim: Claim, error: ApiError) -> bool:
-    """Return whether a claim was refused because the Lease has changed or was deleted."""
-    return error.code == 409 or (error.not_found and not claim.create)

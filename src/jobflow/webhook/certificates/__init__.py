@@ -1,5 +1,5 @@
 """The webhook's serving certificate.
 
-`pki` makes certificates; `ring` and `trust` decide, without I/O, how the replicas' Secret and the
-caBundles change; `live` presents a certificate; `files` and `shared` keep it up to date.
+`pki` makes certificates; `ring` decides, without I/O, how the replicas' Secret changes; `live`
+presents a certificate; `files` and `shared` keep it up to date.
 """

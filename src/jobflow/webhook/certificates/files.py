@@ -116,23 +116,6 @@ def write_development_pki(directory: Path, hosts: Sequence[str]) -> PkiFiles:
     existing files. They belong to the owner of the directory, or of the nearest one above it that
     exists, and only that user can read them. Raises CertificateError and OSError."""
     pki = make_pki(hosts)
-    owner = _make_directory(directory)
-    written = {
-        name: _write(directory / name, content, owner)
-        for name, content in (
-            ("ca.crt", pki.ca_certificate),
-            ("ca.key", pki.ca_key),
-            ("tls.crt", pki.certificate),
-            ("tls.key", pki.key),
-        )
-    }
-    serving = CertificateFiles(written["tls.crt"], written["tls.key"])
-    return PkiFiles(written["ca.crt"], written["ca.key"], serving)
-
-
-def _make_directory(directory: Path) -> tuple[int, int]:
-    """Create a directory, with those above it, and return the user and group of what is in it.
-    Raises CertificateError if it belongs to another user, who could not read this user's files."""
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
     above = missing[-1].parent if missing else directory
     owner = (above.stat().st_uid, above.stat().st_gid)
@@ -145,7 +128,15 @@ def _make_directory(directory: Path) -> tuple[int, int]:
         each.mkdir(0o700)
         _give(each, owner)
     directory.mkdir(exist_ok=True)  # an error if it is a file
-    return owner
+    serving = CertificateFiles(
+        _write(directory / "tls.crt", pki.certificate, owner),
+        _write(directory / "tls.key", pki.key, owner),
+    )
+    return PkiFiles(
+        _write(directory / "ca.crt", pki.ca_certificate, owner),
+        _write(directory / "ca.key", pki.ca_key, owner),
+        serving,
+    )
 
 
 def _write(path: Path, content: bytes, owner: tuple[int, int]) -> Path:

@@ -61,8 +61,15 @@ class Live:
         """Present this PEM chain, the server's own certificate first, from now on. The origins are
         for messages. If it raises CertificateError, the certificate in use stays."""
         try:
-            certificate = _first(chain, origin)
-            _check_dates(certificate, self._now(), origin)
+            try:
+                certificate = x509.load_pem_x509_certificates(chain)[0]
+            except ValueError as error:
+                raise CertificateError(f"{origin} is not a PEM certificate") from error
+            begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+            if end <= self._now():
+                raise CertificateError(f"{origin} expired at {end}")
+            if begin > self._now():
+                raise CertificateError(f"{origin} is not valid before {begin}")
             context = _load(chain, key, origin, key_origin)
         except CertificateError as error:
             self.refuse(str(error))
@@ -125,21 +132,6 @@ def _require_client_certificate(context: ssl.SSLContext, authorities: str) -> No
     from the context that `Live` chooses."""
     context.load_verify_locations(cadata=authorities)
     context.verify_mode = ssl.CERT_REQUIRED
-
-
-def _first(chain: bytes, origin: str) -> x509.Certificate:
-    try:
-        return x509.load_pem_x509_certificates(chain)[0]
-    except ValueError as error:
-        raise CertificateError(f"{origin} is not a PEM certificate") from error
-
-
-def _check_dates(certificate: x509.Certificate, now: datetime, origin: str) -> None:
-    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    if end <= now:
-        raise CertificateError(f"{origin} expired at {end}")
-    if begin > now:
-        raise CertificateError(f"{origin} is not valid before {begin}")
 
 
 def _load(chain: bytes, key: bytes, origin: str, key_origin: str) -> ssl.SSLContext:

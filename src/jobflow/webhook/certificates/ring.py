@@ -141,9 +141,20 @@ def due_change(ring: Ring, policy: Policy, *, now: datetime, trusted: bool) -> R
         return RingChange(
             Ring(newest, older, ring.serving), "the CA is past two thirds of its lifetime"
         )
-    if (reason := _reissue_reason(ring, policy, now)) and (trusted or ring.rotated):
-        hosts = _hosts(ring, policy, now)
-        serving = make_serving(ring.newest, hosts, now=now, lifetime=policy.serving)
+    ours, theirs = [_canonical(host) for host in policy.hosts], hosts_of(ring.serving.certificate)
+    reason = None
+    if not ring.rotated:
+        reason = "there is a newer CA" if trusted else None
+    elif ring.serving.due <= now:
+        reason = "the certificate is past two thirds of its lifetime"
+    elif missing := set(ours) - set(theirs):
+        reason = f"the certificate is not for {', '.join(sorted(missing))}"
+    if reason is not None:
+        # replicas with other hosts would replace each other's certificates if theirs were left out
+        hosts = ours + theirs if now < ring.serving.due else ours
+        serving = make_serving(
+            ring.newest, list(dict.fromkeys(hosts)), now=now, lifetime=policy.serving
+        )
         return RingChange(replace(ring, serving=serving), reason)
     if ring.older and is_older_unused(ring, policy, now=now):
         return RingChange(replace(ring, older=()), "no replica serves a certificate of an older CA")
@@ -173,24 +184,6 @@ def issuer_of(
             continue
         return authority
     return None
-
-
-def _reissue_reason(ring: Ring, policy: Policy, now: datetime) -> str:
-    if not ring.rotated:
-        return "there is a newer CA"
-    if ring.serving.due <= now:
-        return "the certificate is past two thirds of its lifetime"
-    if missing := set(map(_canonical, policy.hosts)) - set(hosts_of(ring.serving.certificate)):
-        return f"the certificate is not for {', '.join(sorted(missing))}"
-    return ""
-
-
-def _hosts(ring: Ring, policy: Policy, now: datetime) -> list[str]:
-    """The policy's hosts and, until renewal, those of the present certificate. Without the latter,
-    replicas with different policies would replace each other's certificates."""
-    ours = [_canonical(host) for host in policy.hosts]
-    theirs = hosts_of(ring.serving.certificate) if now < ring.serving.due else []
-    return list(dict.fromkeys([*ours, *theirs]))
 
 
 def _canonical(host: str) -> str:

@@ -1,10 +1,12 @@
 """A certificate that the replicas make themselves, share in a Secret, and have API servers trust.
 
-Every replica runs it. The first write wins, and the other replicas read what it wrote.
+Every replica runs it. The first write wins, and the other replicas read what it wrote. CAs stay in
+caBundles until no replica can serve a certificate of them (docs/decisions/certificates.md).
 """
 
 import asyncio
 import contextlib
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -28,12 +30,66 @@ from jobflow.webhook.certificates.ring import (
     Ring,
     RingChange,
     due_change,
+    is_older_unused,
     issuer_of,
     new_ring,
     read_ring,
     time_to_next_change,
 )
-from jobflow.webhook.certificates.trust import Configuration, correction, trusts
+
+
+class ClientConfig(Struct, frozen=True, kw_only=True):
+    """`webhooks[].clientConfig`."""
+
+    ca_bundle: str = ""
+    """PEM in base64."""
+
+
+class WebhookEntry(Struct, frozen=True, kw_only=True):
+    """An entry of `webhooks`."""
+
+    name: str = ""
+    client_config: ClientConfig = msgspec.field(default_factory=ClientConfig)
+
+
+class Configuration(Struct, frozen=True, kw_only=True):
+    """`admissionregistration.k8s.io/v1` ValidatingWebhookConfiguration, or the mutating one."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    webhooks: list[WebhookEntry] = []
+
+
+def trusts(configuration: Configuration, authority: x509.Certificate) -> bool:
+    """Return whether every webhook of the configuration trusts this CA."""
+    return all(authority in _bundle(webhook) for webhook in configuration.webhooks)
+
+
+def correction(
+    configuration: Configuration, ring: Ring, policy: Policy, *, now: datetime
+) -> dict[str, Any] | None:
+    """Return a strategic merge patch that corrects the caBundles, or None if they are correct. The
+    API server refuses it if the configuration has changed."""
+    drop_old = is_older_unused(ring, policy, now=now)
+    changed = []
+    for webhook in configuration.webhooks:
+        had = _bundle(webhook)
+        kept = () if drop_old else (each for each in had if each.not_valid_after_utc > now)
+        wanted = list(dict.fromkeys([*ring.authorities, *kept]))
+        if set(wanted) != set(had):
+            bundle = b64encode(b"".join(map(pem, wanted))).decode()
+            changed.append({"name": webhook.name, "clientConfig": {"caBundle": bundle}})
+    if not changed:
+        return None
+    version = configuration.metadata.resource_version
+    return {"metadata": {"resourceVersion": version}, "webhooks": changed}
+
+
+def _bundle(webhook: WebhookEntry) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(b64decode(webhook.client_config.ca_bundle))
+    except ValueError:
+        return []
+
 
 log = structlog.get_logger(__name__)
 
@@ -94,7 +150,16 @@ class SharedCertificate:
                 group.create_task(reflector.run())
             while True:
                 self._wake.clear()
-                wait = await self._careful_pass()
+                try:
+                    wait = await self._pass()
+                except ApiError as error:
+                    # 409: another replica was faster, so wait for its change
+                    wait = 1.0 if error.code == 409 else self._failed(str(error))
+                except NETWORK_ERRORS as error:
+                    wait = self._failed(f"{type(error).__name__}: {error}")
+                else:
+                    self._trouble = ""
+                    self._backoff.reset()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(wait):
                         await self._wake.wait()
@@ -114,21 +179,8 @@ class SharedCertificate:
             return [f"webhook configuration {names} to trust the certificate: {reason}"]
         return []
 
-    async def _careful_pass(self) -> float:
-        """Make a pass without raising errors; return the seconds until the next one."""
-        try:
-            wait = await self._pass()
-        except ApiError as error:
-            if error.code == 409:  # another replica was faster: wait for its change
-                return 1.0
-            return self._failed(str(error))
-        except NETWORK_ERRORS as error:
-            return self._failed(f"{type(error).__name__}: {error}")
-        self._trouble = ""
-        self._backoff.reset()
-        return wait
-
     async def _pass(self) -> float:
+        """Write what is due, and return the seconds until the next pass."""
         if self._unread():
             return LONGEST_WAIT
         if (due := self._due()) is not None:
@@ -139,6 +191,7 @@ class SharedCertificate:
         await self._correct_bundles(ring)
         adopted = self._adopt(ring)
         wait = time_to_next_change(ring, self._policy, now=self._now())
+        # in the middle of a rotation the next step is due when API servers know the new CA
         return (wait if ring.rotated and adopted else self._policy.settle).total_seconds()
 
     def _due(self) -> RingChange | None:
@@ -146,12 +199,14 @@ class SharedCertificate:
         now, held = self._now(), self._held
         secret = self._secret.cache.get(self._namespace, self._name)
         if secret is None:
+            # a certificate in use stays, so that a deleted Secret interrupts nothing
             reason = "the Secret does not exist yet" if held is None else "the Secret was deleted"
             return RingChange(new_ring(self._policy, now=now, held=held), reason)
         try:
             ring = read_ring(secret.data or {})
         except CertificateError as error:
             self._live.refuse(f"Secret {self._namespace}/{self._name}: {error}")
+            # replicas go on with what they have read before
             repaired = held or new_ring(self._policy, now=now)
             return RingChange(repaired, f"its content cannot be used: {error}")
         self._held = ring

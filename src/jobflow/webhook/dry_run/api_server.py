@@ -6,18 +6,20 @@ A dry run that fails for another reason than a fault of the template refuses not
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
+from itertools import chain
+from typing import Any
 
 import msgspec
 import structlog
 
 from jobflow.api.resources import POD_TEMPLATES, StatusCause
-from jobflow.core.violations import Reason
+from jobflow.core.pods.resources import parse_quantity
+from jobflow.core.violations import Reason, join_path
 from jobflow.kube.client import Client
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
-from jobflow.webhook.dry_run.decode_errors import decode_error_paths
 from jobflow.webhook.dry_run.template_pods import SECONDS, DryRun
 
 AT_ONCE = 8
@@ -73,6 +75,7 @@ class DryRuns:
     async def of(self, namespace: str, templates: Sequence[bytes]) -> list[DryRun | None]:
         """Return the answer to each of these pod templates (JSON), or None if it came too late."""
         answers: list[DryRun | None] = [None] * len(templates)
+        # 64 requests at once would take the connections of other reviews
         room = asyncio.Semaphore(AT_ONCE)
 
         async def ask(i: int) -> None:
@@ -89,17 +92,28 @@ class DryRuns:
 
     async def _try(self, namespace: str, template: bytes) -> DryRun | None:
         warnings: list[str] = []
+        obj = {
+            "apiVersion": POD_TEMPLATES.api_version,
+            "kind": POD_TEMPLATES.kind,
+            "metadata": {"generateName": "jobflow-"},  # never in use
+            "template": msgspec.Raw(template),
+        }
         try:
             await self._client.request(
                 "POST",
                 POD_TEMPLATES.path(namespace),
                 query=QUERY,
-                body=_body(template),
+                body=msgspec.json.encode(obj),
                 timeout=SECONDS,
                 warnings=warnings,
             )
         except ApiError as error:
-            return self._refused(namespace, template, error, warnings)
+            # only faults of the template count; quotas and policies decide when pods are created
+            if faults := tuple(_faults(error, template)):
+                self._observe(DryRunResult.REFUSED)
+                return DryRun(faults, tuple(warnings))
+            self._ignore(_RESULTS.get(error.code, DryRunResult.ERROR), namespace, str(error))
+            return DryRun()
         except TimeoutError:
             return None
         except NETWORK_ERRORS as error:
@@ -107,17 +121,6 @@ class DryRuns:
             return DryRun()
         self._observe(DryRunResult.PASSED)
         return DryRun(warnings=tuple(warnings))
-
-    def _refused(
-        self, namespace: str, template: bytes, error: ApiError, warnings: Sequence[str]
-    ) -> DryRun:
-        """Only faults of the template count; quotas and policies decide when pods are created."""
-        faults = tuple(_faults(error, template))
-        if not faults:
-            self._ignore(_RESULTS.get(error.code, DryRunResult.ERROR), namespace, str(error))
-            return DryRun()
-        self._observe(DryRunResult.REFUSED)
-        return DryRun(faults, tuple(warnings))
 
     def _ignore(self, result: DryRunResult, namespace: str, error: str) -> None:
         self._observe(result)
@@ -142,11 +145,64 @@ def _faults(error: ApiError, template: bytes) -> Iterator[StatusCause]:
             yield StatusCause(reason=Reason.TYPE_INVALID, message=found[1], field=place)
 
 
-def _body(template: bytes) -> bytes:
-    obj = {
-        "apiVersion": POD_TEMPLATES.api_version,
-        "kind": POD_TEMPLATES.kind,
-        "metadata": {"generateName": "jobflow-"},  # never in use
-        "template": msgspec.Raw(template),
-    }
-    return msgspec.json.encode(obj)
+_MISTYPED = re.compile(
+    r"json: cannot unmarshal (\w+)(?: (\S+))? into Go struct field \w+\.([\w.]+) of type"
+)
+"""A message of Go's encoding/json, with the number if it is too large or not an integer."""
+_NO_QUANTITY = re.compile(r"\bquantit(?:y|ies)\b")
+_QUANTITIES = frozenset({"limits", "requests", "overhead"})
+"""Maps of quantities."""
+_QUANTITY = frozenset({"sizeLimit", "divisor"})
+_TYPES: dict[type, str] = {
+    str: "string",
+    bool: "bool",
+    int: "number",
+    float: "number",
+    list: "array",
+    dict: "object",
+}
+
+
+def decode_error_paths(template: Any, message: str) -> list[str]:
+    """Return the paths of all values that may be meant; only `template` if none is found."""
+    if found := _MISTYPED.search(message):
+        kind, number, path = found.groups()
+        fields = path.split(".")
+        nodes = [("template", template)] if fields[0] == "template" else []
+        for field in fields[1:]:
+            lists = [_elements(*pair) if isinstance(pair[1], list) else [pair] for pair in nodes]
+            nodes = [
+                (join_path(at, field), each[field])
+                for at, each in chain.from_iterable(lists)
+                if isinstance(each, dict) and field in each
+            ]
+        places = [
+            at
+            for path, node in nodes
+            for at, each in ((path, node), *_elements(path, node))
+            if _TYPES.get(type(each)) == kind and number in (None, str(each))
+        ]
+    elif _NO_QUANTITY.search(message):
+        places = []
+        work: list[tuple[str, Any]] = [("template", template)]
+        while work:
+            for at, each in _elements(*work.pop()):
+                field = at.rpartition(".")[2]
+                quantities = []
+                if field in _QUANTITY:
+                    quantities = [(at, each)]
+                elif field in _QUANTITIES and isinstance(each, dict):
+                    quantities = list(_elements(at, each))
+                else:
+                    work.append((at, each))
+                places += [path for path, value in quantities if parse_quantity(value) is None]
+    else:
+        places = []
+    return places or ["template"]
+
+
+def _elements(path: str, node: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(node, list):
+        yield from ((join_path(path, i), each) for i, each in enumerate(node))
+    elif isinstance(node, Mapping):
+        yield from ((join_path(path, key), each) for key, each in node.items())

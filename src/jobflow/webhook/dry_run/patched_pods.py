@@ -84,7 +84,11 @@ def add_patched_pod_faults(
     """Return the verdict with the faults and warnings of the first pod templates."""
     pairs = answered(tried, answers)
     faults = (fault for each, answer in pairs for fault in _faults(each, answer.faults))
-    texts = (f"{_place(each)}: {text}" for each, answer in pairs for text in answer.other_warnings)
+    texts = []
+    for each, answer in pairs:
+        layer = next(iter(each.job.layers), None)
+        place = each.place(_CLAIMS if layer is None else layer.written_path(layer.path))
+        texts += [f"{place}: {text}" for text in answer.other_warnings]
     return replace(
         verdict,
         violations=tuple(islice(dict.fromkeys(faults), MAX_FINDINGS)),
@@ -94,12 +98,6 @@ def add_patched_pod_faults(
             *not_tried(len(tried) - len(pairs), len(tried)),
         ),
     )
-
-
-def _place(tried: PatchedPod) -> str:
-    """Return the path of the first layer, or of volumeClaims without one."""
-    layer = next(iter(tried.job.layers), None)
-    return tried.place(_CLAIMS if layer is None else layer.written_path(layer.path))
 
 
 def _faults(tried: PatchedPod, causes: Sequence[StatusCause]) -> Iterator[Violation]:

@@ -38,7 +38,7 @@ class Finished(msgspec.Struct, tag=True):
 
 
 class ClusterQuestion(msgspec.Struct, tag=True):
-    """A call of a method of `judges.Cluster`, or of one of those in `offload.Aside`."""
+    """A call of a method of `judges.Cluster`, or of one of those in `offload.ReviewProcess`."""
 
     method: str
     arguments: list[Any]

@@ -18,9 +18,8 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobFlowStatus
 from jobflow.core.violations import Violation
 from jobflow.webhook.large_reviews import messages as frames
-from jobflow.webhook.review.answer import Answer
-from jobflow.webhook.review.envelope import UserInfo
-from jobflow.webhook.review.judges import Cluster, NotJudged, NotReady
+from jobflow.webhook.review.envelope import Answer, NotJudged, NotReady, UserInfo
+from jobflow.webhook.review.judges import Cluster
 from jobflow.webhook.review.rights import UNCHECKED, Right, Rights
 
 SECONDS = 8.0
@@ -36,8 +35,8 @@ _answer = msgspec.msgpack.Decoder(Answer).decode
 _violations = msgspec.msgpack.Decoder(tuple[Violation, ...]).decode
 
 
-class Aside:
-    """`review.Elsewhere` by a worker process that is started on demand. Must be closed."""
+class ReviewProcess:
+    """`review.LargeReviews` by a worker process that is started on demand. Must be closed."""
 
     def __init__(
         self,
@@ -79,6 +78,7 @@ class Aside:
             why = f"{self._waiting} large reviews are under way; try again"
             raise NotJudged(why, 429, "TooManyRequests", retry_after=1)
         self._waiting += 1
+        # the time limit includes the wait, because the API server counts it too
         try:
             async with asyncio.timeout(self._seconds), self._turn:
                 return await self._judge(message)
@@ -104,10 +104,25 @@ class Aside:
         if self._idle is not None:
             self._idle.cancel()
         try:
-            process = await self._start()
-            self._send(process, message)
-            while not isinstance(answer := await _receive(process), frames.Finished):
-                self._send(process, frames.Reply(frames.raw(await self._answer(answer))))
+            if self._process is not None and self._process.returncode is not None:
+                self._end()
+            await self._reap()
+            if (process := self._process) is None:
+                # in its own session, so that Ctrl+C ends only the replica
+                process = self._process = await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", MODULE, stdin=PIPE, stdout=PIPE, start_new_session=True
+                )
+                log.info("process for large reviews started", pid=process.pid)
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(frames.frame(message))
+            while True:
+                head = await process.stdout.readexactly(frames.LENGTH.size)
+                (length,) = frames.LENGTH.unpack(head)
+                answer = frames.decode_in_replica(await process.stdout.readexactly(length))
+                if isinstance(answer, frames.Finished):
+                    break
+                reply = frames.Reply(frames.raw(await self._answer(answer)))
+                process.stdin.write(frames.frame(reply))
         except (asyncio.IncompleteReadError, OSError) as error:
             self._end()
             log.error("no process for large reviews", **_words(message), error=str(error))
@@ -120,19 +135,6 @@ class Aside:
             raise
         self._idle = asyncio.get_running_loop().call_later(self._idle_seconds, self._end)
         return answer.answer
-
-    async def _start(self) -> Process:
-        """Return the worker, started if need be, in its own session: Ctrl+C ends only the
-        replica."""
-        if self._process is not None and self._process.returncode is not None:
-            self._end()
-        await self._reap()
-        if self._process is None:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", MODULE, stdin=PIPE, stdout=PIPE, start_new_session=True
-            )
-            log.info("process for large reviews started", pid=self._process.pid)
-        return self._process
 
     def _end(self) -> None:
         process, self._process = self._process, None
@@ -147,11 +149,6 @@ class Aside:
     async def _reap(self) -> None:
         while self._killed:
             await self._killed.pop().communicate()
-
-    @staticmethod
-    def _send(process: Process, message: frames.Review | frames.Check | frames.Reply) -> None:
-        assert process.stdin is not None
-        process.stdin.write(frames.frame(message))
 
     async def _answer(self, question: frames.ClusterQuestion) -> Any:
         match question.method, question.arguments:
@@ -174,9 +171,3 @@ def _words(message: frames.Review | frames.Check) -> dict[str, Any]:
     if isinstance(message, frames.Check):
         return {"path": "", "size": len(message.flow)}
     return {"path": message.path, "size": len(message.body)}
-
-
-async def _receive(process: Process) -> frames.Finished | frames.ClusterQuestion:
-    assert process.stdout is not None
-    (length,) = frames.LENGTH.unpack(await process.stdout.readexactly(frames.LENGTH.size))
-    return frames.decode_in_replica(await process.stdout.readexactly(length))

@@ -145,9 +145,11 @@ async def judge(replica: Replica) -> None:
 def main() -> None:
     """Judge reviews. Standard output is for messages only, so prints go to standard error."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    # a print of a library would be read as a frame
     outgoing = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     logs.configure()
+    # values that are read form no cycles (docs/performance.md)
     gc.freeze()
     gc.set_threshold(100_000, 50, 50)
     try:

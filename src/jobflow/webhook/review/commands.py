@@ -18,19 +18,22 @@ from jobflow.api.resources import COMMANDS, JOBFLOWS
 from jobflow.api.volcano.command import Command, targets
 from jobflow.core.spec.approvals import ANSWERS, parse_answer
 from jobflow.core.violations import Reason, Verdict, Violation
-from jobflow.webhook.review.answer import Answer, ReviewOutcome, not_a_review
 from jobflow.webhook.review.envelope import (
     AdmissionRequest,
     AdmissionReview,
+    Answer,
+    Forbidden,
     MalformedReview,
+    NotJudged,
+    ReviewOutcome,
     allowed,
     checked,
-    failed,
     invalid,
+    not_a_review,
+    not_judged,
     patched,
     refused,
 )
-from jobflow.webhook.review.judges import Forbidden, NotJudged
 from jobflow.webhook.review.rights import Right, Rights
 
 PATH = f"/{COMMANDS.plural}/mutate"
@@ -59,21 +62,15 @@ class CommandReviewer:
             return not_a_review(error)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return not_a_review(MalformedReview(f"the body is no review of a Command: {error}"))
-        operation = request.operation
         try:
             return await self._answer(request)
         except NotJudged as error:
-            status = failed(
-                self.kind, request.name, error.code, error.reason, str(error), error.retry_after
-            )
-            outcome = ReviewOutcome.REFUSED if error.code < 500 else ReviewOutcome.FAILED
-            return Answer(refused(request.uid, status), outcome, operation=operation)
+            return not_judged(self.kind, request.name, request, error)
         except Exception:
             # an error in this code must neither allow an unjudged object nor end the server
             log.exception("review failed", kind=self.kind, uid=request.uid, name=request.name)
             message = "JobFlow could not judge this Command: an error of its own, see its log"
-            status = failed(self.kind, request.name, 500, "InternalError", message)
-            return Answer(refused(request.uid, status), ReviewOutcome.FAILED, operation=operation)
+            return not_judged(self.kind, request.name, request, NotJudged(message))
 
     async def _answer(self, request: AdmissionRequest[Command]) -> Answer:
         command, operation = request.object, request.operation
@@ -89,19 +86,21 @@ class CommandReviewer:
                 return Answer(
                     answer, ReviewOutcome.REFUSED, operation=operation, violations=violations
                 )
-            await self._check_rights(request, command)
+            if command.target is not None:
+                verb = APPROVE if command.action in ANSWERS else UPDATE
+                right = Right(verb, JOBFLOWS, request.namespace, command.target.name)
+                if reason := await self._rights.lacking(request.user_info, right):
+                    raise Forbidden(reason)
             by = request.user_info.username
-        patch = list(_patch(command, by))
-        answer = patched(request.uid, patch) if patch else allowed(request.uid)
-        return Answer(answer, operation=operation)
-
-    async def _check_rights(self, request: AdmissionRequest[Command], command: Command) -> None:
-        if command.target is None:
-            return
-        verb = APPROVE if command.action in ANSWERS else UPDATE
-        right = Right(verb, JOBFLOWS, request.namespace, command.target.name)
-        if reason := await self._rights.lacking(request.user_info, right):
-            raise Forbidden(reason)
+        path = f"/metadata/annotations/{labels.BY.replace('/', '~1')}"
+        if _annotations(command).get(labels.BY) == by:
+            return Answer(allowed(request.uid), operation=operation)
+        patch: dict[str, Any] = {"op": "add", "path": path, "value": by}
+        if by is None:
+            patch = {"op": "remove", "path": path}
+        elif not command.metadata.annotations:
+            patch |= {"path": "/metadata/annotations", "value": {labels.BY: by}}
+        return Answer(patched(request.uid, [patch]), operation=operation)
 
 
 def _is_about_a_flow(command: Command) -> bool:
@@ -123,17 +122,3 @@ def _violations(command: Command) -> Iterator[Violation]:
         outputs = labels.OUTPUTS in why or "outputs" in why
         path = f"metadata.annotations[{labels.OUTPUTS}]" if outputs else "message"
         yield Violation(path, Reason.INVALID, None, why)
-
-
-def _patch(command: Command, by: str | None) -> Iterator[dict[str, Any]]:
-    """Yield the operations after which the Command has this user's name; None: no name."""
-    had = _annotations(command).get(labels.BY)
-    if had == by:
-        return
-    path = f"/metadata/annotations/{labels.BY.replace('/', '~1')}"
-    if by is None:
-        yield {"op": "remove", "path": path}
-    elif command.metadata.annotations:
-        yield {"op": "add", "path": path, "value": by}
-    else:
-        yield {"op": "add", "path": "/metadata/annotations", "value": {labels.BY: by}}

@@ -2,6 +2,8 @@
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -73,7 +75,7 @@ class _Response(_Wire):
     patch: str | None = None
 
 
-class _Answer(_Wire, omit_defaults=False):
+class _ResponseReview(_Wire, omit_defaults=False):
     response: _Response
     api_version: str = API_VERSION
     kind: str = KIND
@@ -85,6 +87,56 @@ class MalformedReview(ValueError):
     def __init__(self, text: str, code: int = 400, reason: str = "BadRequest") -> None:
         super().__init__(text)
         self.code, self.reason = code, reason
+
+
+class NotJudged(Exception):
+    """No verdict is possible; the text is for the user who sent the object."""
+
+    def __init__(
+        self,
+        text: str,
+        code: int = 500,
+        reason: str = "InternalError",
+        retry_after: int | None = None,
+    ) -> None:
+        """`retry_after`: seconds after which a client of the API server retries by itself."""
+        super().__init__(text)
+        self.code, self.reason, self.retry_after = code, reason, retry_after
+
+
+class Forbidden(NotJudged):
+    """The user may not do this."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, 403, "Forbidden")
+
+
+class NotReady(NotJudged):
+    """The verdict needs knowledge of the cluster that was not read yet."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text}; try again", 503, "ServiceUnavailable")
+
+
+class ReviewOutcome(StrEnum):
+    """The outcome of a review, for the metrics."""
+
+    ALLOWED = "allowed"
+    REFUSED = "refused"
+    MALFORMED = "malformed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP response to a review and its meaning."""
+
+    body: bytes
+    outcome: ReviewOutcome = ReviewOutcome.ALLOWED
+    code: int = 200
+    """HTTP status: 200 with every AdmissionReview, allowed or refused; 4xx without one."""
+    operation: str = ""
+    violations: tuple[Violation, ...] = ()
 
 
 _OBJECT, _OLD_OBJECT = ("object", "object"), ("oldObject", "old_object")
@@ -128,26 +180,39 @@ def name_of(request: AdmissionRequest[Any]) -> str:
 
 def allowed(uid: str, warnings: Sequence[str] = ()) -> bytes:
     """Return the answer that allows the request."""
-    return _encode(_Answer(response=_Response(uid=uid, allowed=True, warnings=_headers(warnings))))
+    return _respond(_Response(uid=uid, allowed=True, warnings=_headers(warnings)))
 
 
 def patched(uid: str, patch: Sequence[Mapping[str, Any]]) -> bytes:
     """Return the answer that allows the request and changes its object by a JSON Patch."""
     body = b64encode(_encode(patch)).decode()
-    return _encode(
-        _Answer(response=_Response(uid=uid, allowed=True, patch_type="JSONPatch", patch=body))
-    )
+    return _respond(_Response(uid=uid, allowed=True, patch_type="JSONPatch", patch=body))
 
 
 def refused(uid: str, status: Status, warnings: Sequence[str] = ()) -> bytes:
     """Return the answer that refuses the request; the API server passes `status` on to the user."""
-    response = _Response(uid=uid, allowed=False, status=status, warnings=_headers(warnings))
-    return _encode(_Answer(response=response))
+    return _respond(_Response(uid=uid, allowed=False, status=status, warnings=_headers(warnings)))
 
 
-def malformed(error: MalformedReview) -> bytes:
-    """Return a `v1` Status in place of a review; the API server shows its message to the user."""
-    return _encode(Status(message=str(error), reason=error.reason, code=error.code))
+def _respond(response: _Response) -> bytes:
+    return _encode(_ResponseReview(response=response))
+
+
+def not_a_review(error: MalformedReview) -> Answer:
+    """Return the answer to a body that is not a review of this path: a `v1` Status, whose message
+    the API server shows to the user."""
+    status = Status(message=str(error), reason=error.reason, code=error.code)
+    return Answer(_encode(status), ReviewOutcome.MALFORMED, error.code)
+
+
+def not_judged(kind: str, name: str, request: AdmissionRequest[Any], error: NotJudged) -> Answer:
+    """Return the answer without a verdict; an object that was not judged is refused."""
+    details = StatusDetails(
+        name=name, group=FLOW_GROUP, kind=kind, retry_after_seconds=error.retry_after
+    )
+    status = Status(code=error.code, reason=error.reason, message=str(error), details=details)
+    outcome = ReviewOutcome.REFUSED if error.code == 403 else ReviewOutcome.FAILED
+    return Answer(refused(request.uid, status), outcome, operation=request.operation)
 
 
 def invalid(kind: str, name: str, verdict: Verdict, group: str = FLOW_GROUP) -> Status:
@@ -165,33 +230,19 @@ def invalid(kind: str, name: str, verdict: Verdict, group: str = FLOW_GROUP) -> 
         code=422,
         reason="Invalid",
         message=f'{kind}.{group} "{name}" is invalid:{listed}',
-        details=_details(kind, name, causes, group),
+        details=StatusDetails(name=name, group=group, kind=kind, causes=causes),
     )
 
 
 def forbidden(kind: str, name: str, verdict: Verdict) -> Status:
     """Return 403 Forbidden: the object is valid, but the operation is not allowed now."""
+    causes = [_cause(violation) for violation in verdict.violations]
     return Status(
         code=403,
         reason="Forbidden",
         message=_cut("; ".join(violation.detail for violation in verdict.violations)),
-        details=_details(kind, name, [_cause(violation) for violation in verdict.violations]),
+        details=StatusDetails(name=name, group=FLOW_GROUP, kind=kind, causes=causes),
     )
-
-
-def failed(
-    kind: str, name: str, code: int, reason: str, message: str, retry_after: int | None = None
-) -> Status:
-    """Return the status of a review without a verdict; an object that was not judged is refused.
-    `retry_after`: seconds after which a client retries by itself (k8s.io/client-go, rest)."""
-    details = StatusDetails(name=name, group=FLOW_GROUP, kind=kind, retry_after_seconds=retry_after)
-    return Status(code=code, reason=reason, message=message, details=details)
-
-
-def _details(
-    kind: str, name: str, causes: list[StatusCause], group: str = FLOW_GROUP
-) -> StatusDetails:
-    return StatusDetails(name=name, group=group, kind=kind, causes=causes)
 
 
 def _cause(violation: Violation) -> StatusCause:

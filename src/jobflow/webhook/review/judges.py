@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from jobflow.api.flow.control import Concurrency, ConcurrencyPolicy
@@ -35,7 +36,7 @@ from jobflow.core.manifests.volume_claims import with_placeholders
 from jobflow.core.violations import Verdict, Violation
 from jobflow.webhook.dry_run.patched_pods import add_patched_pod_faults, patched_pods
 from jobflow.webhook.dry_run.template_pods import MOST_TRIED, DryRun, add_pod_faults, pod_templates
-from jobflow.webhook.review.envelope import UserInfo
+from jobflow.webhook.review.envelope import Forbidden, NotReady, UserInfo
 from jobflow.webhook.review.owners import owner_changes
 from jobflow.webhook.review.rights import Right, Rights
 
@@ -78,35 +79,6 @@ class Cluster(Protocol):
 
 class TooMuch(Exception):
     """The request takes more effort than this judge may spend."""
-
-
-class NotJudged(Exception):
-    """No verdict is possible; the text is for the user who sent the object."""
-
-    def __init__(
-        self,
-        text: str,
-        code: int = 500,
-        reason: str = "InternalError",
-        retry_after: int | None = None,
-    ) -> None:
-        """`retry_after`: seconds after which a client retries by itself."""
-        super().__init__(text)
-        self.code, self.reason, self.retry_after = code, reason, retry_after
-
-
-class Forbidden(NotJudged):
-    """The user may not do this."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text, 403, "Forbidden")
-
-
-class NotReady(NotJudged):
-    """The verdict needs knowledge of the cluster that was not read yet."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(f"{text}; try again", 503, "ServiceUnavailable")
 
 
 class Judge(ABC, Generic[T]):
@@ -169,11 +141,11 @@ class Judge(ABC, Generic[T]):
         if reason := await self._rights.lacking(user, right):
             raise Forbidden(reason)
 
-    async def _judge_delete(self, namespace: str, judge: Callable[[bool], Verdict]) -> Verdict:
-        """Return the verdict of `judge`, whose argument is whether the namespace is terminating."""
-        verdict = judge(False)
+    async def _judge_delete(self, old: T, validate: Callable[..., Verdict]) -> Verdict:
+        verdict = validate(old, namespace_terminating=False)
+        namespace = old.metadata.namespace
         if verdict.violations and await self._cluster.namespace_terminating(namespace):
-            return judge(True)
+            return validate(old, namespace_terminating=True)
         return verdict
 
 
@@ -187,6 +159,7 @@ class FlowJudge(Judge[JobFlow]):
         verdict = verdict_of_flow(new, self._judge_facts(facts))
         if verdict.violations:
             return verdict
+        # the API server is asked last, and not about flows that are refused anyway
         if new.metadata.owner_references:
             await self.check_owners(None, new.metadata, user)
         if new.spec.concurrency is not None:
@@ -233,11 +206,8 @@ class FlowJudge(Judge[JobFlow]):
         if parent is not None:
             namespace = old.metadata.namespace
             if await self._cluster.flow_is_gone(namespace, parent.name, parent.uid):
-                return PASS
-        return await self._judge_delete(
-            old.metadata.namespace,
-            lambda terminating: validate_flow_delete(old, namespace_terminating=terminating),
-        )
+                return PASS  # the garbage collector deletes what its parent has left
+        return await self._judge_delete(old, validate_flow_delete)
 
 
 class TemplateJudge(Judge[JobTemplate]):
@@ -266,7 +236,7 @@ class TemplateJudge(Judge[JobTemplate]):
 
     async def update(self, old: JobTemplate, new: JobTemplate, user: UserInfo) -> Verdict:
         if new.metadata.deletion_timestamp is not None or is_same_json(old.spec, new.spec):
-            return PASS
+            return PASS  # a stored template may break a newer rule, and its metadata must change
         return await self.create(new, user)
 
     async def delete(self, old: JobTemplate) -> Verdict:
@@ -277,12 +247,7 @@ class TemplateJudge(Judge[JobTemplate]):
             raise NotReady("which flows use it is still being read")
         _require_current(self._cluster)
         needed_by = await self._cluster.needed_by(namespace, old.metadata.name)
-        return await self._judge_delete(
-            namespace,
-            lambda terminating: validate_template_delete(
-                old, needed_by, namespace_terminating=terminating
-            ),
-        )
+        return await self._judge_delete(old, partial(validate_template_delete, needed_by=needed_by))
 
 
 def _misfits(template: JobTemplate) -> tuple[Violation, ...]:
@@ -338,10 +303,7 @@ class CronJudge(Judge[CronJobFlow]):
         return verdict_of_cron(new, await self._try_pods(facts, of_flow))
 
     async def delete(self, old: CronJobFlow) -> Verdict:
-        return await self._judge_delete(
-            old.metadata.namespace,
-            lambda terminating: validate_cron_delete(old, namespace_terminating=terminating),
-        )
+        return await self._judge_delete(old, validate_cron_delete)
 
 
 JUDGES: tuple[type[Judge[Any]], ...] = (FlowJudge, TemplateJudge, CronJudge)

@@ -14,28 +14,24 @@ from jobflow.api.schema.nesting import CUT_DEPTH, is_deeper
 from jobflow.core.admission.analysis.effort import MOST_BYTES, MOST_EFFORT
 from jobflow.core.violations import Reason, Verdict, Violation
 from jobflow.webhook.review import untyped
-from jobflow.webhook.review.answer import Answer, ReviewOutcome, not_a_review
 from jobflow.webhook.review.commands import CommandReviewer
 from jobflow.webhook.review.envelope import (
-    AdmissionRequest,
     AdmissionReview,
+    Answer,
     MalformedReview,
+    NotJudged,
+    NotReady,
+    ReviewOutcome,
     allowed,
     checked,
-    failed,
     forbidden,
     invalid,
     name_of,
+    not_a_review,
+    not_judged,
     refused,
 )
-from jobflow.webhook.review.judges import (
-    JUDGES,
-    Cluster,
-    Judge,
-    NotJudged,
-    NotReady,
-    TooMuch,
-)
+from jobflow.webhook.review.judges import JUDGES, Cluster, Judge, TooMuch
 from jobflow.webhook.review.rights import UNCHECKED, Rights
 
 TOO_DEEP = Violation("spec", Reason.INVALID, "…", "nested too deeply to be checked")
@@ -43,7 +39,7 @@ TOO_DEEP = Violation("spec", Reason.INVALID, "…", "nested too deeply to be che
 log = structlog.get_logger(__name__)
 
 
-class Elsewhere(Protocol):
+class LargeReviews(Protocol):
     """Judges reviews that take too long for the event loop (`webhook.large_reviews.offload`)."""
 
     async def review(self, path: str, body: bytes) -> Answer:
@@ -62,64 +58,82 @@ class PathReviewer(Protocol):
 
 def reviewers(
     cluster: Cluster,
-    elsewhere: Elsewhere | None = None,
+    large_reviews: LargeReviews | None = None,
     rights: Rights = UNCHECKED,
 ) -> dict[str, PathReviewer]:
-    """Return the reviewer of each path. Without `elsewhere` they judge all reviews themselves;
+    """Return the reviewer of each path. Without `large_reviews` they judge all reviews themselves;
     without `rights` they check no users."""
-    most = math.inf if elsewhere is None else MOST_EFFORT
-    found = (Reviewer(judge(cluster, rights, most), cluster, elsewhere) for judge in JUDGES)
-    made: list[PathReviewer] = [*found, CommandReviewer(rights)]
-    return {each.path: each for each in made}
+    most = math.inf if large_reviews is None else MOST_EFFORT
+    found: list[PathReviewer] = [CommandReviewer(rights)]
+    found += (Reviewer(judge(cluster, rights, most), cluster, large_reviews) for judge in JUDGES)
+    return {each.path: each for each in found}
 
 
 class Reviewer:
     """Answers the reviews of one kind."""
 
-    def __init__(self, judge: Judge[Any], cluster: Cluster, elsewhere: Elsewhere | None) -> None:
+    def __init__(
+        self, judge: Judge[Any], cluster: Cluster, large_reviews: LargeReviews | None
+    ) -> None:
         kind = KINDS[judge.kind]
         self.kind = judge.kind
         self.path = kind.review_path
         self._judge = judge
         self._cluster = cluster
-        self._elsewhere = elsewhere
+        self._large_reviews = large_reviews
         self._type = kind.object_type
         typed: Any = AdmissionReview[kind.object_type]  # type: ignore[name-defined]
         self._decode: Callable[[bytes], AdmissionReview[Any]] = msgspec.json.Decoder(typed).decode
 
     async def review(self, body: bytes) -> Answer:
         """Return the answer to a body. No content of a body makes it raise."""
-        if self._elsewhere is None:
-            return await self._here(body)
-        if len(body) > MOST_BYTES:
-            return await self._there(self._elsewhere, body)
+        if self._large_reviews is None:
+            return await self._judge_body(body)
         try:
-            return await self._here(body)
+            if len(body) <= MOST_BYTES:
+                return await self._judge_body(body)
         except TooMuch:
-            return await self._there(self._elsewhere, body)
-
-    async def _there(self, elsewhere: Elsewhere, body: bytes) -> Answer:
+            pass
         try:
-            return await elsewhere.review(self.path, body)
+            return await self._large_reviews.review(self.path, body)
         except NotJudged as error:
             try:
                 request = untyped.decode_without_objects(body)
             except MalformedReview as malformed:
                 return not_a_review(malformed)
-            return self._failed(request, error)
+            return not_judged(self.kind, name_of(request), request, error)
 
-    async def _here(self, body: bytes) -> Answer:
+    async def _judge_body(self, body: bytes) -> Answer:
         """Return the answer to a body. Raises TooMuch."""
         try:
-            request = self._request(body)
+            try:
+                review = self._decode(body)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                review = untyped.decode(body)  # plain JSON, because it does not fit the type
+            request = checked(review, self.kind)
+            if request.operation == "DELETE" and is_deeper(body, CUT_DEPTH):
+                # no controller follows an object this deep, so it would never be final
+                request = checked(untyped.decode(body), self.kind)
         except MalformedReview as error:
             return not_a_review(error)
         if request.sub_resource:
             return Answer(allowed(request.uid), operation=request.operation)
+        new: Any = request.object
+        old: Any = request.old_object
+        judge = self._judge
         try:
-            verdict = await self._verdict(request)
+            if why := self._cluster.unfit():
+                raise NotReady(why)
+            if not isinstance(new or old, self._type):
+                verdict = await untyped.verdict(judge, request)
+            elif request.operation == "CREATE":
+                verdict = await judge.create(new, request.user_info)
+            elif request.operation == "UPDATE":
+                verdict = await judge.update(old, new, request.user_info)
+            else:
+                verdict = await judge.delete(old)
         except NotJudged as error:
-            return self._failed(request, error)
+            return not_judged(self.kind, name_of(request), request, error)
         except (TooMuch, MemoryError):
             raise
         except RecursionError:
@@ -128,35 +142,7 @@ class Reviewer:
             # an error in this code must neither allow an unjudged object nor end the server
             log.exception("review failed", kind=self.kind, uid=request.uid, name=name_of(request))
             message = f"JobFlow could not judge this {self.kind}: an error of its own, see its log"
-            return self._failed(request, NotJudged(message))
-        return self._answer(request, verdict)
-
-    def _request(self, body: bytes) -> AdmissionRequest[Any]:
-        """Return the request with typed objects, or with plain JSON if they do not fit the type."""
-        try:
-            review = self._decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            review = untyped.decode(body)
-        request = checked(review, self.kind)
-        if request.operation == "DELETE" and is_deeper(body, CUT_DEPTH):
-            # no controller follows an object this deep, so it would never be final
-            return checked(untyped.decode(body), self.kind)
-        return request
-
-    async def _verdict(self, request: AdmissionRequest[Any]) -> Verdict:
-        if why := self._cluster.unfit():
-            raise NotReady(why)
-        new: Any = request.object
-        old: Any = request.old_object
-        if not isinstance(new or old, self._type):
-            return await untyped.verdict(self._judge, request)
-        if request.operation == "CREATE":
-            return await self._judge.create(new, request.user_info)
-        if request.operation == "UPDATE":
-            return await self._judge.update(old, new, request.user_info)
-        return await self._judge.delete(old)
-
-    def _answer(self, request: AdmissionRequest[Any], verdict: Verdict) -> Answer:
+            return not_judged(self.kind, name_of(request), request, NotJudged(message))
         if not verdict.violations:
             return Answer(allowed(request.uid, verdict.all_warnings), operation=request.operation)
         word = forbidden if request.operation == "DELETE" else invalid
@@ -167,9 +153,3 @@ class Reviewer:
             operation=request.operation,
             violations=verdict.violations,
         )
-
-    def _failed(self, request: AdmissionRequest[Any], error: NotJudged) -> Answer:
-        name, code, reason = name_of(request), error.code, error.reason
-        status = failed(self.kind, name, code, reason, str(error), error.retry_after)
-        outcome = ReviewOutcome.REFUSED if error.code == 403 else ReviewOutcome.FAILED
-        return Answer(refused(request.uid, status), outcome, operation=request.operation)

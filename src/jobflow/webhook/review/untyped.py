@@ -16,8 +16,13 @@ from jobflow.core.admission.rules.flow.size_limits import depth_violations
 from jobflow.core.admission.validate import PASS
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from jobflow.core.violations import Reason, Verdict, Violation
-from jobflow.webhook.review.envelope import AdmissionRequest, AdmissionReview, MalformedReview
-from jobflow.webhook.review.judges import Judge, NotJudged
+from jobflow.webhook.review.envelope import (
+    AdmissionRequest,
+    AdmissionReview,
+    MalformedReview,
+    NotJudged,
+)
+from jobflow.webhook.review.judges import Judge
 
 R = TypeVar("R")
 Loose = AdmissionReview[Any]
@@ -71,8 +76,17 @@ async def verdict(judge: Judge[Any], request: AdmissionRequest[Any]) -> Verdict:
     if request.operation == "UPDATE":
         old, new = _owners(request, request.old_object), _owners(request, request.object)
         await judge.check_owners(old, new, request.user_info)
-        if _is_spec_unchanged(request.old_object, request.object):
-            return PASS
+        before, after = request.old_object, request.object
+        if isinstance(before, dict) and isinstance(after, dict):
+            metadata = after.get("metadata")
+            if isinstance(metadata, dict) and metadata.get("deletionTimestamp"):
+                return PASS
+            # canonical JSON, because `1 == True` in Python but not in a spec
+            specs = [
+                msgspec.json.encode(each.get("spec"), order="sorted") for each in (before, after)
+            ]
+            if specs[0] == specs[1]:
+                return PASS
     too_deep = list(depth_violations(request.object, ""))
     if misfits := too_deep or schema_violations(judge.kind, request.object, strict=False):
         return Verdict(tuple(misfits))
@@ -101,17 +115,6 @@ def _owners(request: AdmissionRequest[Any], obj: Any) -> ObjectMeta:
         text = f"metadata.ownerReferences cannot be read: {error}"
         raise NotJudged(text, 400, "BadRequest") from None
     return ObjectMeta(namespace=request.namespace, owner_references=owners)
-
-
-def _is_spec_unchanged(old: Any, new: Any) -> bool:
-    if not isinstance(old, dict) or not isinstance(new, dict):
-        return False
-    metadata = new.get("metadata")
-    if isinstance(metadata, dict) and metadata.get("deletionTimestamp"):
-        return True
-    # canonical JSON, because `1 == True` in Python but not in a spec
-    one, other = (msgspec.json.encode(each.get("spec"), order="sorted") for each in (old, new))
-    return one == other
 
 
 def _typed(judge: Judge[Any], obj: Any) -> Any:

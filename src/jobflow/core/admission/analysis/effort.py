@@ -5,12 +5,12 @@ The unit is a microsecond of the machine of docs/performance.md; weights are the
 """
 
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from jobflow.api.flow.step import Step
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.constants import MAX_REFERENCED
 from jobflow.core.cel.references import measure_json
@@ -37,7 +37,11 @@ MERGED_VALUE = 2.5
 VARIABLE = 3
 """A variable that env sets in a container."""
 REFERENCE, INSERTED_BYTE = 12, 0.01
-_EXPRESSIONS = (b'"when":', b'"until":', b'"from":', b'"vars":', b'"outputs":')
+_TEXT = rb'"(?:[^"\\]|\\.)*"'
+_EXPRESSIONS = re.compile(
+    rb'"(?:when|until|from)":' + _TEXT + rb'|"(?:vars|outputs)":\{(?:' + _TEXT + rb"[:,]?)*"
+)
+"""Fields of expressions in JSON, of child flows too."""
 
 
 def effort_of_template(spec: Any) -> float:
@@ -75,68 +79,41 @@ def _costs(facts: FlowFacts, templates: "_Templates") -> Iterator[float]:
         yield math.inf
         return
     yield VALUE * count_values(text) + FLOW * text.count(b'"flow":')
-    yield CHARACTER * sum(len(each.text) for each in facts.written_expressions)
-    yield _of_references(facts, text)
+    yield CHARACTER * sum(len(found[0]) for found in _EXPRESSIONS.finditer(text))
+    if count := text.count(b"$("):
+        params = facts.flow.spec.params or ()
+        largest = max((measure_json(param.value) for param in params), default=0)
+        yield REFERENCE * count + INSERTED_BYTE * min(count * largest, MAX_REFERENCED)
     spec = facts.flow.spec
     if spec.job_defaults is not None or spec.volume_claims:
         yield MERGED_VALUE * sum(map(templates.count_values, facts.templates))
-    for _, step in facts.steps_with_options:
-        if may_have_layers(step):
-            yield from _of_merges(step, templates)
-            yield from _of_child_flows(step, templates)
+    layered = (step for _, step in facts.steps_with_options if may_have_layers(step))
+    for step in layered:
+        yield from _merges(msgspec.to_builtins(step), templates)
 
 
-def _of_references(facts: FlowFacts, text: bytes) -> float:
-    count = text.count(b"$(")
-    params = facts.flow.spec.params if count else None
-    largest = max((measure_json(param.value) for param in params or ()), default=0)
-    return REFERENCE * count + INSERTED_BYTE * min(count * largest, MAX_REFERENCED)
-
-
-def _of_merges(step: Step, templates: "_Templates") -> Iterator[float]:
-    """Yield the costs of the layers of a step, which are merged for its first attempt and for one
-    after a failure."""
-    attempts = 1 if step.retry is None or step.retry.patch is None else 2
-    for case in step.switch or (None,):
-        name = step.template_for(case)
-        yield MERGED_VALUE * attempts * templates.count_values(name)
-        if step.env:
-            yield VARIABLE * len(step.env) * templates.count_containers(name)
-
-
-def _of_child_flows(step: Step, templates: "_Templates") -> Iterator[float]:
-    """Yield the costs of the child flows of a step, and of those in them, that are more than those
-    of their values."""
-    pending: list[Any] = list(step.child_flows)
+def _merges(step: dict[str, Any], templates: "_Templates") -> Iterator[float]:
+    """Yield the costs of merging the layers of a step, and of the steps of its child flows, onto
+    their templates. They are JSON of any shape."""
+    pending: list[Any] = [step]
     while pending:
         raw = pending.pop()
         if not isinstance(raw, dict):
             continue
-        yield CHARACTER * measure_json(raw["outputs"]) if "outputs" in raw else 0
-        for steps in (raw.get("flows"), raw.get("finally")):
-            for each in steps if isinstance(steps, list) else ():
-                if isinstance(each, dict):
-                    yield from _of_child_step(each, templates)
-                    cases = each.get("switch")
-                    pending.append(each.get("flow"))
-                    pending += [
-                        case.get("flow")
-                        for case in (cases if isinstance(cases, list) else ())
-                        if isinstance(case, dict)
-                    ]
-
-
-def _of_child_step(raw: Mapping[str, Any], templates: "_Templates") -> Iterator[float]:
-    text = _encode(raw) or b""
-    if any(key in text for key in _EXPRESSIONS):
-        yield CHARACTER * len(text)
-    cases = raw.get("switch")
-    for each in (raw, *(cases if isinstance(cases, list) else ())):
-        name = each.get("template", raw.get("name")) if isinstance(each, dict) else None
-        if isinstance(name, str):
-            yield MERGED_VALUE * (2 if "retry" in raw else 1) * templates.count_values(name)
-            if isinstance(variables := raw.get("env"), dict):
-                yield VARIABLE * len(variables) * templates.count_containers(name)
+        cases, retry, variables = raw.get("switch"), raw.get("retry"), raw.get("env")
+        # layers are merged for the first attempt, and for one after a failure
+        attempts = 2 if isinstance(retry, dict) and retry.get("patch") else 1
+        for each in (raw, *(cases if isinstance(cases, list) else ())):
+            if not isinstance(each, dict):
+                continue
+            name = each.get("template", raw.get("template", raw.get("name")))
+            if isinstance(name, str):
+                yield MERGED_VALUE * attempts * templates.count_values(name)
+                if isinstance(variables, dict):
+                    yield VARIABLE * len(variables) * templates.count_containers(name)
+            if isinstance(flow := each.get("flow"), dict):
+                for steps in (flow.get("flows"), flow.get("finally")):
+                    pending += steps if isinstance(steps, list) else ()
 
 
 class _Templates:

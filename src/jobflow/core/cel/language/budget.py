@@ -105,6 +105,7 @@ class PlanBudget:
         """Return the budget of one more evaluation; the plan pays for the steps that it takes."""
         self._settle()
         self._last = Budget()
+        # all of its steps are taken, and those that it leaves are given back by `_settle`
         self._left -= MAX_STEPS
         return self._last
 

@@ -155,11 +155,18 @@ class Program:
         if isinstance(selector, tree.FieldNode):
             name = selector.key
             return lambda frame, value: get_entry(value, name)
-        if isinstance(selector, tree.IndexNode):
-            return self._index(selector)
-        return self._method(selector)
-
-    def _index(self, selector: tree.IndexNode) -> CompiledSelector:
+        if isinstance(selector, tree.CallNode):
+            self.calls.append((selector.name, selector.at))
+            self.cost += _CALL
+            if selector.name in MACROS:
+                return self._macro(selector)
+            if selector.name == "matches" and len(selector.arguments) == 1:
+                pattern = self._pattern(selector)
+                return lambda frame, value: search_pattern(value, pattern, frame.budget)
+            name, arguments = selector.name, self.compile_all(selector.arguments)
+            return lambda frame, value: call_function(
+                name, [value, *[each(frame) for each in arguments]], True, frame.budget
+            )
         run_key = self.compile(selector.key)
 
         def read(frame: EvaluationFrame, value: Any) -> Any:
@@ -183,19 +190,6 @@ class Program:
         name, arguments = node.name, self.compile_all(node.arguments)
         return lambda frame: call_function(
             name, [each(frame) for each in arguments], False, frame.budget
-        )
-
-    def _method(self, node: tree.CallNode) -> CompiledSelector:
-        self.calls.append((node.name, node.at))
-        self.cost += _CALL
-        if node.name in MACROS:
-            return self._macro(node)
-        if node.name == "matches" and len(node.arguments) == 1:
-            pattern = self._pattern(node)
-            return lambda frame, value: search_pattern(value, pattern, frame.budget)
-        name, arguments = node.name, self.compile_all(node.arguments)
-        return lambda frame, value: call_function(
-            name, [value, *[each(frame) for each in arguments]], True, frame.budget
         )
 
     def _pattern(self, node: tree.CallNode) -> Pattern:
@@ -234,6 +228,7 @@ class Program:
         counts = (2, 3) if name == "map" else (2,)
         if len(arguments) not in counts or not isinstance(arguments[0], tree.NameNode):
             raise CelSyntaxError(f"write {name} as in params.list.{name}(x, x > 1)", node.at)
+        # the body is paid for each entry, so its cost is not the expression's
         outer, self.cost = self.cost, 0
         self.bound.append(arguments[0].name)
         self.slots = max(self.slots, len(self.bound))

@@ -120,30 +120,26 @@ def _float_to_uint(value: float) -> Uint:
     return check_uint(int(value))
 
 
-def _text_to_int(text: str) -> int:
-    if not _NUMERAL.fullmatch(text):
-        raise CelError(f"{_quote(text)} is not a whole number")
-    return int(text)
+def _read_number(pattern: re.Pattern[str], words: str, text: str) -> str:
+    if not pattern.fullmatch(text):
+        raise CelError(f"{_quote(text)} is not {words}")
+    return text
 
 
-def _text_to_float(text: str) -> float:
-    if not _DECIMAL.fullmatch(text):
-        raise CelError(f"{_quote(text)} is not a number")
-    return float(text)
+_read_numeral = partial(_read_number, _NUMERAL, "a whole number")
+_read_decimal = partial(_read_number, _DECIMAL, "a number")
 
 
-def _bytes_to_text(value: bytes) -> str:
+def _recode(convert: Callable[[Any], Any], fault: str, value: str | bytes) -> str | bytes:
     try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise CelError("string takes bytes that are UTF-8") from None
+        recoded: str | bytes = convert(value)
+    except UnicodeError:
+        raise CelError(fault) from None
+    return recoded
 
 
-def _text_to_bytes(value: str) -> bytes:
-    try:
-        return value.encode()
-    except UnicodeEncodeError:
-        raise CelError("bytes takes a text without halves of surrogate pairs") from None
+_to_text = partial(_recode, bytes.decode, "string takes bytes that are UTF-8")
+_to_bytes = partial(_recode, str.encode, "bytes takes a text without halves of surrogate pairs")
 
 
 def _text_to_bool(text: str) -> bool:
@@ -174,20 +170,20 @@ GLOBALS: Mapping[str, Overloads] = {
         (int,): Overload(int),
         (Uint,): Overload(lambda value: check_int(int(value))),
         (float,): Overload(_float_to_int),
-        (str,): Overload(lambda text: check_int(_text_to_int(text)), Budget.read),
+        (str,): Overload(lambda text: check_int(int(_read_numeral(text))), Budget.read),
         (datetime,): Overload(lambda time: int(time.timestamp() // 1)),
     },
     "uint": {
         (int,): Overload(check_uint),
         (Uint,): Overload(Uint),
         (float,): Overload(_float_to_uint),
-        (str,): Overload(lambda text: check_uint(_text_to_int(text)), Budget.read),
+        (str,): Overload(lambda text: check_uint(int(_read_numeral(text))), Budget.read),
     },
     "double": {
         (int,): Overload(float),
         (Uint,): Overload(float),
         (float,): Overload(float),
-        (str,): Overload(_text_to_float, Budget.read),
+        (str,): Overload(lambda text: float(_read_decimal(text)), Budget.read),
     },
     "string": {
         (str,): Overload(str),
@@ -195,12 +191,12 @@ GLOBALS: Mapping[str, Overloads] = {
         (int,): Overload(str),
         (Uint,): Overload(lambda value: str(int(value))),
         (float,): Overload(float_to_text),
-        (bytes,): Overload(_bytes_to_text, _cost_of_copy),
+        (bytes,): Overload(_to_text, _cost_of_copy),
         (datetime,): Overload(format_timestamp),
         (timedelta,): Overload(format_duration),
     },
     "bool": {(bool,): Overload(bool), (str,): Overload(_text_to_bool, Budget.read)},
-    "bytes": {(bytes,): Overload(bytes), (str,): Overload(_text_to_bytes, _cost_of_copy)},
+    "bytes": {(bytes,): Overload(bytes), (str,): Overload(_to_bytes, _cost_of_copy)},
     "timestamp": {
         (datetime,): Overload(lambda time: time),
         (str,): Overload(read_timestamp, Budget.read),

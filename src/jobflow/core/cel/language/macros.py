@@ -126,7 +126,7 @@ def decide(
             first = first or error.bare()
             continue
         if value is deciding:
-            return deciding
+            return deciding  # whatever failed before
         if value.__class__ is not bool:
             first = first or make_error(value)
     if first is not None:

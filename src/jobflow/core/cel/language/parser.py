@@ -57,11 +57,7 @@ _T = TypeVar("_T")
 
 def parse(text: str) -> SyntaxNode:
     """Return the tree of an expression. Raises CelSyntaxError."""
-    return _Parser(_split_tokens(text)).parse()
-
-
-def _split_tokens(text: str) -> list[_Token]:
-    tokens = []
+    tokens: list[_Token] = []
     depth = 0
     for match in _TOKENS.finditer(text):
         kind = match.lastgroup or "end"
@@ -76,7 +72,7 @@ def _split_tokens(text: str) -> list[_Token]:
                 depth -= 1
         elif kind == "end":
             break
-    return tokens
+    return _Parser(tokens).parse()
 
 
 class _Parser:
@@ -156,16 +152,14 @@ class _Parser:
             self._advance()
             times += 1
         negative = sign == "-" and self._kind == "number"
-        operand = self._chain(negative) if negative or not self._is("-") else self._negative()
         times -= negative
+        if self._is("-"):  # `!-1`: a number is the only operand with a second kind of sign
+            self._advance()
+            if self._kind != "number":
+                raise self._unexpected()
+            negative = True
+        operand = self._chain(negative)
         return tree.SignNode(at, sign, times, operand) if times else operand
-
-    def _negative(self) -> SyntaxNode:
-        """Parse the number in `!-1`, the only operand with a second kind of sign."""
-        self._advance()
-        if self._kind != "number":
-            raise self._unexpected()
-        return self._chain(negative=True)
 
     # ------------------------------------------------------------------------ values
 
@@ -176,7 +170,15 @@ class _Parser:
         while self._kind == "sign":
             if self._text == ".":
                 self._advance()
-                selectors.append(self._member())
+                if self._kind != "name" or self._text in RESERVED:
+                    raise self._unexpected()
+                name = self._text
+                place = self._advance()
+                if self._is("("):
+                    arguments = self._list("(", ")", self._expression)
+                    selectors.append(tree.CallNode(place, name, arguments))
+                else:
+                    selectors.append(tree.FieldNode(place, name))
             elif self._text == "[":
                 opening = self._advance()
                 key = self._expression()
@@ -185,15 +187,6 @@ class _Parser:
             else:
                 break
         return tree.ChainNode(at, first, selectors) if selectors else first
-
-    def _member(self) -> tree.FieldNode | tree.CallNode:
-        name = self._text
-        if self._kind != "name" or name in RESERVED:
-            raise self._unexpected()
-        at = self._advance()
-        if self._is("("):
-            return tree.CallNode(at, name, self._list("(", ")", self._expression))
-        return tree.FieldNode(at, name)
 
     def _primary(self, negative: bool) -> SyntaxNode:
         kind, text, at = self._kind, self._text, self._at
@@ -285,9 +278,19 @@ def _decode_text(literal: str, at: int) -> str | bytes:
     quotes = 3 if len(body) >= 6 and body[:3] in ("'''", '"""') else 1
     body = body[quotes:-quotes]
     is_raw = "\\" not in body or "r" in prefix
-    if "b" in prefix:
-        return body.encode() if is_raw else _decode_bytes(body, at)
-    return body if is_raw else _ESCAPE.sub(lambda match: _decode_escape(match, at), body)
+    if "b" not in prefix:
+        return body if is_raw else _ESCAPE.sub(lambda match: _decode_escape(match, at), body)
+    if is_raw:
+        return body.encode()
+    # \\x and octal escapes are bytes, and \\u is not allowed
+    decoded, end = bytearray(), 0
+    for match in _ESCAPE.finditer(body):
+        if match[3] or match[4]:
+            raise _make_error(f"{match[0]} is not a byte", at)
+        decoded += body[end : match.start()].encode()
+        decoded += bytes([ord(_decode_escape(match, at))])
+        end = match.end()
+    return bytes(decoded + body[end:].encode())
 
 
 def _decode_escape(match: re.Match[str], at: int) -> str:
@@ -300,15 +303,3 @@ def _decode_escape(match: re.Match[str], at: int) -> str:
     if 0xD800 <= code < 0xE000 or code > 0x10FFFF:
         raise _make_error(f"{match[0]} is not a character", at)
     return chr(code)
-
-
-def _decode_bytes(body: str, at: int) -> bytes:
-    """Decode a literal in which \\x and octal escapes are bytes, and \\u is not allowed."""
-    decoded, end = bytearray(), 0
-    for match in _ESCAPE.finditer(body):
-        if match[3] or match[4]:
-            raise _make_error(f"{match[0]} is not a byte", at)
-        decoded += body[end : match.start()].encode()
-        decoded += bytes([ord(_decode_escape(match, at))])
-        end = match.end()
-    return bytes(decoded + body[end:].encode())

@@ -203,7 +203,8 @@ _VERBS: Mapping[str, Callable[[Budget, str, int, Any], str]] = {
 
 
 def _write(budget: Budget, value: Any, pieces: list[str], depth: int) -> None:
-    """Append a value as `%s` writes it, a list or map with its entries."""
+    """Append a value as `%s` writes it, a list or map with its entries, those of a map in the order
+    of their keys as texts."""
     if isinstance(value, str):
         budget.spend(1)
         pieces.append(value)
@@ -217,25 +218,20 @@ def _write(budget: Budget, value: Any, pieces: list[str], depth: int) -> None:
                 pieces.append(", " if at else "[")
                 _write(budget, each, pieces, depth + 1)
             pieces.append("]" if value else "[]")
-        else:
-            _write_map(budget, value, pieces, depth)
+            return
+        keys = [
+            (each if isinstance(each, str) else _scalar_to_text(each), stored)
+            for each, stored in zip(iterate_keys(value), value, strict=True)
+        ]
+        budget.spend(len(keys) * (2 + len(keys).bit_length() // 4))
+        budget.spend(sum([len(key) for key, _ in keys]) * len(keys).bit_length() // 64)
+        for at, (key, stored) in enumerate(sorted(keys, key=lambda each: each[0])):
+            pieces += (", " if at else "{", key, ": ")
+            _write(budget, value[stored], pieces, depth + 1)
+        pieces.append("}" if value else "{}")
     else:
         budget.add_text(64 + (4 * len(value) if isinstance(value, bytes) else 0))
         pieces.append(_scalar_to_text(value))
-
-
-def _write_map(budget: Budget, value: dict[Any, Any], pieces: list[str], depth: int) -> None:
-    """Append the entries in the order of their keys as texts."""
-    keys = [
-        (each if isinstance(each, str) else _scalar_to_text(each), stored)
-        for each, stored in zip(iterate_keys(value), value, strict=True)
-    ]
-    budget.spend(len(keys) * (2 + len(keys).bit_length() // 4))
-    budget.spend(sum([len(key) for key, _ in keys]) * len(keys).bit_length() // 64)
-    for at, (key, stored) in enumerate(sorted(keys, key=lambda each: each[0])):
-        pieces += (", " if at else "{", key, ": ")
-        _write(budget, value[stored], pieces, depth + 1)
-    pieces.append("}" if value else "{}")
 
 
 def _scalar_to_text(value: Any) -> str:

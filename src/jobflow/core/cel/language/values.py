@@ -94,22 +94,16 @@ def get_entry(value: Any, key: Any) -> Any:
         except KeyError:
             raise CelError(f"there is no {format_key(key)}", missing=True) from None
     elif kind is list:
-        found = _get_list_entry(value, key)
+        if type(key) not in NUMBERS or (type(key) is float and not key.is_integer()):
+            raise CelError(f"a list has no {format_key(key)}; it takes an index from 0")
+        if not 0 <= key < len(value):
+            raise CelError(f"index out of bounds: {key}", missing=True)
+        found = value[int(key)]
     else:
         raise CelError(f"{describe_type(value)} has no entries, so there is no {format_key(key)}")
-    return (
-        found
-        if found.__class__ is not int or MIN_INT <= found <= MAX_INT
-        else normalize_number(found)
-    )
-
-
-def _get_list_entry(value: list[Any], key: Any) -> Any:
-    if type(key) not in NUMBERS or (type(key) is float and not key.is_integer()):
-        raise CelError(f"a list has no {format_key(key)}; it takes an index from 0")
-    if not 0 <= key < len(value):
-        raise CelError(f"index out of bounds: {key}", missing=True)
-    return value[int(key)]
+    if found.__class__ is not int or MIN_INT <= found <= MAX_INT:
+        return found
+    return normalize_number(found)
 
 
 def format_key(key: Any) -> str:
@@ -143,7 +137,7 @@ def is_equal(one: Any, other: Any, budget: Budget, depth: int = 1) -> bool:
         return kind in NUMBERS and other.__class__ in NUMBERS and one == other
     if kind is str or kind is bytes:
         if len(one) != len(other):
-            return False
+            return False  # which costs nothing, so the budget is not asked
         budget.read(one)
         return bool(one == other)
     if kind is not list and kind is not dict:
@@ -153,12 +147,8 @@ def is_equal(one: Any, other: Any, budget: Budget, depth: int = 1) -> bool:
     if depth >= MAX_DEPTH:
         raise make_depth_error()
     budget.spend(3 + 3 * len(one))
-    if kind is dict:
-        return _are_maps_equal(one, other, budget, depth)
-    return all(is_equal(a, b, budget, depth + 1) for a, b in zip(one, other, strict=True))
-
-
-def _are_maps_equal(one: dict[Any, Any], other: dict[Any, Any], budget: Budget, depth: int) -> bool:
+    if kind is list:
+        return all(is_equal(a, b, budget, depth + 1) for a, b in zip(one, other, strict=True))
     for key, entry in one.items():
         if key.__class__ is str:
             budget.read(key)
@@ -266,10 +256,6 @@ def divide_ints(one: int, other: int) -> int:
     return found if (one < 0) == (other < 0) else -found
 
 
-def _remainder(one: int, other: int) -> int:
-    return one - other * divide_ints(one, other)
-
-
 def _divide_floats(one: float, other: float) -> float:
     if other:
         return one / other
@@ -326,7 +312,7 @@ _OPERATIONS: Mapping[str, Mapping[tuple[type, type], _Operation]] = {
     },
     "*": _integers(operator.mul) | {(float, float): _plain(operator.mul)},
     "/": _integers(divide_ints) | {(float, float): _plain(_divide_floats)},
-    "%": _integers(_remainder),
+    "%": _integers(lambda one, other: one - other * divide_ints(one, other)),
 }
 
 OPERATORS: Mapping[str, Callable[[str, Any, Any, Budget], Any]] = {
