@@ -84,7 +84,7 @@ async def test_writes_that_wait_are_shown_by_urgency_and_age(metrics: Metrics) -
     assert value(metrics, "write_places") is None
     now = 10.0
     order = WriteOrder(clock=lambda: now)
-    order.places.limit = 1
+    order.window.limit = 1
     metrics.controller.ordered_by(order)
     async with asyncio.TaskGroup() as group, order.turn(Urgency.NEEDED, "kind"):
         waiting = group.create_task(write(order, Urgency.EVENT))

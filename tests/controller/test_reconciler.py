@@ -146,7 +146,7 @@ async def test_a_status_that_is_not_urgent_waits_for_room(
 ) -> None:
     set_plan(monkeypatch, says="first")
     await world.reconciler.reconcile(KEY)
-    world.order.places.limit = 1
+    world.order.window.limit = 1
     async with world.order.turn(Urgency.NEEDED, "kind"):
         for seconds, wait in [(1.0, 0.1), (0.1, 29.9), (28.9, 1.0)]:
             world.now += seconds
@@ -163,7 +163,7 @@ async def test_a_status_is_written_after_half_a_minute_without_room(
 ) -> None:
     set_plan(monkeypatch, says="first")
     await world.reconciler.reconcile(KEY)
-    world.order.places.limit = 1
+    world.order.window.limit = 1
     async with world.order.turn(Urgency.NEEDED, "kind"):
         set_plan(monkeypatch, says="second")
         await world.reconciler.reconcile(KEY)

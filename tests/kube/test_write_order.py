@@ -14,7 +14,7 @@ from jobflow.kube.write_order import (
     FIRST_PLACES,
     LEAST_PLACES,
     MOST_PLACES,
-    Places,
+    CongestionWindow,
     Urgency,
     WriteOrder,
     urgency_of,
@@ -28,8 +28,8 @@ class Writes:
 
     def __init__(self, places: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.order = WriteOrder(clock=clock)
-        self.order.places.limit = places
-        self.order.places.answered = lambda kind, seconds: None  # type: ignore[method-assign]
+        self.order.window.limit = places
+        self.order.window.answered = lambda kind, seconds: None  # type: ignore[method-assign]
         self.began: list[str] = []
         self._ends: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -235,93 +235,93 @@ async def test_those_that_wait_for_room_are_called_when_nothing_else_waits() -> 
     assert called == ["x", "y"]
 
 
-def grown() -> Places:
-    """Places whose limit is the highest, because answers have taken 0.01 s."""
-    places = Places()
+def grown() -> CongestionWindow:
+    """A window whose limit is the highest, because answers have taken 0.01 s."""
+    window = CongestionWindow()
     for _ in range(3000):
-        places.waited()
-        places.answered(FLOWS, 0.01)
-    assert places.limit == MOST_PLACES
-    return places
+        window.waited()
+        window.answered(FLOWS, 0.01)
+    assert window.limit == MOST_PLACES
+    return window
 
 
 def test_places_grow_by_one_a_round_while_writes_wait() -> None:
-    places = Places()
+    window = CongestionWindow()
     for _ in range(FIRST_PLACES):
-        places.answered(FLOWS, 0.01)
-    assert places.limit == FIRST_PLACES
+        window.answered(FLOWS, 0.01)
+    assert window.limit == FIRST_PLACES
     for rounds in range(1, 4):
-        places.waited()
-        while places.limit < FIRST_PLACES + rounds:
-            places.answered(FLOWS, 0.01)
+        window.waited()
+        while window.limit < FIRST_PLACES + rounds:
+            window.answered(FLOWS, 0.01)
     for _ in range(100_000):
-        places.waited()
-        places.answered(FLOWS, 0.01)
-    assert places.limit == MOST_PLACES
+        window.waited()
+        window.answered(FLOWS, 0.01)
+    assert window.limit == MOST_PLACES
 
 
 def test_places_shrink_while_answers_are_slow_but_not_below_those_at_first() -> None:
-    places = grown()
+    window = grown()
     for _ in range(MOST_PLACES):
-        places.answered(FLOWS, 0.1)
-    assert places.limit == pytest.approx(MOST_PLACES * 0.9)
+        window.answered(FLOWS, 0.1)
+    assert window.limit == pytest.approx(MOST_PLACES * 0.9)
     for _ in range(600):
-        places.waited()
-        places.answered(FLOWS, 0.1)
-    assert places.limit == FIRST_PLACES
+        window.waited()
+        window.answered(FLOWS, 0.1)
+    assert window.limit == FIRST_PLACES
 
 
 def test_a_few_slow_answers_shrink_nothing() -> None:
-    places = grown()
+    window = grown()
     for number in range(1000):
-        places.answered(FLOWS, 10 if number % 3 == 0 else 0.01)
-    assert places.limit == MOST_PLACES
+        window.answered(FLOWS, 10 if number % 3 == 0 else 0.01)
+    assert window.limit == MOST_PLACES
 
 
 def test_a_few_fast_answers_make_the_others_not_slow() -> None:
-    places = Places()
+    window = CongestionWindow()
     for number in range(20_000):
-        places.waited()
-        places.answered(FLOWS, 0.003 if number % 10 == 0 else 0.1)
-    assert places.limit == MOST_PLACES
+        window.waited()
+        window.answered(FLOWS, 0.003 if number % 10 == 0 else 0.1)
+    assert window.limit == MOST_PLACES
 
 
 def test_places_that_refusals_took_come_back_although_answers_are_slow() -> None:
-    places = grown()
+    window = grown()
     for began in range(10):
-        places.failed(began, now=began)
-    assert places.limit == LEAST_PLACES
+        window.failed(began, now=began)
+    assert window.limit == LEAST_PLACES
     for _ in range(200):
-        places.waited()
-        places.answered(FLOWS, 0.1)
-    assert places.limit == FIRST_PLACES
+        window.waited()
+        window.answered(FLOWS, 0.1)
+    assert window.limit == FIRST_PLACES
 
 
 def test_answers_are_compared_with_those_of_their_kind() -> None:
-    places = Places()
+    window = CongestionWindow()
     for _ in range(10 * FIRST_PLACES):
-        places.waited()
-        places.answered(FLOWS, 0.01)
-        places.answered("jobs", 0.2)
-    assert places.limit > FIRST_PLACES
+        window.waited()
+        window.answered(FLOWS, 0.01)
+        window.answered("jobs", 0.2)
+    assert window.limit > FIRST_PLACES
 
 
 def test_a_server_that_is_slower_for_good_gets_its_places_back() -> None:
-    places = Places()
-    places.answered(FLOWS, 0.001)
+    window = CongestionWindow()
+    window.answered(FLOWS, 0.001)
     for _ in range(20_000):
-        places.waited()
-        places.answered(FLOWS, 0.05)
-    assert places.limit == MOST_PLACES
+        window.waited()
+        window.answered(FLOWS, 0.05)
+    assert window.limit == MOST_PLACES
 
 
 def test_failures_of_one_time_halve_the_places_once() -> None:
-    places = Places()
+    window = CongestionWindow()
     for began in (1.0, 1.5, 2.0):
-        places.failed(began, now=3.0)
-    assert places.limit == FIRST_PLACES / 2
-    places.failed(3.0, now=4.0)
-    assert places.limit == FIRST_PLACES / 4
+        window.failed(began, now=3.0)
+    assert window.limit == FIRST_PLACES / 2
+    window.failed(3.0, now=4.0)
+    assert window.limit == FIRST_PLACES / 4
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ async def test_a_refusal_for_load_shrinks_the_places(code: int, limit: int) -> N
     with pytest.raises(ApiError):
         async with order.turn(Urgency.NEEDED, "kind"):
             raise ApiError(Status(code=code))
-    assert order.places.limit == limit
+    assert order.window.limit == limit
     assert order.has_room
 
 

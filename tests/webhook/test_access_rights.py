@@ -10,7 +10,7 @@ from jobflow.api.resources import JOBFLOWS, JOBS
 from jobflow.kube.client import Client
 from jobflow.webhook.access_rights import KEPT_SECONDS, MOST_KEPT, AccessRights, ControllerUsers
 from jobflow.webhook.review.envelope import NotReady, ReviewOutcome, UserInfo
-from jobflow.webhook.review.rights import Right
+from jobflow.webhook.review.judges import Right
 from support.admission.admissions import FakeRights, Ticks, respond, review, stored
 from support.network.scripted_server import Answer, ScriptedServer, failure
 from support.sandbox.manifests import jobflow, template
@@ -39,7 +39,7 @@ class TestAccessReviews:
     async def test_the_request_names_the_user_and_the_right(self) -> None:
         async with ScriptedServer() as server, Client.at(server.url) as client:
             server.others.append(Answer(201, YES))
-            assert await checking(client).lacking(ANNA, jobs_in("team")) == ""
+            assert await checking(client).lacking(ANNA, jobs_in("team")) is None
         (request,) = server.requests
         assert (request.method, request.path) == (
             "POST",
@@ -74,7 +74,7 @@ class TestAccessReviews:
 
     async def test_only_the_configured_rights_are_asked_for(self) -> None:
         async with Client.at("http://127.0.0.1:1") as client:
-            assert await checking(client).lacking(ANNA, Right("update", JOBFLOWS, "team")) == ""
+            assert await checking(client).lacking(ANNA, Right("update", JOBFLOWS, "team")) is None
 
     async def test_an_answer_is_reused_for_ten_seconds(self) -> None:
         clock = Ticks()
@@ -86,13 +86,13 @@ class TestAccessReviews:
                 == await rights.lacking(ANNA, jobs_in("team"))
                 != ""
             )
-            assert await rights.lacking(ANNA, jobs_in("other")) == ""
+            assert await rights.lacking(ANNA, jobs_in("other")) is None
             assert (
                 await rights.lacking(UserInfo(username="anna", groups=["ops"]), jobs_in("team"))
-                == ""
+                is None
             )
             clock.now = KEPT_SECONDS
-            assert await rights.lacking(ANNA, jobs_in("team")) == ""
+            assert await rights.lacking(ANNA, jobs_in("team")) is None
             assert len(server.requests) == 4
 
     @pytest.mark.long
@@ -124,7 +124,7 @@ class TestAccessReviews:
                 'in namespace "team" ('
             )
             assert str(raised.value).endswith("); try again")
-            assert await rights.lacking(ANNA, jobs_in("team")) == ""
+            assert await rights.lacking(ANNA, jobs_in("team")) is None
 
 
 class TestReviews:

@@ -18,7 +18,7 @@ from jobflow.webhook import app as webhook_app
 from jobflow.webhook.app import MAX_BODY, MAX_DRAINED, create_app
 from jobflow.webhook.certificates.files import write_development_pki
 from jobflow.webhook.review.envelope import UserInfo
-from jobflow.webhook.review.rights import Right
+from jobflow.webhook.review.judges import Right
 from support.admission.admissions import UID, FakeCluster, FakeRights, review, stored
 from support.sandbox.manifests import DIAMOND, jobflow
 
@@ -167,7 +167,7 @@ async def test_concurrent_bytes_are_limited(
 
 async def test_concurrent_reviews_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow(FakeRights):
-        async def lacking(self, user: UserInfo, right: Right) -> str:
+        async def lacking(self, user: UserInfo, right: Right) -> str | None:
             await answer_now.wait()
             return ""
 

@@ -94,10 +94,10 @@ class CrdWatch:
             return ["flows and templates to be read again, with the corrected definitions"]
         return clauses
 
-    def refusal(self) -> str:
-        """Return why requests are refused, or "" if this version may work."""
+    def refusal(self) -> str | None:
+        """Return why requests are refused, or None if this version may work."""
         clauses = self.waiting_for()
-        return f"JobFlow waits for {'; '.join(clauses)}" if clauses else ""
+        return f"JobFlow waits for {'; '.join(clauses)}" if clauses else None
 
     def fault_counts(self) -> Mapping[str, int]:
         """Return the number of faults of each definition that was read, by its plural."""
@@ -122,18 +122,19 @@ class _FollowedCrd:
         self._kind = kind.name
         self._on_change = on_change
         cache = Cache[InstalledCrd](lambda old, new: self._judge())
+        # a definition that does not exist brings no event
         cache.on_state = self._judge
         query = [("fieldSelector", f"metadata.name={self._name}")]
         self.reflector = Reflector(client, CRDS, InstalledCrd, cache, query=query)
 
     @property
-    def clause(self) -> str:
-        """The fault in words; "" if the definition fits."""
+    def clause(self) -> str | None:
+        """The fault in words; None if the definition fits."""
         name = f"CustomResourceDefinition {self._name}"
         if self.faults is None:
             return f"{name} to be read: {self.reflector.trouble}".removesuffix(": ")
         if not self.faults:
-            return ""
+            return None
         faults = ", ".join(self.faults[:MAX_FAULTS])
         others = len(self.faults) - MAX_FAULTS
         more = f" and {others} more" if others > 0 else ""
@@ -141,6 +142,7 @@ class _FollowedCrd:
 
     def _judge(self) -> None:
         before, cache = self.faults, self.reflector.cache
+        # an absent definition and one that was not read yet look the same
         if not cache.synced:
             return
         crd = cache.get("", self._name)
@@ -148,6 +150,7 @@ class _FollowedCrd:
             self.faults = ["it is not installed"]
         else:
             self.faults = definition_faults(self._kind, {"spec": crd.spec})
+        # a foreign chart may write its definition again and again
         if self.faults and self.faults != before:
             log.error(
                 "definition does not fit",
@@ -177,6 +180,7 @@ class LostFields:
     def remember(self) -> None:
         """Keep the specs as they are: a definition does not fit."""
         for flow in self._flows:
+            # the first state is the one before any loss
             self._before.setdefault(flow.metadata.uid, flow.spec)
 
     def compare(self) -> None:
@@ -192,5 +196,6 @@ class LostFields:
     def count(self) -> int:
         """Return the number of flows that lost fields and still exist."""
         if self._lost:
+            # deleted flows need no attention
             self._lost &= {flow.metadata.uid for flow in self._flows}
         return len(self._lost)

@@ -105,10 +105,10 @@ class Readiness:
             f"{feed.resource.plural}: {feed.trouble}" for feed in self._feeds if feed.cache.failing
         ]
 
-    def outdated(self) -> str:
-        """Return why reviews cannot rely on the copies, or ""."""
+    def outdated(self) -> str | None:
+        """Return why reviews cannot rely on the copies, or None."""
         clauses = map(_outdated_clause, self._feeds.outdated())
-        return next((f"this replica waits for {clause}" for clause in clauses), "")
+        return next((f"this replica waits for {clause}" for clause in clauses), None)
 
     async def wait_ready(self) -> None:
         """Return as soon as nothing is missing."""
@@ -121,6 +121,7 @@ class Readiness:
         before: list[str] | None = None
         while True:
             clauses = self.waiting_for()
+            # one line for each change, not one for each check
             if clauses != before and clauses:
                 log.info("not ready", waiting_for=clauses)
             elif clauses != before:

@@ -40,6 +40,7 @@ class Leading:
         while True:
             # a leader without fitting definitions would write statuses that lose fields
             await either(self.crds.fit.wait(), self.finish.wait())
+            # a candidate that knows nothing keeps others from leading
             await either(self.store.synced.wait(), self.finish.wait())
             if self.finish.is_set():
                 return

@@ -73,7 +73,7 @@ class Metrics:
 
         def places() -> dict[str, float]:
             order = self.controller.write_order
-            return {} if order is None else {"": order.places.limit}
+            return {} if order is None else {"": order.window.limit}
 
         def waiting(measure: Callable[[list[float]], float]) -> dict[str, float]:
             order = self.controller.write_order
@@ -161,6 +161,7 @@ class _Scraped(Collector):
         self._values = values
 
     def describe(self) -> Iterator[Metric]:
+        # without this, the registry would compute the values when it registers
         yield GaugeMetricFamily(self._name, self._text, labels=self._labels)
 
     def collect(self) -> Iterator[Metric]:
@@ -262,6 +263,7 @@ class ControllerMetrics(Hooks):
     def recorded(self, before: JobFlowStatus, after: JobFlowStatus) -> None:
         """Count the hours, retries and aborts that a status adds to the one before it. The replica
         that writes the status counts them, so each is counted once."""
+        # a status that is written again counts nothing twice
         known = before.conditions or {}
         for key, condition in (after.conditions or {}).items():
             old = known.get(key)

@@ -74,6 +74,7 @@ async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[
             await stack.enter_async_context(server)
         except OSError as error:
             raise in_use(f"{LOOPBACK}:{options.port}", "--port", error) from error
+        # a temporary one goes with the sandbox
         path = options.kubeconfig or folder / "kubeconfig"
         stack.enter_context(written(path, kubeconfig(server.url, access)))
         users, volcanos, ours = [
@@ -95,6 +96,7 @@ async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[
         parts = await stack.enter_async_context(together())
         parts.start("the stand-in for Volcano", JobController(volcanos, options.runner).run)
         await stack.enter_async_context(replica.running())
+        # before this, the webhook would refuse the first flow of a user
         await replica.wait_ready()
         url = f"https://{LOOPBACK}:{replica.webhook_port}"
         for kind, make in (

@@ -64,6 +64,7 @@ async def serve(settings: Settings, *, on_ready: Callable[[], None] = lambda: No
 
 
 def _replica_options(settings: Settings, client: Client) -> ReplicaOptions:
+    # where this pod runs
     system = settings.system_namespace or client.namespace
     webhook, lease = None, None
     if not settings.no_webhook:
@@ -117,6 +118,7 @@ def _certificates(settings: Settings, system: str) -> MakeSource:
 def freeze_garbage_collector() -> None:
     """Exclude what has been read from garbage collection, and collect the rest seldom, because
     these values form no cycles (docs/performance.md)."""
+    # garbage that is frozen would stay for ever
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 50)

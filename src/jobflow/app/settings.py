@@ -153,13 +153,16 @@ class Settings(BaseSettings):
                 "--tls-cert and --tls-key go together: set both, or neither to have a certificate "
                 "generated"
             )
+        # Timing checks it too, but names no flags
         if not self.retry_period < self.renew_deadline < self.lease_duration:
             raise ValueError(
                 "--retry-period has to be shorter than --renew-deadline, and that shorter than "
                 "--lease-duration: the difference of the last two limits how long a write takes"
             )
+        # a Lease has whole seconds
         if self.lease_duration % 1:
             raise ValueError("--lease-duration has to be whole seconds")
+        # a certificate ends with its CA, so a shorter CA would shorten the last ones
         if self.ca_lifetime < 2 * self.certificate_lifetime:
             raise ValueError("--ca-lifetime has to be at least twice --certificate-lifetime")
         return self

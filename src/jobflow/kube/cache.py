@@ -137,6 +137,7 @@ class Cache(Generic[T]):
         """Return whether a consistent list at `version` is older than `known`: the `newest` version
         when the list was requested."""
         # another list may have started over meanwhile
+        # what was known before the list was requested must be in it
         return version_of(version) < min(known, self.newest)
 
     def lags(self, meta: ObjectMeta | Identity) -> bool:
@@ -159,6 +160,7 @@ class Cache(Generic[T]):
         objects came from `shared` after a call of `doubt`."""
         missing = dict(self._objects)
         expected, self.suspect = self.suspect, False
+        # versions of the time before say nothing any more
         self.version = self.newest = version_of(version)
         for obj in objects:
             missing.pop(key_of(obj), None)
@@ -178,6 +180,7 @@ class Cache(Generic[T]):
         and a watch may still bring their last state."""
         taken = version_of(version)
         missing = (obj for obj in self if obj.metadata.uid not in present)
+        # those above were created after the list was taken
         return [obj for obj in missing if version_of(obj.metadata.resource_version) <= taken]
 
     def level_with(self, version: str, gone: Iterable[T]) -> None:
@@ -238,6 +241,7 @@ class Cache(Generic[T]):
     def forgotten(self, namespace: str, name: str, uid: str) -> None:
         """Apply a DELETED event whose object cannot be read."""
         held = self._objects.get((namespace, name))
+        # a new object of the same name is another one
         if held is not None and held.metadata.uid == uid:
             self._drop(held)
 

@@ -63,6 +63,7 @@ class ServerClock:
     def offset(self) -> float:
         """Seconds that the server is ahead of this machine."""
         if self._bounds is not None:
+            # changes when somebody sets the time of this machine
             since_zero = self._wall() - self._clock()
             lowest, highest = (bound - since_zero for bound in self._bounds)
             if not lowest <= self._offset <= highest:
@@ -73,6 +74,7 @@ class ServerClock:
     def answered(self, date: str | None, sent: float, received: float) -> None:
         """Note the Date header of an answer, and when (`boot_clock`) the request was sent and the
         header received."""
+        # answers of one burst would all be as late as each other
         if date is None or received - self._taken_at < BETWEEN_ANSWERS:
             return
         try:
@@ -85,6 +87,7 @@ class ServerClock:
         self._bounds = median(self._earliest), median(self._latest)
 
     def _change(self, offset: float) -> None:
+        # log only when it becomes large or small, not at each answer
         was_large, self._offset = abs(self._offset) >= LARGE_OFFSET, offset
         is_large = abs(offset) >= LARGE_OFFSET
         if is_large and not was_large:

@@ -72,6 +72,7 @@ class Credentials:
         """Return the login for the next request; it is read again if it is old enough."""
         if self._reread is not None and self._clock() - self._read_at >= REREAD_SECONDS:
             async with self._lock:
+                # another request may have read it while this one waited
                 if self._clock() - self._read_at >= REREAD_SECONDS:
                     await self._replace(self._reread)
         return self._login
@@ -79,6 +80,7 @@ class Credentials:
     async def renewed(self, refused: Login) -> Login | None:
         """Return another login after the server refused this one (401); None if there is none."""
         async with self._lock:
+            # many requests are refused at once, and one renewal serves them all
             if self._login == refused and self._renew is not None:
                 await self._replace(self._renew)
         return None if self._login == refused else self._login
@@ -91,6 +93,7 @@ class Credentials:
                 "credentials could not be renewed, keeping the old ones",
                 extra={"error": str(error)},
             )
+        # also after an error: a broken plugin is not run for every request
         self._read_at = self._clock()
 
 
@@ -98,6 +101,7 @@ def is_loopback(server: str) -> bool:
     """Return whether the server is on this machine. No proxy is used for such a server."""
     host = urlsplit(server).hostname or ""
     try:
+        # a proxy would look for the server on its own machine
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
@@ -181,6 +185,7 @@ async def _from_kubeconfig(path: str, context: str | None, impersonate: str | No
         return login_of(configuration)
 
     def login_of(configuration: Any) -> Login:
+        # kubernetes_asyncio reads everything of a context but its namespace
         namespace = loader.current_context["context"].get("namespace")
         return replace(_login(configuration, namespace), impersonate=impersonate)
 

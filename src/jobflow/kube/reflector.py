@@ -114,6 +114,7 @@ class Reflector(Generic[T]):
         """Keep the cache up to date until cancelled. A watch continues from the version of the one
         before only if the server has ended that: behind a connection that broke, the server may
         have gone back in time."""
+        # pods are listed after flows and jobs, which decide which pods to keep
         if self._before_listing is not None:
             await self._before_listing()
         while True:
@@ -199,13 +200,27 @@ class Reflector(Generic[T]):
         if is_older or self.cache.suspect or self.cache.precedes(version, known):
             return await self._start_over(known)
         newer = [identity for identity in lagging if self.cache.lags(identity)]
+        # a list costs the server less than thousands of reads
         if len(newer) > READ_ONE_BY_ONE:
             objects, _, _ = await self._pages(limit=500)
             for obj in objects:
                 self.cache.learn(obj)
         else:
             slots = asyncio.Semaphore(READS_AT_ONCE)
-            await asyncio.gather(*(self._read_one(identity, slots) for identity in newer))
+
+            async def read(identity: Identity) -> None:
+                path = self.resource.path(identity.namespace, identity.name)
+                try:
+                    async with slots:
+                        raw = msgspec.Raw(await self._client.request("GET", path))
+                except ApiError as error:
+                    if not error.not_found:
+                        raise
+                    return
+                if (obj := self._read(raw, self._unreadable)) is not None:
+                    self.cache.learn(obj)
+
+            await asyncio.gather(*map(read, newer))
         gone = self.cache.lacking(uids, version)
         try:
             async with asyncio.timeout(DELETIONS_WITHIN):
@@ -249,18 +264,6 @@ class Reflector(Generic[T]):
                 lagging += [identity for identity in identities if self.cache.lags(identity)]
                 is_older |= any(self.cache.includes_older(each, version) for each in identities)
         return uids, lagging, version, is_older
-
-    async def _read_one(self, identity: Identity, slots: asyncio.Semaphore) -> None:
-        path = self.resource.path(identity.namespace, identity.name)
-        try:
-            async with slots:
-                raw = msgspec.Raw(await self._client.request("GET", path))
-        except ApiError as error:
-            if not error.not_found:
-                raise
-            return
-        if (obj := self._read(raw, self._unreadable)) is not None:
-            self.cache.learn(obj)
 
     # ------------------------------------------------------------------ watch
 
@@ -331,6 +334,7 @@ class Reflector(Generic[T]):
         elif obj is not None:
             self._unreadable.pop((meta.namespace, meta.name), None)
             self.cache.changed(obj)
+        # the next watch continues here
         self._version = meta.resource_version or self._version
 
     def _read(self, raw: msgspec.Raw, unreadable: dict[Key, Identity]) -> T | None:
@@ -343,6 +347,7 @@ class Reflector(Generic[T]):
             error = f"it is nested more than {READABLE_DEPTH} deep"
         except UnreadableAnswer as fault:
             error = fault.message
+        # as far as it can be read: a name makes the log useful
         identity = identity_of(raw)
         key = identity.namespace, identity.name
         if self._unreadable.get(key) != identity:
@@ -350,6 +355,7 @@ class Reflector(Generic[T]):
                 "object cannot be read, passing it over",
                 extra={"kind": self.resource.kind, "object": "/".join(key), "error": error},
             )
+        # its copy stays: an old state is better than a deletion that did not happen
         unreadable[key] = identity
         return None
 
@@ -390,6 +396,7 @@ class Reflector(Generic[T]):
     def _recovered(self) -> None:
         """Note that a watch has worked for some time, or has brought an event."""
         self._backoff.reset()
+        # the next wait is 0: the server has only ended a watch in time
         self._worked = True
         if self.trouble:
             self.trouble = ""

@@ -94,8 +94,8 @@ def starting(is_start: bool = True) -> Iterator[None]:
         _is_start.reset(token)
 
 
-class Places:
-    """The number of writes that may be under way at once."""
+class CongestionWindow:
+    """The number of places: of writes that may be under way at once."""
 
     def __init__(self) -> None:
         self.limit = float(FIRST_PLACES)
@@ -115,6 +115,7 @@ class Places:
         usual = self._usual.setdefault(kind, seconds)
         self._usual[kind] = usual * FORGETTING if seconds > usual else usual / FORGETTING
         self._answers += 1
+        # compared with the time before this answer has changed it
         self._slow += seconds > SLOW * usual + SLACK_SECONDS
         if self._answers < self.limit:
             return
@@ -142,7 +143,7 @@ class WriteOrder:
     """Gives writes their turns. Used by one event loop."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.places = Places()
+        self.window = CongestionWindow()
         self._clock = clock
         self._waiting: dict[Urgency, deque[_Turn]] = {urgency: deque() for urgency in Urgency}
         self._under_way = dict.fromkeys(Urgency, 0)
@@ -175,13 +176,15 @@ class WriteOrder:
         began = self._clock()
         try:
             yield
-            self.places.answered(kind, self._clock() - began)
+            # errors come faster than answers, so they do not count here
+            self.window.answered(kind, self._clock() - began)
         except ApiError as error:
+            # other errors are about the request, not about the load
             if error.code == 429 or error.code > 500:
-                self.places.failed(began, self._clock())
+                self.window.failed(began, self._clock())
             raise
         except NETWORK_ERRORS:
-            self.places.failed(began, self._clock())
+            self.window.failed(began, self._clock())
             raise
         finally:
             self._under_way[urgency] -= 1
@@ -189,7 +192,7 @@ class WriteOrder:
 
     @property
     def _free(self) -> float:
-        return self.places.limit - sum(self._under_way.values())
+        return self.window.limit - sum(self._under_way.values())
 
     async def _take(self, urgency: Urgency) -> None:
         turn = _Turn(asyncio.get_running_loop().create_future(), self._clock())
@@ -197,8 +200,9 @@ class WriteOrder:
         self._go_on()
         if turn.comes.done():
             return
+        # only then would another place have helped
         if self._free < 1:
-            self.places.waited()
+            self.window.waited()
         self._watch_patience()
         try:
             await turn.comes
@@ -244,15 +248,17 @@ class WriteOrder:
 
     def _watch_patience(self) -> None:
         """Look again when the patience of a waiting write ends; an answer may not come before."""
+
+        # one timer serves all that wait
+        def look_again() -> None:
+            self._patience = None
+            self._go_on()
+            if any(self._waiting.values()):
+                self._watch_patience()
+
         if self._patience is None:
             loop = asyncio.get_running_loop()
-            self._patience = loop.call_later(PATIENCE_SECONDS, self._look_again)
-
-    def _look_again(self) -> None:
-        self._patience = None
-        self._go_on()
-        if any(self._waiting.values()):
-            self._watch_patience()
+            self._patience = loop.call_later(PATIENCE_SECONDS, look_again)
 
 
 class OrderedClient(Client):

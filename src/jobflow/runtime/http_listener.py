@@ -63,8 +63,10 @@ class HttpListener:
                 lifespan="off",
                 log_config=None,
                 access_log=False,
+                # API servers call directly, and nobody else may say who they are
                 proxy_headers=False,
                 server_header=False,
+                # takes time and is of no use to an API server
                 date_header=False,
                 backlog=BACKLOG,
                 timeout_keep_alive=IDLE_SECONDS,

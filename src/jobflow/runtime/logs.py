@@ -32,13 +32,18 @@ LIBRARIES = {
 
 def configure(*, level: int = logging.INFO, stream: TextIO | None = None) -> None:
     """Log JSON lines from `level` up to `stream` (standard error), for the whole process."""
+
+    def serialize(line: Mapping[str, Any], **_: Any) -> str:
+        head = {key: line[key] for key in ("time", "level", "event") if key in line}
+        return msgspec.json.encode(head | dict(line), enc_hook=repr).decode()
+
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=_SHARED,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.JSONRenderer(serializer=_json),
+                structlog.processors.JSONRenderer(serializer=serialize),
             ],
         )
     )
@@ -82,9 +87,3 @@ def silenced() -> Iterator[None]:
         structlog.reset_defaults()
         if was_configured:
             structlog.configure(**config)
-
-
-def _json(line: Mapping[str, Any], **_: Any) -> str:
-    """Encode a line with time, level and event first."""
-    head = {key: line[key] for key in ("time", "level", "event") if key in line}
-    return msgspec.json.encode(head | dict(line), enc_hook=repr).decode()

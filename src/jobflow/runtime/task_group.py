@@ -45,6 +45,7 @@ class Parts:
             log.exception("part died", extra={"part": name})
             cause = _first(error)
             raise PartDied(f"{name} died: {str(cause) or type(cause).__name__}") from cause
+        # a part that ends early leaves the process useless without anybody noticing
         if not self.stopping:
             raise PartDied(f"{name} ended before it was told to")
 

@@ -110,6 +110,7 @@ class Store:
         """Set when a copy was replaced because the API server went back in time: what is known from
         before, here and elsewhere, may not be true."""
         self.commands.on_state = self._commands_state_changed
+        # any of them may be the last that was missing
         for cache in (self.flows, self.templates, self.jobs, self.queues, self.crons):
             cache.on_state = self._update_synced
         self.pods.cache.on_state = self._update_synced
@@ -134,6 +135,7 @@ class Store:
         """Return the flows of the namespace with a step that may use this template, also in a case
         of its switch or in `finally`. Ended flows are included."""
         names = self._users.get((namespace, template), EMPTY)
+        # the index has names only, so that it keeps no old objects
         found = (self.flows.get(namespace, name) for name in names)
         return [flow for flow in found if flow is not None]
 
@@ -169,6 +171,7 @@ class Store:
     def commands_of(self, namespace: str, flow: str) -> Mapping[str, Command] | None:
         """Return the Commands by name whose target is a flow of this name, with any UID; None if
         Commands are not known."""
+        # a Command that is not known yet may be the one that cancels the flow
         if not self.commands.synced:
             return None
         return self._commands.get((namespace, flow), EMPTY)
@@ -205,6 +208,7 @@ class Store:
             for name in [name for name, last in gone.items() if is_recorded(new, last)]:
                 discard(self._gone, new.metadata.uid, name)
         self.pods.flow_changed(old, new)
+        # flows that wait for the place of this one
         others = self.groups.update(old, new)
         self._child_changed(old, new)
         for listener in self.listeners:
@@ -247,6 +251,7 @@ class Store:
             one, other = old.metadata, new.metadata
             if (one.uid, one.generation) == (other.uid, other.generation):
                 return
+        # a step that may use a template needs it as much as one that does
         before = set(old.templates) if old is not None else set()
         after = set(new.templates) if new is not None else set()
         namespace, name = flow.metadata.namespace, flow.metadata.name
@@ -308,6 +313,7 @@ class Store:
     def _move(self, job: Job, places: set[str]) -> None:
         """Index a job below its owner, and not below the others of these flows."""
         name, named = job.metadata.name, find_owner(job)
+        # it may be below several flows until its owner is known
         for uid in places | ({named.uid} if named is not None else set()):
             held = self._jobs_of.get(uid, EMPTY).get(name)
             if held is not None and held.metadata.uid == job.metadata.uid:
@@ -337,6 +343,7 @@ class Store:
 
     def _commands_state_changed(self) -> None:
         """Call listeners for every Command once Commands are known again."""
+        # plans read no Commands while the copy may lack some
         hidden, self._commands_hidden = self._commands_hidden, not self.commands.synced
         if hidden and not self._commands_hidden:
             for command in list(self.commands):

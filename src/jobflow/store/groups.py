@@ -112,6 +112,7 @@ class Groups:
                 limit=get_limit(new),
                 acts=get_policy(new) is not ConcurrencyPolicy.WAIT,
             )
+        # most changes of a flow do not matter to its group
         if before == after:
             return []
         if before is not None and (members := self._groups.get(before.group)) is not None:
@@ -124,6 +125,7 @@ class Groups:
             members = self._groups.get(group)
             if members is None:
                 continue
+            # groups come and go with their flows
             if not members.holders and not members.line:
                 del self._groups[group]
             found += ((group[0], name) for name in members.next())
@@ -137,6 +139,7 @@ class Groups:
         if entry is None or members is None:
             return NO_GROUP
         own, waiting = entry.member.name, members.waiting
+        # a flow never waits for itself
         holders = {name: member for name, member in members.holders.items() if name != own}
         for name in starting:
             if name != own and name in waiting:

@@ -36,6 +36,7 @@ class Owners:
 
     def of(self, job: Job | JobFlow) -> Owner | None:
         """Return the flow of a job or child flow; None if it belongs to no flow."""
+        # the status decides: it remembers what the owner references may have lost
         if self._flows and (known := self._flows.get(pack_uid(job.metadata.uid))) is not None:
             return known
         return find_owner(job)
@@ -45,6 +46,7 @@ class Owners:
         knows by UID."""
         before = self._jobs.pop(old.metadata.uid, EMPTY) if old is not None else EMPTY
         after = {run.uid: name for name, run in known_runs(new)} if new is not None else EMPTY
+        # a retry forgets the jobs of the runs that it repeats
         for uid in before.keys() - after.keys():
             self._flows.pop(uid, None)
         if new is not None and after:

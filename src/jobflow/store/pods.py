@@ -70,6 +70,7 @@ class Pods:
                 self._gone.pop(old.metadata.uid, None)
             return
         uid = new.metadata.uid
+        # nothing was kept, or nothing can have changed for its pods
         if not (uid in self._of or uid in self._gone) or not (old is None or new.ended):
             return
         if self._is_needed(new):
@@ -79,6 +80,7 @@ class Pods:
             self._drop_pods(new, owner.uid if owner is not None else "")
 
     def _wanted(self, pod: Pod) -> bool:
+        # a pod that no vcjob owns
         if not (uid := pod.owner):
             return False
         job = self._job_of(pod)
@@ -125,6 +127,7 @@ class Pods:
 
     def _drop_pods(self, job: Job, flow_uid: str) -> None:
         uid = job.metadata.uid
+        # what is recorded is not read again
         self._gone.pop(uid, None)
         for pod in self._of.pop(uid, {}).values():
             self.cache.let_go(pod)

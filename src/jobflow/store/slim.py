@@ -39,6 +39,7 @@ def slim_job(job: Job) -> Job:
             owner_references=[_shared(reference) for reference in references or ()] or None,
             finalizers=[intern(word) for word in meta.finalizers or ()] or None,
         ),
+        # encoded, because a struct that holds lists has no hash
         spec=_outline(msgspec.json.encode(job.spec)),
         status=msgspec.structs.replace(
             status,
@@ -136,6 +137,7 @@ def _state(state: ContainerState, messages: bool) -> ContainerState:
     if state.waiting is None and state.terminated is None:
         return _NO_STATE
     ended = state.terminated
+    # messages of failures are kept, because a failure may quote them
     if ended is None or not ended.message or messages or ended.exit_code or ended.signal:
         return state
     return msgspec.structs.replace(state, terminated=msgspec.structs.replace(ended, message=""))

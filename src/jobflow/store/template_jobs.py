@@ -52,5 +52,6 @@ def template_of(job: Job | None) -> Key | None:
     meta = job.metadata
     named = (meta.annotations or {}).get(CREATED_BY_TEMPLATE)
     named = named or (meta.labels or {}).get(CREATED_BY_TEMPLATE, "")
+    # a namespace has no dot
     namespace, _, name = named.partition(".")
     return (namespace, name) if name and namespace == meta.namespace else None

@@ -16,7 +16,7 @@ from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.client import Client, decoder
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
 from jobflow.webhook.review.envelope import NotReady, UserInfo
-from jobflow.webhook.review.rights import Right
+from jobflow.webhook.review.judges import Right
 
 LONGEST_RETRY = 30.0
 
@@ -50,6 +50,7 @@ class ControllerUsers:
 
     def has(self, name: str) -> bool:
         """Return whether the controller is the user of this name. Raises NotReady."""
+        # a no would refuse the controller's own child flows
         if name not in self._names and not self._answered:
             raise NotReady("JobFlow does not know yet which user its controller is")
         return name in self._names
@@ -68,6 +69,7 @@ class ControllerUsers:
                 self._answered = True
                 break
             except (ApiError, *NETWORK_ERRORS) as error:
+                # it will not be served later either; named users still count
                 if isinstance(error, ApiError) and error.code in (403, 404):
                     self._answered = True
                 if (trouble := str(error) or type(error).__name__) != self._trouble:
@@ -99,7 +101,7 @@ class _Kept(NamedTuple):
 
 
 class AccessRights:
-    """`rights.Rights` by the API server; answers are cached."""
+    """`judges.Rights` by the API server; answers are cached."""
 
     def __init__(
         self,
@@ -119,11 +121,32 @@ class AccessRights:
     async def is_controller(self, user: UserInfo) -> bool:
         return self._controllers.has(user.username)
 
-    async def lacking(self, user: UserInfo, right: Right) -> str:
+    async def lacking(self, user: UserInfo, right: Right) -> str | None:
         resource = right.resource
+        # the chart decides which rights are asked for
         if resource not in self._checked:
-            return ""
-        body = _body(user, right)
+            return None
+        attributes = {
+            "namespace": right.namespace,
+            "verb": right.verb,
+            "group": resource.group,
+            "version": resource.version,
+            "resource": resource.plural,
+        }
+        spec = {
+            "user": user.username,
+            "uid": user.uid,
+            "groups": user.groups or [],
+            "extra": user.extra or {},
+            "resourceAttributes": attributes | ({"name": right.name} if right.name else {}),
+        }
+        obj = {
+            "apiVersion": LOCAL_SUBJECT_ACCESS_REVIEWS.api_version,
+            "kind": LOCAL_SUBJECT_ACCESS_REVIEWS.kind,
+            "metadata": {"namespace": right.namespace},
+            "spec": spec,
+        }
+        body = msgspec.json.encode(obj, order="sorted")
         kept = self._kept.get(body)
         if kept is None or self._clock() >= kept.until:
             status = await self._ask(body, user, right)
@@ -133,7 +156,7 @@ class AccessRights:
             if len(self._kept) > MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
         if kept.status.allowed:
-            return ""
+            return None
         because = f" ({kept.status.reason})" if kept.status.reason else ""
         return (
             f'user "{user.username}" may not {right}{because}{right.need}; bind the user to a Role '
@@ -150,27 +173,3 @@ class AccessRights:
                 f'the API server did not say whether user "{user.username}" may {right} '
                 f"({str(error) or type(error).__name__})"
             ) from error
-
-
-def _body(user: UserInfo, right: Right) -> bytes:
-    resource = right.resource
-    attributes = {
-        "namespace": right.namespace,
-        "verb": right.verb,
-        "group": resource.group,
-        "version": resource.version,
-        "resource": resource.plural,
-    }
-    obj = {
-        "apiVersion": LOCAL_SUBJECT_ACCESS_REVIEWS.api_version,
-        "kind": LOCAL_SUBJECT_ACCESS_REVIEWS.kind,
-        "metadata": {"namespace": right.namespace},
-        "spec": {
-            "user": user.username,
-            "uid": user.uid,
-            "groups": user.groups or [],
-            "extra": user.extra or {},
-            "resourceAttributes": attributes | ({"name": right.name} if right.name else {}),
-        },
-    }
-    return msgspec.json.encode(obj, order="sorted")

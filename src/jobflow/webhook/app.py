@@ -15,9 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import jobflow
 from jobflow.webhook.review.envelope import Answer, MalformedReview, not_a_review
-from jobflow.webhook.review.judges import Cluster
+from jobflow.webhook.review.judges import UNCHECKED, Cluster, Rights
 from jobflow.webhook.review.review import LargeReviews, PathReviewer, reviewers
-from jobflow.webhook.review.rights import UNCHECKED, Rights
 
 MAX_BODY = 7 * 1024 * 1024
 """Bytes of a review. An API server takes objects of at most 3 MiB, so old and new fit."""
@@ -76,6 +75,7 @@ class ReviewMiddleware:
             body = await self._read(scope, receive)
             held = len(body)
             begin = time.perf_counter()
+            # they wait for the API server or the second process, each with its body
             if self._under_way >= MOST_REVIEWS:
                 message = f"{self._under_way} reviews are under way; try again"
                 raise MalformedReview(message, *_TOO_MANY)
@@ -109,6 +109,7 @@ class ReviewMiddleware:
             wrong = f"a review is requested by POST, not by {scope['method']}"
             raise MalformedReview(wrong, 405, "MethodNotAllowed")
         deadlines, task = self._deadlines, asyncio.current_task()
+        # no timer runs while nobody sends a review
         if not deadlines.is_counting:
             deadlines.count()
         deadlines.turn_of[task] = deadlines.turn
@@ -117,6 +118,7 @@ class ReviewMiddleware:
             if message["type"] == "http.disconnect":
                 raise _Disconnected
             body: bytes = message.get("body", b"")
+            # most bodies come in one small piece, which needs no counting
             if message.get("more_body", False) or len(body) > SMALL:
                 return await self._read_pieces(receive, message)
             self._held += len(body)
@@ -152,6 +154,7 @@ class ReviewMiddleware:
                 message = await _next(receive)
         except BaseException as error:
             self._held -= size
+            # the traceback would keep them
             chunks.clear()
             if isinstance(error, MalformedReview) and error.code == _TOO_LARGE[0]:
                 while more and size < MAX_DRAINED:

@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 class StoreCluster:
     """`judges.Cluster` over a store. `only` is the one namespace that is followed, or "". `unfit`
-    returns why nothing may be judged now, `outdated` why the store may not be relied on, each "" if
+    returns why nothing may be judged now, `outdated` why the store may not be relied on, None if
     all is well. `observe` gets the result of every dry run."""
 
     def __init__(
@@ -33,8 +33,8 @@ class StoreCluster:
         client: Client,
         *,
         only: str = "",
-        unfit: Callable[[], str] = lambda: "",
-        outdated: Callable[[], str] = lambda: "",
+        unfit: Callable[[], str | None] = lambda: None,
+        outdated: Callable[[], str | None] = lambda: None,
         observe: Observe = lambda result: None,
     ) -> None:
         self._store = store
@@ -43,6 +43,7 @@ class StoreCluster:
         self._dry_runs = DryRuns(client, observe)
         self.unfit = unfit
         self.outdated = outdated
+        # methods of the store are the protocol's as they are
         self.templates = store.templates_in
         self.queues = store.queue_states
 

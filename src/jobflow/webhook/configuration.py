@@ -47,6 +47,7 @@ def command_configuration(
     webhook of their own, which may fail closed while another one fails open. `exempt`: the users of
     the controller, which sends Commands too."""
     others = f"!(request.userInfo.username in {list(exempt)})"
+    # a controller must be able to cancel flows while no webhook answers
     not_ours = [{"name": "not-by-the-controller", "expression": others}] if exempt else []
     webhooks = [
         _webhook(each, COMMANDS, url.rstrip("/") + PATH, ca_bundle, ["CREATE", "UPDATE"])

@@ -16,8 +16,8 @@ from jobflow.api.resources import StatusCause
 from jobflow.core.admission.changes import Need, need_of
 from jobflow.webhook.dry_run.template_pods import DryRun
 from jobflow.webhook.review.envelope import Answer, UserInfo
+from jobflow.webhook.review.judges import UNCHECKED, Right, Rights
 from jobflow.webhook.review.review import LargeReviews, reviewers
-from jobflow.webhook.review.rights import UNCHECKED, Right, Rights
 
 API_VERSION_AND_KIND = ("admission.k8s.io/v1", "AdmissionReview")
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
@@ -148,7 +148,7 @@ def stored(manifest: Mapping[str, Any], *, status: Any = None, **metadata: Any) 
 class FakeRights:
     """`rights.Rights`, with the same answer for every user and right."""
 
-    lacks: str = ""
+    lacks: str | None = None
     controller: str = ""
     """The name of the controller's user."""
     users: list[tuple[str, str]] = field(default_factory=list)
@@ -156,7 +156,7 @@ class FakeRights:
     asked: list[str] = field(default_factory=list)
     """The rights of all calls."""
 
-    async def lacking(self, user: UserInfo, right: Right) -> str:
+    async def lacking(self, user: UserInfo, right: Right) -> str | None:
         self.users.append((user.username, right.namespace))
         self.asked.append(str(right))
         return self.lacks
@@ -179,17 +179,17 @@ class FakeCluster:
     followed: bool = True
     asked: list[str] = field(default_factory=list)
     """Namespaces that were read live."""
-    why_unfit: str = ""
-    why_outdated: str = ""
+    why_unfit: str | None = None
+    why_outdated: str | None = None
     says: Callable[[Mapping[str, Any]], DryRun | None] = lambda template: DryRun()
     """The API server's answer to a pod template."""
     tried: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     """Namespaces and pod templates of dry runs."""
 
-    def outdated(self) -> str:
+    def outdated(self) -> str | None:
         return self.why_outdated
 
-    def unfit(self) -> str:
+    def unfit(self) -> str | None:
         return self.why_unfit
 
     def follows(self, namespace: str) -> bool:

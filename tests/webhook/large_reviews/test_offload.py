@@ -18,8 +18,8 @@ from jobflow.webhook.dry_run.template_pods import DryRun
 from jobflow.webhook.large_reviews import offload
 from jobflow.webhook.large_reviews.offload import MODULE, ReviewProcess
 from jobflow.webhook.review.envelope import ReviewOutcome
+from jobflow.webhook.review.judges import UNCHECKED, Rights
 from jobflow.webhook.review.review import MOST_BYTES
-from jobflow.webhook.review.rights import UNCHECKED, Rights
 from support.admission.admissions import FakeCluster, FakeRights, answer_to, respond, review, stored
 from support.sandbox.manifests import jobflow, template
 
@@ -135,7 +135,7 @@ async def test_the_process_requests_rights_templates_and_queues(cluster: FakeClu
         assert refused.outcome is ReviewOutcome.REFUSED
         assert rights.users == [("admin", "default")]
         assert rights.asked == ['update jobflows.flow.volcano.sh in namespace "default"']
-        rights.lacks = ""
+        rights.lacks = None
         warned = await respond(flow(*steps, {"name": "b"}), cluster, large_reviews=aside)
     assert warned.warnings == [
         'JobTemplate "b" does not exist yet: its steps wait until it does',

@@ -9,7 +9,7 @@ import pytest
 from jobflow.api.resources import COMMANDS, JOBFLOWS
 from jobflow.webhook.review.commands import CommandReviewer
 from jobflow.webhook.review.envelope import NotReady, ReviewOutcome, UserInfo
-from jobflow.webhook.review.rights import UNCHECKED, Right
+from jobflow.webhook.review.judges import UNCHECKED, Right
 from support.admission.admissions import Response, review
 
 BY, OUTPUTS = "flow.volcano.sh/by", "flow.volcano.sh/outputs"
@@ -39,12 +39,12 @@ class Rights:
         self.allowed, self.unknown = allowed, unknown
         self.asked: list[tuple[str, str, str]] = []
 
-    async def lacking(self, user: UserInfo, right: Right) -> str:
+    async def lacking(self, user: UserInfo, right: Right) -> str | None:
         asked = f"{right.verb} {right.name}"
         self.asked.append((user.username, right.namespace, asked))
         if self.unknown:
             raise NotReady("the API server did not say")
-        return "" if asked in self.allowed else "you may not"
+        return None if asked in self.allowed else "you may not"
 
     async def is_controller(self, user: UserInfo) -> bool:
         return False

@@ -42,7 +42,7 @@ async def answer(
     old: dict[str, Any] | None = None,
     *,
     user: dict[str, Any] = ANN,
-    lacks: str = "",
+    lacks: str | None = None,
     gone: bool = False,
 ) -> tuple[Response, FakeRights]:
     rights = FakeRights(lacks, CONTROLLER)

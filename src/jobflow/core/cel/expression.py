@@ -69,6 +69,7 @@ class Expression:
         one between evaluations."""
         budget = budget or Budget()
         try:
+            # the whole expression is paid for before it runs
             budget.spend(self._program.cost)
             frame = EvaluationFrame(variables, self._program.slots, budget)
             return _ResultCheck(budget).check(self._program.run(frame), 1)
@@ -146,12 +147,14 @@ class _ResultCheck:
             raise CelError(f"gives more than {MAX_RESULT:,} values")
 
     def _text(self, value: str) -> str:
+        # before it is walked
         if len(value) > MAX_RESULT:
             raise CelError(f"gives a text of {len(value):,} characters")
         self._count(1 + len(value) // _CHARACTERS)
         if not value.isascii():
             self._budget.read(value)
             try:
+                # a status is UTF-8
                 value.encode()
             except UnicodeEncodeError:
                 raise CelError("gives a text with half of a surrogate pair") from None

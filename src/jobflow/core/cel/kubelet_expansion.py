@@ -77,8 +77,10 @@ def join_protected(pieces: Sequence[Piece]) -> str:
         end = dollar + 1
         if dollar in inserted:
             made.append("$")
+        # the user's own, which the kubelet replaces
         elif text.startswith("$$", dollar):
             end += 1
+        # the kubelet looks for the name between the brackets, and for nothing else
         elif text.startswith("$(", dollar) and dollar < last_closer:
             end = text.index(")", dollar) + 1
         made.append(text[dollar:end])

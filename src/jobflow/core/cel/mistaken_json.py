@@ -51,6 +51,7 @@ def _find_fault(outputs: Mapping[str, Any]) -> str | None:
     """Return why the text of outputs is not JSON; None if it is, or does not begin like JSON.
     Characters are counted from 1."""
     text = outputs.get("text")
+    # other texts are meant as texts
     if len(outputs) != 1 or not isinstance(text, str) or not text.startswith(("{", "[")):
         return None
 

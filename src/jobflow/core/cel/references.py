@@ -53,6 +53,7 @@ class Reference(NamedTuple):
 def parse_reference(path: str) -> Reference:
     """Return the reference of a path."""
     root, dot, tail = path.partition(".")
+    # names of steps may have dots, so the path is not simply split
     if root == "steps" and (found := _OUTPUT.fullmatch(path)) is not None:
         inner = tuple(found["rest"].split(".")) if found["rest"] is not None else ()
         return Reference(path, root, (found["step"], "outputs", *inner))
@@ -82,6 +83,7 @@ def has_reference(text: str) -> bool:
 
 def has_other_brackets(value: Any) -> bool:
     """Return whether a text in a JSON value has `$(`, or `$$(`, that begins no reference."""
+    # most values have none, which one search of their JSON shows
     pending = [value] if may_have_reference(value) else []
     while pending:
         inner = pending.pop()
@@ -146,6 +148,7 @@ def replace_references(
     """
     if not may_have_reference(value):
         return value
+    # a few references could insert a large value many times
     room = room or ReferenceRoom()
 
     def take_value(found: Reference) -> Any:
@@ -168,6 +171,7 @@ def replace_references(
                 if only is not None:
                     found = take_value(parse_reference(only["path"]))
                     made[key] = protect_value(_as_field(found, key, own, outer), below)
+                    # a variable without a value is not set at all
                     if found is LEFT_OUT and key == "value" and own == "env":
                         left_out.add(id(made))
                 elif "$(" in each:
@@ -193,6 +197,7 @@ def _as_field(value: Any, key: str | int, own: str, outer: str) -> Any:
         return ""
     if is_text_field(key, own, outer):
         return _to_text(value)
+    # Kubernetes takes no numbers in `args`
     if isinstance(key, str) and isinstance(value, list) and is_text_field(0, key, own):
         return [_to_text(each) if _is_number(each) else each for each in value]
     if isinstance(key, str) and isinstance(value, dict) and is_text_field("", key, own):
@@ -225,6 +230,7 @@ def measure_json(value: Any) -> int:
     try:
         return len(msgspec.json.encode(value))
     except UnicodeEncodeError:
+        # no JSON, but also not free
         return len(ascii(value))
 
 

@@ -146,6 +146,7 @@ def find_items_fault(value: Any) -> str | None:
         return f"gives {describe_type(value)}, not a list"
     if len(value) > MAX_RUNS:
         return f"gives {len(value):,} items; at most {MAX_RUNS:,} are allowed"
+    # the status stores the items
     if (size := len(msgspec.json.encode(value))) > MAX_ITEMS_SIZE:
         return f"gives items of {size:,} bytes; at most {MAX_ITEMS_SIZE:,} are allowed"
     return None
@@ -254,6 +255,7 @@ def _job(flow: JobFlow, step: Step, condition: StepCondition) -> Any:
         run = condition.last_run or condition
     if step.for_each is not None or not run.attempts:
         return UNSET
+    # the name of a first job may not be stored
     first = format_job_name(flow.metadata.name, step.name, index=run.index)
     return run.job or format_latest_name(first, run.attempts)  # dropped for the status's size
 
@@ -271,6 +273,7 @@ def _items(flow: JobFlow, step: Step, condition: StepCondition) -> Any:
     not_started: dict[str, Any] = {"phase": phase.value, "outputs": {}}
     entries = [not_started] * max(0, min(count, MAX_RUNS))
     for run in condition.runs or ():
+        # others can write a status too
         if run.index is not None and 0 <= run.index < len(entries):
             entries[run.index] = {"phase": str(run.phase), "outputs": run.outputs or {}}
     return entries
@@ -344,6 +347,7 @@ class _NoValueError(Exception):
 def resolve_references(value: Any, scope: EvaluationScope, expanded: Fields | None = None) -> Any:
     """Return JSON with the values of all references, or a failure if one has no value, except those
     to `last`. `expanded`: the fields of the value that the kubelet expands."""
+    # a patch may name one output a thousand times
     build = cache(lambda root, keys: build_variables([Mention(root, keys, 0)], scope))
 
     def look_up(reference: Reference) -> Any:
@@ -351,6 +355,7 @@ def resolve_references(value: Any, scope: EvaluationScope, expanded: Fields | No
         value = variables = build(root, keys[: 2 if root == "steps" else 1])
         for key in (root, *keys):
             value = get_entry(value, key)
+            # the first run of a step with repeat has no run before
             if value is UNSET and root == "last" and scope.last is not UNSET:
                 return LEFT_OUT
             if value is UNSET:

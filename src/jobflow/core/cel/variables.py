@@ -43,6 +43,7 @@ def find_comparisons(compared: Iterable[Compared]) -> Iterator[Comparison]:
         texts = [other]
         if sign == "in":
             texts = other.entries if isinstance(other, tree.ListLiteralNode) else []
+        # written the other way round: `"Failed" == steps.x.phase`
         elif isinstance(variable, tree.LiteralNode):
             variable, texts = other, [variable]
         if path := _read_path(variable):

@@ -25,6 +25,7 @@ def build_child(
 ) -> dict[str, Any] | EvaluationFailure:
     """Return the manifest of a child flow, or a Failure if a reference in its params has no value.
     `raw`: the field `flow` of the step or of its case."""
+    # only params have references to the parent; the rest is the child's own
     params = raw.get("params") or {}
     if attempt.seen is not None:
         params = resolve_references(params, attempt.seen)
@@ -56,6 +57,7 @@ def build_child(
 
 def spec_with_params(raw: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
     """Return the spec of the child flow with these params, which a flow has as a list."""
+    # the manifest must not change the parent's spec
     spec = copy_json({key: value for key, value in raw.items() if key != "params"})
     if params:
         spec["params"] = [{"name": name, "value": value} for name, value in params.items()]

@@ -138,13 +138,24 @@ _OF_THE_VALUE = frozenset({"type", "enum", "minimum", "maximum"})
 
 
 def _misfits(part: _Part, value: Any, path: Path) -> Iterator[Violation]:
+    # the usual case takes one call of the library
     if part.fits(value):
         return
     errors = list(part.errors(value))
-    mistyped = [error for error in errors if error.kind.name == "type"]
-    for error in mistyped or errors:
-        yield _translated(error, path)
-    if mistyped:
+    mistyped_errors = [error for error in errors if error.kind.name == "type"]
+    for error in mistyped_errors or errors:
+        details, found = error.kind.as_dict(), error.instance
+        if error.kind.name == "type":
+            expected = ",".join(name for name in details["types"] if name != "null")
+            yield mistyped(path, expected, found)
+        elif error.kind.name == "enum":
+            options = [option for option in details["options"] if option is not None]
+            detail = list_supported(found if len(options) > 1 else None, options)
+            yield Violation(json_path(path), Reason.NOT_SUPPORTED, found, detail)
+        else:  # minimum, maximum: `_json_schema` writes no others
+            detail = "must be of type integer with format int32"
+            yield Violation(json_path(path), Reason.INVALID, found, detail)
+    if mistyped_errors:
         return  # its content has no schema to compare with
     if isinstance(value, dict):
         for name, inner in value.items():
@@ -195,21 +206,6 @@ def _json_schema(schema: Schema, strict: bool, *, nullable: bool = False) -> Sch
     return out
 
 
-def _translated(error: jsonschema_rs.ValidationError, path: Path) -> Violation:
-    details = error.kind.as_dict()
-    match error.kind.name:
-        case "type":
-            expected = ",".join(name for name in details["types"] if name != "null")
-            return mistyped(path, expected, error.instance)
-        case "enum":
-            options = [option for option in details["options"] if option is not None]
-            detail = list_supported(error.instance if len(options) > 1 else None, options)
-            return Violation(json_path(path), Reason.NOT_SUPPORTED, error.instance, detail)
-        case _:  # minimum, maximum: `_json_schema` writes no others
-            detail = "must be of type integer with format int32"
-            return Violation(json_path(path), Reason.INVALID, error.instance, detail)
-
-
 def mistyped(path: Path, expected: str, value: Any) -> Violation:
     """Return the violation for a wrong JSON type, with the message of k8s.io/kube-openapi."""
     at, found = json_path(path), _type_name(value)
@@ -241,6 +237,7 @@ def _meant(part: _Part, path: Path, name: str, value: Any) -> str:
         return f"; here that is {ours}, {target.described}"
     fitting = [each for each, below in part.known.items() if _is_of_type(below, value)]
     guess = Suggester(fitting).nearest(name)
+    # not only a matter of capitals and hyphens
     if guess is None or normalize_word(guess) != normalize_word(name):
         found = _places(kind).get(name, [])
         here = "".join("[]" if isinstance(part, int) else f".{part}" for part in path)[1:]

@@ -79,6 +79,7 @@ def build_job(
     spec = _spec(flow, step, template, attempt)
     if isinstance(spec, EvaluationFailure):
         return spec
+    # after the layers, so that no patch can remove it
     if attempt.avoid_nodes:
         avoid_nodes(spec, attempt.avoid_nodes)
     ours = _labels(flow, step, template, attempt)
@@ -124,6 +125,7 @@ def _spec(
             content = resolve_references(content, attempt.seen, OF_JOB_SPEC)
             if isinstance(content, EvaluationFailure):
                 return content
+            # without values, admission has checked the result
             has_values = has_values or content is not layer.content
         if (reason := layer.fault(spec, content)) is not None:
             return EvaluationFailure(reason)
@@ -210,6 +212,7 @@ def avoid_nodes(spec: dict[str, Any], nodes: Sequence[str]) -> None:
         required: Any = template.get("spec")
         for key in ("affinity", "nodeAffinity", _REQUIRED):
             required = inner(required, key) if isinstance(required, dict) else None
+        # the user has written something else there, which the API server refuses
         if required is None:
             continue
         terms = required.get("nodeSelectorTerms")

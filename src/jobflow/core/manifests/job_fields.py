@@ -73,6 +73,7 @@ def meant(place: str, name: str, kind: Type | None = None) -> str:
     """Return the field that a user meant by the unknown `name` of the object at `place`
     (`tasks[].template`, "" for the spec): a clause that begins with `; `, or "". `kind`: the type
     of the whole value if it is not the spec of a vcjob."""
+    # comparing it with every field would take long
     if len(name) > _LONGEST_NAME:
         return ""
     if kind is not None:

@@ -119,6 +119,7 @@ def of_type(path: Sequence[str | int], expected: str, found: str, value: Any) ->
     keys = tuple(part for part in path if isinstance(part, str))
     if found == "null":
         return "; remove the empty item" if path else ""
+    # a reference cannot become a number here, however it is written
     if found == "string" and _REFERENCE.search(value):
         return "; references $(…) have no meaning here"
     match expected:

@@ -207,6 +207,7 @@ def merge_key(value: Any, shape: Shape, index: int | None = None) -> MergeKey:
     parts: list[str | int] = []
     for name, default in shape.keys.items():
         part = value.get(name)
+        # a null counts as missing
         if part is None:
             part = default
         if shape.default_name and not part:
@@ -245,6 +246,7 @@ def patch_violations(patch: Mapping[str, Any], path: str) -> Iterator[Violation]
         else:
             has_keys = bool(shape.keys) and not is_lone(node, shape)
             for index, value in enumerate(node):
+                # elements of lists that are replaced need no key
                 if isinstance(value, dict) and has_keys:
                     yield from _element_violations(value, shape, f"{at}[{index}]")
                 if _holds(value):
@@ -272,6 +274,7 @@ def _directive_violations(node: dict[str, Any], at: str) -> Iterator[Violation]:
 
 
 def _element_violations(element: dict[str, Any], shape: Shape, at: str) -> Iterator[Violation]:
+    # it has no key, because it is about the whole list
     if element.get(PATCH) == "replace":
         if len(element) > 1:
             detail = (

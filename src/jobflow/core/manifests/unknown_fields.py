@@ -69,6 +69,7 @@ def misfits(
         if found.type is not None:
             may_guess = len(violations) < MAX_GUESSES
             violations.append(_wrong_type(found, found.type, path, guess=may_guess))
+            # a refusal shows no more
             if len(violations) == MAX_FINDINGS:
                 break
         elif (before := unknown_before + len(warnings)) < MAX_FINDINGS:

@@ -94,6 +94,7 @@ def _with_volumes(
 def mounted_claims(spec: Mapping[str, Any], claims: Mapping[str, str]) -> list[str]:
     """Return the claims of the flow that a vcjob mounts, by their name in the flow, in order. It
     may also name them itself, in volumes of its pods or of the job."""
+    # a template may name a claim of the flow by its full name
     used = {str(each.get("volumeClaimName")) for each in maps(spec.get("volumes"))}
     for task in maps(spec.get("tasks")):
         for volume in maps(_pod(task).get("volumes")):
@@ -125,6 +126,7 @@ def _unprovided(pod: Mapping[str, Any]) -> list[str]:
     if not mounted:
         return []
     volumes = pod.get("volumes")
+    # the API server refuses it, so nothing is added
     if volumes is not None and not isinstance(volumes, list):
         return []
     provided = {str(each.get("name")) for each in maps(volumes)}

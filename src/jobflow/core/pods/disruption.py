@@ -56,6 +56,7 @@ class Disruption(NamedTuple):
 def find_disruption(pod: Pod) -> Disruption | None:
     """Return the disruption of a pod, or None."""
     status = pod.status
+    # it had done its work before it was disrupted
     if status.phase == PodPhase.SUCCEEDED:
         return None
     by_pod = _OF_PODS.get(status.reason, "") if status.phase == PodPhase.FAILED else ""

@@ -61,6 +61,7 @@ class _Suspect(NamedTuple):
 def find_first_failure(pods: Iterable[Pod]) -> PodFailure | None:
     """Return the pod that failed first, because the others often fail as a result, or None. The
     order of the pods does not matter."""
+    # a name that was used again counts once
     by_name = {pod.metadata.name: pod for pod in pods}
     suspects = (each for pod in by_name.values() for each in _list_suspects(pod))
     found = min(suspects, key=lambda each: each[:4], default=None)
@@ -148,6 +149,7 @@ def _in_one_line(text: str) -> str:
 def _last_line(text: str) -> str:
     """Return the last line of a termination message, or "" if it is empty or has outputs."""
     try:
+        # outputs say nothing about a failure
         has_outputs = isinstance(msgspec.json.decode(text), dict | list)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         has_outputs = False
@@ -159,6 +161,7 @@ def _measure(pod: Pod, found: _Suspect) -> int:
     """Return how many seconds the container ran, or the pod until its disruption, else 0."""
     ended = found.ended
     since = ended.started_at if ended is not None else pod.status.start_time
+    # a pod that was never seen running
     if since is None or found.when == _LATE:
         return 0
     return max((found.when - since) // timedelta(seconds=1), 0)

@@ -47,6 +47,7 @@ class OutputsRoom:
     def take(self, outputs: dict[str, Any]) -> None:
         """Take the bytes of a step's outputs. Raises OutputsTooLarge, and then takes nothing."""
         size = measure_outputs(outputs)
+        # nothing is taken, so smaller outputs may still fit
         if size + FIELD_BYTES > self._left:
             room = max(self._left - FIELD_BYTES, 0)
             raise OutputsTooLarge(
@@ -162,6 +163,7 @@ def _to_storable(value: Any, depth: int) -> Any:
         return {key: _to_storable(each, depth + 1) for key, each in entries if each is not None}
     if isinstance(value, list):
         return [_to_storable(item, depth + 1) for item in value]
+    # Go reads such a number as a float
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         try:
             return float(value)

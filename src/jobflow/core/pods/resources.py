@@ -47,6 +47,7 @@ NOTHING = Requests()
 
 def parse_quantity(value: Any) -> float | None:
     """Return a Kubernetes quantity (`500m`, `1Gi`, `2`, `1e3`, 1.5) as a number, or None."""
+    # for Python, true is a number
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
@@ -56,6 +57,7 @@ def parse_quantity(value: Any) -> float | None:
         return None
     number, suffix = match.groups()
     scale = _SUFFIXES.get(suffix)
+    # an exponent instead of a suffix
     if scale is None:
         if suffix[:1] not in ("e", "E") or len(suffix) < 2 or suffix[1:].isalpha():
             return None
@@ -72,6 +74,7 @@ def sum_requests(spec: JobOutline) -> Requests:
         # each resource, as in the scheduler
         together = _sum(map(_sum_container, task.pod.asking))
         alone = map(_sum_container, task.pod.asking_first)
+        # hours must stay finite
         pods = min(max(task.replicas or 0, 0), _MAX_PODS)
         of_task = (max(amounts) * pods for amounts in zip(together, *alone, strict=True))
         total = _sum([total, Requests(*of_task)])
@@ -82,6 +85,7 @@ def add_hours(
     asked: Requests, ran: timedelta, before: RequestedHours | None
 ) -> RequestedHours | None:
     """Return `before` plus the requests times the time that a job ran, or None if that is zero."""
+    # texts, because the conventions of Kubernetes have no floats
     past = _parse_hours(before)
     time = max(ran / _HOUR, 0.0)
     return _make_hours(

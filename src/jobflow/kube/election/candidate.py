@@ -136,6 +136,7 @@ class Candidate:
         lease = self._lease
         if not self.known or lease is None or lease.holder != self.identity:
             return None
+        # the holder before may still lead, so the Lease has to run out
         if self._deleted or now < self._leads_from:
             return None
         self.known = False
@@ -175,6 +176,7 @@ class Candidate:
         self._looked_at, self.known = now, True
         if lease.holder != self.identity:
             self.until = -math.inf
+            # another holder has waited itself
             self._deleted = self._deleted and not lease.holder
 
     def gone(self, now: float) -> None:
@@ -189,6 +191,7 @@ class Candidate:
         self._lease, self.known = lease, True
         self._seen_at = self._looked_at = now
         self._sent_at, self.until = sent_at, sent_at + self._timing.renew
+        # created again: the last holder of the deleted Lease may lead until it expires
         if self._deleted:
             self._deleted, self._leads_from = False, now + self._timing.lease
 
@@ -199,4 +202,5 @@ class Candidate:
     def failed(self, now: float) -> None:
         """Record that no answer or an error came. A claim may have been stored all the same."""
         self.known = False
+        # an API server that is down is not asked in a hot loop
         self._not_before = now + self._timing.retry

@@ -55,6 +55,7 @@ class Election:
         """A name that no other process ever has, not even the next one of this pod."""
         self.leads = False
         self._client = client
+        # so that renewals never wait for a connection
         self._lease_client = client.sibling()
         self._lead = lead
         self._namespace = namespace
@@ -118,6 +119,7 @@ class Election:
             # the next term, here or elsewhere, must find these writes either stored or dropped
             log.info("waiting for writes without an answer", seconds=round(seconds, 1))
             await asyncio.sleep(seconds)
+        # the term was lost, and there may be another one
         if leading.cancelled():
             return False
         await self._release()
@@ -187,6 +189,7 @@ class Election:
         """Send a request about the Lease that ends with the term at the latest."""
         seconds = self._timing.request
         if self.leads:
+            # an answer after the end of the term is of no use
             seconds = max(0.0, min(seconds, self._candidate.until - self._clock()))
         async with asyncio.timeout(seconds):
             path = LEASES.path(self._namespace, name)

@@ -53,6 +53,7 @@ class Fence:
     @contextmanager
     def write(self, timeout: float) -> Iterator[float]:
         """Allow the body to be one write and yield its time limit in seconds. Raises NotLeading."""
+        # a process that was paused may have lost the Lease since it last looked
         self.check()
         seconds = min(timeout, self._write_seconds)
         try:
@@ -87,6 +88,7 @@ class FencedClient(Client):
         if method == "GET":
             return await self._reads.request(method, path, query=query, timeout=timeout, **options)
         with self._fence.write(timeout) as seconds:
+            # the API server gives up by itself, so that no write is stored late
             query = [*query, ("timeout", f"{int(seconds * 1000)}ms")]
             # aiohttp rounds up timeouts of more than five seconds
             async with asyncio.timeout(seconds):
@@ -129,6 +131,7 @@ class FencedConnections(Connections):
         closed or its peer has confirmed nothing for as long as a write may take."""
         family, kind, protocol, _, _ = address
         sock = socket.socket(family, kind, protocol)
+        # otherwise the kernel would go on sending after a close
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         if (user_timeout := getattr(socket, "TCP_USER_TIMEOUT", None)) is not None:
             milliseconds = int(self._write_seconds * 1000)

@@ -46,6 +46,7 @@ class Lease:
     @classmethod
     def read(cls, body: bytes) -> Self:
         """Decode the body of an answer. Raises UnreadableAnswer if it is not a stored Lease."""
+        # checks the shape; unknown fields of the whole object are kept below
         decoder(LeaseAnswer).decode(body)
         return cls(msgspec.json.decode(body))
 
@@ -80,6 +81,7 @@ class Lease:
             "leaseDurationSeconds": seconds,
             "acquireTime": (ours and self._spec.get("acquireTime")) or micro_time(at),
             "renewTime": self._now(at),
+            # counts changes of the holder, not renewals
             "leaseTransitions": (self._spec.get("leaseTransitions") or 0) + (not ours),
         }
         return msgspec.json.encode({**self.body, "spec": spec})

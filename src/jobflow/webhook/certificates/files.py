@@ -72,6 +72,7 @@ class _Watched(Generic[_Content]):
         """Use the content of the files if it has changed."""
         try:
             content = self._read()
+            # nearly every look finds nothing new
             if content != self._used:
                 self._use(content)
                 self._used = content
@@ -117,6 +118,7 @@ def write_development_pki(directory: Path, hosts: Sequence[str]) -> PkiFiles:
     exists, and only that user can read them. Raises CertificateError and OSError."""
     pki = make_pki(hosts)
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    # root may make the files for the user of a mounted folder
     above = missing[-1].parent if missing else directory
     owner = (above.stat().st_uid, above.stat().st_gid)
     if not missing and os.geteuid() not in (0, owner[0]):

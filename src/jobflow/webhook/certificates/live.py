@@ -38,8 +38,15 @@ class Live:
     Each pair has a context of its own, because an unusable one would spoil a context in use."""
 
     def __init__(self, *, now: Now = utc_now) -> None:
+
+        def choose(connection: Any, name: str | None, context: ssl.SSLContext) -> int | None:
+            if self._context is None:
+                return NO_CERTIFICATE
+            connection.context = self._context
+            return None
+
         self.tls = _server_context()
-        self.tls.sni_callback = self._choose  # also called for a client that connects by address
+        self.tls.sni_callback = choose  # also called for a client that connects by address
         self.certificate: x509.Certificate | None = None
         self.swaps = 0
         """Number of certificates that replaced another."""
@@ -76,6 +83,7 @@ class Live:
             raise
         if self._context is not None:
             self.swaps += 1
+        # a new certificate keeps the CAs that clients need
         if self._clients is not None:
             _require_client_certificate(context, self._clients)
         self._context, self.certificate, self._refusal = context, certificate, ""
@@ -92,6 +100,7 @@ class Live:
             raise CertificateError(f"{origin} is not a PEM certificate of a CA") from error
         self._clients = clients
         self.tls.verify_mode = ssl.CERT_REQUIRED
+        # the context in use is never changed: a broken one would refuse everybody
         if self._pair is not None:
             context = _load(*self._pair)
             _require_client_certificate(context, clients)
@@ -113,12 +122,6 @@ class Live:
             why = f" ({self._refusal})" if self._refusal else ""
             return [f"a certificate that is valid: the one in use expired at {self.expires}{why}"]
         return []
-
-    def _choose(self, connection: Any, name: str | None, context: ssl.SSLContext) -> int | None:
-        if self._context is None:
-            return NO_CERTIFICATE
-        connection.context = self._context
-        return None
 
 
 def _server_context() -> ssl.SSLContext:

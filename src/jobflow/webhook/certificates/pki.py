@@ -75,16 +75,7 @@ def make_pki(hosts: Sequence[str], *, now: datetime | None = None) -> Pki:
 
 def make_authority(*, now: datetime, lifetime: timedelta) -> Pair:
     """Return a new self-signed CA."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = _name("JobFlow webhook CA")
-    certificate = (
-        _builder(name, name, key.public_key(), now, now + lifetime)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(sign_certificates=True), critical=True)
-        .add_extension(_authority_id(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    return Pair(certificate, key)
+    return _make_pair("JobFlow webhook CA", None, now, now + lifetime)
 
 
 def make_serving(
@@ -94,18 +85,49 @@ def make_serving(
     if not hosts:
         raise CertificateError("a serving certificate needs at least one host name or address")
     names = x509.SubjectAlternativeName([alternative_name(host) for host in hosts])
-    key = ec.generate_private_key(ec.SECP256R1())
+    # clients check the CA's dates too
     end = min(now + lifetime, authority.expires - timedelta(seconds=1))
-    certificate = (
-        _builder(_name(hosts[0]), authority.certificate.subject, key.public_key(), now, end)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(sign_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(names, critical=False)
-        .add_extension(_authority_id(authority.key.public_key()), critical=False)
-        .sign(authority.key, hashes.SHA256())
+    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    return _make_pair(hosts[0], authority, now, end, usage, names)
+
+
+def _make_pair(
+    name: str, issuer: Pair | None, now: datetime, end: datetime, *extensions: x509.ExtensionType
+) -> Pair:
+    """Return a new certificate that `issuer` signs; a CA that signs itself if that is None."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:MAX_COMMON_NAME])])
+    is_ca, issuer_key = issuer is None, key if issuer is None else issuer.key
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=is_ca,
+        crl_sign=is_ca,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
     )
-    return Pair(certificate, key)
+    constraints = x509.BasicConstraints(ca=is_ca, path_length=0 if is_ca else None)
+    # OpenSSL 3 clients insist on both key identifiers
+    authority_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject if issuer is None else issuer.certificate.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - CLOCK_SKEW)
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(constraints, critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(authority_id, critical=False)
+    )
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=False)
+    return Pair(builder.sign(issuer_key, hashes.SHA256()), key)
 
 
 def hosts_of(certificate: x509.Certificate) -> list[str]:
@@ -128,47 +150,6 @@ def pem_key(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-
-
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePublicKey,
-    now: datetime,
-    end: datetime,
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - CLOCK_SKEW)
-        .not_valid_after(end)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-    )
-
-
-def _authority_id(key: ec.EllipticCurvePublicKey) -> x509.AuthorityKeyIdentifier:
-    return x509.AuthorityKeyIdentifier.from_issuer_public_key(key)
-
-
-def _usage(*, sign_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=sign_certificates,
-        crl_sign=sign_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _name(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:MAX_COMMON_NAME])])
 
 
 def alternative_name(host: str) -> x509.GeneralName:

@@ -132,11 +132,13 @@ def due_change(ring: Ring, policy: Policy, *, now: datetime, trusted: bool) -> R
     """Return the next change, or None. `trusted`: every API server trusts the newest CA."""
     if ring.serving.expires <= now and not ring.rotated:
         trusted = True  # there is no valid certificate left to keep in use
+    # one rotation at a time
     if ring.newest.due <= now and (ring.rotated or ring.newest.expires <= now):
         newest = make_authority(now=now, lifetime=policy.authority)
         if ring.serving.expires <= now:
             serving = make_serving(newest, policy.hosts, now=now, lifetime=policy.serving)
             return RingChange(Ring(newest, (), serving), "CA and certificate have expired")
+        # replicas serve a certificate of theirs until all trust the new CA
         older = _valid(ring.authorities, now)
         return RingChange(
             Ring(newest, older, ring.serving), "the CA is past two thirds of its lifetime"
@@ -169,6 +171,7 @@ def is_older_unused(ring: Ring, policy: Policy, *, now: datetime) -> bool:
 def time_to_next_change(ring: Ring, policy: Policy, *, now: datetime) -> timedelta:
     """Return the time until `due_change` may return another value, at most a day."""
     moments = [ring.newest.due, ring.serving.due, ring.serving.issued + policy.overlap]
+    # those in the past wait for something else
     waits = [moment - now for moment in moments if moment > now]
     return min([*waits, timedelta(days=1)])
 

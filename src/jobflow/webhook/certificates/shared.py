@@ -73,6 +73,7 @@ def correction(
     changed = []
     for webhook in configuration.webhooks:
         had = _bundle(webhook)
+        # CAs that the ring does not have stay too: a replica may serve a certificate of one
         kept = () if drop_old else (each for each in had if each.not_valid_after_utc > now)
         wanted = list(dict.fromkeys([*ring.authorities, *kept]))
         if set(wanted) != set(had):
@@ -181,6 +182,7 @@ class SharedCertificate:
 
     async def _pass(self) -> float:
         """Write what is due, and return the seconds until the next pass."""
+        # a Secret that was not read is not a missing one
         if self._unread():
             return LONGEST_WAIT
         if (due := self._due()) is not None:
@@ -261,6 +263,7 @@ class SharedCertificate:
                 "",
                 name,
                 msgspec.json.encode(patch),
+                # merges webhooks by their names
                 content_type=STRATEGIC,
                 query=FIELD_MANAGER,
             )
@@ -273,6 +276,7 @@ class SharedCertificate:
         now = self._live.certificate
         if now == ring.serving.certificate:
             return True
+        # a certificate that works is kept until API servers trust the next one
         if now is not None and not self._live.waiting_for():
             if issuer_of(now, [ring.issuer]) is None and not self._has_settled(ring.issuer):
                 return False
@@ -313,6 +317,7 @@ class SharedCertificate:
         self, resource: Resource, type: type[T], name: str, namespace: str = ""
     ) -> Reflector[T]:
         cache = Cache[T](lambda old, new: self.look())
+        # also when it turns out that the object does not exist
         cache.on_state = self.look
         only = [("fieldSelector", f"metadata.name={name}")]
         return Reflector(self._client, resource, type, cache, namespace=namespace, query=only)

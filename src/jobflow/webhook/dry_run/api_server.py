@@ -86,6 +86,7 @@ class DryRuns:
             async with asyncio.timeout(SECONDS), asyncio.TaskGroup() as group:
                 for i in range(len(templates)):
                     group.create_task(ask(i))
+        # only now is it sure that they came too late
         for _ in range(answers.count(None)):
             self._ignore(DryRunResult.TIMEOUT, namespace, f"no answer within {SECONDS:g} s")
         return answers
@@ -140,6 +141,7 @@ def _faults(error: ApiError, template: bytes) -> Iterator[StatusCause]:
     details = error.status.details
     if error.code == 422 and details is not None:
         yield from (cause for cause in details.causes or () if _IN_TEMPLATE.match(cause.field))
+    # it could not be decoded, so the message names no place
     elif error.code == 400 and (found := _UNREADABLE.search(error.message)) is not None:
         for place in decode_error_paths(msgspec.json.decode(template), found[1]):
             yield StatusCause(reason=Reason.TYPE_INVALID, message=found[1], field=place)

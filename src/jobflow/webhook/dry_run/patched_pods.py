@@ -65,6 +65,7 @@ def _collect(
         if id(own) not in incomplete_tasks:
             incomplete_tasks[id(own)] = frozenset(i for i, _ in unprovided_volumes(own))
         incomplete = incomplete_tasks[id(own)]
+        # with open references nobody knows the pods yet
         if job.open or not (job.layers or incomplete):
             continue
         templates = pod_templates(own)
@@ -104,6 +105,7 @@ def _faults(tried: PatchedPod, causes: Sequence[StatusCause]) -> Iterator[Violat
     layers = locations_of(tried.job)
     for cause in causes:
         merged = violation_of(tried.task, cause)
+        # only the flow's volume claims have changed the pod
         if not layers:
             words = f"{merged.words} (in {tried.job.title}, {merged.path})"
             yield replace(merged, path=tried.place(_CLAIMS), words=words)

@@ -2,7 +2,7 @@
 
 import heapq
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import itemgetter
@@ -80,10 +80,27 @@ def add_pod_faults(
         key=itemgetter(0),
     )
     faults = (violation_of(i, fault) for i, fault in found)
+    # a rule's own words are better than the API server's
     new = (fault for fault in faults if (fault.path, fault.reason) not in known)
     more = tuple(islice(new, MAX_FINDINGS - len(verdict.violations)))
     warned = {each.path for each in verdict.field_warnings}
-    warnings = (*_warnings(pairs, warned), *not_tried(len(tried) - len(pairs), len(tried)))
+    unknown, others = [], []
+    for each, answer in pairs:
+        first = each.tasks[0]  # a warning is located in the first task that it is about
+        for text in answer.warnings:
+            if field := _UNKNOWN_FIELD.fullmatch(text):
+                if (path := _path(first, field[1])) not in warned:
+                    unknown.append(path)
+            elif _TEMPLATE.match(text):
+                others.append(_path(first, text))
+            else:
+                others.append(f"{_path(first, 'template')}: {text}")
+    warnings = (*first_of(others), *not_tried(len(tried) - len(pairs), len(tried)))
+    if unknown:
+        # one for all unknown fields that no rule has warned of, before the API server's own
+        word, it = ("fields", "they are") if len(unknown) > 1 else ("field", "it is")
+        dropped = f"unknown {word} {join_names(unknown)}: {it} dropped when the pods are made"
+        warnings = (dropped, *warnings)
     if not more and not warnings:
         return verdict
     return replace(
@@ -110,26 +127,6 @@ def violation_of(task: int, fault: StatusCause) -> Violation:
 
 def _path(task: int, field: str) -> str:
     return f"spec.tasks[{task}].{field}"
-
-
-def _warnings(pairs: Sequence[tuple[Tried, DryRun]], warned: Collection[str]) -> Iterator[str]:
-    """Warnings, located in the first task that each is about: one for all unknown fields that no
-    rule has warned of, then the API server's own."""
-    unknown, others = [], []
-    for tried, answer in pairs:
-        for text in answer.warnings:
-            if field := _UNKNOWN_FIELD.fullmatch(text):
-                path = _path(tried.tasks[0], field[1])
-                if path not in warned:
-                    unknown.append(path)
-            elif _TEMPLATE.match(text):
-                others.append(_path(tried.tasks[0], text))
-            else:
-                others.append(f"{_path(tried.tasks[0], 'template')}: {text}")
-    if unknown:
-        word, it = ("fields", "they are") if len(unknown) > 1 else ("field", "it is")
-        yield f"unknown {word} {join_names(unknown)}: {it} dropped when the pods are made"
-    yield from first_of(others)
 
 
 def first_of(texts: Sequence[str]) -> Iterator[str]:

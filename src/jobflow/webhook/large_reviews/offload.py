@@ -19,8 +19,7 @@ from jobflow.api.flow.status import JobFlowStatus
 from jobflow.core.violations import Violation
 from jobflow.webhook.large_reviews import messages as frames
 from jobflow.webhook.review.envelope import Answer, NotJudged, NotReady, UserInfo
-from jobflow.webhook.review.judges import Cluster
-from jobflow.webhook.review.rights import UNCHECKED, Right, Rights
+from jobflow.webhook.review.judges import UNCHECKED, Cluster, Right, Rights
 
 SECONDS = 8.0
 """Timeout of a review, including the wait for earlier ones; a review has 10 s."""
@@ -74,6 +73,7 @@ class ReviewProcess:
         return _violations(await self._in_turn(frames.Check(msgspec.json.encode(stored))))
 
     async def _in_turn(self, message: frames.Review | frames.Check) -> msgspec.Raw:
+        # more would time out in the queue
         if self._waiting >= MOST_WAITING:
             why = f"{self._waiting} large reviews are under way; try again"
             raise NotJudged(why, 429, "TooManyRequests", retry_after=1)

@@ -20,8 +20,8 @@ from jobflow.runtime.event_loop import run
 from jobflow.webhook.dry_run.template_pods import DryRun
 from jobflow.webhook.large_reviews import messages as frames
 from jobflow.webhook.review.envelope import UserInfo
+from jobflow.webhook.review.judges import Right
 from jobflow.webhook.review.review import reviewers
-from jobflow.webhook.review.rights import Right
 
 MEMORY = 384 * 1024**2
 """Limit of the address space. Together with a replica that knows 100,000 vcjobs it fits the chart's
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Replica:
-    """The replica at the other end of the pipe: `judges.Cluster` and `rights.Rights`."""
+    """The replica at the other end of the pipe: `judges.Cluster` and `judges.Rights`."""
 
     def __init__(self, incoming: BinaryIO, outgoing: BinaryIO) -> None:
         self._incoming = incoming
@@ -58,11 +58,11 @@ class Replica:
         value: T = msgspec.msgpack.decode(reply.value, type=typ)
         return value
 
-    def unfit(self) -> str:
-        return ""  # otherwise the replica would not have sent the review
+    def unfit(self) -> str | None:
+        return None  # otherwise the replica would not have sent the review
 
-    def outdated(self) -> str:
-        return self.ask(str, "outdated")
+    def outdated(self) -> str | None:
+        return self.ask(str | None, "outdated")
 
     def follows(self, namespace: str) -> bool:
         return self.ask(bool, "follows", namespace)
@@ -88,8 +88,8 @@ class Replica:
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
         return self.ask(list[DryRun | None], "dry_run", namespace, [*templates])
 
-    async def lacking(self, user: UserInfo, right: Right) -> str:
-        return self.ask(str, "lacking", user, right)
+    async def lacking(self, user: UserInfo, right: Right) -> str | None:
+        return self.ask(str | None, "lacking", user, right)
 
     async def is_controller(self, user: UserInfo) -> bool:
         return self.ask(bool, "is_controller", user)

@@ -34,7 +34,7 @@ from jobflow.webhook.review.envelope import (
     patched,
     refused,
 )
-from jobflow.webhook.review.rights import Right, Rights
+from jobflow.webhook.review.judges import Right, Rights
 
 PATH = f"/{COMMANDS.plural}/mutate"
 APPROVE, UPDATE = "approve", "update"
@@ -77,9 +77,11 @@ class CommandReviewer:
         if command is None or request.sub_resource or not _is_about_a_flow(command):
             return Answer(allowed(request.uid), operation=operation)
         old = request.old_object
+        # such as a finalizer: no other user becomes the sender by this
         if old is not None and _is_about_a_flow(old) and _asked(old) == _asked(command):
             by = _annotations(old).get(labels.BY)  # who changes nothing else does not send it
         else:
+            # before the rights are asked for, which costs a request
             if violations := tuple(_violations(command)):
                 status = invalid(self.kind, request.name, Verdict(violations), COMMANDS.group)
                 answer = refused(request.uid, status)

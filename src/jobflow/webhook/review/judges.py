@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from jobflow.api.flow.control import Concurrency, ConcurrencyPolicy
 from jobflow.api.flow.cronjobflow import CronJobFlow
@@ -12,7 +12,7 @@ from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.kinds import FlowObject
 from jobflow.api.meta import ObjectMeta
-from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBS
+from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBS, Resource
 from jobflow.core.admission.analysis.effort import effort_of_template, exceeds
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.changes import Need
@@ -38,7 +38,6 @@ from jobflow.webhook.dry_run.patched_pods import add_patched_pod_faults, patched
 from jobflow.webhook.dry_run.template_pods import MOST_TRIED, DryRun, add_pod_faults, pod_templates
 from jobflow.webhook.review.envelope import Forbidden, NotReady, UserInfo
 from jobflow.webhook.review.owners import owner_changes
-from jobflow.webhook.review.rights import Right, Rights
 
 T = TypeVar("T", bound=FlowObject)
 
@@ -46,11 +45,11 @@ T = TypeVar("T", bound=FlowObject)
 class Cluster(Protocol):
     """The webhook's knowledge of the cluster (`webhook.cluster`)."""
 
-    def unfit(self) -> str:
-        """Return why nothing may be judged at present, or ""."""
+    def unfit(self) -> str | None:
+        """Return why nothing may be judged at present, or None."""
 
-    def outdated(self) -> str:
-        """Return why what was read may be too old to judge by, or ""."""
+    def outdated(self) -> str | None:
+        """Return why what was read may be too old to judge by, or None."""
 
     def follows(self, namespace: str) -> bool:
         """Return whether this process follows the flows of the namespace."""
@@ -75,6 +74,46 @@ class Cluster(Protocol):
 
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
         """Return the API server's answer to each pod template (JSON); None if it came too late."""
+
+
+class Right(NamedTuple):
+    """A right in a namespace."""
+
+    verb: str
+    resource: Resource
+    namespace: str
+    name: str = ""
+    """The object; "" for all."""
+    need: str = ""
+    """Why the request needs it, as the end of a sentence: `, and JobFlow …`."""
+
+    def __str__(self) -> str:
+        """Return `create jobs.batch.volcano.sh in namespace "team"`."""
+        name = f' "{self.name}"' if self.name else ""
+        return f'{self.verb} {self.resource.qualified}{name} in namespace "{self.namespace}"'
+
+
+class Rights(Protocol):
+    """Checks of the user of a request (`webhook.access_rights`)."""
+
+    async def lacking(self, user: UserInfo, right: Right) -> str | None:
+        """Return why the user lacks a right, or None. Raises NotReady."""
+
+    async def is_controller(self, user: UserInfo) -> bool:
+        """Return whether the user is JobFlow's controller. Raises NotReady."""
+
+
+class Unchecked:
+    """`Rights` of a webhook that checks no users."""
+
+    async def lacking(self, user: UserInfo, right: Right) -> str | None:
+        return None
+
+    async def is_controller(self, user: UserInfo) -> bool:
+        return True
+
+
+UNCHECKED = Unchecked()
 
 
 class TooMuch(Exception):
@@ -182,6 +221,7 @@ class FlowJudge(Judge[JobFlow]):
         changes = owner_changes(old, new)
         if not any(changes) or await self._rights.is_controller(user):
             return
+        # a flow that is taken for a child would count as a step's work
         if changes.parents:
             raise Forbidden(
                 f'user "{user.username}" may not make this flow a child of JobFlow '
@@ -228,6 +268,7 @@ class TemplateJudge(Judge[JobTemplate]):
         if not verdict.violations:
             await self._check_rights(user, new)
         tried = pod_templates(with_placeholders(new.spec))
+        # without rights in the namespace every dry run would be refused
         if not tried or not self._cluster.follows(namespace):
             return verdict
         first = [each.template for each in tried[:MOST_TRIED]]

@@ -34,6 +34,7 @@ def owner_changes(old: ObjectMeta | None, new: ObjectMeta) -> OwnerChanges:
     """Return what changes; `old` is None for a new flow. `blockOwnerDeletion`, which the garbage
     collector edits, does not count."""
     had = None if old is None else old.owner_references
+    # nearly every update
     if had == new.owner_references:
         return _UNCHANGED
     parents, crons = _owners(new, JOBFLOWS.kind), _owners(new, CRONJOBFLOWS.kind)
@@ -51,6 +52,7 @@ def _owners(metadata: ObjectMeta, kind: str) -> _Owners:
     """Return the owners of a kind, in any API group. If references are equal, the
     controller counts."""
     references = [ref for ref in metadata.owner_references or () if ref.kind == kind]
+    # the last one of a key wins
     references.sort(key=lambda ref: bool(ref.controller))
     return {(ref.name, ref.uid): ref for ref in references}
 

@@ -31,8 +31,7 @@ from jobflow.webhook.review.envelope import (
     not_judged,
     refused,
 )
-from jobflow.webhook.review.judges import JUDGES, Cluster, Judge, TooMuch
-from jobflow.webhook.review.rights import UNCHECKED, Rights
+from jobflow.webhook.review.judges import JUDGES, UNCHECKED, Cluster, Judge, Rights, TooMuch
 
 TOO_DEEP = Violation("spec", Reason.INVALID, "…", "nested too deeply to be checked")
 

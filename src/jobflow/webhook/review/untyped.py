@@ -88,9 +88,11 @@ async def verdict(judge: Judge[Any], request: AdmissionRequest[Any]) -> Verdict:
             if specs[0] == specs[1]:
                 return PASS
     too_deep = list(depth_violations(request.object, ""))
+    # the schema knows all faults, decoding only the first
     if misfits := too_deep or schema_violations(judge.kind, request.object, strict=False):
         return Verdict(tuple(misfits))
     try:
+        # fits the schema, but not the type
         new = _typed(judge, request.object)
     except msgspec.ValidationError as error:
         text, _, place = str(error).partition(" - at `$")  # the JSON path

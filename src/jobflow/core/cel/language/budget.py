@@ -64,6 +64,7 @@ class Budget:
 
     def read(self, text: str | bytes) -> None:
         """Take the steps to read a text once."""
+        # a short text costs too, because it is an object
         self.spend(2 + len(text) // _CHARACTERS)
 
     def add_text(self, length: int, *, wide: bool = False) -> None:

@@ -49,6 +49,7 @@ def compile_program(root: SyntaxNode) -> Program:
     """Compile a tree. Raises CelSyntaxError if it is wrong for all values."""
     program = Program()
     program.run = program.compile(root)
+    # RE2 may have forgotten them, so each evaluation pays
     program.cost += program.patterns.cost
     return program
 
@@ -120,6 +121,7 @@ class Program:
     def chain(self, node: tree.ChainNode) -> CompiledNode:
         """Compile a chain, in which a variable and its literal keys are read in one go."""
         first, selectors = node.first, node.selectors
+        # one closure for `steps.x.outputs.y` instead of four
         if isinstance(first, tree.NameNode):
             keys = take_literal_keys(selectors)
             start = self._path(first, selectors, keys)
@@ -194,6 +196,7 @@ class Program:
 
     def _pattern(self, node: tree.CallNode) -> Pattern:
         pattern = node.arguments[-1]
+        # its size must be known at admission
         if not isinstance(pattern, tree.LiteralNode) or not isinstance(pattern.value, str):
             example = 'params.x.matches("^v[0-9]+$")'
             message = f"the pattern of matches must be a literal text, as in {example}"
@@ -257,6 +260,7 @@ class Program:
         pairs = [(sign, self.compile(operand)) for sign, operand in node.rest]
         self.cost += len(pairs) - 1
         sign = pairs[0][0]
+        # an operand that fails may be irrelevant
         if sign in ("&&", "||"):
             operands = [first, *(run for _, run in pairs)]
             return partial(decide, sign == "||", partial(make_type_error, sign), operands)
@@ -281,6 +285,7 @@ class Program:
                 holds = condition(frame)
                 if holds is True:
                     return then(frame)
+                # CEL has no truthy values
                 if holds is not False:
                     raise make_type_error("the condition before ?", holds)
             return other(frame)

@@ -84,10 +84,12 @@ def call_function(name: str, arguments: Sequence[Any], is_method: bool, budget: 
         raise CelError(f"{name} is called as {call}")
     if overloads is None:
         raise CelError(f"there is no variable or function {name}")
+    # a list, because a generator takes twice the time
     types = tuple([each.__class__ for each in arguments])
     overload = overloads.get(types) or overloads.get((object,) * len(types))
     if overload is None:
         raise make_type_error(name, *arguments)
+    # the arguments alone do not show what it costs
     if overload.pays:
         return overload.run(budget, *arguments)
     overload.cost(budget, *arguments)

@@ -29,6 +29,7 @@ _NUMBER, _PAIR = 32, 82
 def cost_of_list(budget: Budget, entries: list[Any]) -> None:
     """Take steps for each entry, and for its text."""
     budget.spend(1 + 2 * len(entries))
+    # texts that differ only at their end are read to the end
     budget.spend(sum([len(each) for each in entries if each.__class__ is str]) // 64)
 
 
@@ -127,6 +128,7 @@ def flatten(budget: Budget, entries: list[Any], depth: int = 1) -> list[Any]:
         raise CelError("flatten takes a number of levels from 0")
     for _ in range(depth):
         budget.spend(1 + len(entries))
+        # `flatten(9)` of a flat list costs one round
         if not any(each.__class__ is list for each in entries):
             break
         budget.add_list(sum([len(each) if each.__class__ is list else 1 for each in entries]))
@@ -153,6 +155,7 @@ def distinct(budget: Budget, entries: list[Any]) -> list[Any]:
     budget.add_map(len(entries))
     first: dict[Any, Any] = {}
     for each in entries:
+        # comparing each with each would be quadratic
         first.setdefault(_make_identity(budget, each, 1), each)
     return [*first.values()]
 

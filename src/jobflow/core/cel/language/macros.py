@@ -46,6 +46,7 @@ def read_variable(name: str, keys: Sequence[Any]) -> CompiledNode:
     """Compile a variable that no macro binds, and the keys after it."""
 
     def read(frame: EvaluationFrame) -> Any:
+        # no variable can have the frame as its value
         value = frame.values.get(name, frame)
         if value is frame:
             if name not in TYPES:
@@ -91,6 +92,7 @@ class MacroLoop(NamedTuple):
             entries = iterate_keys(entries)
         elif entries.__class__ is not list:
             raise CelError(f"{self.name} goes over a list or a map, not {describe_type(entries)}")
+        # taken before the body runs, so no loop is half paid
         cost = self.cost + 2
         for entry in entries:
             budget.spend(cost)
@@ -123,6 +125,7 @@ def decide(
             value = operand(frame)
         except CelError as error:
             frame.budget.spend(COST_OF_ERROR)
+            # only the first failure is told, and only if nothing decides
             first = first or error.bare()
             continue
         if value is deciding:

@@ -66,6 +66,7 @@ def parse(text: str) -> SyntaxNode:
         if kind == "sign":
             if token in _OPENING:
                 depth += 1
+                # nothing behind this recurses deeper
                 if depth > MAX_NESTING:
                     raise CelSyntaxError(f"nests brackets deeper than {MAX_NESTING}", at)
             elif token in _CLOSING:
@@ -129,6 +130,7 @@ class _Parser:
     def _operation(self, precedence: int) -> SyntaxNode:
         at = self._at
         node = self._signed()
+        # operators of one precedence become one node, so a long sum does not nest
         while (level := self._precedence()) >= precedence:
             operands = []
             while self._precedence() == level:
@@ -257,6 +259,7 @@ def _decode_number(text: str, at: int, negative: bool) -> int | float:
     unsigned = text[-1] in "uU"
     digits = text[:-1] if unsigned else text
     hexadecimal = digits[:2].lower() == "0x"
+    # a decimal point or an exponent
     if not hexadecimal and not digits.isdigit():
         if unsigned:
             raise _make_error(f"unexpected '{text}'", at)
@@ -300,6 +303,7 @@ def _decode_escape(match: re.Match[str], at: int) -> str:
             raise _make_error(f"unknown escape \\{short} in a text; write \\\\{short}", at)
         return _SHORT_ESCAPES[short]
     code = int(match[5], 8) if match[5] else int(match[1] or match[2] or match[3] or match[4], 16)
+    # halves of surrogate pairs are no characters
     if 0xD800 <= code < 0xE000 or code > 0x10FFFF:
         raise _make_error(f"{match[0]} is not a character", at)
     return chr(code)

@@ -53,6 +53,7 @@ class Patterns:
         import re2  # late: few expressions have a pattern
 
         try:
+            # decides what a search costs
             size = _compile(text).programsize
         except re2.error as error:
             why = "is not a regular expression"
@@ -78,6 +79,7 @@ def _compile(text: str) -> Any:
 
     options = re2.Options()
     options.max_mem = MAX_MEMORY
+    # nothing reads groups, and they take memory
     options.never_capture = True
     options.log_errors = False
     return re2.compile(text, options)  # RE2 keeps the patterns that it compiled

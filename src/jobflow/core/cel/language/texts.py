@@ -54,6 +54,7 @@ def split(budget: Budget, text: str, separator: str, limit: int = -1) -> list[st
     cost_of_search(budget, text, separator)
     cost_of_search(budget, text, separator)
     parts = 1 + text.count(separator) if separator else max(len(text), 1)
+    # as in cel-go, a negative limit is none
     parts = parts if limit < 0 else min(parts, limit)
     budget.add_list(parts)
     budget.spend(parts // 4)

@@ -34,6 +34,7 @@ def read_timestamp(given: str | int) -> datetime:
         time: datetime = check_time(lambda: _EPOCH + timedelta(seconds=given))
         return time
     try:
+        # fromisoformat takes more than RFC 3339
         if len(given) > _LONGEST or not _TIMESTAMP.fullmatch(given):
             raise ValueError
         return datetime.fromisoformat(given.upper()).astimezone(UTC)

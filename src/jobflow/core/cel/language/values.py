@@ -115,6 +115,7 @@ def format_key(key: Any) -> str:
 
 def to_key(value: Any) -> Any:
     """Return a value as a key of a dict, in which booleans are wrapped: for Python, true is 1."""
+    # for Python, the keys true and 1 are the same
     if value.__class__ is bool:
         return (value,)
     if type(value) not in (str, int, Uint, float):
@@ -133,6 +134,7 @@ def iterate_keys(value: dict[Any, Any]) -> Iterator[Any]:
 def is_equal(one: Any, other: Any, budget: Budget, depth: int = 1) -> bool:
     """Return whether two values are equal. Only numbers may be equal to another type."""
     kind = one.__class__
+    # a number may equal one of another type, nothing else may
     if kind is not other.__class__:
         return kind in NUMBERS and other.__class__ in NUMBERS and one == other
     if kind is str or kind is bytes:
@@ -144,6 +146,7 @@ def is_equal(one: Any, other: Any, budget: Budget, depth: int = 1) -> bool:
         return bool(one == other)
     if len(one) != len(other):
         return False
+    # Python's own comparison would recurse without a limit
     if depth >= MAX_DEPTH:
         raise make_depth_error()
     budget.spend(3 + 3 * len(one))
