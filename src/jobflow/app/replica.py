@@ -35,7 +35,12 @@ from jobflow.runtime.task_group import together
 from jobflow.store import Store, feeds
 from jobflow.webhook.access_rights import AccessRights, ControllerUsers
 from jobflow.webhook.app import create_app
-from jobflow.webhook.certificates.files import CertificateFiles, WatchedClientCA, WatchedFiles
+from jobflow.webhook.certificates.files import (
+    CertificateFiles,
+    Watched,
+    watch_certificate,
+    watch_client_ca,
+)
 from jobflow.webhook.certificates.live import CertificateSource, Live
 from jobflow.webhook.cluster import StoreCluster
 from jobflow.webhook.large_reviews.offload import ReviewProcess
@@ -46,7 +51,7 @@ MakeSource = Callable[[Client, Live], CertificateSource]
 
 def from_files(files: CertificateFiles) -> MakeSource:
     """Return a source of the certificate in these files."""
-    return lambda client, live: WatchedFiles(files, live)
+    return lambda client, live: watch_certificate(files, live)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +132,17 @@ class ServingReplica:
             status_seconds=options.status_seconds,
         )
         self._leading = Leading(
-            client, self.store, self._crds, term, options.lease, self._leadership_changed
+            client=client,
+            store=self.store,
+            crds=self._crds,
+            lead=term,
+            lease=options.lease,
+            on_change=self._leadership_changed,
         )
         self._certificates: CertificateSource | None = None
         self._webhook: HttpListener | None = None
         self._large_reviews: ReviewProcess | None = None
-        self._client_ca: WatchedClientCA | None = None
+        self._client_ca: Watched[bytes] | None = None
         self._users: ControllerUsers | None = None
         if options.webhook is not None:
             self._webhook = self._make_webhook(options.webhook)
@@ -227,7 +237,7 @@ class ServingReplica:
         live = Live(now=self._client.clock.now)
         self._certificates = options.certificates(self._client, live)
         if options.client_ca is not None:
-            self._client_ca = WatchedClientCA(options.client_ca, live)
+            self._client_ca = watch_client_ca(options.client_ca, live)
         self.metrics.watch_certificate(live)
         cluster = StoreCluster(
             self.store,

@@ -104,4 +104,11 @@ async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[
             (MUTATING_WEBHOOKS, command_configuration),
         ):
             await users.create(kind, "", msgspec.json.encode(make(url, access.ca)))
-        yield SandboxWorld(server.url, url, path, users, server, replica)
+        yield SandboxWorld(
+            url=server.url,
+            webhook_url=url,
+            kubeconfig=path,
+            client=users,
+            server=server,
+            replica=replica,
+        )

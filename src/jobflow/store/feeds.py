@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
@@ -60,30 +61,22 @@ def feeds(
     """Return the reflectors that keep the store up to date, each copy at most `max_age` seconds old
     while the API server answers. With a `namespace`, nothing outside it is requested, so queues are
     not known."""
-    everywhere: dict[str, Any] = {"max_age": max_age}
-    there: dict[str, Any] = {"namespace": namespace, **everywhere}
+    here = partial(Reflector[Any], client, namespace=namespace, max_age=max_age)
     queues, pods = None, None
     if namespace:
         # a Role in one namespace cannot allow to read queues, which belong to none
         store.queues.absent()
     else:
-        queues = Reflector(client, QUEUES, Queue, store.queues, **everywhere)
+        queues = here(QUEUES, Queue, store.queues)
     if store.has_pods:
-        pods = Reflector(
-            client,
-            PODS,
-            Pod,
-            store.pods.cache,
-            query=PODS_OF_JOBS,
-            after=store.listed.wait,
-            **there,
-        )
+        cache, listed = store.pods.cache, store.listed.wait
+        pods = here(PODS, Pod, cache, query=PODS_OF_JOBS, after=listed)
     return Feeds(
-        Reflector(client, JOBFLOWS, JobFlow, store.flows, **there),
-        Reflector(client, JOBTEMPLATES, JobTemplate, store.templates, **there),
-        Reflector(client, JOBS, Job, store.jobs, **there),
-        Reflector(client, COMMANDS, Command, store.commands, **there),
-        Reflector(client, CRONJOBFLOWS, CronJobFlow, store.crons, **there),
-        queues,
-        pods,
+        flows=here(JOBFLOWS, JobFlow, store.flows),
+        templates=here(JOBTEMPLATES, JobTemplate, store.templates),
+        jobs=here(JOBS, Job, store.jobs),
+        commands=here(COMMANDS, Command, store.commands),
+        crons=here(CRONJOBFLOWS, CronJobFlow, store.crons),
+        queues=queues,
+        pods=pods,
     )

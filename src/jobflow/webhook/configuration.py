@@ -18,7 +18,6 @@ from jobflow.webhook.review.commands import PATH
 
 NAME = "jobflow"
 TIMEOUT_SECONDS = 10
-OPERATIONS = ["CREATE", "UPDATE", "DELETE"]
 COMMANDS_WEBHOOK = "commands.flow.volcano.sh"
 APPROVALS_WEBHOOK = "approvals.flow.volcano.sh"
 OF_A_FLOW = (
@@ -34,7 +33,13 @@ def webhook_configuration(url: str, ca_bundle: bytes, *, name: str = NAME) -> di
     rules name no subresource, so writes of a status are not reviewed."""
     base = url.rstrip("/")
     webhooks = [
-        _webhook(each.crd_name, each.resource, base + each.review_path, ca_bundle, OPERATIONS)
+        _webhook(
+            each.crd_name,
+            each.resource,
+            url=base + each.review_path,
+            ca_bundle=ca_bundle,
+            operations=["CREATE", "UPDATE", "DELETE"],
+        )
         for each in KINDS.values()
     ]
     return _configuration(VALIDATING_WEBHOOKS, name, webhooks)
@@ -50,7 +55,13 @@ def command_configuration(
     # a controller must be able to cancel flows while no webhook answers
     not_ours = [{"name": "not-by-the-controller", "expression": others}] if exempt else []
     webhooks = [
-        _webhook(each, COMMANDS, url.rstrip("/") + PATH, ca_bundle, ["CREATE", "UPDATE"])
+        _webhook(
+            each,
+            COMMANDS,
+            url=url.rstrip("/") + PATH,
+            ca_bundle=ca_bundle,
+            operations=["CREATE", "UPDATE"],
+        )
         | {
             "reinvocationPolicy": "IfNeeded",
             "matchConditions": [
@@ -77,7 +88,7 @@ def _configuration(kind: Resource, name: str, webhooks: list[dict[str, Any]]) ->
 
 
 def _webhook(
-    name: str, resource: Resource, url: str, ca_bundle: bytes, operations: list[str]
+    name: str, resource: Resource, *, url: str, ca_bundle: bytes, operations: list[str]
 ) -> dict[str, Any]:
     return {
         "name": name,

@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from jobflow.runtime.http_listener import HttpListener
 from jobflow.webhook.app import create_app
-from jobflow.webhook.certificates.files import WatchedClientCA
+from jobflow.webhook.certificates.files import Watched, watch_client_ca
 from jobflow.webhook.certificates.live import Live
 from jobflow.webhook.certificates.pki import (
     CertificateError,
@@ -108,7 +108,7 @@ async def test_by_default_clients_need_no_certificate(webhook: Webhook) -> None:
 
 
 async def test_clients_need_a_certificate_of_the_ca(webhook: Webhook, file: Path) -> None:
-    WatchedClientCA(file, webhook.live)
+    watch_client_ca(file, webhook.live)
     assert await webhook.answers(client_of(CLIENTS))
     assert not await webhook.answers(None)
     assert not await webhook.answers(client_of(STRANGERS))
@@ -117,14 +117,14 @@ async def test_clients_need_a_certificate_of_the_ca(webhook: Webhook, file: Path
 
 
 async def test_clients_need_a_certificate_after_a_swap(webhook: Webhook, file: Path) -> None:
-    WatchedClientCA(file, webhook.live)
+    watch_client_ca(file, webhook.live)
     webhook.live.put(OTHER.certificate, OTHER.key, "tls.crt", "tls.key")
     assert await webhook.answers(client_of(CLIENTS))
     assert not await webhook.answers(None)
 
 
 async def test_a_changed_file_is_read_again(webhook: Webhook, file: Path) -> None:
-    watched = WatchedClientCA(file, webhook.live)
+    watched = watch_client_ca(file, webhook.live)
     _change(file, pem(STRANGERS.certificate), watched)
     assert await webhook.answers(client_of(STRANGERS))
     assert not await webhook.answers(client_of(CLIENTS))
@@ -134,7 +134,7 @@ async def test_a_changed_file_is_read_again(webhook: Webhook, file: Path) -> Non
     assert webhook.live.refused == 1, "the reason is the same each time"
 
 
-def _change(file: Path, content: bytes, watched: WatchedClientCA) -> None:
+def _change(file: Path, content: bytes, watched: Watched[bytes]) -> None:
     file.write_bytes(content)
     watched.look()
 
@@ -149,12 +149,12 @@ def test_a_file_without_ca_is_refused(content: bytes | None, message: str, tmp_p
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(CertificateError, match=rf"clients\.crt:? {message}"):
-        WatchedClientCA(path, Live())
+        watch_client_ca(path, Live())
 
 
 async def test_the_ca_can_be_set_before_the_serving_certificate(tmp_path: Path, file: Path) -> None:
     live = Live()
-    WatchedClientCA(file, live)
+    watch_client_ca(file, live)
     live.put(SERVING.certificate, SERVING.key, "tls.crt", "tls.key")
     async with Webhook(live, tmp_path).serving() as webhook:
         assert await webhook.answers(client_of(CLIENTS))

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from jobflow.runtime.http_listener import HttpListener
 from jobflow.webhook.app import create_app
-from jobflow.webhook.certificates.files import CertificateFiles, WatchedFiles
+from jobflow.webhook.certificates.files import CertificateFiles, watch_certificate
 from jobflow.webhook.certificates.live import Live
 from jobflow.webhook.certificates.pki import (
     CertificateError,
@@ -112,7 +112,7 @@ class TestFiles:
 
     def test_changed_files_are_read(self, files: CertificateFiles) -> None:
         live = Live()
-        watched = WatchedFiles(files, live)
+        watched = watch_certificate(files, live)
         watched.look()
         assert live.swaps == 0
         write(files, OTHER)
@@ -125,7 +125,7 @@ class TestFiles:
     ) -> None:
         monkeypatch.setattr("jobflow.webhook.certificates.files.LOOK_SECONDS", 0.01)
         live = Live()
-        task = asyncio.create_task(WatchedFiles(files, live).run())
+        task = asyncio.create_task(watch_certificate(files, live).run())
         write(files, OTHER)
         async with asyncio.timeout(10):
             while not live.swaps:  # noqa: ASYNC110 - no event reports a swap
@@ -137,7 +137,7 @@ class TestFiles:
     @pytest.mark.parametrize("key", [ONE.key, None], ids=["other key", "no key"])
     def test_a_pair_is_refused_until_it_matches(self, files: CertificateFiles, key: Any) -> None:
         live = Live()
-        watched = WatchedFiles(files, live)
+        watched = watch_certificate(files, live)
         files.certificate.write_bytes(OTHER.certificate)
         files.key.unlink() if key is None else files.key.write_bytes(key)
         watched.look()

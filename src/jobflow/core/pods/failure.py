@@ -7,14 +7,14 @@ disruption began, because its containers and often other pods end as a result.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
 
 from jobflow.api.flow.status import StepFailure
-from jobflow.api.volcano.pod import ContainerStatus, Pod, PodPhase, Terminated
+from jobflow.api.volcano.pod import Pod, PodPhase, Terminated
 from jobflow.core.pods.disruption import find_disruption
 
 _UNKNOWN = StepFailure()
@@ -49,12 +49,12 @@ class _Suspect(NamedTuple):
     before its restart; 3: the container did not start."""
     when: datetime
     pod: str
-    place: int
-    """Position of the container in its pod."""
-    container: str
-    ended: Terminated | None
-    reason: str
-    message: str
+    place: int = -1
+    """Position of the container in its pod; -1 for the pod as a whole."""
+    container: str = ""
+    ended: Terminated | None = None
+    reason: str = ""
+    message: str = ""
     disrupted: bool = False
 
 
@@ -167,44 +167,41 @@ def _measure(pod: Pod, found: _Suspect) -> int:
     return max((found.when - since) // timedelta(seconds=1), 0)
 
 
-def _list_suspects(pod: Pod) -> Iterator[_Suspect]:
+def _list_suspects(pod: Pod) -> list[_Suspect]:
     status, name = pod.status, pod.metadata.name
     if pod.phase == PodPhase.SUCCEEDED:
-        return
+        return []
     containers = [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
     failed = pod.phase == PodPhase.FAILED
-    disruption = find_disruption(pod)
-    found = [_suspect(name, place, each, failed) for place, each in enumerate(containers)]
-    suspects = [suspect for suspect in found if suspect is not None]
+    suspects: list[_Suspect] = []
+    for place, container in enumerate(containers):
+        ended, waiting = container.state.terminated, container.state.waiting
+        before = container.last_state.terminated
+        found = _Suspect(3, _LATE, name, place, container.name)
+        if ended is not None and _has_failed(ended):
+            found = found._replace(rank=0 if failed else 1, ended=ended)
+        elif before is not None and _has_failed(before) and ended is None:
+            found = found._replace(rank=2, ended=before)
+        elif waiting is not None and waiting.reason not in STARTING:
+            found = found._replace(reason=waiting.reason, message=waiting.message)
+        else:
+            continue
+        if (end := found.ended) is not None:
+            is_of_kubelet = end.reason in KUBELET_REASONS
+            message = end.message if is_of_kubelet else _last_line(end.message)
+            when = end.finished_at or _LATE
+            found = found._replace(when=when, reason=end.reason, message=message)
+        suspects.append(found)
     # a pod fails when its first container does
     when = min((suspect.when for suspect in suspects), default=_LATE)
-    if disruption is not None:
-        reason, message = disruption.reason, disruption.message
+    if (disruption := find_disruption(pod)) is not None:
         when = min(when, disruption.since or _LATE)
-        yield _Suspect(0, when, name, -1, "", None, reason, message, disrupted=True)
-    elif failed and (status.reason or not any(suspect.rank == 0 for suspect in suspects)):
+        reason, message = disruption.reason, disruption.message
+        return [_Suspect(0, when, name, reason=reason, message=message, disrupted=True)]
+    if failed and (status.reason or not any(suspect.rank == 0 for suspect in suspects)):
         # such as past its deadline, which also ended its containers
-        yield _Suspect(0, when, name, -1, "", None, status.reason, status.message)
-    else:
-        yield from suspects
-
-
-def _suspect(pod: str, place: int, container: ContainerStatus, failed: bool) -> _Suspect | None:
-    now, before = container.state, container.last_state.terminated
-    ended, waiting = now.terminated, now.waiting
-    name = container.name
-    if ended is not None and _has_failed(ended):
-        rank = 0 if failed else 1
-    elif before is not None and _has_failed(before) and ended is None:
-        ended, rank = before, 2
-    elif waiting is not None and waiting.reason not in STARTING:
-        return _Suspect(3, _LATE, pod, place, name, None, waiting.reason, waiting.message)
-    else:
-        return None
-    when = ended.finished_at or _LATE
-    is_of_kubelet = ended.reason in KUBELET_REASONS
-    message = ended.message if is_of_kubelet else _last_line(ended.message)
-    return _Suspect(rank, when, pod, place, name, ended, ended.reason, message)
+        return [_Suspect(0, when, name, reason=status.reason, message=status.message)]
+    return suspects
 
 
 def _has_failed(ended: Terminated) -> bool:

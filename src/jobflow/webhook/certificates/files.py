@@ -50,7 +50,7 @@ def _content(path: Path) -> bytes:
         raise CertificateError(f"{path}: {error.strerror}") from error
 
 
-class _Watched(Generic[_Content]):
+class Watched(Generic[_Content]):
     """Keeps `live` up to date with files. Unusable content raises only in the constructor."""
 
     def __init__(
@@ -79,28 +79,20 @@ class _Watched(Generic[_Content]):
         except CertificateError as error:
             self._live.refuse(str(error))
 
-
-class WatchedFiles(_Watched[tuple[bytes, bytes]]):
-    """Keeps the certificate that `live` presents up to date with a pair of files."""
-
-    def __init__(self, files: CertificateFiles, live: Live) -> None:
-        names = str(files.certificate), str(files.key)
-        super().__init__(live, files.read, lambda pair: live.put(*pair, *names))
-
     def waiting_for(self) -> list[str]:
         """Return why reviews cannot be answered."""
         return self._live.waiting_for()
 
 
-class WatchedClientCA(_Watched[bytes]):
-    """Keeps the CAs of clients that `live` accepts up to date with a PEM file."""
+def watch_certificate(files: CertificateFiles, live: Live) -> Watched[tuple[bytes, bytes]]:
+    """Keep the certificate that `live` presents up to date with a pair of files."""
+    names = str(files.certificate), str(files.key)
+    return Watched(live, files.read, lambda pair: live.put(*pair, *names))
 
-    def __init__(self, path: Path, live: Live) -> None:
-        super().__init__(
-            live,
-            lambda: _content(path),
-            lambda authorities: live.trust_clients(authorities, str(path)),
-        )
+
+def watch_client_ca(path: Path, live: Live) -> Watched[bytes]:
+    """Keep the CAs of clients that `live` accepts up to date with a PEM file."""
+    return Watched(live, lambda: _content(path), lambda ca: live.trust_clients(ca, str(path)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ def make_pki(hosts: Sequence[str], *, now: datetime | None = None) -> Pki:
 
 def make_authority(*, now: datetime, lifetime: timedelta) -> Pair:
     """Return a new self-signed CA."""
-    return _make_pair("JobFlow webhook CA", None, now, now + lifetime)
+    return _make_pair("JobFlow webhook CA", None, begin=now, end=now + lifetime)
 
 
 def make_serving(
@@ -88,11 +88,15 @@ def make_serving(
     # clients check the CA's dates too
     end = min(now + lifetime, authority.expires - timedelta(seconds=1))
     usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
-    return _make_pair(hosts[0], authority, now, end, usage, names)
+    return _make_pair(hosts[0], authority, usage, names, begin=now, end=end)
 
 
 def _make_pair(
-    name: str, issuer: Pair | None, now: datetime, end: datetime, *extensions: x509.ExtensionType
+    name: str,
+    issuer: Pair | None,
+    *extensions: x509.ExtensionType,
+    begin: datetime,
+    end: datetime,
 ) -> Pair:
     """Return a new certificate that `issuer` signs; a CA that signs itself if that is None."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -118,7 +122,7 @@ def _make_pair(
         .issuer_name(subject if issuer is None else issuer.certificate.subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - CLOCK_SKEW)
+        .not_valid_before(begin - CLOCK_SKEW)
         .not_valid_after(end)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(constraints, critical=True)

@@ -84,15 +84,16 @@ def add_patched_pod_faults(
 ) -> Verdict:
     """Return the verdict with the faults and warnings of the first pod templates."""
     pairs = answered(tried, answers)
-    faults = (fault for each, answer in pairs for fault in _faults(each, answer.faults))
+    faults: dict[Violation, None] = {}
     texts = []
     for each, answer in pairs:
+        faults |= dict.fromkeys(_faults(each, answer.faults))
         layer = next(iter(each.job.layers), None)
         place = each.place(_CLAIMS if layer is None else layer.written_path(layer.path))
         texts += [f"{place}: {text}" for text in answer.other_warnings]
     return replace(
         verdict,
-        violations=tuple(islice(dict.fromkeys(faults), MAX_FINDINGS)),
+        violations=tuple(islice(faults, MAX_FINDINGS)),
         warnings=(
             *verdict.warnings,
             *first_of(list(dict.fromkeys(texts))),

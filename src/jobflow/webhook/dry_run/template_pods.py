@@ -1,6 +1,5 @@
 """Dry runs for a JobTemplate (docs/decisions/pod-template-dry-run.md)."""
 
-import heapq
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -75,10 +74,11 @@ def add_pod_faults(
     their warnings. `answers` has None for a template that was not answered in time."""
     pairs = answered(tried, answers)
     known = {(violation.path, violation.reason) for violation in verdict.violations}
-    found = heapq.merge(
-        *([(i, fault) for i in each.tasks for fault in answer.faults] for each, answer in pairs),
-        key=itemgetter(0),
-    )
+    found: list[tuple[int, StatusCause]] = []
+    for each, answer in pairs:
+        for i in each.tasks if answer.faults else ():
+            found += [(i, fault) for fault in answer.faults]
+    found.sort(key=itemgetter(0))
     faults = (violation_of(i, fault) for i, fault in found)
     # a rule's own words are better than the API server's
     new = (fault for fault in faults if (fault.path, fault.reason) not in known)
