@@ -43,6 +43,8 @@ _EXPRESSIONS = re.compile(
 )
 """Fields of expressions in JSON, of child flows too."""
 
+_WORK = frozenset({"jobSpec", "container", "flow", "approval"})
+
 
 def effort_of_template(spec: Any) -> float:
     """Return the work to judge the spec of a JobTemplate."""
@@ -106,8 +108,9 @@ def _merges(step: dict[str, Any], templates: "_Templates") -> Iterator[float]:
         for each in (raw, *(cases if isinstance(cases, list) else ())):
             if not isinstance(each, dict):
                 continue
+            # a case with work of its own merges nothing onto the template of its step
             name = each.get("template", raw.get("template", raw.get("name")))
-            if isinstance(name, str):
+            if isinstance(name, str) and not (each is not raw and _WORK & each.keys()):
                 yield MERGED_VALUE * attempts * templates.count_values(name)
                 if isinstance(variables, dict):
                     yield VARIABLE * len(variables) * templates.count_containers(name)
