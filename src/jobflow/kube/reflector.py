@@ -166,7 +166,6 @@ class Reflector(Generic[T]):
         except ApiError as error:
             if not error.gone:
                 raise
-            # one page costs the server more, but it cannot lose its version
             return await self._pages(limit=0)
 
     async def _pages(self, limit: int) -> tuple[list[T], str, set[str]]:
@@ -200,7 +199,6 @@ class Reflector(Generic[T]):
         if is_older or self.cache.suspect or self.cache.precedes(version, known):
             return await self._start_over(known)
         newer = [identity for identity in lagging if self.cache.lags(identity)]
-        # a list costs the server less than thousands of reads
         if len(newer) > READ_ONE_BY_ONE:
             objects, _, _ = await self._pages(limit=500)
             for obj in objects:
@@ -334,7 +332,6 @@ class Reflector(Generic[T]):
         elif obj is not None:
             self._unreadable.pop((meta.namespace, meta.name), None)
             self.cache.changed(obj)
-        # the next watch continues here
         self._version = meta.resource_version or self._version
 
     def _read(self, raw: msgspec.Raw, unreadable: dict[Key, Identity]) -> T | None:
@@ -347,7 +344,6 @@ class Reflector(Generic[T]):
             error = f"it is nested more than {READABLE_DEPTH} deep"
         except UnreadableAnswer as fault:
             error = fault.message
-        # as far as it can be read: a name makes the log useful
         identity = identity_of(raw)
         key = identity.namespace, identity.name
         if self._unreadable.get(key) != identity:
