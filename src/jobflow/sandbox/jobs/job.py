@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import msgspec
 
 from jobflow.api.meta import ObjectMeta, Struct
-from jobflow.api.volcano.job import JobSpec, JobStatus, Task
-
-DEFAULT_MAX_RETRY = 3
+from jobflow.api.volcano.job import JobSpec, JobStatus
+from jobflow.sandbox.jobs.policies import DEFAULT_MAX_RETRY
 
 
 class VcjobObject(Struct, frozen=True, kw_only=True):
@@ -51,7 +50,21 @@ def read_vcjob(raw: VcjobObject) -> Vcjob:
 def with_defaults(spec: JobSpec) -> JobSpec:
     """Return the spec with the defaults of Volcano's webhook (webhooks/admission/jobs/mutate), for
     which 0 means not set in `minAvailable` of the job and in both `maxRetry`."""
-    tasks = [_task_defaults(task, index) for index, task in enumerate(spec.tasks or ())]
+    tasks = []
+    for index, task in enumerate(spec.tasks or ()):
+        available, policy = task.min_available, task.partition_policy
+        if available is None and policy is not None and policy.min_partitions:
+            available = policy.min_partitions * (policy.partition_size or 0)
+        elif available is None:
+            available = task.replicas or 0
+        task = msgspec.structs.replace(
+            task,
+            name=task.name or f"default{index}",
+            replicas=task.replicas or 0,
+            min_available=available,
+            max_retry=task.max_retry or DEFAULT_MAX_RETRY,
+        )
+        tasks.append(task)
     return msgspec.structs.replace(
         spec,
         queue=spec.queue or "default",
@@ -59,21 +72,4 @@ def with_defaults(spec: JobSpec) -> JobSpec:
         max_retry=spec.max_retry or DEFAULT_MAX_RETRY,
         min_available=spec.min_available or sum(task.min_available or 0 for task in tasks),
         tasks=tasks,
-    )
-
-
-def _task_defaults(task: Task, index: int) -> Task:
-    available = task.min_available
-    if available is None:
-        policy = task.partition_policy
-        if policy is not None and policy.min_partitions:
-            available = policy.min_partitions * (policy.partition_size or 0)
-        else:
-            available = task.replicas or 0
-    return msgspec.structs.replace(
-        task,
-        name=task.name or f"default{index}",
-        replicas=task.replicas or 0,
-        min_available=available,
-        max_retry=task.max_retry or DEFAULT_MAX_RETRY,
     )

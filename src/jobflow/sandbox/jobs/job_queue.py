@@ -39,8 +39,10 @@ class JobQueue:
 
     def offer(self, request: JobRequest) -> None:
         """Add a request. Any number of sync requests count as one."""
-        if request.event is BusEvent.POD_RUNNING:
-            self._call_off(request.pod)
+        waiting = self._waiting.get(request.pod)
+        if request.event is BusEvent.POD_RUNNING and waiting is not None:
+            if waiting[1].event is not BusEvent.POD_PENDING:
+                del self._waiting[request.pod]  # the pod's predecessor caused it
         if request is SYNC or (request.action is None and request.event in INTERNAL_EVENTS):
             self._sync = True
         else:
@@ -70,7 +72,9 @@ class JobQueue:
             action, delay = decide(spec, status.version or 0, request)
             acting = replace(request, action=action)
             if delay:
-                self._delay(acting, (request.since or now) + delay)
+                waiting = self._waiting.get(request.pod)
+                if waiting is None or waiting[1].action != action:
+                    self._waiting[request.pod] = ((request.since or now) + delay, acting)
                 self._ripen(pods, now)
                 # an evicted pod gets a successor now, and if that runs, the action is dropped
                 self._sync = self._sync or request.event is BusEvent.POD_EVICTED
@@ -92,19 +96,12 @@ class JobQueue:
         """Drop delayed actions that an executed action covers."""
         if request.action is BusAction.SYNC:
             return
+        reach = _REACH.get(request.action or BusAction.SYNC)
         for pod, (_, waiting) in list(self._waiting.items()):
-            if _covers(request, waiting):
+            if _REACH.get(waiting.action or BusAction.SYNC) == reach and (
+                reach is None or getattr(request, reach) == getattr(waiting, reach)
+            ):
                 del self._waiting[pod]
-
-    def _delay(self, request: JobRequest, due: datetime) -> None:
-        _, before = self._waiting.get(request.pod, (due, None))
-        if before is None or before.action != request.action:
-            self._waiting[request.pod] = (due, request)
-
-    def _call_off(self, pod: str) -> None:
-        """Drop the delayed action of a pod's predecessor, because the pod runs."""
-        if pod in self._waiting and self._waiting[pod][1].event is not BusEvent.POD_PENDING:
-            del self._waiting[pod]
 
     def _ripen(self, pods: Mapping[str, PodFacts], now: datetime) -> None:
         """Move due actions to the front; drop those that no longer apply."""
@@ -117,10 +114,3 @@ class JobQueue:
             elif due <= now:
                 del self._waiting[name]
                 self._requests.appendleft(request)
-
-
-def _covers(request: JobRequest, other: JobRequest) -> bool:
-    reach, of_other = (_REACH.get(each.action or BusAction.SYNC) for each in (request, other))
-    if reach != of_other:
-        return False
-    return reach is None or getattr(request, reach) == getattr(other, reach)

@@ -4,8 +4,6 @@ A vcjob's `volumes` are ignored. Its `plugins` do not change the pod here: the p
 the variables of env and svc (nodes/process/environment).
 """
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -37,19 +35,6 @@ class PodTemplate(Struct, frozen=True, kw_only=True):
     spec: PodSpec | None = None
 
 
-def retry_of(pod: Pod) -> str:
-    """Return how often its vcjob had been restarted when the pod was created."""
-    return (pod.metadata.annotations or {}).get(RETRY_COUNT, "0")
-
-
-def start_of(pod: Pod) -> datetime:
-    """Return the start of a pod, in whole seconds."""
-    return pod.status.start_time or pod.metadata.creation_timestamp or _EPOCH
-
-
-_EPOCH = datetime.fromtimestamp(0, UTC)
-
-
 def template_fault(task: Task) -> str:
     """Return why no pod can be made of a task's template, or ""."""
     try:
@@ -59,8 +44,8 @@ def template_fault(task: Task) -> str:
     return ""
 
 
-def pod_facts(pod: Pod, *, doomed: bool = False) -> PodFacts:
-    """Return the facts of a pod; `doomed` means that the job controller deleted it."""
+def pod_facts(pod: Pod, *, is_deleted: bool = False) -> PodFacts:
+    """Return the facts of a pod; `is_deleted` means that the job controller deleted it."""
     statuses = pod.status.container_statuses or []
     all_statuses = [*statuses, *(pod.status.init_container_statuses or ())]
     first = statuses[0].state.terminated if statuses else None
@@ -78,31 +63,37 @@ def pod_facts(pod: Pod, *, doomed: bool = False) -> PodFacts:
         exit_code=first.exit_code if first else 0,
         ready=all(status.ready for status in statuses),
         restarts=sum(status.restart_count for status in all_statuses),
-        deleting=doomed or pod.metadata.deletion_timestamp is not None,
+        deleting=is_deleted or pod.metadata.deletion_timestamp is not None,
         since=since.get(phase, first.finished_at if first else None),
     )
 
 
 def build_pod(job: Vcjob, task: Task, index: int) -> dict[str, Any]:
     """Return the pod that Volcano creates for a replica of a task, bound to the sandbox's node."""
-    name = job.metadata.name
-    task_name = task.name or ""
-    template = task.template or {}
+    name, namespace = job.metadata.name, job.metadata.namespace
+    task_name, template, policy = task.name or "", task.template or {}, task.partition_policy
     meta = template.get("metadata") or {}
-    marks = {
+    both = {
         TASK_INDEX: str(index),
         TASK: task_name,
         JOB_NAME: name,
         QUEUE_NAME: job.spec.queue or "",
     }
-    notes = {
+    labels = both | {JOB_NAMESPACE: namespace}
+    if policy is not None:
+        size = policy.partition_size or 0
+        labels[PARTITION] = str(index // size if size > 0 else 0)
+    annotations = both | {
         JOB_VERSION: str(job.status.version or 0),
         RETRY_COUNT: str(job.status.retry_count or 0),
         TEMPLATE: f"{name}-{task_name}",
         POD_GROUP: f"{name}-{job.metadata.uid}",
     }
-    namespace = job.metadata.namespace
-    labels = {**marks, JOB_NAMESPACE: namespace, **_partition(task, index)}
+    spec: dict[str, Any] = {"schedulerName": job.spec.scheduler_name}
+    if job.spec.priority_class_name:
+        spec["priorityClassName"] = job.spec.priority_class_name
+    given = (template.get("spec") or {}).items()
+    spec |= {key: value for key, value in given if value is not None}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -110,10 +101,10 @@ def build_pod(job: Vcjob, task: Task, index: int) -> dict[str, Any]:
             "name": pod_name(name, task_name, index),
             "namespace": namespace,
             "labels": (meta.get("labels") or {}) | labels,
-            "annotations": (meta.get("annotations") or {}) | marks | notes,
+            "annotations": (meta.get("annotations") or {}) | annotations,
             "ownerReferences": [owner_reference(job.metadata)],
         },
-        "spec": _spec(job, template.get("spec") or {}),
+        "spec": spec | {"nodeName": NODE},
         "status": {"phase": PodPhase.PENDING},
     }
 
@@ -122,19 +113,3 @@ def owner_reference(job: ObjectMeta) -> dict[str, Any]:
     """Return the reference that makes a vcjob the controller of an object."""
     owner = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "name": job.name, "uid": job.uid}
     return {**owner, "controller": True, "blockOwnerDeletion": True}
-
-
-def _partition(task: Task, index: int) -> dict[str, str]:
-    policy = task.partition_policy
-    if policy is None:
-        return {}
-    size = policy.partition_size or 0
-    return {PARTITION: str(index // size if size > 0 else 0)}
-
-
-def _spec(job: Vcjob, spec: Mapping[str, Any]) -> dict[str, Any]:
-    given = {key: value for key, value in spec.items() if value is not None}
-    defaults: dict[str, Any] = {"schedulerName": job.spec.scheduler_name}
-    if job.spec.priority_class_name:
-        defaults["priorityClassName"] = job.spec.priority_class_name
-    return defaults | given | {"nodeName": NODE}

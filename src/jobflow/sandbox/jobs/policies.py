@@ -4,13 +4,13 @@ Source: Volcano's pkg/controllers/job, job_controller_handler.go (events) and ap
 job_controller_util.go (actions).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from jobflow.api.duration import parse_duration
-from jobflow.api.volcano.job import JobSpec, LifecyclePolicy, Task
+from jobflow.api.volcano.job import JobSpec, LifecyclePolicy
 from jobflow.api.volcano.pod import ENDED_POD_PHASES, PodPhase
 
 
@@ -42,6 +42,7 @@ class BusAction(StrEnum):
     RESUME = "ResumeJob"
 
 
+DEFAULT_MAX_RETRY = 3
 INTERNAL_EVENTS = frozenset({BusEvent.OUT_OF_SYNC, BusEvent.COMMAND_ISSUED, BusEvent.POD_RUNNING})
 """Events that match no policy, not even `*`."""
 
@@ -94,7 +95,26 @@ def pod_request(
     A pod that is seen for the first time counts as changed into its phase. Volcano counts it as
     Pending, and so misses a failure during its own downtime.
     """
-    event = _event(old, new, spec, pods)
+    changed = old is None or old.phase != new.phase
+    task = next((task for task in spec.tasks or () if task.name == new.task), None)
+    mates = [pod for pod in pods.values() if pod.task == new.task]
+    event = BusEvent.OUT_OF_SYNC
+    if new.deleting:
+        pass  # its deletion is the event, not its last status
+    elif new.phase is PodPhase.FAILED and changed:
+        event = BusEvent.POD_FAILED
+    elif new.phase is PodPhase.SUCCEEDED and changed and task is not None and task.replicas:
+        if sum(pod.phase is PodPhase.SUCCEEDED for pod in mates) >= task.replicas:
+            event = BusEvent.TASK_COMPLETED
+    elif new.phase is PodPhase.RUNNING and changed:
+        event = BusEvent.POD_RUNNING
+    elif new.phase is PodPhase.PENDING and changed:
+        event = BusEvent.POD_PENDING
+    elif new.phase not in ENDED_POD_PHASES and task is not None and task.replicas:
+        # The containers of the task's pods may restart `maxRetry` times in total.
+        restarts = sum(pod.restarts for pod in mates if pod.phase not in ENDED_POD_PHASES)
+        if task.max_retry != -1 and restarts >= (task.max_retry or DEFAULT_MAX_RETRY):
+            event = BusEvent.TASK_FAILED
     exit_code = new.exit_code if event is BusEvent.POD_FAILED else 0
     return replace(_request(event, new), exit_code=exit_code, since=new.since)
 
@@ -109,45 +129,6 @@ def _request(event: BusEvent, pod: PodFacts) -> JobRequest:
     return replace(request, partition=pod.partition, version=pod.version)
 
 
-def _event(
-    old: PodFacts | None, new: PodFacts, spec: JobSpec, pods: Mapping[str, PodFacts]
-) -> BusEvent:
-    if new.deleting:
-        return BusEvent.OUT_OF_SYNC  # its deletion is the event, not its last status
-    changed = old is None or old.phase != new.phase
-    task = next((task for task in spec.tasks or () if task.name == new.task), None)
-    if new.phase is PodPhase.FAILED and changed:
-        return BusEvent.POD_FAILED
-    if new.phase is PodPhase.SUCCEEDED and changed and _task_completed(task, pods.values()):
-        return BusEvent.TASK_COMPLETED
-    if new.phase is PodPhase.RUNNING and changed:
-        return BusEvent.POD_RUNNING
-    if new.phase is PodPhase.PENDING and changed:
-        return BusEvent.POD_PENDING
-    if new.phase not in ENDED_POD_PHASES and _task_failed(task, pods.values()):
-        return BusEvent.TASK_FAILED
-    return BusEvent.OUT_OF_SYNC
-
-
-def _task_completed(task: Task | None, pods: Iterable[PodFacts]) -> bool:
-    if task is None or not task.replicas:
-        return False
-    done = sum(pod.task == task.name and pod.phase is PodPhase.SUCCEEDED for pod in pods)
-    return done >= task.replicas
-
-
-def _task_failed(task: Task | None, pods: Iterable[PodFacts]) -> bool:
-    """Return whether the containers of the task's pods restarted `maxRetry` times in total."""
-    if task is None or not task.replicas or task.max_retry == -1:
-        return False
-    restarts = sum(
-        pod.restarts
-        for pod in pods
-        if pod.task == task.name and pod.phase in (PodPhase.PENDING, PodPhase.RUNNING)
-    )
-    return restarts >= (task.max_retry or 3)
-
-
 def decide(spec: JobSpec, version: int, request: JobRequest) -> tuple[BusAction, timedelta]:
     """Return the action for a request, and its delay: by the task's policies, then the job's, else
     a sync. A request of a pod of an earlier version is only synced."""
@@ -155,18 +136,12 @@ def decide(spec: JobSpec, version: int, request: JobRequest) -> tuple[BusAction,
         return request.action, timedelta()
     outdated = request.version is not None and request.version < version
     if request.event not in INTERNAL_EVENTS and not outdated:
-        for policy in _policies(spec, request.task):
-            if _matches(policy, request) and policy.action:
+        task = next((task for task in spec.tasks or () if task.name == request.task), None)
+        own = task.policies or () if task is not None and request.task else ()
+        for policy in (*own, *(spec.policies or ())):
+            if policy.action and _matches(policy, request):
                 return BusAction(policy.action), _timeout(policy)
     return BusAction.SYNC, timedelta()
-
-
-def _policies(spec: JobSpec, task_name: str) -> Iterable[LifecyclePolicy]:
-    for task in spec.tasks or ():
-        if task_name and task.name == task_name:
-            yield from task.policies or ()
-            break
-    yield from spec.policies or ()
 
 
 def _matches(policy: LifecyclePolicy, request: JobRequest) -> bool:
@@ -183,12 +158,10 @@ def _timeout(policy: LifecyclePolicy) -> timedelta:
 def policy_faults(spec: JobSpec) -> list[str]:
     """Return the faults of the policies: unknown actions and invalid timeouts."""
     faults = []
-    places: list[tuple[str, JobSpec | Task]] = [
-        ("spec", spec),
-        *((f"spec.tasks[{i}]", t) for i, t in enumerate(spec.tasks or ())),
-    ]
-    for place, owner in places:
-        for index, policy in enumerate(owner.policies or ()):
+    places = [("spec", spec.policies)]
+    places += [(f"spec.tasks[{i}]", task.policies) for i, task in enumerate(spec.tasks or ())]
+    for place, policies in places:
+        for index, policy in enumerate(policies or ()):
             path = f"{place}.policies[{index}]"
             if policy.action is None or policy.action not in set(BusAction) - {BusAction.SYNC}:
                 faults.append(f"{path}.action: {policy.action!r} is not an action")

@@ -18,10 +18,9 @@ and events of pods of an earlier version no longer affect the job.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -33,12 +32,12 @@ from jobflow.api.volcano.job import (
     JobSpec,
     JobState,
     JobStatus,
-    Task,
     TaskState,
 )
 from jobflow.api.volcano.pod import ENDED_POD_PHASES, PodPhase
 from jobflow.sandbox.jobs.policies import SYNC, BusAction, JobRequest, PodFacts
 
+LIVE = frozenset({JobPhase.PENDING, JobPhase.RUNNING})
 PARTIAL = frozenset({BusAction.RESTART_TASK, BusAction.RESTART_POD, BusAction.RESTART_PARTITION})
 """Actions that kill only some of the job's pods."""
 KILLS_INTO = {
@@ -93,81 +92,57 @@ def step(view: JobSnapshot, request: JobRequest, now: datetime) -> JobChanges:
     pod or partition of a partial restart. A vcjob that is being deleted does not change."""
     if view.deleting:
         return JobChanges(view.status)
-    phase = view.phase
-    if phase == "":
-        return JobChanges(_initial(view, now))
+    if view.phase == "":
+        available = view.spec.min_available or None
+        state = JobState(phase=JobPhase.PENDING)
+        status = msgspec.structs.replace(view.status, state=state, min_available=available)
+        return JobChanges(_stamped(status, now))
     if request.action is BusAction.RESTART_PARTITION:
         if not any(_is_target(pod, request) for pod in view.pods.values()):
             request = SYNC  # Volcano does nothing, and so may miss the end of the job
-    if phase in (JobPhase.PENDING, JobPhase.RUNNING):
-        return _step_live(view, request, now)
-    if phase == JobPhase.RESTARTING:
-        return _step_restarting(view, request, now)
-    if request.action is BusAction.RESUME and phase in (JobPhase.ABORTING, JobPhase.ABORTED):
-        return _kill(view, now, lambda status: JobPhase.RESTARTING)
-    return _kill(view, now, partial(_to_end, phase))
+    action = request.action or BusAction.SYNC
+    if view.phase == JobPhase.RESTARTING:
+        syncs = action is BusAction.SYNC
+    else:
+        syncs = view.phase in LIVE and action not in KILLS_INTO
+    return _sync(view, action, now) if syncs else _kill(view, request, action, now)
 
 
-def _to_end(phase: str, status: JobStatus) -> JobPhase | None:
-    alive = status.terminating or status.pending or status.running
-    return None if alive else ENDS_IN.get(phase)
+def _next_phase(view: JobSnapshot, action: BusAction, counted: JobStatus) -> JobPhase | None:
+    """Return the phase that follows from the action and the new counts, or None to stay."""
+    spec = view.spec
+    replicas = sum(task.replicas or 0 for task in spec.tasks or ())
+    succeeded, ended = counted.succeeded or 0, (counted.succeeded or 0) + (counted.failed or 0)
+    if view.phase in LIVE and action in KILLS_INTO:
+        return KILLS_INTO[action]
+    if action is BusAction.RESUME and view.phase in (JobPhase.ABORTING, JobPhase.ABORTED):
+        return JobPhase.RESTARTING
+    match view.phase:
+        case JobPhase.PENDING:
+            seen = (counted.running or 0) + ended
+            return JobPhase.RUNNING if seen >= (spec.min_available or 0) else None
+        case JobPhase.RESTARTING:
+            if (counted.retry_count or 0) >= (spec.max_retry or 0):
+                return JobPhase.FAILED
+            left = replicas - (counted.terminating or 0)
+            return JobPhase.PENDING if left >= (counted.min_available or 0) else None
+        case JobPhase.RUNNING if replicas:
+            if spec.min_success is not None and succeeded >= spec.min_success:
+                return JobPhase.COMPLETED
+            if ended == replicas:
+                enough = spec.min_available or 0 if spec.min_success is None else spec.min_success
+                is_met = succeeded >= enough and not _task_missed(spec, counted)
+                return JobPhase.COMPLETED if is_met else JobPhase.FAILED
+            is_short = (counted.pending or 0) > replicas - (spec.min_available or 0)
+            return JobPhase.PENDING if is_short else None
+    alive = counted.terminating or counted.pending or counted.running
+    return None if alive else ENDS_IN.get(view.phase)
 
 
 def failed(status: JobStatus, reason: str, message: str, now: datetime) -> JobStatus:
     """Return the status of a vcjob that cannot run: Failed, with the reason."""
     state = JobState(phase=JobPhase.FAILED, reason=reason, message=message)
     return _stamped(msgspec.structs.replace(status, state=state), now)
-
-
-Move = Callable[[JobStatus], JobPhase | None]
-"""Returns the next phase for a status with new counts; None keeps the phase."""
-
-
-def _step_live(view: JobSnapshot, request: JobRequest, now: datetime) -> JobChanges:
-    to = KILLS_INTO.get(request.action or BusAction.SYNC)
-    if to is None:
-        move = _from_pending if view.phase == JobPhase.PENDING else _from_running
-        return _sync(view, now, partial(move, view.spec))
-    if request.action in PARTIAL:
-        return _kill_some(view, request, now, lambda status: to)
-    return _kill(view, now, lambda status: to, keep_ended=to != JobPhase.RESTARTING)
-
-
-def _step_restarting(view: JobSnapshot, request: JobRequest, now: datetime) -> JobChanges:
-    move = partial(_from_restarting, view.spec)
-    if request.action is BusAction.SYNC:
-        return _sync(view, now, move)
-    if request.action in PARTIAL:
-        return _kill_some(view, request, now, move)
-    return _kill(view, now, move, keep_ended=False)
-
-
-def _from_pending(spec: JobSpec, status: JobStatus) -> JobPhase | None:
-    seen = (status.running or 0) + (status.succeeded or 0) + (status.failed or 0)
-    return JobPhase.RUNNING if seen >= (spec.min_available or 0) else None
-
-
-def _from_restarting(spec: JobSpec, status: JobStatus) -> JobPhase | None:
-    if (status.retry_count or 0) >= (spec.max_retry or 0):
-        return JobPhase.FAILED
-    left = _replicas(spec) - (status.terminating or 0)
-    return JobPhase.PENDING if left >= (status.min_available or 0) else None
-
-
-def _from_running(spec: JobSpec, status: JobStatus) -> JobPhase | None:
-    replicas = _replicas(spec)
-    succeeded = status.succeeded or 0
-    if replicas == 0:
-        return None
-    if spec.min_success is not None and succeeded >= spec.min_success:
-        return JobPhase.COMPLETED
-    if succeeded + (status.failed or 0) == replicas:
-        enough = spec.min_available or 0 if spec.min_success is None else spec.min_success
-        met = succeeded >= enough and not _task_missed(spec, status)
-        return JobPhase.COMPLETED if met else JobPhase.FAILED
-    if (status.pending or 0) > replicas - (spec.min_available or 0):
-        return JobPhase.PENDING
-    return None
 
 
 def _task_missed(spec: JobSpec, status: JobStatus) -> bool:
@@ -187,16 +162,6 @@ def _task_missed(spec: JobSpec, status: JobStatus) -> bool:
     )
 
 
-def _replicas(spec: JobSpec) -> int:
-    return sum(task.replicas or 0 for task in spec.tasks or ())
-
-
-def _initial(view: JobSnapshot, now: datetime) -> JobStatus:
-    state = JobState(phase=JobPhase.PENDING)
-    available = view.spec.min_available or None
-    return _stamped(msgspec.structs.replace(view.status, state=state, min_available=available), now)
-
-
 def _stamped(status: JobStatus, now: datetime) -> JobStatus:
     """Return the status with its phase's time and one condition for the phase, at `now`."""
     at = now.replace(microsecond=0)
@@ -208,8 +173,9 @@ def _stamped(status: JobStatus, now: datetime) -> JobStatus:
     )
 
 
-def _moved(status: JobStatus, move: Move) -> JobStatus:
-    phase = move(status)
+def _moved(view: JobSnapshot, action: BusAction, status: JobStatus) -> JobStatus:
+    """Return a status with new counts in the phase that follows from them."""
+    phase = _next_phase(view, action, status)
     if phase is None:
         return status
     retries = int(phase is JobPhase.RESTARTING)
@@ -242,44 +208,38 @@ def _counted(
     )
 
 
-def _sync(view: JobSnapshot, now: datetime, move: Move) -> JobChanges:
+def _sync(view: JobSnapshot, action: BusAction, now: datetime) -> JobChanges:
     """Create missing pods, delete surplus pods, count all pods and move on. Any change of the
     status, including its counts, renews the phase's time."""
     if not view.admitted:
-        status = _moved(view.status, move)
+        status = _moved(view, action, view.status)
         return JobChanges(view.status if status == view.status else _stamped(status, now))
-    wanted = {
-        pod_name(view.name, task.name or "", index): (i, index)
-        for i, task in enumerate(view.spec.tasks or ())
-        for index in range(task.replicas or 0)
-    }
+    wanted: set[str] = set()
+    create: list[tuple[int, int]] = []
     tasks = view.spec.tasks or []
-    open_tasks = {i for i, task in enumerate(tasks) if _may_start(view, task)}
-    missing = [place for name, place in wanted.items() if name not in view.pods]
-    create = tuple(place for place in missing if place[0] in open_tasks)
+    for number, task in enumerate(tasks):
+        names = [pod_name(view.name, task.name or "", i) for i in range(task.replicas or 0)]
+        wanted.update(names)
+        targets = (task.depends_on.name or []) if task.depends_on else []
+        # As in Volcano, `any` requires more than one name.
+        is_any = len(targets) > 1 and task.depends_on and task.depends_on.iteration == "any"
+        if (any if is_any else all)(_has_started(view, name) for name in targets):
+            create += [(number, i) for i, name in enumerate(names) if name not in view.pods]
+    surplus = [pod for name, pod in view.pods.items() if name not in wanted]
     present = [pod for name, pod in view.pods.items() if name in wanted]
-    surplus = tuple(pod for name, pod in view.pods.items() if name not in wanted)
-    leaving = sum(pod.deleting for pod in present) + len(surplus)
     staying = [pod for pod in present if not pod.deleting]
+    leaving = len(view.pods) - len(staying)
     available = view.spec.min_available or None
     status = msgspec.structs.replace(view.status, running_duration=None, min_available=available)
-    status = _counted(status, staying, (tasks[i].name or "" for i, _ in create), leaving)
-    status = _moved(status, move)
+    status = _counted(status, staying, [tasks[number].name or "" for number, _ in create], leaving)
+    status = _moved(view, action, status)
     if status != view.status:
         status = _stamped(status, now)
-    return JobChanges(status, create, tuple(pod for pod in surplus if not pod.deleting))
+    return JobChanges(status, tuple(create), tuple(pod for pod in surplus if not pod.deleting))
 
 
-def _may_start(view: JobSnapshot, task: Task) -> bool:
-    """Return whether the tasks that this task depends on have started. As in Volcano, `any`
-    requires more than one name."""
-    names = (task.depends_on.name or []) if task.depends_on else []
-    if len(names) > 1 and task.depends_on and task.depends_on.iteration == "any":
-        return any(_started(view, name) for name in names)
-    return all(_started(view, name) for name in names)
-
-
-def _started(view: JobSnapshot, name: str) -> bool:
+def _has_started(view: JobSnapshot, name: str) -> bool:
+    """Return whether a task that others depend on has started."""
     task = next((task for task in view.spec.tasks or () if task.name == name), None)
     if task is None or task.min_available is None:
         return True
@@ -291,23 +251,30 @@ def _started(view: JobSnapshot, name: str) -> bool:
     return up >= task.min_available
 
 
-def _kill(view: JobSnapshot, now: datetime, move: Move, *, keep_ended: bool = True) -> JobChanges:
-    """Delete all pods, or all that have not ended. The last retry keeps its ended pods."""
-    last = (view.status.retry_count or 0) >= (view.spec.max_retry or 0) - 1
-    keep = ENDED_POD_PHASES if keep_ended or last else frozenset()
-    doomed = tuple(pod for pod in view.pods.values() if not pod.deleting and pod.phase not in keep)
-    leaving = len(doomed) + sum(pod.deleting for pod in view.pods.values())
-    status = _killed(view, now, move, leaving)
-    if status != view.status:
+def _kill(view: JobSnapshot, request: JobRequest, action: BusAction, now: datetime) -> JobChanges:
+    """Delete all pods, or all that have not ended, or those of one task, pod or partition; count
+    the pods that leave, and note how long the job ran."""
+    is_live = view.phase in LIVE
+    is_partial = action in PARTIAL and (is_live or view.phase == JobPhase.RESTARTING)
+    if is_partial:
+        targets = [pod for pod in view.pods.values() if _is_target(pod, request)]
+    else:
+        into = KILLS_INTO.get(action) if is_live else view.phase
+        # The pods of the last retry stay, because their logs say why the job failed.
+        is_last = (view.status.retry_count or 0) >= (view.spec.max_retry or 0) - 1
+        keep = ENDED_POD_PHASES if into != JobPhase.RESTARTING or is_last else frozenset()
+        targets = [pod for pod in view.pods.values() if pod.deleting or pod.phase not in keep]
+    status = _moved(view, action, _counted(view.status, terminating=len(targets)))
+    until = status.state.last_transition_time or now
+    if status.state.phase != view.phase:
+        status, until = _stamped(status, now), now
+    ran = view.status.running_duration
+    if status != view.status or ran is None:
+        ran = format_duration(until - view.created)
+    status = msgspec.structs.replace(status, running_duration=ran)
+    if status != view.status and not is_partial:  # a partial restart keeps the version, as Volcano
         status = msgspec.structs.replace(status, version=(status.version or 0) + 1)
-    return JobChanges(status, delete=doomed)
-
-
-def _kill_some(view: JobSnapshot, request: JobRequest, now: datetime, move: Move) -> JobChanges:
-    """Delete the pods of one task, pod or partition, without a new version, as in Volcano."""
-    doomed = [pod for pod in view.pods.values() if _is_target(pod, request)]
-    status = _killed(view, now, move, len(doomed))
-    return JobChanges(status, delete=tuple(pod for pod in doomed if not pod.deleting))
+    return JobChanges(status, delete=tuple(pod for pod in targets if not pod.deleting))
 
 
 def _is_target(pod: PodFacts, request: JobRequest) -> bool:
@@ -318,16 +285,3 @@ def _is_target(pod: PodFacts, request: JobRequest) -> bool:
     if request.action is BusAction.RESTART_PARTITION:
         return bool(request.partition) and pod.partition == request.partition
     return True
-
-
-def _killed(view: JobSnapshot, now: datetime, move: Move, leaving: int) -> JobStatus:
-    """Return the status after a kill: counts of leaving pods, and the running duration."""
-    counted = _counted(view.status, terminating=leaving)
-    status = _moved(counted, move)
-    until = status.state.last_transition_time or now
-    if status.state.phase != view.phase:
-        status, until = _stamped(status, now), now
-    ran = view.status.running_duration
-    if status != view.status or ran is None:
-        ran = format_duration(until - view.created)
-    return msgspec.structs.replace(status, running_duration=ran)

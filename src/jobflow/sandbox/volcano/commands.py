@@ -14,8 +14,8 @@ from jobflow.api.volcano.command import Command, targets
 from jobflow.kube.cache import Cache, Key
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
-from jobflow.sandbox.api_writes import Gone, Refused, Writes
 from jobflow.sandbox.jobs.policies import BusAction, BusEvent, JobRequest
+from jobflow.sandbox.volcano.writes import Gone, Refused, Writes
 
 log = structlog.get_logger(__name__)
 
@@ -37,22 +37,21 @@ class Commands:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._reflector.run())
             while True:
-                await self._execute(await self._new.get())
+                command = await self._new.get()
+                meta, target, action = command.metadata, command.target, BusAction.SYNC
+                assert target is not None
+                try:
+                    await self._writes.delete_command(command)
+                except Gone:
+                    continue  # somebody else executes it
+                except Refused as error:
+                    log.warning("command cannot be deleted", command=meta.name, error=str(error))
+                    continue
+                if command.action in set(BusAction):
+                    action = BusAction(command.action)
+                request = JobRequest(event=BusEvent.COMMAND_ISSUED, action=action)
+                self._act((meta.namespace, target.name), request)
 
     def _changed(self, old: Command | None, new: Command | None) -> None:
         if old is None and new is not None and targets(new, JOBS.api_version, JOBS.kind):
             self._new.put_nowait(new)
-
-    async def _execute(self, command: Command) -> None:
-        meta, target = command.metadata, command.target
-        assert target is not None
-        try:
-            await self._writes.delete_command(command)
-        except Gone:
-            return
-        except Refused as error:
-            log.warning("command cannot be deleted", command=meta.name, error=str(error))
-            return
-        action = BusAction(command.action) if command.action in set(BusAction) else BusAction.SYNC
-        request = JobRequest(event=BusEvent.COMMAND_ISSUED, action=action)
-        self._act((meta.namespace, target.name), request)

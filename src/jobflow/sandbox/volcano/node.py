@@ -5,18 +5,19 @@ It keeps nothing that must survive: a new node continues pods from their status.
 
 import asyncio
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 
 import structlog
 
 from jobflow.api.volcano.pod import Pod
-from jobflow.sandbox.api_writes import Gone, Refused, Writes
 from jobflow.sandbox.jobs.job import Vcjob
-from jobflow.sandbox.jobs.pods import retry_of, start_of
+from jobflow.sandbox.jobs.pods import RETRY_COUNT
 from jobflow.sandbox.nodes.pod_status import PodProgress, pod_status
 from jobflow.sandbox.nodes.runner import Assignment, Runner
+from jobflow.sandbox.volcano.writes import Gone, Refused, Writes
 
 log = structlog.get_logger(__name__)
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class SandboxNode:
@@ -35,27 +36,31 @@ class SandboxNode:
         self._tasks = tasks
         self._learn = learn
         self._clock = clock
-        self._began: dict[str, datetime] = {}
-        self._leaving: set[str] = set()
-        self._players: dict[str, asyncio.Task[None]] = {}
+        self._starts: dict[str, datetime] = {}
+        self._ending: set[str] = set()
+        self._running: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, pod: Pod) -> None:
         """Record the start of a pod that was just created, to the microsecond."""
-        self._began.setdefault(pod.metadata.uid, pod.status.start_time or self._clock())
+        self._starts.setdefault(pod.metadata.uid, pod.status.start_time or self._clock())
 
-    def attend(self, pod: Pod, job: Vcjob | None, mates: Iterable[Pod]) -> None:
-        """Run a pod, or confirm its deletion, unless that has already started. `mates` are all pods
-        of its vcjob. Without its vcjob, a running pod continues, but no pod starts."""
+    def handle(self, pod: Pod, job: Vcjob | None, siblings: Iterable[Pod]) -> None:
+        """Run a pod, or confirm its deletion, unless that has already started. `siblings` are all
+        pods of its vcjob. Without its vcjob, a running pod continues, but no pod starts."""
         uid = pod.metadata.uid
         if pod.metadata.deletion_timestamp is not None:
-            if uid not in self._leaving:
-                self._leaving.add(uid)
-                self._tasks.create_task(self._confirm(pod))
+            if uid not in self._ending:
+                self._ending.add(uid)
+                self._tasks.create_task(self._end(pod))
         elif pod.ended:
-            self._players.pop(uid, None)
-        elif job is not None and uid not in self._players:
-            assignment = Assignment(job, pod, *self._times(pod, mates))
-            self._players[uid] = self._tasks.create_task(self._play(assignment))
+            self._running.pop(uid, None)
+        elif job is not None and uid not in self._running:
+            start = self._starts.setdefault(uid, self._start_of(pod))
+            restarts = _restarts_before(pod)
+            together = [each for each in siblings if _restarts_before(each) == restarts]
+            job_start = min([start, *map(self._start_of, together)])
+            running = self._run(Assignment(job, pod, start, job_start))
+            self._running[uid] = self._tasks.create_task(running)
 
     async def delete(self, pod: Pod) -> None:
         """Delete a pod, gracefully if it is a process. Raises Refused."""
@@ -63,21 +68,17 @@ class SandboxNode:
 
     def forget(self, pod: Pod) -> None:
         uid = pod.metadata.uid
-        self._began.pop(uid, None)
-        self._leaving.discard(uid)
-        if (player := self._players.pop(uid, None)) is not None:
-            player.cancel()
+        self._starts.pop(uid, None)
+        self._ending.discard(uid)
+        if (running := self._running.pop(uid, None)) is not None:
+            running.cancel()
 
-    def _times(self, pod: Pod, mates: Iterable[Pod]) -> tuple[datetime, datetime]:
-        """Return the start of the pod, and of the first pod since its vcjob's last restart."""
-        own = self._began.setdefault(pod.metadata.uid, start_of(pod))
-        return own, min(
-            self._began.get(mate.metadata.uid, start_of(mate))
-            for mate in (pod, *mates)
-            if retry_of(mate) == retry_of(pod)
-        )
+    def _start_of(self, pod: Pod) -> datetime:
+        """Return the recorded start of a pod, or the one in its status, in whole seconds."""
+        stored = pod.status.start_time or pod.metadata.creation_timestamp or _EPOCH
+        return self._starts.get(pod.metadata.uid, stored)
 
-    async def _play(self, assignment: Assignment) -> None:
+    async def _run(self, assignment: Assignment) -> None:
         pod = assignment.pod
 
         async def report(progress: PodProgress) -> None:
@@ -92,9 +93,14 @@ class SandboxNode:
         except Refused as error:
             log.warning("pod status refused", pod=pod.metadata.name, error=str(error))
 
-    async def _confirm(self, pod: Pod) -> None:
+    async def _end(self, pod: Pod) -> None:
         await self._runner.end(pod)
         try:
             await self._writes.delete_pod(pod)
         except Refused as error:
             log.warning("pod cannot be deleted", pod=pod.metadata.name, error=str(error))
+
+
+def _restarts_before(pod: Pod) -> str:
+    """Return how often its vcjob had been restarted when the pod was created."""
+    return (pod.metadata.annotations or {}).get(RETRY_COUNT, "0")
