@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -60,12 +60,17 @@ class PodProgress:
 def pod_status(pod: Pod, progress: PodProgress) -> dict[str, Any]:
     """Return `status` as a kubelet writes it, as a merge patch."""
     init, containers = pod.spec.init_containers or (), pod.spec.containers or ()
-    started = pod.status.start_time or progress.started
-    succeeded = ContainerProgress(progress.started, progress.started)
-    before = progress.init_containers or [succeeded] * len(init)
-    limit = message_limit(len(init) + len(containers))
-    now = progress.containers or _alike(progress, len(containers), limit)
-    initialized = all(state.succeeded for state in before)
+    start = progress.started
+    before = progress.init_containers or [ContainerProgress(start, start)] * len(init)
+    states = progress.containers
+    if not states:  # only the first container writes the message
+        limit = message_limit(len(init) + len(containers))
+        message = progress.message.encode()[:limit].decode(errors="replace")
+        is_running = progress.phase is PodPhase.RUNNING
+        end = None if is_running else progress.finished or start
+        first = ContainerProgress(start, end, progress.exit_code, progress.reason, message)
+        states = [first, *[replace(first, message="")] * len(containers)][: len(containers)]
+    started = pod.status.start_time or start
     words = {"reason": progress.pod_reason, "message": progress.pod_message}
     return {
         "phase": progress.phase,
@@ -75,34 +80,25 @@ def pod_status(pod: Pod, progress: PodProgress) -> dict[str, Any]:
         "podIP": progress.address,
         "podIPs": [{"ip": progress.address}],
         "startTime": _time(started),
-        "conditions": _conditions(progress, now, initialized, started),
+        "conditions": _conditions(progress, before, states, started),
         "initContainerStatuses": list(map(_container_status, init, before)),
-        "containerStatuses": list(map(_container_status, containers, now)),
+        "containerStatuses": list(map(_container_status, containers, states)),
     }
-
-
-def _alike(progress: PodProgress, count: int, limit: int) -> list[ContainerProgress]:
-    first = progress.message.encode()[:limit].decode(errors="replace")
-    ended = progress.phase is not PodPhase.RUNNING
-    finished = (progress.finished or progress.started) if ended else None
-    return [
-        ContainerProgress(progress.started, finished, progress.exit_code, progress.reason, message)
-        for message in [first, *[""] * count][:count]
-    ]
 
 
 def _conditions(
     progress: PodProgress,
+    init: Sequence[ContainerProgress],
     containers: Sequence[ContainerProgress],
-    initialized: bool,
     started: datetime,
 ) -> list[dict[str, Any]]:
     phase, at = progress.phase, progress.finished or progress.started
     alive = phase in (PodPhase.PENDING, PodPhase.RUNNING)
+    initialized = all(state.succeeded for state in init)
     ready = alive and initialized and all(state.running for state in containers)
-    over = {PodPhase.SUCCEEDED: "PodCompleted", PodPhase.FAILED: "PodFailed"}.get(phase)
-    unready = over or (None if ready else "ContainersNotReady")
-    done = over if phase is PodPhase.SUCCEEDED else None
+    ended = {PodPhase.SUCCEEDED: "PodCompleted", PodPhase.FAILED: "PodFailed"}.get(phase)
+    unready = ended or (None if ready else "ContainersNotReady")
+    done = ended if phase is PodPhase.SUCCEEDED else None
     rows = [
         ("PodReadyToStartContainers", alive, None, at),
         ("Initialized", initialized, done if initialized else "ContainersNotInitialized", started),

@@ -52,7 +52,8 @@ class SimulateRunner:
                 due.pop(0)
             at, mark = due.pop(0)
             began = began or at
-            await report(_progress(mark, began, at))
+            finished = None if mark.phase is PodPhase.RUNNING else at
+            await report(progress_of(mark, min(began, at), finished))
 
     async def end(self, pod: Pod) -> None:
         """Do nothing, because nothing runs."""
@@ -71,11 +72,6 @@ class SimulateRunner:
             if mark.phase is PodPhase.RUNNING and assignment.pod.phase == PodPhase.RUNNING:
                 continue
             yield start + timedelta(seconds=mark.at / self._speed), mark
-
-
-def _progress(mark: PhaseChange, began: datetime, at: datetime) -> PodProgress:
-    finished = None if mark.phase is PodPhase.RUNNING else at
-    return progress_of(mark, min(began, at), finished)
 
 
 def progress_of(change: PhaseChange, began: datetime, finished: datetime | None) -> PodProgress:

@@ -55,53 +55,33 @@ class SimulationScript:
 
     def marks(self, task: str) -> tuple[PhaseChange, ...]:
         """Return the phase changes of a task's pods, in order."""
-        listed = self.phases.get(task)
-        if listed is None:
+        is_evicted = self.attempt <= self.disrupt_attempts
+        fails = self.attempt <= self.fail_attempts
+        failing = self.exit_code or (_SIGKILL if self.failure_reason == _OUT_OF_MEMORY else 1)
+        turn = self.attempt - 1 if self.index is None else self.index
+        message = self.outputs[min(turn, len(self.outputs) - 1)] if self.outputs else ""
+
+        def end(at: float, code: int) -> PhaseChange:
+            if is_evicted:
+                return PhaseChange(at, PodPhase.FAILED, _SIGTERM, disrupted=True)
+            phase = PodPhase.FAILED if code else PodPhase.SUCCEEDED
+            return PhaseChange(at, phase, code, message, self.failure_reason if code else "")
+
+        # Attempts after `fail-attempts` succeed, whatever `exit-code` is.
+        code = failing if fails else 0 if self.fail_attempts else self.exit_code
+        if (listed := self.phases.get(task)) is None:
             seconds = DEFAULT_SECONDS if self.duration is None else self.duration
-            return (PhaseChange(0.0, PodPhase.RUNNING), self._end(seconds, self._code()))
-        marks = [self._listed(phase, at) for phase, at in listed if phase is not PodPhase.PENDING]
+            return (PhaseChange(0.0, PodPhase.RUNNING), end(seconds, code))
+        marks = []
+        for phase, at in listed:
+            if phase is PodPhase.RUNNING:
+                marks.append(PhaseChange(at, phase))
+            elif phase is not PodPhase.PENDING:
+                marks.append(end(at, failing if fails or phase is PodPhase.FAILED else 0))
         if self.duration is None or (marks and marks[-1].phase in ENDED_POD_PHASES):
             return tuple(marks)
         before = [mark for mark in marks if mark.at < self.duration]
-        return (*before, self._end(self.duration, self._code()))
-
-    def _code(self) -> int:
-        """Return the exit code of this attempt; attempts after `fail-attempts` succeed."""
-        if self._disrupted:
-            return _SIGTERM
-        if self.attempt <= self.fail_attempts:
-            return self._failed_code
-        return 0 if self.fail_attempts else self.exit_code
-
-    @property
-    def _disrupted(self) -> bool:
-        return self.attempt <= self.disrupt_attempts
-
-    @property
-    def _failed_code(self) -> int:
-        return self.exit_code or (_SIGKILL if self.failure_reason == _OUT_OF_MEMORY else 1)
-
-    def _listed(self, phase: PodPhase, at: float) -> PhaseChange:
-        if phase is PodPhase.RUNNING:
-            return PhaseChange(at, phase)
-        if self._disrupted:
-            return self._end(at, _SIGTERM)
-        fails = phase is PodPhase.FAILED or self.attempt <= self.fail_attempts
-        return self._end(at, self._failed_code if fails else 0)
-
-    def _end(self, at: float, code: int) -> PhaseChange:
-        phase = PodPhase.FAILED if code else PodPhase.SUCCEEDED
-        if self._disrupted:
-            return PhaseChange(at, phase, code, disrupted=True)
-        reason = self.failure_reason if code else ""
-        return PhaseChange(at, phase, code, self._message(), reason)
-
-    def _message(self) -> str:
-        """Return the output of its item or repeat, or else of its attempt."""
-        if not self.outputs:
-            return ""
-        turn = self.attempt - 1 if self.index is None else self.index
-        return self.outputs[min(turn, len(self.outputs) - 1)]
+        return (*before, end(self.duration, code))
 
 
 def annotations_of(own: Mapping[str, str] | None, pod_template: Any) -> dict[str, str]:
@@ -121,7 +101,7 @@ def read_script(
     names = tuple(tasks)
     readers: dict[str, tuple[str, Callable[[str], Any]]] = {
         "duration": ("duration", parse_duration),
-        "exit-code": ("exit_code", _exit_code),
+        "exit-code": ("exit_code", lambda text: _count(text, 255, "an exit code")),
         "fail-attempts": ("fail_attempts", _count),
         "failure-reason": ("failure_reason", _reason),
         "disrupt-attempts": ("disrupt_attempts", _count),
@@ -143,10 +123,12 @@ def read_script(
             fields[name] = read(annotations[key])
         except ValueError as error:
             faults.append(f"annotation {key}: {_quoted(annotations[key])} {error}")
-    for name, label, read in (("attempt", ATTEMPT, _attempt), ("index", INDEX, _count)):
+    for name, label in (("attempt", ATTEMPT), ("index", INDEX)):
         try:
             if label in labels:
-                fields[name] = read(labels[label])
+                fields[name] = _count(labels[label])
+            if label == ATTEMPT and fields.get(name) == 0:
+                raise ValueError("is not an attempt: attempts count from 1")
         except ValueError as error:
             faults.append(f"label {label}: {_quoted(labels[label])} {error}")
     return SimulationScript(**fields), tuple(faults)
@@ -156,20 +138,11 @@ def _quoted(value: str) -> str:
     return f'"{value}"' if len(value) <= 80 else f'"{value[:80]}…"'
 
 
-def _attempt(text: str) -> int:
-    if (attempt := _count(text)) < 1:
-        raise ValueError("is not an attempt: attempts count from 1")
-    return attempt
-
-
-def _count(text: str, most: int = 999_999_999, fault: str = "a count: write a whole number") -> int:
+def _count(text: str, most: int = 999_999_999, what: str = "a count") -> int:
     if text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= most:
         return int(text)
-    raise ValueError(f"is not {fault} from 0 {'up' if most > 255 else f'to {most}'}")
-
-
-def _exit_code(text: str) -> int:
-    return _count(text, 255, "an exit code: write a whole number")
+    limits = "up" if most > 255 else f"to {most}"
+    raise ValueError(f"is not {what}: write a whole number from 0 {limits}")
 
 
 def _reason(text: str) -> str:
@@ -201,9 +174,12 @@ def _message(text: str) -> str:
     return text
 
 
-def _task_phases(
-    text: str, tasks: tuple[str, ...]
-) -> dict[str, tuple[tuple[PodPhase, float], ...]]:
+Phases = tuple[tuple[PodPhase, float], ...]
+
+
+def _task_phases(text: str, tasks: tuple[str, ...]) -> dict[str, Phases]:
+    """Return the listed phases of each task: each later than the one before, and further along."""
+    phases: dict[str, Phases] = {}
     try:
         value = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
@@ -214,22 +190,18 @@ def _task_phases(
         if task not in tasks:
             guess = Suggester(tasks).nearest(task)
             raise ValueError(f'names task "{task}", which this job lacks{did_you_mean(guess)}')
-    return {task: tuple(_rows(task, rows)) for task, rows in value.items()}
-
-
-def _rows(task: str, rows: Any) -> Iterable[tuple[PodPhase, float]]:
-    """Yield the phases of one task: each later than the one before, and further along."""
-    if not isinstance(rows, list):
-        raise ValueError(f'gives task "{task}" no list: write it like [["Running", 1]]')
-    last_at, last_rank = 0.0, -1
-    for phase, at in (_row(task, row) for row in rows):
-        rank = min(LISTED_PHASES.index(phase), 2)
-        if rank <= last_rank:
-            raise ValueError(f'has task "{task}" go into {phase} too late: phases only go forward')
-        if at < last_at:
-            raise ValueError(f'has task "{task}" go into {phase} before the phase listed ahead')
-        last_at, last_rank = at, rank
-        yield phase, at
+        if not isinstance(value[task], list):
+            raise ValueError(f'gives task "{task}" no list: write it like [["Running", 1]]')
+        last_at, last_rank = 0.0, -1
+        phases[task] = tuple(_row(task, row) for row in value[task])
+        for phase, at in phases[task]:
+            where, rank = f'has task "{task}" go into {phase}', min(LISTED_PHASES.index(phase), 2)
+            if rank <= last_rank:
+                raise ValueError(f"{where} too late: phases only go forward")
+            if at < last_at:
+                raise ValueError(f"{where} before the phase listed ahead")
+            last_at, last_rank = at, rank
+    return phases
 
 
 def _row(task: str, row: Any) -> tuple[PodPhase, float]:

@@ -53,7 +53,6 @@ class ContainerProcess:
         self._command = command
         self._supervisor: Process | None = None
         self._grace: float | None = None
-        self._pid = 0
 
     async def run(self, started: Callable[[], None]) -> ContainerExit:
         """Run the container to its end, including all its processes. If this is cancelled or the
@@ -67,7 +66,7 @@ class ContainerProcess:
             self._tell(command | {"limit": LOG_LIMIT})
             if self._grace is not None:
                 self.end(self._grace)
-            return await self._listen(self._supervisor, started)
+            return await self._result(self._supervisor, started)
         finally:
             assert self._supervisor.stdin is not None
             self._supervisor.stdin.close()
@@ -86,9 +85,10 @@ class ContainerProcess:
             # not msgspec, which takes no environment that is not UTF-8
             self._supervisor.stdin.write(json.dumps(what).encode() + b"\n")
 
-    async def _listen(self, process: Process, started: Callable[[], None]) -> ContainerExit:
+    async def _result(self, process: Process, started: Callable[[], None]) -> ContainerExit:
+        """Return the end of the run from the reports of its supervisor."""
         assert process.stdout is not None
-        output = ""
+        pid, output = 0, ""
         async for line in process.stdout:
             try:
                 report = msgspec.json.decode(line, type=_Report)
@@ -96,22 +96,18 @@ class ContainerProcess:
                 output = line.decode(errors="replace").strip()
                 continue
             if report.pid:
-                self._pid = report.pid
+                pid = report.pid
                 started()
             elif report.error:
                 return ContainerExit(report.code, START_ERROR, report.error)
             else:
                 return ContainerExit(report.code, unlogged=report.unlogged)
-        return self._unseen(output)
-
-    def _unseen(self, output: str) -> ContainerExit:
-        if self._pid:
+        if pid:  # the supervisor was killed, so nobody else ends the command
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._pid, signal.SIGKILL)
+                os.killpg(pid, signal.SIGKILL)
             return ContainerExit(137, UNKNOWN, "The container could not be located when it ended")
-        return ContainerExit(
-            supervisor.NOT_STARTED, START_ERROR, output or "its supervisor was killed"
-        )
+        why = output or "its supervisor was killed"
+        return ContainerExit(supervisor.NOT_STARTED, START_ERROR, why)
 
 
 class _Report(msgspec.Struct, frozen=True):

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobflow.api.volcano.job import Task
 from jobflow.api.volcano.pod import Pod
 from jobflow.sandbox.jobs.job import Vcjob
 from jobflow.sandbox.jobs.pods import ADDRESS, NODE
@@ -18,10 +17,8 @@ from jobflow.sandbox.jobs.state_machine import pod_name
 from jobflow.sandbox.nodes.process.pod_spec import (
     KEYED,
     TERMINATION_LOG,
-    EnvVar,
     RunnableContainer,
     RunnablePodSpec,
-    VolumeMount,
     is_inside,
     pod_spec,
 )
@@ -80,7 +77,12 @@ class ContainerContext:
         return self._in_volumes(container.working_dir or "", mounts)
 
     def _own_variables(self, container: RunnableContainer) -> dict[str, str]:
-        own = _variables(container, self.pod, self.addresses)
+        own: dict[str, str] = {}
+        for variable in container.env or ():
+            if variable.value_from is None or variable.value:
+                own[variable.name] = expand(variable.value or "", own)
+            elif field := variable.value_from.get("fieldRef"):  # else an optional source
+                own[variable.name] = _field(field["fieldPath"], self.pod, self.addresses)
         return own | plugin_variables(self.job, self.pod, self.addresses)
 
     def _mounts(self, container: RunnableContainer, own: Mapping[str, str]) -> dict[str, str]:
@@ -90,7 +92,11 @@ class ContainerContext:
         for mount in container.volume_mounts or ():
             path = mount.mount_path.rstrip("/")
             if mount.name in claims and path:
-                place = self.directories(claims[mount.name]) / _sub_path(mount, own)
+                place = self.directories(claims[mount.name])
+                if mount.sub_path_expr is None:
+                    place /= mount.sub_path or ""
+                else:
+                    place /= _expanded_path(mount.sub_path_expr, own)
                 place.mkdir(parents=True, exist_ok=True)
                 found[path] = str(place)
         return found
@@ -112,36 +118,15 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     return _REFERENCE.sub(value, text)
 
 
-def _sub_path(mount: VolumeMount, values: Mapping[str, str]) -> str:
-    """Return the path in a volume that a container mounts. Raises OSError, as a kubelet refuses to
-    create the container."""
-    if (expression := mount.sub_path_expr) is None:
-        return mount.sub_path or ""
+def _expanded_path(expression: str, values: Mapping[str, str]) -> str:
+    """Return the path that a subPathExpr means. Raises OSError, as a kubelet refuses to create the
+    container."""
     missing = [name for name in _REFERENCE.findall(expression) if name and name not in values]
     path = expand(expression, values)
     if missing or not is_inside(path):
         why = f"has no value for {missing[0]}" if missing else f"is {path}, outside of the volume"
         raise OSError(errno.EINVAL, f"subPathExpr {why}", expression)
     return path
-
-
-def _variables(container: RunnableContainer, pod: Pod, addresses: Addresses) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for variable in container.env or ():
-        value = _value(variable, pod, addresses, values)
-        if value is not None:
-            values[variable.name] = value
-    return values
-
-
-def _value(
-    variable: EnvVar, pod: Pod, addresses: Addresses, values: Mapping[str, str]
-) -> str | None:
-    """Return a variable's value; None if an optional source does not exist."""
-    if variable.value_from is None or variable.value:
-        return expand(variable.value or "", values)
-    field = variable.value_from.get("fieldRef")
-    return None if field is None else _field(field["fieldPath"], pod, addresses)
 
 
 def _field(path: str, pod: Pod, addresses: Addresses) -> str:
@@ -171,15 +156,12 @@ def plugin_variables(job: Vcjob, pod: Pod, addresses: Addresses) -> dict[str, st
         found |= dict.fromkeys(("VK_TASK_INDEX", "VC_TASK_INDEX"), index)
     if "svc" in plugins and not any(map(_NO_INJECTION.fullmatch, plugins["svc"] or ())):
         for task in job.spec.tasks or ():
-            names = [pod_name(job.metadata.name, task.name or "", i) for i in _hosts(task)]
+            # Each pod has its own host name, but all share a `hostname`.
+            count = min(task.replicas or 0, 1) if pod_spec(task).hostname else task.replicas or 0
+            names = [pod_name(job.metadata.name, task.name or "", i) for i in range(count)]
             key = (task.name or "").replace("-", "_").upper()
             found |= {
                 f"VC_{key}_HOSTS": ",".join(map(addresses, names)),
-                f"VC_{key}_NUM": str(len(names)),
+                f"VC_{key}_NUM": str(count),
             }
     return found
-
-
-def _hosts(task: Task) -> range:
-    """Return the pods of a task with their own host name; a `hostname` is shared by all."""
-    return range(min(task.replicas or 0, 1) if pod_spec(task).hostname else task.replicas or 0)
