@@ -57,15 +57,12 @@ class ContainerLog:
         """Open the file that is written and the one before it, the older first; close others."""
         for _ in range(_ATTEMPTS):
             stack.close()
-            files = [_LogFile.open(path, stack) for path in (self.path, _old(self.path))]
+            old = self.path.with_name(self.path.name + ".old")
+            files = [_LogFile.open(path, stack) for path in (self.path, old)]
             present = [file for file in reversed(files) if file is not None]
             if not any(file.is_rotated() for file in present):
                 break
         return present
-
-
-def _old(path: Path) -> Path:
-    return path.with_name(path.name + ".old")
 
 
 class _LogFile:
@@ -112,8 +109,6 @@ class _LogFile:
             start = self.position
             self.position += len(block)
             yield block if stamps is None else stamps.add(self, block, start)
-
-    # ------------------------------------------------------------------ times
 
     def _entry(self, index: int) -> tuple[int, int]:
         assert self._times is not None
@@ -164,19 +159,16 @@ class _Stamps:
             self._file, self._until = file, 0
         for line in _LINES.findall(block):
             if self._at_start:
-                parts.append(self._stamp(file, start))
+                if start >= self._until:
+                    moment, self._until = file.time_at(start)
+                    seconds, rest = divmod(moment, 1_000_000_000)
+                    clock = datetime.fromtimestamp(seconds, UTC)
+                    self._text = f"{clock:%Y-%m-%dT%H:%M:%S}.{rest:09}Z ".encode()
+                parts.append(self._text)
             parts.append(line)
             start += len(line)
             self._at_start = line.endswith(b"\n")
         return b"".join(parts)
-
-    def _stamp(self, file: _LogFile, offset: int) -> bytes:
-        if offset >= self._until:
-            moment, self._until = file.time_at(offset)
-            seconds, rest = divmod(moment, 1_000_000_000)
-            clock = datetime.fromtimestamp(seconds, UTC)
-            self._text = f"{clock:%Y-%m-%dT%H:%M:%S}.{rest:09}Z ".encode()
-        return self._text
 
 
 _Start = tuple[int, int]

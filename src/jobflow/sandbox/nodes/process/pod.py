@@ -2,7 +2,7 @@
 all containers, restarted according to restartPolicy."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -27,8 +27,9 @@ from jobflow.sandbox.nodes.runner import Report
 
 log = structlog.get_logger(__name__)
 
-ALWAYS, ON_FAILURE, NEVER = "Always", "OnFailure", "Never"
+ALWAYS, NEVER = "Always", "Never"
 FALLBACK = "FallbackToLogsOnError"
+DEADLINE = "DeadlineExceeded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +71,11 @@ class PodContext:
 
 
 @dataclass(eq=False)
-class _Seat:
+class _Container:
     """A container of the pod across its runs."""
 
-    container: RunnableContainer
-    init: bool
+    spec: RunnableContainer
+    is_init: bool
     state: ContainerProgress = field(default_factory=ContainerProgress)
     run: ContainerProcess | None = None
 
@@ -82,177 +83,159 @@ class _Seat:
 class PodLife:
     """Life of one pod. `live` may be awaited once."""
 
-    def __init__(self, setting: PodContext, report: Report) -> None:
+    def __init__(self, context: PodContext, report: Report) -> None:
         self.over = asyncio.Event()
         """Set when nothing of the pod runs."""
         self._reported = asyncio.Event()
         """Set when its end is reported, or cannot be."""
-        self._setting = setting
+        self._context = context
         self._report = report
-        spec = setting.place.spec
-        waiting = ContainerProgress(reason="PodInitializing" if spec.init_containers else "")
-        self._init = [_Seat(each, True) for each in spec.init_containers or ()]
-        self._main = [_Seat(each, False, waiting) for each in spec.containers or ()]
-        self._policy = spec.restart_policy or ALWAYS
-        self._began = setting.clock()
+        self._pod = context.place.pod
+        self._spec = context.place.spec
+        waiting = ContainerProgress(reason="PodInitializing" if self._spec.init_containers else "")
+        self._init = [_Container(each, True) for each in self._spec.init_containers or ()]
+        self._main = [_Container(each, False, waiting) for each in self._spec.containers or ()]
+        self._began = context.clock()
         self._changed = asyncio.Event()
         self._stop = asyncio.Event()
         self._deleted = False
-        self._reason = ""
+        self._is_too_late = False
 
     async def live(self) -> None:
         """Run the pod to its end and report its progress. Raises the exceptions of `report`."""
+
+        def end_if_unreported(reporting: asyncio.Task[None]) -> None:
+            if not reporting.cancelled() and reporting.exception() is not None:
+                self._end(LAST_GRACE)  # the pod was deleted
+
+        def pass_deadline() -> None:
+            self._is_too_late = True
+            self._end(self._spec.grace)
+
+        reporting = asyncio.create_task(self._report_changes())
+        reporting.add_done_callback(end_if_unreported)
+        seconds, deadline = self._spec.active_deadline_seconds, None
+        if seconds is not None:
+            deadline = asyncio.get_running_loop().call_later(seconds, pass_deadline)
         try:
-            await self._live()
+            try:
+                for container in self._init:
+                    await self._run(container)
+                    if not container.state.succeeded or self._stop.is_set():
+                        break
+                else:
+                    async with asyncio.TaskGroup() as tasks:
+                        for container in self._main:
+                            tasks.create_task(self._run(container))
+            except asyncio.CancelledError:
+                reporting.cancel()
+                raise
+            finally:
+                if deadline is not None:
+                    deadline.cancel()
+                self.over.set()
+                self._changed.set()
+                await asyncio.wait([reporting])
+            reporting.result()
             await self._report(self._progress())
         finally:
             self._reported.set()
 
-    async def _live(self) -> None:
-        reporting = asyncio.create_task(self._report_changes())
-        reporting.add_done_callback(self._end_if_unreported)
-        deadline = self._set_deadline()
-        try:
-            await self._play()
-        except asyncio.CancelledError:
-            reporting.cancel()
-            raise
-        finally:
-            if deadline is not None:
-                deadline.cancel()
-            self.over.set()
-            self._changed.set()
-            await asyncio.wait([reporting])
-        reporting.result()
-
-    def _end_if_unreported(self, reporting: asyncio.Task[None]) -> None:
-        """End the pod if its status can no longer be reported, because it was deleted."""
-        if not reporting.cancelled() and reporting.exception() is not None:
-            self._end(LAST_GRACE)
-
     async def delete(self) -> None:
         """End the pod within its grace period, and report only its end, with its last words."""
         self._deleted = True
-        self._end(self._setting.place.spec.grace)
+        self._end(self._spec.grace)
         await self._reported.wait()
 
     def _end(self, grace: float) -> None:
         self._stop.set()
-        for seat in (*self._init, *self._main):
-            if seat.run is not None:
-                seat.run.end(grace)
+        for container in (*self._init, *self._main):
+            if container.run is not None:
+                container.run.end(grace)
 
-    def _set_deadline(self) -> asyncio.TimerHandle | None:
-        seconds = self._setting.place.spec.active_deadline_seconds
-        if seconds is None:
-            return None
-
-        def passed() -> None:
-            self._reason = "DeadlineExceeded"
-            self._end(self._setting.place.spec.grace)
-
-        return asyncio.get_running_loop().call_later(seconds, passed)
-
-    async def _play(self) -> None:
-        for seat in self._init:
-            await self._run(seat)
-            if not seat.state.succeeded or self._stop.is_set():
-                return
-        async with asyncio.TaskGroup() as tasks:
-            for seat in self._main:
-                tasks.create_task(self._run(seat))
-
-    async def _run(self, seat: _Seat) -> None:
-        setting = self._setting.restarts
-        backoff = ExponentialBackoff(first=setting.first, most=setting.longest, dice=lambda: 0.0)
+    async def _run(self, container: _Container) -> None:
+        """Run a container, and again as restartPolicy says."""
+        limits, policy = self._context.restarts, self._spec.restart_policy or ALWAYS
+        backoff = ExponentialBackoff(first=limits.first, most=limits.longest, dice=lambda: 0.0)
         while not self._stop.is_set():
-            await self._run_once(seat)
-            if self._stop.is_set() or not self._again(seat):
+            await self._run_once(container)
+            ended = container.state
+            if policy == ALWAYS and not container.is_init:
+                is_restarted = True
+            else:
+                is_restarted = policy != NEVER and not ended.succeeded
+            if self._stop.is_set() or not is_restarted or ended.restarts >= limits.most:
                 return
-            await self._back_off(seat, backoff.next())
+            seconds = backoff.next()
+            container_name, name = container.spec.name, self._pod.metadata.name
+            waiting = ContainerProgress(
+                reason="CrashLoopBackOff",
+                message=f"back-off {seconds:g}s restarting container={container_name} pod={name}",
+                restarts=ended.restarts,
+                last=replace(ended, last=None),
+            )
+            self._set_state(container, waiting)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), seconds)
+            if self._stop.is_set():
+                container.state = ended
 
-    def _again(self, seat: _Seat) -> bool:
-        if seat.state.restarts >= self._setting.restarts.most:
-            return False
-        always = self._policy == ALWAYS and not seat.init
-        return always or (self._policy != NEVER and not seat.state.succeeded)
-
-    async def _back_off(self, seat: _Seat, seconds: float) -> None:
-        ended, name = seat.state, self._setting.place.pod.metadata.name
-        message = f"back-off {seconds:g}s restarting container={seat.container.name} pod={name}"
-        last = replace(ended, last=None)
-        waiting = ContainerProgress(reason="CrashLoopBackOff", message=message, last=last)
-        self._move(seat, replace(waiting, restarts=ended.restarts))
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._stop.wait(), seconds)
-        if self._stop.is_set():
-            seat.state = ended
-
-    async def _run_once(self, seat: _Seat) -> None:
-        before, clock = seat.state, self._setting.clock
+    async def _run_once(self, container: _Container) -> None:
+        before, clock = container.state, self._context.clock
         restarts = before.restarts + (1 if before.last else 0)
         running = ContainerProgress(clock(), restarts=restarts, last=before.last)
 
         def on_start() -> None:
             nonlocal running
             running = replace(running, started=clock())
-            self._move(seat, running)
+            self._set_state(container, running)
 
-        end = await self._exit(seat, on_start)
+        end = await self._execute(container, on_start)
         ended = replace(running, exit_code=end.code, reason=end.reason, message=end.message)
-        self._move(seat, replace(ended, finished=clock()))
+        self._set_state(container, replace(ended, finished=clock()))
 
-    async def _exit(self, seat: _Seat, on_start: Callable[[], None]) -> ContainerExit:
-        message_file = self._setting.scratch()
-        meta = self._setting.place.pod.metadata
+    async def _execute(self, own: _Container, on_start: Callable[[], None]) -> ContainerExit:
+        """Execute the command of a container; return its end with its termination message."""
+        context, meta, container = self._context, self._pod.metadata, own.spec
+        message_file = context.scratch()
         try:
-            with self._setting.logs.next_run(meta, seat.container.name) as path:
-                command = self._command(seat.container, message_file, path)
-                seat.run = ContainerProcess(command)
-                ended = await seat.run.run(on_start)
+            with context.logs.next_run(meta, container.name) as path:
+                message_file.touch()
+                argv, env = context.place.invocation(container, str(message_file))
+                directory = context.place.working_directory(container) or str(Path.cwd())
+                own.run = ContainerProcess(ContainerCommand(argv, env, directory, path))
+                ended = await own.run.run(on_start)
         except OSError as error:  # no room for a log, or for one more process
             where = f"{error.filename}: " if error.filename else ""
             return ContainerExit(128, START_ERROR, f"{where}{error.strerror}")
         finally:
-            seat.run = None
-        self._note(seat, ended, path)
-        message = self._message(seat.container, ended, message_file, path)
-        return replace(ended, message=": ".join(filter(None, (ended.message, message))))
-
-    def _command(
-        self, container: RunnableContainer, message_file: Path, path: Path
-    ) -> ContainerCommand:
-        message_file.touch()
-        place = self._setting.place
-        argv, env = place.invocation(container, str(message_file))
-        directory = place.working_directory(container) or str(Path.cwd())
-        return ContainerCommand(argv, env, directory, path)
-
-    def _message(
-        self, container: RunnableContainer, ended: ContainerExit, file: Path, path: Path
-    ) -> str:
+            own.run = None
+        if ended.unlogged:
+            log.warning("log incomplete", pod=meta.name, error=ended.unlogged)
+        if ended.code and (self._is_too_late or not self._stop.is_set()):
+            failure = FailedRun(
+                namespace=meta.namespace,
+                job=context.place.job.metadata.name,
+                task=self._pod.task,
+                pod=meta.name,
+                container=container.name,
+                exit_code=ended.code,
+                reason=DEADLINE if self._is_too_late else ended.reason,
+                message=ended.message,
+                log=path,
+            )
+            context.failed(failure)
         falls_back = container.termination_message_policy == FALLBACK and ended.code != 0
         count = len(self._init) + len(self._main)
-        message = read_message(file, containers=count, log=path if falls_back else None)
+        message = read_message(message_file, containers=count, log=path if falls_back else None)
         with suppress(OSError):  # the container may have replaced it by a folder
-            file.unlink()
-        return message
+            message_file.unlink()
+        return replace(ended, message=": ".join(filter(None, (ended.message, message))))
 
-    def _note(self, seat: _Seat, ended: ContainerExit, path: Path) -> None:
-        """Record a failure, unless the sandbox ended the container."""
-        pod = self._setting.place.pod
-        if ended.unlogged:
-            log.warning("log incomplete", pod=pod.metadata.name, error=ended.unlogged)
-        if ended.code and (self._reason or not self._stop.is_set()):
-            job = self._setting.place.job.metadata.name
-            name, reason = seat.container.name, self._reason or ended.reason
-            where = (pod.metadata.namespace, job, pod.task, pod.metadata.name, name)
-            self._setting.failed(FailedRun(*where, ended.code, reason, ended.message, path))
-
-    def _move(self, seat: _Seat, state: ContainerProgress) -> None:
+    def _set_state(self, container: _Container, state: ContainerProgress) -> None:
         """Change a container's state. Containers that start together are reported together."""
-        seat.state = state
-        if seat.init or all(_has_started(each.state) for each in self._main):
+        container.state = state
+        if container.is_init or all(_has_started(each.state) for each in self._main):
             self._changed.set()
 
     async def _report_changes(self) -> None:
@@ -263,32 +246,31 @@ class PodLife:
             self._changed.clear()
             if self.over.is_set() or self._deleted:
                 return
-            if all(seat.state.finished for seat in self._main):
+            if all(container.state.finished for container in self._main):
                 continue  # a restart or the end comes next
             if (progress := self._progress()) != reported:
                 await self._report(progress)
                 reported = progress
 
     def _progress(self) -> PodProgress:
-        states = [seat.state for seat in self._main]
+        states = [container.state for container in self._main]
         starts = [state.started for state in states if state.started]
         too_late = "Pod was active on the node longer than the specified deadline"
-        return PodProgress(
-            phase=self._phase(states),
-            started=min(starts, default=self._began),
-            finished=self._setting.clock() if self.over.is_set() else None,
-            containers=states,
-            init_containers=[seat.state for seat in self._init],
-            address=self._setting.address,
-            pod_reason=self._reason,
-            pod_message=too_late if self._reason else "",
-        )
-
-    def _phase(self, states: Sequence[ContainerProgress]) -> PodPhase:
         if self.over.is_set():
-            fine = not self._reason and all(state.succeeded for state in states)
-            return PodPhase.SUCCEEDED if fine else PodPhase.FAILED
-        return PodPhase.RUNNING if any(map(_has_started, states)) else PodPhase.PENDING
+            is_fine = not self._is_too_late and all(state.succeeded for state in states)
+            phase = PodPhase.SUCCEEDED if is_fine else PodPhase.FAILED
+        else:
+            phase = PodPhase.RUNNING if any(map(_has_started, states)) else PodPhase.PENDING
+        return PodProgress(
+            phase=phase,
+            started=min(starts, default=self._began),
+            finished=self._context.clock() if self.over.is_set() else None,
+            containers=states,
+            init_containers=[container.state for container in self._init],
+            address=self._context.address,
+            pod_reason=DEADLINE if self._is_too_late else "",
+            pod_message=too_late if self._is_too_late else "",
+        )
 
 
 def _has_started(state: ContainerProgress) -> bool:

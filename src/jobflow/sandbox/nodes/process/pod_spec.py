@@ -122,21 +122,25 @@ def faults(job: Vcjob) -> Iterator[str]:
             why = "without this one the containers cannot find each other"
             yield f"spec.plugins.{name}: the process runner supports only env and svc; {why}"
     for index, task in enumerate(job.spec.tasks or ()):
-        path = f"spec.tasks[{index}].template"
+        path = f"spec.tasks[{index}].template.spec"
         try:
-            spec = pod_spec(task)
+            yield from _pod_faults(pod_spec(task), path)
         except msgspec.ValidationError as error:
-            yield f"{path}.spec: {error}"
-            continue
-        yield from _pod_faults(spec, f"{path}.spec")
+            yield f"{path}: {error}"
 
 
 def _pod_faults(spec: RunnablePodSpec, path: str) -> Iterator[str]:
     if not spec.containers:
         yield f"{path}.containers: a pod needs at least one container"
     for index, volume in enumerate(spec.volumes or ()):
-        if volume.persistent_volume_claim is not None:
-            yield from _claim_faults(volume.persistent_volume_claim, f"{path}.volumes[{index}]")
+        if (claim := volume.persistent_volume_claim) is not None:
+            name = claim.claim_name
+            where = f"{path}.volumes[{index}].persistentVolumeClaim.claimName"
+            if not name:
+                yield f"{where}: write the name of the claim"
+                continue
+            for found in name_violations(where, name):
+                yield f'{where}: "{name}" is not the name of a claim: {found.detail}'
     for index, container in enumerate(spec.init_containers or ()):
         where = f"{path}.initContainers[{index}]"
         if container.restart_policy is not None:
@@ -145,15 +149,6 @@ def _pod_faults(spec: RunnablePodSpec, path: str) -> Iterator[str]:
         yield from _container_faults(container, spec, where)
     for index, container in enumerate(spec.containers or ()):
         yield from _container_faults(container, spec, f"{path}.containers[{index}]")
-
-
-def _claim_faults(claim: ClaimSource, path: str) -> Iterator[str]:
-    """Yield why no claim can have this name, which is also that of a directory here."""
-    where = f"{path}.persistentVolumeClaim.claimName"
-    if not claim.claim_name:
-        yield f"{where}: write the name of the claim"
-    for found in name_violations(where, claim.claim_name) if claim.claim_name else ():
-        yield f'{where}: "{claim.claim_name}" is not the name of a claim: {found.detail}'
 
 
 def _container_faults(
@@ -170,13 +165,9 @@ def _container_faults(
     for index, variable in enumerate(container.env or ()):
         yield from _reference_faults(variable.value_from or {}, f"{path}.env[{index}].valueFrom")
     for index, mount in enumerate(container.volume_mounts or ()):
-        if mount.name in spec.claims:
-            yield from _mount_faults(mount, f"{path}.volumeMounts[{index}]")
-
-
-def _mount_faults(mount: VolumeMount, path: str) -> Iterator[str]:
-    if not is_inside(mount.sub_path or ""):
-        yield f"{path}.subPath: it must be a path inside of the volume"
+        if mount.name in spec.claims and not is_inside(mount.sub_path or ""):
+            where = f"{path}.volumeMounts[{index}].subPath"
+            yield f"{where}: it must be a path inside of the volume"
 
 
 def is_inside(path: str) -> bool:

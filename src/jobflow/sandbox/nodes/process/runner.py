@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime
+from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -78,10 +78,16 @@ class ProcessRunner:
         another process started is lost, because its processes ended with that process."""
         pod = assignment.pod
         if pod.phase == PodPhase.RUNNING:
-            await report(self._lost(pod, assignment.started))
+            started, now = assignment.started, self._clock()
+            why = "The container could not be located when the pod was terminated"
+            lost = [ContainerProgress(started, now, 137, UNKNOWN, why)]
+            containers = lost * len(pod.spec.containers or ())
+            address = self._addresses.of(pod.metadata.namespace, pod.metadata.name)
+            progress = PodProgress(PodPhase.FAILED, started, now, address=address)
+            await report(replace(progress, containers=containers))
             return
         name = (pod.metadata.namespace, pod.metadata.name)
-        life, before = PodLife(self._setting(assignment), report), self._names.get(name)
+        life, before = PodLife(self._context(assignment), report), self._names.get(name)
         self._names[name] = life
         try:
             if before is not None:
@@ -101,17 +107,25 @@ class ProcessRunner:
     def log(self, pod_uid: str, container: str, run: int) -> ContainerLog | None:
         return self._logs.find(pod_uid, container, run)
 
-    def _setting(self, assignment: Assignment) -> PodContext:
+    def _context(self, assignment: Assignment) -> PodContext:
         pod, job = assignment.pod, assignment.job
-        namespace = pod.metadata.namespace
+        namespace, owner = pod.metadata.namespace, job.metadata.controller
         tasks = {task.name: task for task in job.spec.tasks or ()}
+
+        def directory(claim: str) -> Path:
+            """Return the directory of a volume claim. One that belongs to a flow is new for each
+            flow of its name, as the claim is."""
+            is_own = owner is not None and claim.startswith(f"{owner.name}-")
+            below = [owner.uid] if owner is not None and is_own else []
+            return self._scratch.joinpath("volumes", namespace, claim, *below)
+
         place = ContainerContext(
             pod=pod,
             spec=pod_spec(tasks[pod.task]) if pod.task in tasks else RunnablePodSpec(),
             job=job,
             addresses=lambda name: self._addresses.of(namespace, name),
             base=self._base,
-            directories=lambda claim: self._directory(job, claim),
+            directories=directory,
         )
         return PodContext(
             place=place,
@@ -122,22 +136,6 @@ class ProcessRunner:
             failed=self.failures.append,
             clock=self._clock,
         )
-
-    def _directory(self, job: Vcjob, claim: str) -> Path:
-        """Return the directory of a volume claim. One that belongs to a flow is new for each flow
-        of its name, as the claim is."""
-        owner = job.metadata.controller
-        is_own = owner is not None and claim.startswith(f"{owner.name}-")
-        parts = (job.metadata.namespace, claim, owner.uid if owner is not None and is_own else "")
-        return self._scratch.joinpath("volumes", *filter(None, parts))
-
-    def _lost(self, pod: Pod, started: datetime) -> PodProgress:
-        at = self._clock()
-        message = "The container could not be located when the pod was terminated"
-        lost = [ContainerProgress(started, at, 137, UNKNOWN, message)]
-        containers = lost * len(pod.spec.containers or ())
-        address = self._addresses.of(pod.metadata.namespace, pod.metadata.name)
-        return PodProgress(PodPhase.FAILED, started, at, containers=containers, address=address)
 
 
 class Addresses:

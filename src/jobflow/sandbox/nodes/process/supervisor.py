@@ -57,11 +57,25 @@ def main() -> None:
         return
     if _LINUX:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    wake = _wake_on_signals()
-    pid, output, fault = _start(request)
-    if fault is not None:
+    wake, woken_by = os.pipe()
+    for fd in (wake, woken_by):
+        os.set_blocking(fd, False)
+    signal.set_wakeup_fd(woken_by, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, *_ENDING_SIGNALS):
+        signal.signal(number, lambda *_: None)
+    output, output_of_command = os.pipe()
+    hear, tell = os.pipe()
+    supervisor = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become(request, supervisor, output_of_command, tell)
+    os.close(output_of_command)
+    os.close(tell)
+    with os.fdopen(hear, "rb") as pipe:
+        fault = pipe.read()  # nothing, once the command has replaced the child
+    if fault:
         os.waitpid(pid, 0)
-        _say(fault)
+        _say(json.loads(fault))
         return
     log = Log(request["log"], request["limit"])
     _say({"pid": pid})
@@ -114,7 +128,11 @@ class Log:
         """Append data. A full disk must not block the command."""
         try:
             if self._size and self._size + len(data) > self._limit:
-                self._rotate()
+                for fd, path in ((self._times, times_path(self._path)), (self._fd, self._path)):
+                    os.close(fd)
+                    os.replace(path, path + ".old")
+                self._size = self._timed = 0
+                self._fd, self._times = self._open()
             now = time.time_ns()
             if now - self._timed >= _RESOLUTION:
                 os.write(self._times, TIME.pack(self._size, now))
@@ -122,13 +140,6 @@ class Log:
             self._size += os.write(self._fd, data)
         except OSError as error:
             self.fault = error.strerror or str(error)
-
-    def _rotate(self) -> None:
-        for fd, path in ((self._times, times_path(self._path)), (self._fd, self._path)):
-            os.close(fd)
-            os.replace(path, path + ".old")
-        self._size = self._timed = 0
-        self._fd, self._times = self._open()
 
     def _open(self) -> tuple[int, int]:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -159,7 +170,14 @@ class Supervisor:
             if self._kill_at is not None and time.monotonic() >= self._kill_at:
                 _kill(self._pid)
                 self._kill_at = None
-            self._reap()
+            with suppress(ChildProcessError):
+                while self._code is None:
+                    pid, status = os.waitpid(-1, os.WNOHANG)
+                    if pid == 0:
+                        break
+                    if pid == self._pid:
+                        ended = os.waitstatus_to_exitcode(status)
+                        self._code = ended if ended >= 0 else 128 - ended
         _sweep(self._pid)
         self._copy(whole=True)
         return self._code
@@ -182,17 +200,6 @@ class Supervisor:
         if grace > 0:
             _kill(self._pid, signal.SIGTERM)
 
-    def _reap(self) -> None:
-        with suppress(ChildProcessError):
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
-                    return
-                if pid == self._pid:
-                    ended = os.waitstatus_to_exitcode(status)
-                    self._code = ended if ended >= 0 else 128 - ended
-                    return
-
     def _copy(self, *, whole: bool = False) -> None:
         while True:
             try:
@@ -208,24 +215,10 @@ class Supervisor:
                 return
 
 
-def _start(request: dict[str, Any]) -> tuple[int, int, dict[str, Any] | None]:
-    output, into = os.pipe()
-    hear, tell = os.pipe()
-    supervisor = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        _become(request, supervisor, into, tell)
-    os.close(into)
-    os.close(tell)
-    with os.fdopen(hear, "rb") as pipe:
-        reason = pipe.read()
-    return pid, output, json.loads(reason) if reason else None
-
-
 def _become(request: dict[str, Any], supervisor: int, output: int, tell: int) -> NoReturn:
     """Turn this process into the command, in its own session."""
     command, cwd = request["argv"], request["cwd"]
-    fault: dict[str, Any] = {}
+    doing, code = "", NOT_STARTED
     try:
         os.setsid()
         if _LINUX:
@@ -237,44 +230,28 @@ def _become(request: dict[str, Any], supervisor: int, output: int, tell: int) ->
         os.dup2(output, 2)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and exec keeps that
             signal.signal(number, signal.SIG_DFL)
-        fault = {"code": NOT_STARTED, "error": f"workingDir {cwd}: "}
+        doing = f"workingDir {cwd}: "
         os.chdir(cwd)
-        fault = {"code": NOT_STARTED, "error": f'exec: "{command[0]}": '}
+        doing = f'exec: "{command[0]}": '
         os.execvpe(command[0], command, request["env"])
     except OSError as error:
-        fault = _explained(fault, command[0], error)
-    except ValueError as error:
-        fault["error"] += str(error)
-    os.write(tell, json.dumps(fault).encode())
-    os._exit(NOT_STARTED)
-
-
-def _explained(fault: dict[str, Any], command: str, error: OSError) -> dict[str, Any]:
-    reason = (error.strerror or str(error)).lower()
-    code = NOT_STARTED
-    if fault.get("error", "").startswith("exec"):
-        if error.errno == errno.ENOENT:
+        why = (error.strerror or str(error)).lower()
+        if doing.startswith("exec") and error.errno == errno.ENOENT:
             code = NOT_FOUND
-            reason = reason if "/" in command else "executable file not found in $PATH"
-        elif error.errno in (errno.EACCES, errno.ENOEXEC, errno.EISDIR):
-            code = NOT_EXECUTABLE
-    return {"code": code, "error": fault.get("error", "") + reason}
+            why = why if "/" in command[0] else "executable file not found in $PATH"
+        elif doing.startswith("exec"):
+            is_no_program = error.errno in (errno.EACCES, errno.ENOEXEC, errno.EISDIR)
+            code = NOT_EXECUTABLE if is_no_program else NOT_STARTED
+    except ValueError as error:
+        why = str(error)
+    os.write(tell, json.dumps({"code": code, "error": doing + why}).encode())
+    os._exit(NOT_STARTED)
 
 
 def _prctl(option: int, value: int) -> None:
     if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-
-
-def _wake_on_signals() -> int:
-    hear, tell = os.pipe()
-    for fd in (hear, tell):
-        os.set_blocking(fd, False)
-    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
-    for number in (signal.SIGCHLD, *_ENDING_SIGNALS):
-        signal.signal(number, lambda *_: None)
-    return hear
 
 
 def _kill(pid: int, number: int = signal.SIGKILL) -> bool:
@@ -294,8 +271,16 @@ def _sweep(group: int) -> None:
     if not _LINUX:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
+    me = str(os.getpid())
     while True:
-        children = _children()
+        children: list[int] = []
+        if _LINUX:
+            try:
+                with open(f"/proc/{me}/task/{me}/children") as file:
+                    children = [int(word) for word in file.read().split()]
+            except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
+                names = [name for name in os.listdir("/proc") if name.isdigit()]
+                children = [int(name) for name in names if _parent(name) == me]
         within_reach = [_kill(pid) for pid in children]
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -305,17 +290,6 @@ def _sweep(group: int) -> None:
         if children and not any(within_reach):
             return
         time.sleep(0.002)
-
-
-def _children() -> list[int]:
-    if not _LINUX:
-        return []
-    me = str(os.getpid())
-    try:
-        with open(f"/proc/{me}/task/{me}/children") as file:
-            return [int(word) for word in file.read().split()]
-    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
-        return [int(name) for name in os.listdir("/proc") if name.isdigit() and _parent(name) == me]
 
 
 def _parent(pid: str) -> str:
