@@ -59,92 +59,80 @@ class ResourceRoutes:
         if target.kind.namespaced and not target.namespace:
             if target.name or request.method != "GET":
                 return no_such_page(request)
+        kind = target.kind
         if request.method == "GET":
-            return self._read(target, request, receive)
-        if target.subresource == "log":
-            raise _not_allowed()
+            if target.subresource == "log":
+                return self.logs.get(target, request, receive)
+            if target.name:
+                return self.reader.get(target, request)
+            if request.flag("watch"):
+                return self.reader.watch(target, request, receive)
+            return self.reader.list(target, request)
         match (request.method, bool(target.name)):
-            case ("POST", named) if target.kind.custom or not named:
-                return await self._create(target, request)
-            case ("PUT" | "PATCH", False) if target.kind.custom:
+            case _ if target.subresource == "log":
+                raise _not_allowed()
+            case ("POST", named) if kind.custom or not named:
+                write = _write_options("CreateOptions", request)
+                obj = read_body.new_object(target, request, write)
+                return _written(kind, await self.writer.create(target, obj, write), request, 201)
+            case ("PUT" | "PATCH", False) if kind.custom:
                 raise failures.bad_request("name must be provided")
             case ("PUT", True):
-                return await self._replace(target, request)
+                write = _write_options("UpdateOptions", request)
+                change = read_body.replacement(target, request, write)
+                return _written(kind, await self.writer.update(target, change, write), request)
             case ("PATCH", True):
                 return await self._patch(target, request)
-            case ("DELETE", named) if named or "deletecollection" in target.kind.verbs:
-                return await self._remove(target, request)
+            case ("DELETE", named) if named or "deletecollection" in kind.verbs:
+                return await self._delete(target, request)
         raise _not_allowed()
 
-    def _read(self, target: Target, request: Request, receive: Receive) -> Response:
-        if target.subresource == "log":
-            return self.logs.get(target, request, receive)
-        if target.name:
-            return self.reader.get(target, request)
-        if request.flag("watch"):
-            return self.reader.watch(target, request, receive)
-        return self.reader.list(target, request)
-
-    async def _create(self, target: Target, request: Request) -> Response:
-        write = _write_options("CreateOptions", request)
-        obj = read_body.new_object(target, request, write)
-        return _written(target.kind, await self.writer.create(target, obj, write), request, 201)
-
-    async def _replace(self, target: Target, request: Request) -> Response:
-        write = _write_options("UpdateOptions", request)
-        change = read_body.replacement(target, request, write)
-        return _written(target.kind, await self.writer.update(target, change, write), request)
-
     async def _patch(self, target: Target, request: Request) -> Response:
-        read_body.check_patch_type(target.kind, request.content_type)
+        kind, applies = target.kind, request.content_type == APPLY
+        read_body.check_patch_type(kind, request.content_type)
         write = _write_options("PatchOptions", request)
-        there = self.storage.get(target.kind.bucket, target.key) is not None
-        if not there and (request.content_type != APPLY or target.subresource):
-            raise failures.not_found(target.kind, target.name)
-        if request.content_type == APPLY:
-            return await self._apply(target, request, write, there=there)
-        change = read_body.revised(target, request, write)
-        return _written(target.kind, await self.writer.update(target, change, write), request)
-
-    async def _apply(
-        self, target: Target, request: Request, write: WriteOptions, *, there: bool
-    ) -> Response:
-        wanted = read_body.applied(target, request, there=there)
+        exists = self.storage.get(kind.bucket, target.key) is not None
+        if not exists and (not applies or target.subresource):
+            raise failures.not_found(kind, target.name)
+        if not applies:
+            change = read_body.revised(target, request, write)
+            return _written(kind, await self.writer.update(target, change, write), request)
+        wanted = read_body.applied(target, request, exists=exists)
         applied = {read_body.manager_of(target, request): encode(wanted)}
-        if there:
+        if exists:
             change = read_body.reapplied(target, request, write, wanted)
             stored = await self.writer.update(target, change, write)
             applied = {**stored.applied, **applied}
         else:
             stored = await self.writer.create(target, wanted, write)
         if not write.dry_run:
-            self.storage.keep_applied(target.kind.bucket, target.key, applied)
-        return _written(target.kind, stored, request, 200 if there else 201)
+            self.storage.keep_applied(kind.bucket, target.key, applied)
+        return _written(kind, stored, request, 200 if exists else 201)
 
-    async def _remove(self, target: Target, request: Request) -> Response:
+    async def _delete(self, target: Target, request: Request) -> Response:
+        kind = target.kind
         if target.subresource:
-            raise failures.unsupported(target.kind, "delete")
-        if not target.name:
-            return await self._delete_collection(target, request)
+            raise failures.unsupported(kind, "delete")
         wanted, write = _deletion(request)
-        last, gone = await self.deleter.delete(target, wanted, write)
-        if gone and not target.kind.returns_deleted:
-            return Response(encode(_success(target.kind, last)))
-        return _written(target.kind, last, request)
-
-    async def _delete_collection(self, target: Target, request: Request) -> Response:
-        wanted, write = _deletion(request)
-        chosen = selector(target.kind, request)
-        bucket = self.storage.bucket(target.kind.bucket)
-        going = [stored for stored in bucket.select(target.namespace) if chosen(stored)]
-        for stored in going:
+        if target.name:
+            last, is_gone = await self.deleter.delete(target, wanted, write)
+            if is_gone and not kind.returns_deleted:
+                name, group, uid = last.key[1], kind.group, last.uid
+                details = {"name": name, "group": group, "kind": kind.plural, "uid": uid}
+                head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+                return Response(encode({**head, "details": details}))
+            return _written(kind, last, request)
+        is_chosen = selector(kind, request)
+        stored = self.storage.bucket(kind.bucket).select(target.namespace)
+        deleted = [each for each in stored if is_chosen(each)]
+        for each in deleted:
             try:
-                await self.deleter.delete(Target(target.kind, *stored.key), wanted, write)
+                await self.deleter.delete(Target(kind, *each.key), wanted, write)
             except failures.RequestFailure as failed:
                 if failed.code != 404:
                     raise
-        render = renderer(target.kind, request)
-        return render.response(render.many(going, self.storage.revision, "", 0))
+        render = renderer(kind, request)
+        return render.response(render.many(deleted, self.storage.revision, "", 0))
 
 
 def _not_allowed() -> failures.RequestFailure:
@@ -198,12 +186,6 @@ def _write_options(options: str, request: Request) -> WriteOptions:
         options=asked,
         warnings=request.warnings,
     )
-
-
-def _success(kind: Kind, last: Stored) -> dict[str, object]:
-    details = {"name": last.key[1], "group": kind.group, "kind": kind.plural, "uid": last.uid}
-    head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-    return {**head, "details": details}
 
 
 def _written(kind: Kind, stored: Stored, request: Request, code: int = 200) -> Response:

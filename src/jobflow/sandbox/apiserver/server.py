@@ -102,15 +102,11 @@ class ApiServer:
         self.admission = Admission(self.storage)
         self._reader = ReadHandler(self.storage, bookmark_seconds=bookmark_seconds)
         self.writer = Writer(self.storage, self.admission)
-        self._deleter = Deleter(self.storage, self.admission)
+        deleter = Deleter(self.storage, self.admission)
         self._resources = ResourceRoutes(
-            self.storage,
-            self._reader,
-            LogHandler(self.storage, logs),
-            self.writer,
-            self._deleter,
+            self.storage, self._reader, LogHandler(self.storage, logs), self.writer, deleter
         )
-        self._collector = GarbageCollector(self.storage, self.registry, self.writer, self._deleter)
+        self._collector = GarbageCollector(self.storage, self.registry, self.writer, deleter)
         self._collecting: asyncio.Task[None] | None = None
         self._crashes: list[Exception] = []
         self._address = (host, port)
@@ -186,7 +182,11 @@ class ApiServer:
             check_body(request)
             fault = next((f for f in self.faults if f.strikes(request)), None)
             if fault is None or fault.after:
-                response = await self._respond(request, receive)
+                if (target := find_target(self.registry, request.path)) is not None:
+                    response = await self._resources.handle(target, request, receive)
+                else:
+                    found = discover(self.registry, request) or openapi(self.registry, request)
+                    response = found or own_user(request) or no_such_page(request)
             if fault is not None and fault.failure:
                 response = http.refusal(fault.failure)
         except RequestFailure as failed:
@@ -207,10 +207,3 @@ class ApiServer:
         else:
             async with aclosing(response.stream):
                 await http.answer(response, request, send)
-
-    async def _respond(self, request: http.Request, receive: http.Receive) -> http.Response:
-        target = find_target(self.registry, request.path)
-        if target is not None:
-            return await self._resources.handle(target, request, receive)
-        found = discover(self.registry, request) or openapi(self.registry, request)
-        return found or own_user(request) or no_such_page(request)

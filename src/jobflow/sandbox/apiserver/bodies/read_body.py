@@ -17,8 +17,6 @@ from jobflow.sandbox.apiserver.storage import Manager, Stored
 
 _NOT_PARSED = "couldn't get version/kind; json parse error: "
 
-Patch = Callable[[Any], Any]
-
 
 def new_object(target: Target, request: Request, write: WriteOptions) -> Object:
     """Return the object in a POST or PUT. Raises RequestFailure, 400, 415 or 422."""
@@ -55,7 +53,15 @@ def replacement(
         metadata = dict(obj["metadata"])
         uid = metadata.get("uid")
         if uid and uid != current.uid:
-            raise failures.conflict(target.kind, target.name, _other_uid(target, uid, current.uid))
+            kind = target.kind
+            parts = ("/registry", kind.group, kind.plural, target.namespace, target.name)
+            raise failures.conflict(
+                kind,
+                target.name,
+                f"StorageError: invalid object, Code: 4, Key: {'/'.join(filter(None, parts))}, "
+                "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "
+                f"{uid}, UID in object meta: {current.uid}",
+            )
         if not metadata.get("resourceVersion") and target.kind.custom:
             detail = "must be specified for an update"
             fault = Violation("metadata.resourceVersion", Reason.INVALID, 0, detail)
@@ -65,18 +71,7 @@ def replacement(
     return change
 
 
-def _other_uid(target: Target, wanted: str, found: str) -> str:
-    kind = target.kind
-    parts = ("/registry", kind.group, kind.plural, target.namespace, target.name)
-    key = "/".join(part for part in parts if part)
-    return (
-        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, "
-        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object "
-        f"meta: {found}"
-    )
-
-
-def applied(target: Target, request: Request, *, there: bool) -> Object:
+def applied(target: Target, request: Request, *, exists: bool) -> Object:
     """Return the configuration of a server-side apply. Raises RequestFailure. If the object exists,
     the body need not name it."""
     kind = target.kind
@@ -93,7 +88,7 @@ def applied(target: Target, request: Request, *, there: bool) -> Object:
         group, _, version = str(declared[0]).rpartition("/")
         raise failures.bad_request(f"invalid object type: {group}/{version}, Kind={declared[1]}")
     namespace = obj["metadata"].get("namespace") or ""
-    if there:
+    if exists:
         obj["metadata"].setdefault("name", target.name)
     checks.check_address(target, obj)
     obj["metadata"].pop("managedFields", None)
@@ -115,17 +110,24 @@ def check_patch_type(kind: Kind, media_type: str) -> None:
 
 def revised(target: Target, request: Request, write: WriteOptions) -> Callable[[Stored], Object]:
     """Return the change that a PATCH asks for. Raises RequestFailure."""
-    patch = _patch(request)
-    shares = request.content_type == patches.MERGE and target.kind.custom
+    try:
+        patch = codec.load(request.body)
+    except codec.UnreadableBody as error:
+        raise failures.bad_request(f"error decoding patch: {error}") from error
+    if request.content_type == patches.JSON_PATCH:
+        apply: Callable[[Any, Any], Any] = patches.json_patch
+    else:
+        patch = _mapping(patch)
+        is_strategic = request.content_type == patches.STRATEGIC
+        apply = patches.strategic_merge if is_strategic else patches.merge
 
     def change(current: Stored) -> Object:
-        """A merge patch shares all that it leaves alone with the stored object, whose status may
-        be large."""
-        if shares:
+        if request.content_type == patches.MERGE and target.kind.custom:
+            # All that it leaves alone is shared with the stored object, whose status may be large.
             obj = {**current.obj, "metadata": copy_json(current.obj["metadata"])}
         else:
             obj = codec.load(current.body)
-        obj = patch(target.kind.projection.show(obj))
+        obj = apply(target.kind.projection.show(obj), patch)
         return _revision(target, request, write, obj, current)
 
     return change
@@ -170,19 +172,6 @@ def _revision(
         message = f"strict decoding error: {', '.join(faults)}"
         raise failures.invalid_patch(encode(new).decode(), message)
     return new
-
-
-def _patch(request: Request) -> Patch:
-    try:
-        patch = codec.load(request.body)
-    except codec.UnreadableBody as error:
-        raise failures.bad_request(f"error decoding patch: {error}") from error
-    if request.content_type == patches.JSON_PATCH:
-        return lambda current: patches.json_patch(current, patch)
-    mapping = _mapping(patch)
-    if request.content_type == patches.STRATEGIC:
-        return lambda current: patches.strategic_merge(current, mapping)
-    return lambda current: patches.merge(current, mapping)
 
 
 def _mapping(loaded: Any) -> Object:

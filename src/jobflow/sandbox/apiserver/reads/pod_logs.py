@@ -7,7 +7,7 @@ Sources: k8s.io/kubernetes pkg/registry/core/pod (LogLocation), pkg/apis/core/va
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ from jobflow.sandbox.apiserver.reads.watches import until_gone
 from jobflow.sandbox.apiserver.requests import failures
 from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response
 from jobflow.sandbox.apiserver.requests.operations import Target
-from jobflow.sandbox.apiserver.storage import PendingChanges, Storage
+from jobflow.sandbox.apiserver.storage import Storage
 
 POLL_SECONDS = 0.1
 """Interval at which a followed log is read."""
@@ -72,33 +72,22 @@ class LogHandler:
         stored = self._storage.get(target.kind.bucket, target.key)
         if stored is None:
             raise failures.not_found(target.kind, target.name)
-        container = _choose_container(stored.obj, options.container)
-        stream = self._stream(target, stored.obj, container, options, receive)
-        return Response(media_type="text/plain", stream=stream)
-
-    def _stream(
-        self,
-        target: Target,
-        pod: Object,
-        container: str,
-        options: LogOptions,
-        receive: Receive,
-    ) -> AsyncGenerator[bytes]:
-        uid, log, run, follow = pod["metadata"]["uid"], None, 0, False
+        pod, uid, run, follow, log = stored.obj, stored.uid, 0, False, None
+        container = _choose_container(pod, options.container)
         if (pod.get("spec") or {}).get("nodeName"):
-            run = _choose_run(pod, container, previous=options.previous)
-            follow = options.follow
+            run, follow = _choose_run(pod, container, previous=options.previous), options.follow
             log = self._source.log(uid, container, run) if self._source is not None else None
-        if log is not None:
+        if log is None:
+            blocks = self._nothing(target, uid, container, run, follow=follow)
+        else:
             blocks = log.read(
                 tail=options.tail,
                 since=options.since,
                 timestamps=options.timestamps,
                 follow=options.follow,
             )
-        else:
-            blocks = self._nothing(target, uid, container, run, follow=follow)
-        return _follow(self._storage, target, blocks, options, receive)
+        stream = _follow(self._storage, target, blocks, options.limit, receive)
+        return Response(media_type="text/plain", stream=stream)
 
     def _nothing(
         self, target: Target, uid: str, container: str, run: int, *, follow: bool
@@ -116,10 +105,30 @@ class LogHandler:
 
 def read_options(pod: str, request: Request) -> LogOptions:
     """Return the options of a request. Raises RequestFailure, 400 or 422."""
-    names = ("tailLines", "limitBytes", "sinceSeconds")
-    tail, limit, seconds = (_number(request, name) for name in names)
-    since = _moment(request)
-    if faults := list(_faults(tail, limit, seconds, since)):
+    tail, limit, seconds = (
+        request.number(name) if request.query.get(name) else None
+        for name in ("tailLines", "limitBytes", "sinceSeconds")
+    )
+    since, faults = None, []
+    if text := request.query.get("sinceTime"):
+        with suppress(ValueError):
+            since = datetime.fromisoformat(text)
+        if since is None or since.tzinfo is None or "T" not in text:
+            layout = "2006-01-02T15:04:05Z07:00"
+            raise failures.bad_request(
+                f'parsing time "{text}" as "{layout}": cannot parse "{text}"'
+            )
+    if tail is not None and tail < 0:
+        detail = "must be greater than or equal to 0"
+        faults.append(Violation("tailLines", Reason.INVALID, tail, detail))
+    if limit is not None and limit < 1:
+        faults.append(Violation("limitBytes", Reason.INVALID, limit, "must be greater than 0"))
+    if seconds is not None and since is not None:
+        detail = "at most one of `sinceTime` or `sinceSeconds` may be specified"
+        faults.append(Violation("", Reason.FORBIDDEN, None, detail))
+    elif seconds is not None and seconds < 1:
+        faults.append(Violation("sinceSeconds", Reason.INVALID, seconds, "must be greater than 0"))
+    if faults:
         raise failures.invalid_as("", "PodLogOptions", pod, faults)
     if seconds is not None:
         since = datetime.now(UTC) - timedelta(seconds=min(seconds, 10**9))
@@ -134,40 +143,9 @@ def read_options(pod: str, request: Request) -> LogOptions:
     )
 
 
-def _faults(
-    tail: int | None, limit: int | None, seconds: int | None, since: datetime | None
-) -> Iterator[Violation]:
-    if tail is not None and tail < 0:
-        detail = "must be greater than or equal to 0"
-        yield Violation("tailLines", Reason.INVALID, tail, detail)
-    if limit is not None and limit < 1:
-        yield Violation("limitBytes", Reason.INVALID, limit, "must be greater than 0")
-    if seconds is not None and since is not None:
-        detail = "at most one of `sinceTime` or `sinceSeconds` may be specified"
-        yield Violation("", Reason.FORBIDDEN, None, detail)
-    elif seconds is not None and seconds < 1:
-        yield Violation("sinceSeconds", Reason.INVALID, seconds, "must be greater than 0")
-
-
 def _flag(request: Request, name: str) -> bool:
     """Return an option as apimachinery converts it: only its absence, false and 0 are false."""
     return request.query.get(name, "false").lower() not in ("false", "0")
-
-
-def _number(request: Request, name: str) -> int | None:
-    return request.number(name) if request.query.get(name) else None
-
-
-def _moment(request: Request) -> datetime | None:
-    text = request.query.get("sinceTime", "")
-    if not text:
-        return None
-    with suppress(ValueError):
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is not None and "T" in text:
-            return moment
-    layout = "2006-01-02T15:04:05Z07:00"
-    raise failures.bad_request(f'parsing time "{text}" as "{layout}": cannot parse "{text}"')
 
 
 def _choose_container(pod: Object, name: str) -> str:
@@ -219,35 +197,27 @@ async def _follow(
     storage: Storage,
     target: Target,
     blocks: Generator[bytes, None, None],
-    options: LogOptions,
+    limit: int | None,
     receive: Receive,
 ) -> AsyncGenerator[bytes]:
-    """Yield the blocks up to the limit, until the client leaves or the server stops."""
+    """Yield the blocks up to the limit, until the client leaves or the server stops. Pause after
+    an empty block."""
     watch = storage.watch(target.kind.bucket, storage.revision)
     gone = asyncio.create_task(until_gone(receive, watch))
-    left = options.limit
     try:
         with closing(blocks):
-            async for block in _paced(blocks, watch):
-                yield block[:left]
-                left = None if left is None else left - len(block)
-                if left is not None and left <= 0:
+            for block in blocks:
+                if watch.closed or (limit is not None and limit <= 0):
                     return
+                if block:
+                    yield block[:limit]
+                    limit = None if limit is None else limit - len(block)
+                    continue
+                watch.pending.clear()
+                watch.wake.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(watch.wake.wait(), POLL_SECONDS)
     finally:
         storage.unwatch(target.kind.bucket, watch)
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
-
-
-async def _paced(blocks: Iterator[bytes], watch: PendingChanges) -> AsyncGenerator[bytes]:
-    """Yield the blocks until the watch is closed; pause after an empty one."""
-    for block in blocks:
-        if watch.closed:
-            return
-        if block:
-            yield block
-            continue
-        watch.pending.clear()
-        watch.wake.clear()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(watch.wake.wait(), POLL_SECONDS)

@@ -1,13 +1,18 @@
-"""Get, list and watch requests: versions, selectors, pages."""
+"""Get, list and watch requests: versions, selectors, pages.
+
+Source of the valid combinations of options: k8s.io/apimachinery pkg/apis/meta/internalversion.
+"""
 
 import base64
+import binascii
 import random
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
-from jobflow.sandbox.apiserver.reads.list_options import check_options, check_token, version
+from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver.reads.watches import WatchOptions, error_frame, stream
 from jobflow.sandbox.apiserver.requests import failures
 from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response
@@ -16,6 +21,7 @@ from jobflow.sandbox.apiserver.requests.selectors import selector
 from jobflow.sandbox.apiserver.resources.table import renderer
 from jobflow.sandbox.apiserver.storage import Expired, Storage, Stored
 
+_MATCH = "resourceVersionMatch"
 _SNAPSHOTS = 64
 """Maximum number of unfinished paged lists; the oldest gets 410."""
 
@@ -53,7 +59,16 @@ class ReadHandler:
         wanted = selector(target.kind, request, target.name)
         limit = max(request.number("limit"), 0)
         if token := request.query.get("continue", ""):
-            page = self._continued(token, request)
+            if request.query.get("resourceVersion", "0") != "0":
+                why = "specifying resource version is not allowed when using continue"
+                raise failures.bad_request(why)
+            check_token(token)
+            if token not in self._pages:
+                raise failures.expired(
+                    "The provided continue parameter is too old to display a consistent list "
+                    "result. You can start a new list without the continue parameter."
+                )
+            page = self._pages[token]
         else:
             self._check_version(request)
             found = self._storage.bucket(target.kind.bucket).select(target.namespace)
@@ -62,7 +77,14 @@ class ReadHandler:
             page = _Page(self._storage.revision, 0, found)
         items = page.items[: limit or None]
         rest = page.items[len(items) :]
-        following = self._remember(_Page(page.revision, page.start + len(items), rest))
+        following = ""
+        if rest:
+            at = {"rv": page.revision, "start": page.start + len(items)}
+            start = {"v": "meta.k8s.io/v1", **at, "id": random.getrandbits(32)}
+            following = base64.urlsafe_b64encode(msgspec.json.encode(start)).decode().rstrip("=")
+            self._pages[following] = _Page(page.revision, page.start + len(items), rest)
+            while len(self._pages) > _SNAPSHOTS:
+                self._pages.popitem(last=False)
         remaining = len(rest) if rest and wanted.everything else 0
         return render.response(render.many(items, page.revision, following, remaining))
 
@@ -105,29 +127,57 @@ class ReadHandler:
         if asked > self._storage.revision:
             raise failures.too_new(asked, self._storage.revision)
 
-    def _remember(self, page: _Page) -> str:
-        """Return a continue token for the rest of a list, or "" if nothing remains."""
-        if not page.items:
-            return ""
-        start = {"v": "meta.k8s.io/v1", "rv": page.revision, "start": page.start}
-        start["id"] = random.getrandbits(32)
-        token = base64.urlsafe_b64encode(msgspec.json.encode(start)).decode().rstrip("=")
-        self._pages[token] = page
-        while len(self._pages) > _SNAPSHOTS:
-            self._pages.popitem(last=False)
-        return token
-
-    def _continued(self, token: str, request: Request) -> _Page:
-        if request.query.get("resourceVersion", "0") != "0":
-            message = "specifying resource version is not allowed when using continue"
-            raise failures.bad_request(message)
-        check_token(token)
-        if token not in self._pages:
-            raise failures.expired(
-                "The provided continue parameter is too old to display a consistent list result. "
-                "You can start a new list without the continue parameter."
-            )
-        return self._pages[token]
-
     def forget_pages(self) -> None:
         self._pages.clear()
+
+
+def check_options(request: Request, *, watching: bool) -> None:
+    """Raise RequestFailure, 400 or 422, if the options of a list or a watch are invalid."""
+    for name in ("limit", "timeoutSeconds"):
+        request.number(name)
+    match, asked = request.query.get(_MATCH, ""), request.query.get("resourceVersion", "")
+    sends_initial = "sendInitialEvents" in request.query
+    forbidden, supported = [], '"NotOlderThan"' if watching else '"Exact", "NotOlderThan", ""'
+    if watching and match and not sends_initial:
+        why = "is forbidden for watch unless sendInitialEvents is provided"
+        forbidden.append(f"resourceVersionMatch {why}")
+    if watching and sends_initial and match != "NotOlderThan":
+        why = "requires setting resourceVersionMatch to NotOlderThan"
+        forbidden.append(f"sendInitialEvents {why}")
+    if not watching and match and not asked:
+        forbidden.append("resourceVersionMatch is forbidden unless resourceVersion is provided")
+    if not watching and match and request.query.get("continue"):
+        forbidden.append("resourceVersionMatch is forbidden when continue is provided")
+    if not watching and match == "Exact" and asked == "0":
+        forbidden.append('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+    faults = [Violation(_MATCH, Reason.FORBIDDEN, None, detail) for detail in forbidden]
+    if match and f'"{match}"' not in supported:
+        detail = f"supported values: {supported}"
+        faults.append(Violation(_MATCH, Reason.NOT_SUPPORTED, match, detail))
+    if faults:
+        raise failures.invalid_options("ListOptions", faults)
+
+
+def version(request: Request, *, watching: bool = False) -> int:
+    """Return `resourceVersion`, or 0. Raises RequestFailure: 400, or 500 for a watch."""
+    text = request.query.get("resourceVersion") or "0"
+    if text.isdecimal():
+        return int(text)
+    why = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+    message = f'resourceVersion: Invalid value: "{text}": {why}'
+    if watching:
+        raise failures.failure(500, "", message)
+    raise failures.bad_request(f"invalid resource version: {message}")
+
+
+def check_token(token: str) -> None:
+    """Raise RequestFailure, 400, if this is not a continue token."""
+    fault = "invalid continue token: continue key is not valid"
+    try:
+        text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        version = msgspec.json.decode(text, type=dict[str, Any]).get("v", "")
+    except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise failures.bad_request(f"{fault}: {error}") from error
+    if version != "meta.k8s.io/v1":
+        why = f"server does not recognize this encoded version {version}"
+        raise failures.bad_request(f"{fault}: {why}")

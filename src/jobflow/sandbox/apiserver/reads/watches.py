@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jobflow.sandbox.apiserver.kinds import Kind
 from jobflow.sandbox.apiserver.requests.http import Receive, encode
-from jobflow.sandbox.apiserver.storage import ObjectChange, PendingChanges, Storage, Stored
+from jobflow.sandbox.apiserver.storage import PendingChanges, Storage, Stored
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -41,15 +41,24 @@ async def stream(
     gone = asyncio.create_task(until_gone(receive, watch))
     timer = loop.call_later(options.timeout_seconds, watch.close)
     try:
-        yield _initial(storage, options)
+        frames = [_frame("ADDED", options.render(stored)) for stored in options.initial]
+        if options.initial_end:
+            frames.append(_bookmark(options.kind, storage.revision, {INITIAL_EVENTS_END: "true"}))
+        yield b"".join(frames)
         while not watch.closed or watch.pending:
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(due):
                     await watch.wake.wait()
             watch.wake.clear()
-            changes = list(watch.pending)
-            watch.pending.clear()
-            frames = [frame for change in changes if (frame := _frame(change, options))]
+            frames = []
+            while watch.pending:
+                change = watch.pending.popleft()
+                # An object may enter or leave the selection of this watcher.
+                was = change.old is not None and options.select(change.old)
+                is_selected = change.type != "DELETED" and options.select(change.new)
+                if was or is_selected:
+                    kind = "DELETED" if not is_selected else "MODIFIED" if was else "ADDED"
+                    frames.append(_frame(kind, options.render(change.new)))
             if due is not None and loop.time() >= due:
                 due = loop.time() + interval
                 frames.append(_bookmark(options.kind, storage.revision))
@@ -70,25 +79,8 @@ async def until_gone(receive: Receive, watch: PendingChanges) -> None:
     watch.close()
 
 
-def _initial(storage: Storage, options: WatchOptions) -> bytes:
-    frames = [_framed("ADDED", options.render(stored)) for stored in options.initial]
-    if options.initial_end:
-        frames.append(_bookmark(options.kind, storage.revision, {INITIAL_EVENTS_END: "true"}))
-    return b"".join(frames)
-
-
-def _framed(kind: str, body: bytes) -> bytes:
+def _frame(kind: str, body: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), body)
-
-
-def _frame(change: ObjectChange, options: WatchOptions) -> bytes | None:
-    """Return the frame for this watcher: an object may enter or leave its selection."""
-    was = change.old is not None and options.select(change.old)
-    selected = change.type != "DELETED" and options.select(change.new)
-    if not was and not selected:
-        return None
-    kind = "DELETED" if not selected else "MODIFIED" if was else "ADDED"
-    return _framed(kind, options.render(change.new))
 
 
 def _bookmark(kind: Kind, revision: int, annotations: dict[str, str] | None = None) -> bytes:
@@ -96,9 +88,9 @@ def _bookmark(kind: Kind, revision: int, annotations: dict[str, str] | None = No
     if annotations:
         metadata["annotations"] = annotations
     obj = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
-    return _framed("BOOKMARK", encode(obj))
+    return _frame("BOOKMARK", encode(obj))
 
 
 def error_frame(status: dict[str, object]) -> bytes:
     """Return the frame that ends a watch with an error."""
-    return _framed("ERROR", encode(status))
+    return _frame("ERROR", encode(status))

@@ -46,10 +46,10 @@ def not_found(kind: Kind, name: str) -> RequestFailure:
     return failure(404, "NotFound", f'{kind.qualified} "{name}" not found', **_of(kind, name))
 
 
-def already_exists(kind: Kind, name: str, *, going: bool = False) -> RequestFailure:
-    """409; `going` means that the existing object is being deleted."""
+def already_exists(kind: Kind, name: str, *, is_deleted: bool = False) -> RequestFailure:
+    """409; `is_deleted` means that the existing object is being deleted."""
     message = f'{kind.qualified} "{name}" already exists'
-    prefix = "object is being deleted: " if going else ""
+    prefix = "object is being deleted: " if is_deleted else ""
     return failure(409, "AlreadyExists", prefix + message, **_of(kind, name))
 
 

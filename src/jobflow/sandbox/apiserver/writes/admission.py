@@ -41,8 +41,16 @@ class Admission:
             if not _conditions_hold(webhook, operation, obj):
                 continue
             response = await self._ask(webhook, operation, obj)
-            if response is not None and response.get("patch"):
-                obj = json_patch(obj, _patch(webhook, response))
+            if response is None or not response.get("patch"):
+                continue
+            failed, kind = f'failed calling webhook "{webhook["name"]}"', response.get("patchType")
+            if kind != "JSONPatch":
+                raise failures.internal(f'{failed}: unsupported patch type "{kind or ""}"')
+            try:
+                patch = load(base64.b64decode(response["patch"], validate=True))
+            except (binascii.Error, TypeError, UnreadableBody) as error:
+                raise failures.internal(f"{failed}: the patch cannot be read: {error}") from error
+            obj = json_patch(obj, patch)
         return obj
 
     async def validate(self, operation: WriteOperation) -> None:
@@ -69,23 +77,19 @@ class Admission:
     def _matches(self, webhook: Webhook, operation: WriteOperation) -> bool:
         if not any(_rule_matches(rule, operation) for rule in webhook.get("rules") or ()):
             return False
-        if not self._namespace_matches(webhook.get("namespaceSelector"), operation):
-            return False
+        target = operation.target
+        if wanted := webhook.get("namespaceSelector"):
+            labels: Mapping[str, str] | None = None  # other cluster-scoped objects always match
+            if target.kind.bucket == builtin.NAMESPACE.bucket:
+                labels = _labels(operation.obj or operation.old or {})
+            elif target.namespace:
+                namespace = self._storage.get(builtin.NAMESPACE.bucket, ("", target.namespace))
+                labels = namespace.labels if namespace else {}
+            if labels is not None and not matches(wanted, labels):
+                return False
         wanted = webhook.get("objectSelector")
         objects = (obj for obj in (operation.obj, operation.old) if obj is not None)
         return not wanted or any(matches(wanted, _labels(obj)) for obj in objects)
-
-    def _namespace_matches(self, wanted: Any, operation: WriteOperation) -> bool:
-        """Match a namespace's labels; other cluster-scoped objects always match."""
-        target = operation.target
-        if not wanted:
-            return True
-        if target.kind.bucket == builtin.NAMESPACE.bucket:
-            return matches(wanted, _labels(operation.obj or operation.old or {}))
-        if not target.namespace:
-            return True
-        namespace = self._storage.get(builtin.NAMESPACE.bucket, ("", target.namespace))
-        return matches(wanted, namespace.labels if namespace else {})
 
     async def _ask(
         self, webhook: Webhook, operation: WriteOperation, obj: Object | None
@@ -142,18 +146,18 @@ def _conditions_hold(webhook: Webhook, operation: WriteOperation, obj: Object | 
         return True
     request = _review(operation, obj)["request"]
     variables = {"object": request["object"], "oldObject": request["oldObject"], "request": request}
-    failures_found: list[str] = []
+    faults: list[str] = []
     for condition in conditions:
         parsed = parse_expression(condition["expression"])
         assert isinstance(parsed, Expression)  # the configuration was checked
         value = parsed.evaluate(variables)
         if isinstance(value, EvaluationFailure):
-            failures_found.append(f"expression '{parsed.text}' resulted in error: {value.message}")
+            faults.append(f"expression '{parsed.text}' resulted in error: {value.message}")
         elif value is not True:
             return False
-    if failures_found and webhook.get("failurePolicy") != "Ignore":
-        raise failures.internal("; ".join(failures_found))
-    return not failures_found
+    if faults and webhook.get("failurePolicy") != "Ignore":
+        raise failures.internal("; ".join(faults))
+    return not faults
 
 
 def _labels(obj: Object) -> dict[str, str]:
@@ -180,13 +184,3 @@ def _review(operation: WriteOperation, obj: Object | None) -> dict[str, Any]:
         "options": write.options or None,
     }
     return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
-
-
-def _patch(webhook: Webhook, response: Mapping[str, Any]) -> Any:
-    failed, kind = f'failed calling webhook "{webhook["name"]}"', response.get("patchType", "")
-    if kind != "JSONPatch":
-        raise failures.internal(f'{failed}: unsupported patch type "{kind}"')
-    try:
-        return load(base64.b64decode(response["patch"], validate=True))
-    except (binascii.Error, TypeError, UnreadableBody) as error:
-        raise failures.internal(f"{failed}: the patch cannot be read: {error}") from error

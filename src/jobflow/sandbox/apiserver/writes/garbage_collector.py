@@ -57,67 +57,59 @@ class GarbageCollector:
             while self._queue:
                 place = next(iter(self._queue))
                 del self._queue[place]
-                await self._attend(place)
+                await self._handle(place)
 
     def _notice(self, bucket: str, change: ObjectChange) -> None:
-        meta = change.new.obj["metadata"]
-        if change.type == "DELETED":
+        """Enqueue the objects for which a change may matter."""
+        meta, key, is_gone = change.new.obj["metadata"], change.new.key, change.type == "DELETED"
+        if is_gone:
             self._enqueue(self._owners.dependents(change.new.uid))
         self._owners.learn(bucket, change)
-        if change.type != "DELETED" and (
-            meta.get("deletionTimestamp") or meta.get("ownerReferences")
-        ):
-            self._enqueue([(bucket, change.new.key)])
-        if change.old is not None:
-            self._enqueue(self._waiting_on(bucket, change))
-
-    def _waiting_on(self, bucket: str, change: ObjectChange) -> Iterable[Place]:
-        """Yield objects that may wait for this one: owners, its namespace, its CRD."""
-        assert change.old is not None
-        for reference in references(change.old.obj):
-            if place := self._owners.places.get(reference["uid"]):
-                yield place
-        if change.type == "DELETED":
-            namespace = change.new.key[0]
-            if namespace and self._going(builtin.NAMESPACE, namespace):
-                yield (builtin.NAMESPACE.bucket, ("", namespace))
-            if self._going(builtin.CRD, bucket):
-                yield (builtin.CRD.bucket, ("", bucket))
-
-    def _going(self, kind: Kind, name: str) -> bool:
-        found = self._storage.get(kind.bucket, ("", name))
-        return found is not None and "deletionTimestamp" in found.obj["metadata"]
+        if not is_gone and (meta.get("deletionTimestamp") or meta.get("ownerReferences")):
+            self._enqueue([(bucket, key)])
+        if change.old is not None:  # its owners may wait for it
+            owners = [self._owners.places.get(each["uid"]) for each in references(change.old.obj)]
+            self._enqueue(filter(None, owners))
+        if is_gone:  # its namespace or its definition may wait for the last of their objects
+            for kind, name in ((builtin.NAMESPACE, key[0]), (builtin.CRD, bucket)):
+                found = self._storage.get(kind.bucket, ("", name))
+                if found is not None and "deletionTimestamp" in found.obj["metadata"]:
+                    self._enqueue([(kind.bucket, ("", name))])
 
     def _enqueue(self, places: Iterable[Place]) -> None:
         for place in places:
             self._queue[place] = None
             self._wake.set()
 
-    async def _attend(self, place: Place) -> None:
+    async def _handle(self, place: Place) -> None:
         bucket, key = place
-        stored = self._storage.get(bucket, key)
-        if stored is None:
+        stored, kind = self._storage.get(bucket, key), self._registry.of_bucket(bucket)
+        if stored is None or kind is None:
             return
         try:
             if "deletionTimestamp" not in stored.obj["metadata"]:
-                await self._collect(bucket, stored)
-            elif bucket == builtin.NAMESPACE.bucket:
-                await self._empty_namespace(stored)
+                await self._collect(kind, stored)
+            elif kind is builtin.NAMESPACE:
+                kinds = [kind for kind in self._registry.stored() if kind.namespaced]
+                for each in kinds:
+                    await self._empty(each, key[1], WriteOptions(user=NAMESPACE_CONTROLLER))
+                is_empty = not any(self._storage.bucket(k.bucket).select(key[1]) for k in kinds)
+                if is_empty and not stored.obj["metadata"].get("finalizers"):
+                    self._storage.remove(bucket, key)
             else:
-                await self._finish(bucket, stored)
+                await self._finalize(kind, stored)
         except RequestFailure as failed:
             if failed.code != 404:
                 seconds = 0 if failed.code == 409 else _RETRY_SECONDS
                 asyncio.get_running_loop().call_later(seconds, self._enqueue, [place])
 
-    async def _collect(self, bucket: str, stored: Stored) -> None:
+    async def _collect(self, kind: Kind, stored: Stored) -> None:
         """Delete a dependent without living owners, or remove its references to gone owners."""
         states = {owner["uid"]: self._state(owner, stored) for owner in references(stored.obj)}
         lost = [uid for uid, state in states.items() if state != "alive"]
-        kind = self._registry.of_bucket(bucket)
-        if kind is None or not lost:
-            return
         target = Target(kind, *stored.key)
+        if not lost:
+            return
         if len(lost) < len(states):
             await self._drop_references(target, lost)
             return
@@ -134,51 +126,50 @@ class GarbageCollector:
         """Return the state of an owner: alive, gone, or waiting, which means foreground deletion.
         An owner is cluster-scoped or in the namespace of its dependent."""
         place = self._owners.places.get(reference["uid"])
-        near = place is not None and place[1][0] in ("", dependent.key[0])
-        owner = self._storage.get(*place) if place is not None and near else None
+        is_near = place is not None and place[1][0] in ("", dependent.key[0])
+        owner = self._storage.get(*place) if place is not None and is_near else None
         if owner is not None:
             return "waiting" if _has(owner.obj, FOREGROUND) else "alive"
-        served = self._registry.of(reference["apiVersion"], reference["kind"])
-        return "gone" if served else "alive"
+        is_served = self._registry.of(reference["apiVersion"], reference["kind"])
+        return "gone" if is_served else "alive"
 
     async def _drop_references(self, target: Target, uids: list[str]) -> None:
-        await self._writer.update(
-            target, lambda current: without(current.obj, uids), WriteOptions(user=COLLECTOR)
-        )
+        def change(current: Stored) -> Object:
+            kept = [each for each in references(current.obj) if each["uid"] not in uids]
+            metadata = {**current.obj["metadata"], "ownerReferences": kept}
+            return {**current.obj, "metadata": metadata}
 
-    async def _finish(self, bucket: str, stored: Stored) -> None:
-        kind = self._registry.of_bucket(bucket)
-        if kind is None:
-            return
+        await self._writer.update(target, change, WriteOptions(user=COLLECTOR))
+
+    async def _finalize(self, kind: Kind, stored: Stored) -> None:
+        """Do what a finalizer asks for; remove it once that is done."""
+        dependents = self._owners.dependents(stored.uid)
         if _has(stored.obj, ORPHAN):
-            for place in self._owners.dependents(stored.uid):
-                await self._release(place, stored.uid)
+            for bucket, key in dependents:
+                owned = self._registry.of_bucket(bucket)
+                if owned is not None and self._storage.get(bucket, key) is not None:
+                    await self._drop_references(Target(owned, *key), [stored.uid])
             await self._remove_finalizer(kind, stored, ORPHAN)
         elif _has(stored.obj, FOREGROUND):
-            await self._foreground(kind, stored)
+            blocking = False
+            for bucket, key in dependents:
+                owned, dependent = self._registry.of_bucket(bucket), self._storage.get(bucket, key)
+                if owned is not None and dependent is not None:
+                    if "deletionTimestamp" not in dependent.obj["metadata"]:
+                        await self._collect(owned, dependent)
+                remaining = self._storage.get(bucket, key)
+                blocking |= remaining is not None and any(
+                    reference["uid"] == stored.uid and reference.get("blockOwnerDeletion")
+                    for reference in references(remaining.obj)
+                )
+            if not blocking:
+                await self._remove_finalizer(kind, stored, FOREGROUND)
         elif _has(stored.obj, CLEANUP):
-            await self._empty_definition(kind, stored)
-
-    async def _release(self, place: Place, uid: str) -> None:
-        kind, dependent = self._registry.of_bucket(place[0]), self._storage.get(*place)
-        if kind is not None and dependent is not None:
-            await self._drop_references(Target(kind, *dependent.key), [uid])
-
-    async def _foreground(self, kind: Kind, stored: Stored) -> None:
-        blocking = False
-        for bucket, key in self._owners.dependents(stored.uid):
-            dependent = self._storage.get(bucket, key)
-            if dependent is None:
-                continue
-            if "deletionTimestamp" not in dependent.obj["metadata"]:
-                await self._collect(bucket, dependent)
-            remaining = self._storage.get(bucket, key)
-            blocking |= remaining is not None and any(
-                reference["uid"] == stored.uid and reference.get("blockOwnerDeletion")
-                for reference in references(remaining.obj)
-            )
-        if not blocking:
-            await self._remove_finalizer(kind, stored, FOREGROUND)
+            defined = self._registry.of_bucket(stored.key[1])
+            if defined is not None:
+                await self._empty(defined, "", WriteOptions(user=COLLECTOR))
+            if not self._storage.bucket(stored.key[1]).objects:
+                await self._remove_finalizer(kind, stored, CLEANUP)
 
     async def _remove_finalizer(self, kind: Kind, stored: Stored, finalizer: str) -> None:
         def change(current: Stored) -> Object:
@@ -188,32 +179,15 @@ class GarbageCollector:
 
         await self._writer.update(Target(kind, *stored.key), change, WriteOptions(user=COLLECTOR))
 
-    async def _empty_namespace(self, stored: Stored) -> None:
-        name = stored.key[1]
-        kinds = [kind for kind in self._registry.stored() if kind.namespaced]
-        for kind in kinds:
-            await self._empty(kind, name, WriteOptions(user=NAMESPACE_CONTROLLER))
-        remaining = any(self._storage.bucket(kind.bucket).select(name) for kind in kinds)
-        if not remaining and not stored.obj["metadata"].get("finalizers"):
-            self._storage.remove(builtin.NAMESPACE.bucket, stored.key)
-
-    async def _empty_definition(self, kind: Kind, stored: Stored) -> None:
-        served = self._registry.of_bucket(stored.key[1])
-        if served is not None:
-            await self._empty(served, "", WriteOptions(user=COLLECTOR))
-        if not self._storage.bucket(stored.key[1]).objects:
-            await self._remove_finalizer(kind, stored, CLEANUP)
-
     async def _empty(self, kind: Kind, namespace: str, write: WriteOptions) -> None:
         """Start the deletion of all objects; raise a refusal at the end."""
         refused: RequestFailure | None = None
         for stored in self._storage.bucket(kind.bucket).select(namespace):
             if "deletionTimestamp" in stored.obj["metadata"]:
                 continue
+            wanted = DeleteOptions(propagation_policy="Background")
             try:
-                await self._deleter.delete(
-                    Target(kind, *stored.key), DeleteOptions(propagation_policy="Background"), write
-                )
+                await self._deleter.delete(Target(kind, *stored.key), wanted, write)
             except RequestFailure as failed:
                 refused = failed if failed.code != 404 else refused
         if refused is not None:
@@ -257,9 +231,3 @@ class OwnerIndex:
 
 def references(obj: Object) -> list[dict[str, Any]]:
     return obj["metadata"].get("ownerReferences") or []
-
-
-def without(obj: Object, uids: Iterable[str]) -> Object:
-    gone = set(uids)
-    kept = [reference for reference in references(obj) if reference["uid"] not in gone]
-    return {**obj, "metadata": {**obj["metadata"], "ownerReferences": kept}}

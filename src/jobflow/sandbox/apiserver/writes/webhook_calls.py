@@ -29,12 +29,16 @@ class WebhookCaller:
 
     async def ask(self, webhook: Mapping[str, Any], review: dict[str, Any]) -> dict[str, Any]:
         """Return the `response` of the webhook's AdmissionReview. Raises CallFailed."""
-        config = webhook["clientConfig"]
-        seconds = webhook["timeoutSeconds"]
-        url = f"{_url(config)}?timeout={seconds}s"
+        config, seconds = webhook["clientConfig"], webhook["timeoutSeconds"]
+        uid = review["request"]["uid"]
+        url, service = config.get("url"), config.get("service") or {}
+        if not url:  # the address of a service in a cluster; none is served here
+            host = f"{service['name']}.{service['namespace']}.svc:{service.get('port', 443)}"
+            url = f"https://{host}{service.get('path', '')}"
+        url = f"{url}?timeout={seconds}s"
         prefix = f'failed to call webhook: Post "{url}"'
-        if not config.get("url"):
-            raise CallFailed(f'{prefix}: service "{config["service"]["name"]}" not found')
+        if service:
+            raise CallFailed(f'{prefix}: service "{service["name"]}" not found')
         try:
             client = self._client(config.get("caBundle") or "")
             answer = await client.post(
@@ -47,7 +51,21 @@ class WebhookCaller:
         if answer.status_code >= 400:
             code = f"the server responded with the status code {answer.status_code}"
             raise CallFailed(f"failed to call webhook: {code}: {answer.text[:200]}")
-        return _response(answer.content, review["request"]["uid"])
+        try:
+            answered = msgspec.json.decode(answer.content)
+        except msgspec.DecodeError as error:
+            raise CallFailed(f"the answer is not JSON: {error}") from error
+        answered = answered if isinstance(answered, dict) else {}
+        found = f"{answered.get('apiVersion')}, Kind={answered.get('kind')}"
+        expected = "admission.k8s.io/v1, Kind=AdmissionReview"
+        if found != expected:
+            raise CallFailed(f"expected webhook response of {expected}, got {found}")
+        response = answered.get("response")
+        if not isinstance(response, dict):
+            raise CallFailed("webhook response was absent")
+        if response.get("uid") != uid:
+            raise CallFailed(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
+        return response
 
     def _client(self, ca_bundle: str) -> httpx.AsyncClient:
         if ca_bundle not in self._clients:
@@ -55,30 +73,3 @@ class WebhookCaller:
             context = ssl.create_default_context(cadata=pem)
             self._clients[ca_bundle] = httpx.AsyncClient(verify=context, trust_env=False)
         return self._clients[ca_bundle]
-
-
-def _url(config: Mapping[str, Any]) -> str:
-    """Return the URL of a webhook; a service gets the name that it has in a cluster."""
-    if config.get("url"):
-        return str(config["url"])
-    service = config["service"]
-    host = f"{service['name']}.{service['namespace']}.svc:{service.get('port', 443)}"
-    return f"https://{host}{service.get('path', '')}"
-
-
-def _response(body: bytes, uid: str) -> dict[str, Any]:
-    try:
-        review = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
-        raise CallFailed(f"the answer is not JSON: {error}") from error
-    review = review if isinstance(review, dict) else {}
-    found = f"{review.get('apiVersion')}, Kind={review.get('kind')}"
-    expected = "admission.k8s.io/v1, Kind=AdmissionReview"
-    if found != expected:
-        raise CallFailed(f"expected webhook response of {expected}, got {found}")
-    response = review.get("response")
-    if not isinstance(response, dict):
-        raise CallFailed("webhook response was absent")
-    if response.get("uid") != uid:
-        raise CallFailed(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
-    return response

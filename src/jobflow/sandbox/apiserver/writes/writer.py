@@ -34,15 +34,20 @@ class Writer:
         metadata.begin(kind, obj)
         write.warnings.extend(metadata.suspicions(obj))
         kind.rules.begin(obj)
-        self._check_namespace(target, obj)
+        if target.namespace:
+            self._check_namespace(target, obj)
         obj = await self._admit(WriteOperation("CREATE", target, obj, None, write))
         name = obj["metadata"]["name"]
-        if there := self._storage.get(kind.bucket, (target.namespace, name)):
-            if not obj["metadata"].get("generateName"):
-                going = "deletionTimestamp" in there.obj["metadata"]
-                raise failures.already_exists(kind, name, going=going)
-            name = self._free_name(target, obj["metadata"]["generateName"])
-            obj["metadata"]["name"] = name
+        tries = _GENERATED_TRIES
+        while existing := self._storage.get(kind.bucket, (target.namespace, name)):
+            prefix = obj["metadata"].get("generateName")
+            if not prefix:
+                is_deleted = "deletionTimestamp" in existing.obj["metadata"]
+                raise failures.already_exists(kind, name, is_deleted=is_deleted)
+            if not tries:
+                raise failures.already_exists(kind, prefix)
+            tries -= 1
+            name = obj["metadata"]["name"] = metadata.generated(prefix)
         return self._store(kind, (target.namespace, name), obj, write)
 
     async def update(self, target: Target, change: Revise, write: WriteOptions) -> Stored:
@@ -52,21 +57,16 @@ class Writer:
             if current is None:
                 raise failures.not_found(target.kind, target.name)
             wanted = change(current)
-            self._check_version(target, wanted, current)
+            version = wanted["metadata"].get("resourceVersion")
+            if version and version != str(current.revision):
+                if version.isdecimal():
+                    raise failures.conflict(target.kind, target.name)
+                why = f'strconv.ParseUint: parsing "{version}": invalid syntax'
+                raise failures.failure(500, "", why)
             new = self._next(target, wanted, current)
-            asked = WriteOperation("UPDATE", target, new, current.obj, write)
-            new = await self._admit(asked)
+            new = await self._admit(WriteOperation("UPDATE", target, new, current.obj, write))
             if self._storage.get(target.kind.bucket, target.key) is current:
                 return self._commit(target, new, current, write)
-        raise failures.conflict(target.kind, target.name)
-
-    def _check_version(self, target: Target, wanted: Object, current: Stored) -> None:
-        version = wanted["metadata"].get("resourceVersion")
-        if not version or version == str(current.revision):
-            return
-        if not version.isdecimal():
-            why = f'strconv.ParseUint: parsing "{version}": invalid syntax'
-            raise failures.failure(500, "", why)
         raise failures.conflict(target.kind, target.name)
 
     def _next(self, target: Target, wanted: Object, current: Stored) -> Object:
@@ -97,8 +97,6 @@ class Writer:
         return obj
 
     def _check_namespace(self, target: Target, obj: Object) -> None:
-        if not target.namespace:
-            return
         found = self._storage.get(builtin.NAMESPACE.bucket, ("", target.namespace))
         if found is None:
             raise failures.not_found(builtin.NAMESPACE, target.namespace)
@@ -109,13 +107,6 @@ class Writer:
             name = obj["metadata"].get("name") or ""
             why = f"unable to create new content in {namespace} because it is being terminated"
             raise failures.forbidden(target.kind, name, why, causes=[cause])
-
-    def _free_name(self, target: Target, prefix: str) -> str:
-        for _ in range(_GENERATED_TRIES):
-            name = metadata.generated(prefix)
-            if not self._storage.get(target.kind.bucket, (target.namespace, name)):
-                return name
-        raise failures.already_exists(target.kind, prefix)
 
     def _commit(self, target: Target, new: Object, current: Stored, write: WriteOptions) -> Stored:
         kind, meta = target.kind, new["metadata"]
