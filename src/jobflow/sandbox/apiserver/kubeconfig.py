@@ -40,7 +40,15 @@ def written(path: Path, text: str) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        _own(file, path)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = "stop that one, or choose another file with --kubeconfig"
+            raise ConfigError(f"{path} is in use by another sandbox; {other}") from None
+        before = os.pread(file, os.fstat(file).st_size, 0)
+        if before.strip() and f"current-context: {NAME}".encode() not in before:
+            why = "is not a kubeconfig of a sandbox and is not overwritten"
+            raise ConfigError(f"{path} {why}; choose another file with --kubeconfig")
         os.fchmod(file, 0o600)
         os.ftruncate(file, 0)
         os.pwrite(file, text.encode(), 0)
@@ -51,19 +59,3 @@ def written(path: Path, text: str) -> Iterator[None]:
                 path.unlink()
     finally:
         os.close(file)
-
-
-def _own(file: int, path: Path) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ConfigError(
-            f"{path} is in use by another sandbox; stop that one, or choose another file with "
-            "--kubeconfig"
-        ) from None
-    before = os.pread(file, os.fstat(file).st_size, 0)
-    if before.strip() and f"current-context: {NAME}".encode() not in before:
-        raise ConfigError(
-            f"{path} is not a kubeconfig of a sandbox and is not overwritten; choose another file "
-            "with --kubeconfig"
-        )

@@ -26,10 +26,11 @@ class Mistyped(ValueError):
 
 def unrecognized(kind: Kind, body: bytes, why: str) -> RequestFailure:
     """Return 400 for a body that is not an object."""
-    return bad_request(
-        f"the object provided is unrecognized (must be of type {kind.kind}): {why} "
-        f"({_summary(body)})"
-    )
+    shown = body[:_SUMMARY]
+    text = shown.decode(errors="replace") if body.startswith(b"{") else shown.hex()
+    summary = (f"{text} ..." if len(body) > _SUMMARY else text) or "<empty>"
+    what = f"the object provided is unrecognized (must be of type {kind.kind})"
+    return bad_request(f"{what}: {why} ({summary})")
 
 
 def unhandled(obj: Object, kind: Kind, why: object) -> RequestFailure:
@@ -39,24 +40,14 @@ def unhandled(obj: Object, kind: Kind, why: object) -> RequestFailure:
     return bad_request(f'{found} in version "{version}" cannot be handled as a {kind.kind}: {why}')
 
 
-def _summary(body: bytes) -> str:
-    if not body:
-        return "<empty>"
-    shown = body[:_SUMMARY]
-    text = shown.decode(errors="replace") if body.startswith(b"{") else shown.hex()
-    return f"{text} ..." if len(body) > _SUMMARY else text
-
-
 def check_kind(kind: Kind, obj: Object, body: bytes) -> None:
     """Raise RequestFailure if the object has another kind or version; a built-in may omit them."""
     if not obj.get("kind") and kind.custom:
         raise unrecognized(kind, body, f"Object 'Kind' is missing in '{body.decode()}'")
     version = obj.setdefault("apiVersion", "" if kind.custom else kind.api_version)
     if version != kind.api_version:
-        raise bad_request(
-            f"the API version in the data ({version}) does not match the expected API version "
-            f"({kind.api_version})"
-        )
+        found, expected = f"({version})", f"the expected API version ({kind.api_version})"
+        raise bad_request(f"the API version in the data {found} does not match {expected}")
     if obj.setdefault("kind", kind.kind) != kind.kind:
         if not kind.custom:
             raise unhandled(obj, kind, f"no kind {obj['kind']} is registered for this path")
@@ -82,23 +73,18 @@ def check_address(target: Target, obj: Object) -> None:
     """Set the URL's namespace; raise RequestFailure, 400, if the object is not the URL's."""
     metadata = obj["metadata"]
     if metadata.get("namespace") not in (None, "", target.namespace):
-        raise bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+        where = "the namespace of the provided object"
+        raise bad_request(f"{where} does not match the namespace sent on the request")
     if target.namespace:
         metadata["namespace"] = target.namespace
     else:
         metadata.pop("namespace", None)
     if target.name and not metadata.get("name"):
-        raise bad_request(
-            f"the name of the object ({target.name} based on URL) was undeterminable: name must be "
-            "provided"
-        )
+        name = f"the name of the object ({target.name} based on URL)"
+        raise bad_request(f"{name} was undeterminable: name must be provided")
     if target.name and metadata["name"] != target.name:
-        raise bad_request(
-            f"the name of the object ({metadata['name']}) does not match the name on the URL "
-            f"({target.name})"
-        )
+        name = f"the name of the object ({metadata['name']})"
+        raise bad_request(f"{name} does not match the name on the URL ({target.name})")
 
 
 def check_metadata(obj: Object) -> None:
@@ -118,22 +104,20 @@ def convert(value: Any, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise Mistyped(_in_words_of_go(str(error), value, kind.__name__)) from error
-
-
-def _in_words_of_go(error: str, value: Any, kind: str) -> str:
-    fault = _FAULT.fullmatch(error)
-    path = re.sub(r"\[[^]]*\]", "", error.partition(" - at `$.")[2].rstrip("`"))
+        text = str(error)
+    fault = _FAULT.fullmatch(text)
+    path = re.sub(r"\[[^]]*\]", "", text.partition(" - at `$.")[2].rstrip("`"))
     if fault is None:
         layout = "2006-01-02T15:04:05Z07:00"
-        return f'parsing time "{value[path]}" as "{layout}": it is not an RFC 3339 time'
-    place, wanted = f"struct field {kind}.{path}", _GO_TYPES[fault[1]]
+        why = "it is not an RFC 3339 time"
+        raise Mistyped(f'parsing time "{value[path]}" as "{layout}": {why}')
+    place, wanted = f"struct field {kind.__name__}.{path}", _GO_TYPES[fault[1]]
     if not path:
-        place, wanted = "value", f"v1.{kind}"
+        place, wanted = "value", f"v1.{kind.__name__}"
     elif path == "ownerReferences":
         wanted = "[]v1.OwnerReference" if fault[1] == "array" else "v1.OwnerReference"
     found = _GO_WORDS.get(fault[2], fault[2])
-    return f"json: cannot unmarshal {found} into Go {place} of type {wanted}"
+    raise Mistyped(f"json: cannot unmarshal {found} into Go {place} of type {wanted}")
 
 
 _FAULT = re.compile(r"Expected `(\w+)(?: \| null)?`, got `(\w+)`.*")

@@ -39,27 +39,22 @@ def load_yaml(body: bytes) -> Any:
         return _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass  # no JSON: the YAML parser says what it is
+    depth = 0
     try:
-        _check_events(body)
+        for event in yaml.parse(body, _PlainLoader):  # short documents can expand without limit
+            if isinstance(event, yaml.AliasEvent):
+                raise UnreadableBody("yaml: aliases are not supported")
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MAX_DEPTH:
+                raise UnreadableBody("yaml: it is nested too deeply")
         return yaml.load(body, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
         raise UnreadableBody(f"yaml: {error.problem}") from error
+    except UnreadableBody:
+        raise
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise UnreadableBody(f"yaml: {error}") from error
-
-
-def _check_events(body: bytes) -> None:
-    """Refuse short documents that expand without limit."""
-    depth = 0
-    for event in yaml.parse(body, _PlainLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise UnreadableBody("yaml: aliases are not supported")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > _MAX_DEPTH:
-            raise UnreadableBody("yaml: it is nested too deeply")
 
 
 class _PlainLoader(yaml.CSafeLoader):

@@ -174,35 +174,28 @@ def strategic_merge(target: Any, patch: Any) -> Any:
     if _RETAINED in patch:
         merged = {key: value for key, value in merged.items() if key in patch[_RETAINED]}
     for key, value in patch.items():
-        if key.startswith("$"):
-            _directive(merged, key, value)
+        if key.startswith(_REMOVED):
+            field = key.removeprefix(_REMOVED)
+            merged[field] = [item for item in merged.get(field) or () if item not in value]
+        elif key == _RETAINED or key.startswith(_ORDER):
+            continue
+        elif key.startswith("$"):
+            raise bad_request(f"unknown directive {key} in a strategic merge patch")
         elif value is None:
             merged.pop(key, None)
+        elif isinstance(value, list):
+            merged[key] = _merged_list(key, list(merged.get(key) or ()), value)
         else:
-            merged[key] = _value(key, merged.get(key), value)
+            merged[key] = strategic_merge(merged.get(key), value)
     return merged
 
 
-def _directive(merged: dict[str, Any], key: str, value: Any) -> None:
-    if key.startswith(_REMOVED):
-        field = key.removeprefix(_REMOVED)
-        merged[field] = [item for item in merged.get(field) or () if item not in value]
-    elif not key.startswith(_ORDER) and key != _RETAINED:
-        raise bad_request(f"unknown directive {key} in a strategic merge patch")
-
-
-def _value(key: str, current: Any, patch: Any) -> Any:
-    if not isinstance(patch, list):
-        return strategic_merge(current, patch)
-    if key in _SETS:
-        kept = list(current or ())
-        return kept + [item for item in patch if item not in kept]
-    if key in _KEYS and all(isinstance(item, Mapping) for item in patch):
-        return _merged_list(_KEYS[key], list(current or ()), patch)
-    return patch
-
-
-def _merged_list(key: str, current: list[Any], patch: list[Any]) -> list[Any]:
+def _merged_list(field: str, current: list[Any], patch: list[Any]) -> list[Any]:
+    if field in _SETS:
+        return current + [item for item in patch if item not in current]
+    key = _KEYS.get(field)
+    if key is None or not all(isinstance(item, Mapping) for item in patch):
+        return patch
     if any(item == {_DIRECTIVE: "replace"} for item in patch):
         return [item for item in patch if _DIRECTIVE not in item]
     for item in patch:

@@ -57,19 +57,19 @@ def user_of(request: Request, access: Access | None) -> User:
         raise _forbidden(f'the Host header "{host}" is not an address of this machine')
     if b"origin" in request.headers:
         raise _forbidden("requests from web pages (with an Origin header) are refused")
-    user = ADMIN if access is None else _user_of_token(request, access)
-    impersonated = request.header(b"impersonate-user")
-    if impersonated:  # it may do everything as well; the sandbox checks no rights
+    user = ADMIN
+    if access is not None:
+        given = request.header(b"authorization").encode()
+        users = ((access.token, ADMIN), (access.controller_token, CONTROLLER))
+        tokens = [(f"Bearer {token}".encode(), user) for token, user in users]
+        found = [user for token, user in tokens if secrets.compare_digest(given, token)]
+        if not found:
+            raise failure(401, "Unauthorized", "Unauthorized")
+        [user] = found
+    if impersonated := request.header(b"impersonate-user"):
+        # it may do everything as well; the sandbox checks no rights
         return {"username": impersonated, "groups": ["system:authenticated"]}
     return user
-
-
-def _user_of_token(request: Request, access: Access) -> User:
-    given = request.header(b"authorization").encode()
-    for token, user in ((access.token, ADMIN), (access.controller_token, CONTROLLER)):
-        if secrets.compare_digest(given, f"Bearer {token}".encode()):
-            return user
-    raise failure(401, "Unauthorized", "Unauthorized")
 
 
 def check_body(request: Request) -> None:

@@ -90,7 +90,10 @@ def refusal(failed: RequestFailure) -> Response:
 
 async def answer(response: Response, request: Request, send: Send) -> None:
     headers = [(b"content-type", response.media_type.encode()), *response.headers]
-    headers += [(b"warning", _warning(text)) for text in request.warnings]
+    for text in request.warnings:
+        plain = "".join(char if char.isprintable() else " " for char in text)
+        quoted = plain.replace("\\", "\\\\").replace('"', '\\"')
+        headers.append((b"warning", f'299 - "{quoted}"'.encode()))
     if response.stream is None:
         headers.append((b"content-length", str(len(response.body)).encode()))
     await send({"type": "http.response.start", "status": response.code, "headers": headers})
@@ -98,9 +101,3 @@ async def answer(response: Response, request: Request, send: Send) -> None:
         async for piece in response.stream:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": response.body})
-
-
-def _warning(text: str) -> bytes:
-    plain = "".join(char if char.isprintable() else " " for char in text)
-    quoted = plain.replace("\\", "\\\\").replace('"', '\\"')
-    return f'299 - "{quoted}"'.encode()

@@ -33,14 +33,22 @@ class Selector:
 
 def selector(kind: Kind, request: Request, name: str = "") -> Selector:
     """Return the selector of a request, and of a name. Raises RequestFailure, 400."""
-    fields = _field_requirements(kind, request.query.get("fieldSelector", ""))
+    fields: list[Requirement] = []
+    text = request.query.get("fieldSelector", "")
+    for term in split_terms(text):
+        found = _FIELD.fullmatch(term)
+        if found is None:
+            raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
+        if found[1] not in {"metadata.name", "metadata.namespace", *kind.selectable}:
+            raise bad_request(f"field label not supported: {found[1]}")
+        fields.append((found[1], "NotIn" if found[2] == "!=" else "In", (found[3],)))
     if name:
         fields.append(("metadata.name", "In", (name,)))
-    text = request.query.get("labelSelector", "")
     try:
-        return Selector(kind, parse_label_selector(text), fields)
+        labels = parse_label_selector(request.query.get("labelSelector", ""))
     except ValueError as error:
         raise bad_request(str(error)) from None
+    return Selector(kind, labels, fields)
 
 
 def matches(wanted: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
@@ -51,15 +59,3 @@ def matches(wanted: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool
         holds(labels, each["key"], each["operator"], each.get("values") or ())
         for each in wanted.get("matchExpressions") or ()
     )
-
-
-def _field_requirements(kind: Kind, text: str) -> list[Requirement]:
-    requirements: list[Requirement] = []
-    for term in split_terms(text):
-        found = _FIELD.fullmatch(term)
-        if found is None:
-            raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
-        if found[1] not in {"metadata.name", "metadata.namespace", *kind.selectable}:
-            raise bad_request(f"field label not supported: {found[1]}")
-        requirements.append((found[1], "NotIn" if found[2] == "!=" else "In", (found[3],)))
-    return requirements
