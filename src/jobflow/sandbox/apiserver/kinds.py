@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobflow.core.violations import Violation
+from jobflow.core.violations import Reason, Violation
 
 Object = dict[str, Any]
 """An object as JSON. A stored object is never changed in place."""
@@ -15,6 +15,13 @@ def value_at(obj: Any, path: str) -> Any:
     for name in path.split("."):
         obj = obj.get(name) if isinstance(obj, dict) else None
     return obj
+
+
+def missing(obj: Mapping[str, Any], path: str, *names: str) -> Iterator[Violation]:
+    """Yield a violation for each of these required fields that an object lacks."""
+    for name in names:
+        if not obj.get(name):
+            yield Violation(f"{path}.{name}", Reason.REQUIRED, None, "")
 
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")

@@ -17,6 +17,11 @@ def _text(name: str, value: Callable[[Object], Any], priority: int = 0) -> Colum
     return Column(name, "string", value, priority)
 
 
+def _field(name: str, path: str, default: str = "", priority: int = 0) -> Column:
+    """Return a column of the value at a path."""
+    return _text(name, lambda obj: str(value_at(obj, path) or default), priority)
+
+
 def _containers(pod: Object) -> list[dict[str, Any]]:
     return value_at(pod, "status.containerStatuses") or []
 
@@ -26,7 +31,7 @@ def _ready(pod: Object) -> str:
     return f"{sum(bool(c.get('ready')) for c in _containers(pod))}/{len(all_of_them)}"
 
 
-def _pod_status(pod: Object) -> str:
+def _status(pod: Object) -> str:
     reason = value_at(pod, "status.reason") or value_at(pod, "status.phase") or "Unknown"
     for container in reversed(_containers(pod)):
         state = container.get("state") or {}
@@ -54,20 +59,15 @@ def _gates(pod: Object) -> str:
 POD = (
     NAME,
     _text("Ready", _ready),
-    _text("Status", _pod_status),
+    _text("Status", _status),
     _text("Restarts", _restarts),
     AGE,
-    _text("IP", lambda pod: value_at(pod, "status.podIP") or _NONE, 1),
-    _text("Node", lambda pod: value_at(pod, "spec.nodeName") or _NONE, 1),
-    _text("Nominated Node", lambda pod: value_at(pod, "status.nominatedNodeName") or _NONE, 1),
+    _field("IP", "status.podIP", _NONE, 1),
+    _field("Node", "spec.nodeName", _NONE, 1),
+    _field("Nominated Node", "status.nominatedNodeName", _NONE, 1),
     _text("Readiness Gates", _gates, 1),
 )
-NAMESPACE = (NAME, _text("Status", lambda ns: value_at(ns, "status.phase") or ""), AGE)
-
-
-def _seen_last(event: Object) -> str:
-    series = value_at(event, "series.lastObservedTime")
-    return age(series or event.get("lastTimestamp") or event.get("eventTime"))
+NAMESPACE = (NAME, _field("Status", "status.phase"), AGE)
 
 
 def _object(event: Object) -> str:
@@ -81,15 +81,20 @@ def _source(event: Object) -> str:
     return f"{component}, {host}" if host else component
 
 
+def _age_of(*paths: str) -> Callable[[Object], str]:
+    """Return a function that computes the age of the first of these times that is set."""
+    return lambda obj: age(next((text for path in paths if (text := value_at(obj, path))), None))
+
+
 EVENT = (
-    _text("Last Seen", _seen_last),
-    _text("Type", lambda event: event.get("type", "")),
-    _text("Reason", lambda event: event.get("reason", "")),
+    _text("Last Seen", _age_of("series.lastObservedTime", "lastTimestamp", "eventTime")),
+    _field("Type", "type"),
+    _field("Reason", "reason"),
     _text("Object", _object),
-    _text("Subobject", lambda event: value_at(event, "involvedObject.fieldPath") or "", 1),
+    _field("Subobject", "involvedObject.fieldPath", priority=1),
     _text("Source", _source, 1),
     _text("Message", lambda event: str(event.get("message", "")).strip()),
-    _text("First Seen", lambda e: age(e.get("firstTimestamp") or e.get("eventTime")), 1),
+    _text("First Seen", _age_of("firstTimestamp", "eventTime"), 1),
     Column("Count", "integer", lambda e: value_at(e, "series.count") or e.get("count") or 1, 1),
     Column("Name", "string", NAME.value, 1, format="name"),
 )
@@ -99,10 +104,9 @@ def _size(*names: str) -> Callable[[Object], int]:
     return lambda obj: sum(len(obj.get(name) or ()) for name in names)
 
 
-_TYPE = _text("Type", lambda obj: obj.get("type", ""))
-SECRET = (NAME, _TYPE, Column("Data", "integer", _size("data")), AGE)
+SECRET = (NAME, _field("Type", "type"), Column("Data", "integer", _size("data")), AGE)
 CONFIG_MAP = (NAME, Column("Data", "integer", _size("data", "binaryData")), AGE)
-LEASE = (NAME, _text("Holder", lambda lease: value_at(lease, "spec.holderIdentity") or ""), AGE)
+LEASE = (NAME, _field("Holder", "spec.holderIdentity"), AGE)
 _MODES = {
     "ReadWriteOnce": "RWO",
     "ReadOnlyMany": "ROX",
@@ -111,23 +115,20 @@ _MODES = {
 }
 
 
-def _access_modes(claim: Object) -> str:
+def _modes(claim: Object) -> str:
     modes = value_at(claim, "status.accessModes") or ()
     return ",".join(short for mode, short in _MODES.items() if mode in modes)
 
 
 VOLUME_CLAIM = (
     NAME,
-    _text("Status", lambda claim: value_at(claim, "status.phase") or ""),
-    _text("Volume", lambda claim: value_at(claim, "spec.volumeName") or ""),
-    _text("Capacity", lambda claim: str(value_at(claim, "status.capacity.storage") or "")),
-    _text("Access Modes", _access_modes),
-    _text("StorageClass", lambda claim: value_at(claim, "spec.storageClassName") or ""),
-    _text(
-        "VolumeAttributesClass",
-        lambda claim: value_at(claim, "spec.volumeAttributesClassName") or _UNSET,
-    ),
+    _field("Status", "status.phase"),
+    _field("Volume", "spec.volumeName"),
+    _field("Capacity", "status.capacity.storage"),
+    _text("Access Modes", _modes),
+    _field("StorageClass", "spec.storageClassName"),
+    _field("VolumeAttributesClass", "spec.volumeAttributesClassName", _UNSET),
     AGE,
-    _text("VolumeMode", lambda claim: value_at(claim, "spec.volumeMode") or _UNSET, 1),
+    _field("VolumeMode", "spec.volumeMode", _UNSET, 1),
 )
 WEBHOOKS = (NAME, Column("Webhooks", "integer", _size("webhooks")), AGE)

@@ -1,10 +1,19 @@
 """CustomResourceDefinitions: their rules, and the kinds that they define."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.kinds import Column, Kind, Object, Projection, Registry, Rules
+from jobflow.sandbox.apiserver.kinds import (
+    Kind,
+    Object,
+    Projection,
+    Registry,
+    Rules,
+    missing,
+)
 from jobflow.sandbox.apiserver.resources.metadata import now
 from jobflow.sandbox.apiserver.resources.schema import SchemaRules
 from jobflow.sandbox.apiserver.resources.table import AGE, NAME, printed
@@ -48,8 +57,8 @@ class DefinitionRules(Rules):
     def violations(self, obj: Object, old: Object | None) -> Iterator[Violation]:
         spec = obj.get("spec") or {}
         names = spec.get("names") or {}
-        yield from _required(spec, "spec", ("group", "scope", "names", "versions"))
-        yield from _required(names, "spec.names", ("plural", "kind"))
+        yield from missing(spec, "spec", "group", "scope", "names", "versions")
+        yield from missing(names, "spec.names", "plural", "kind")
         if obj["metadata"]["name"] != f"{names.get('plural')}.{spec.get('group')}":
             detail = 'must be spec.names.plural+"."+spec.group'
             yield Violation("metadata.name", Reason.INVALID, obj["metadata"]["name"], detail)
@@ -62,7 +71,15 @@ class DefinitionRules(Rules):
             names_of_versions = [version.get("name") for version in versions]
             yield Violation("spec.versions", Reason.INVALID, names_of_versions, detail)
         for index, version in enumerate(versions):
-            yield from _version(version, f"spec.versions[{index}]")
+            schema = (version.get("schema") or {}).get("openAPIV3Schema")
+            where = f"spec.versions[{index}].schema.openAPIV3Schema"
+            if not schema:
+                yield Violation(where, Reason.REQUIRED, None, "schemas are required")
+                continue
+            if schema.get("type") != "object":
+                detail = "must be object at the root"
+                yield Violation(f"{where}.type", Reason.INVALID, schema.get("type"), detail)
+            yield from _structural(schema, where)
         if spec.get("conversion", {}).get("strategy") != "None":
             detail = "this server converts by changing apiVersion alone"
             yield Violation("spec.conversion.strategy", Reason.NOT_SUPPORTED, "Webhook", detail)
@@ -71,24 +88,6 @@ class DefinitionRules(Rules):
 def _condition(kind: str, reason: str, message: str) -> dict[str, str]:
     condition = {"type": kind, "status": "True", "lastTransitionTime": now()}
     return {**condition, "reason": reason, "message": message}
-
-
-def _required(obj: Mapping[str, Any], path: str, names: tuple[str, ...]) -> Iterator[Violation]:
-    for name in names:
-        if not obj.get(name):
-            yield Violation(f"{path}.{name}", Reason.REQUIRED, None, "")
-
-
-def _version(version: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    schema = (version.get("schema") or {}).get("openAPIV3Schema")
-    where = f"{path}.schema.openAPIV3Schema"
-    if not schema:
-        yield Violation(where, Reason.REQUIRED, None, "schemas are required")
-        return
-    if schema.get("type") != "object":
-        detail = "must be object at the root"
-        yield Violation(f"{where}.type", Reason.INVALID, schema.get("type"), detail)
-    yield from _structural(schema, where)
 
 
 def _structural(schema: Any, path: str) -> Iterator[Violation]:
@@ -112,15 +111,26 @@ def _structural(schema: Any, path: str) -> Iterator[Violation]:
 
 def kinds_of(definition: Mapping[str, Any]) -> Iterator[Kind]:
     spec = definition["spec"]
-    names = spec["names"]
+    names, group = spec["names"], spec["group"]
     stored = next(version["name"] for version in spec["versions"] if version["storage"])
     for version in spec["versions"]:
         if not version.get("served"):
             continue
-        schema = version["schema"]["openAPIV3Schema"]
-        yield Kind(
-            group=spec["group"],
-            version=version["name"],
+        name, schema = version["name"], version["schema"]["openAPIV3Schema"]
+        subresources = frozenset({"status"} & set(version.get("subresources") or ()))
+        columns = [
+            printed(
+                column["name"],
+                column["type"],
+                column["jsonPath"],
+                column.get("priority", 0),
+                column.get("description", ""),
+            )
+            for column in version.get("additionalPrinterColumns") or ()
+        ]
+        kind = Kind(
+            group=group,
+            version=name,
             plural=names["plural"],
             kind=names["kind"],
             singular=names.get("singular", ""),
@@ -128,36 +138,22 @@ def kinds_of(definition: Mapping[str, Any]) -> Iterator[Kind]:
             short_names=tuple(names.get("shortNames") or ()),
             categories=tuple(names.get("categories") or ()),
             namespaced=spec["scope"] == "Namespaced",
-            subresources=frozenset({"status"} & set(version.get("subresources") or ())),
+            subresources=subresources,
             custom=True,
             generation=True,
-            columns=(NAME, *_columns(version)),
-            rules=SchemaRules(schema, status_apart="status" in (version.get("subresources") or ())),
+            columns=(NAME, *(columns or [AGE])),
+            rules=SchemaRules(schema, status_apart=bool(subresources)),
             openapi=schema,
-            **_projected(spec, version["name"], stored),
         )
+        if name != stored:
+            shown, kept = (partial(_at_version, f"{group}/{each}") for each in (name, stored))
+            projection = Projection(show=shown, take=kept)
+            kind = replace(kind, stored_as=kind.qualified, projection=projection)
+        yield kind
 
 
-def _projected(spec: Mapping[str, Any], version: str, stored: str) -> dict[str, Any]:
-    if version == stored:
-        return {}
-    group = spec["group"]
-    return {
-        "stored_as": f"{spec['names']['plural']}.{group}",
-        "projection": Projection(
-            show=lambda obj: obj | {"apiVersion": f"{group}/{version}"},
-            take=lambda obj: obj | {"apiVersion": f"{group}/{stored}"},
-        ),
-    }
-
-
-def _columns(version: Mapping[str, Any]) -> Iterator[Column]:
-    columns = version.get("additionalPrinterColumns") or ()
-    if not columns:
-        yield AGE
-    for column in columns:
-        priority, description = column.get("priority", 0), column.get("description", "")
-        yield printed(column["name"], column["type"], column["jsonPath"], priority, description)
+def _at_version(api_version: str, obj: Object) -> Object:
+    return obj | {"apiVersion": api_version}
 
 
 class CrdListener:

@@ -17,6 +17,7 @@ VERSION = {
     "buildDate": "1970-01-01T00:00:00Z",
     **dict.fromkeys(("goVersion", "compiler", "platform"), ""),
 }
+_OTHER_PATHS = ["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
 _SUBRESOURCE_VERBS = {"log": ["get"], "status": ["get", "patch", "update"]}
 
 
@@ -27,34 +28,29 @@ def discover(registry: Registry, request: Request) -> Response | None:
         return None
     if path.partition("/")[0] in ("healthz", "readyz", "livez"):
         return Response(b"ok", media_type="text/plain; charset=utf-8")
-    found = _answer(registry, path)
-    return None if found is None else Response(encode(found))
-
-
-def _answer(registry: Registry, path: str) -> dict[str, Any] | None:
+    found: dict[str, Any]
     groups = list(dict.fromkeys(kind.group for kind in registry if kind.group))
     match path.split("/"):
         case [""]:
             served = {*(f"/apis/{name}" for name in groups), *(f"/{k.base}" for k in registry)}
-            return {"paths": ["/api", "/apis", *sorted(served), *_OTHER_PATHS]}
+            found = {"paths": ["/api", "/apis", *sorted(served), *_OTHER_PATHS]}
         case ["version"]:
-            return VERSION
+            found = VERSION
         case ["api"]:
-            return {"kind": "APIVersions", "versions": ["v1"]}
+            found = {"kind": "APIVersions", "versions": ["v1"]}
         case ["apis"]:
             entries = [_group(registry, name) for name in groups]
-            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": entries}
+            found = {"kind": "APIGroupList", "apiVersion": "v1", "groups": entries}
         case ["apis", group] if group in groups:
-            return {"kind": "APIGroup", "apiVersion": "v1"} | _group(registry, group)
-    kinds = [kind for kind in registry if kind.base == path]
-    if not kinds:
-        return None
-    resources = [entry for kind in kinds for entry in _resources(kind)]
-    head = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": kinds[0].api_version}
-    return {**head, "resources": resources}
-
-
-_OTHER_PATHS = ["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+            found = {"kind": "APIGroup", "apiVersion": "v1"} | _group(registry, group)
+        case _:
+            kinds = [kind for kind in registry if kind.base == path]
+            if not kinds:
+                return None
+            resources = [entry for kind in kinds for entry in _resources(kind)]
+            head = {"kind": "APIResourceList", "apiVersion": "v1"}
+            found = {**head, "groupVersion": kinds[0].api_version, "resources": resources}
+    return Response(encode(found))
 
 
 def own_user(request: Request) -> Response | None:

@@ -89,14 +89,35 @@ def violations(kind: Kind, obj: Object, old: Object | None) -> Iterator[Violatio
     metadata = obj["metadata"]
     yield from _name(kind, metadata)
     for key, value in (metadata.get("labels") or {}).items():
-        yield from _label(key, value)
-    yield from _annotations(metadata.get("annotations") or {})
+        if fault := _key_fault(key):
+            yield _invalid("labels", key, fault)
+        if len(value) > 63:
+            yield _invalid("labels", value, "must be no more than 63 bytes")
+        elif not _is_value(value):
+            yield _invalid("labels", value, _VALUE_SAYS)
+    annotations = metadata.get("annotations") or {}
+    for key in annotations:
+        if fault := _key_fault(key.lower()):
+            yield _invalid("annotations", key, fault)
+    size = sum(len(text.encode()) for entry in annotations.items() for text in entry)
+    if size > MAX_ANNOTATIONS:
+        detail = f"may not be more than {MAX_ANNOTATIONS} bytes"
+        yield Violation("metadata.annotations", Reason.TOO_LONG, "", detail)
     yield from _owners(metadata.get("ownerReferences") or [])
     for finalizer in metadata.get("finalizers") or []:
-        if fault := _bad_key(finalizer):
+        if fault := _key_fault(finalizer):
             yield _invalid("finalizers", finalizer, fault)
-    if old is not None:
-        yield from _immutable(metadata, old["metadata"])
+    if old is None:
+        return
+    before = old["metadata"]
+    for name in ("name", "namespace", *sorted(_REFUSED)):
+        if metadata.get(name) != before.get(name):
+            yield _invalid(name, metadata.get(name), "field is immutable")
+    added = set(metadata.get("finalizers") or ()) - set(before.get("finalizers") or ())
+    if before.get("deletionTimestamp") and added:
+        why = "no new finalizers can be added if the object is being deleted"
+        detail = f"{why}, found new finalizers {sorted(added)}"
+        yield Violation("metadata.finalizers", Reason.FORBIDDEN, None, detail)
 
 
 def suspicions(obj: Object) -> Iterator[str]:
@@ -151,8 +172,8 @@ def _name(kind: Kind, metadata: dict[str, Any]) -> Iterator[Violation]:
         yield _invalid("name", name, _SUBDOMAIN_SAYS)
 
 
-def _bad_key(key: str) -> str:
-    """Return the fault of a label key or a finalizer, or ""."""
+def _key_fault(key: str) -> str | None:
+    """Return the fault of a label key or a finalizer; None if it is valid."""
     prefix, slash, name = key.rpartition("/")
     if slash and not prefix:
         return "prefix part must be non-empty"
@@ -160,26 +181,7 @@ def _bad_key(key: str) -> str:
         return f"prefix part {_SUBDOMAIN_SAYS}"
     if len(name) > 63:
         return "name part must be no more than 63 bytes"
-    return "" if _is_name(name) else _QUALIFIED
-
-
-def _label(key: str, value: str) -> Iterator[Violation]:
-    if fault := _bad_key(key):
-        yield _invalid("labels", key, fault)
-    if len(value) > 63:
-        yield _invalid("labels", value, "must be no more than 63 bytes")
-    elif not _is_value(value):
-        yield _invalid("labels", value, _VALUE_SAYS)
-
-
-def _annotations(annotations: dict[str, str]) -> Iterator[Violation]:
-    for key in annotations:
-        if fault := _bad_key(key.lower()):
-            yield _invalid("annotations", key, fault)
-    total = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
-    if total > MAX_ANNOTATIONS:
-        detail = f"may not be more than {MAX_ANNOTATIONS} bytes"
-        yield Violation("metadata.annotations", Reason.TOO_LONG, "", detail)
+    return None if _is_name(name) else _QUALIFIED
 
 
 def _owners(references: list[Any]) -> Iterator[Violation]:
@@ -195,16 +197,3 @@ def _owners(references: list[Any]) -> Iterator[Violation]:
             + " and ".join(controllers)
         )
         yield _invalid("ownerReferences", references, detail)
-
-
-def _immutable(metadata: dict[str, Any], old: dict[str, Any]) -> Iterator[Violation]:
-    for name in ("name", "namespace", *sorted(_REFUSED)):
-        if metadata.get(name) != old.get(name):
-            yield _invalid(name, metadata.get(name), "field is immutable")
-    added = set(metadata.get("finalizers") or ()) - set(old.get("finalizers") or ())
-    if old.get("deletionTimestamp") and added:
-        detail = (
-            "no new finalizers can be added if the object is being deleted, found new finalizers "
-            f"{sorted(added)}"
-        )
-        yield Violation("metadata.finalizers", Reason.FORBIDDEN, None, detail)

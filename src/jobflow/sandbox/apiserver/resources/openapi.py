@@ -4,7 +4,6 @@ A document holds a schema for each kind, and the paths under which it is patched
 """
 
 import hashlib
-from collections.abc import Iterable
 from typing import Any
 
 from jobflow.api.meta import ObjectMeta
@@ -31,78 +30,55 @@ def openapi(registry: Registry, request: Request) -> Response | None:
         if "protobuf" in request.header(b"accept"):
             return Response(_V2_PROTOBUF, media_type=_V2_MEDIA_TYPE)
         return Response(encode({"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}}))
+    kinds: dict[str, list[Kind]] = {}
+    for kind in registry:
+        kinds.setdefault(kind.base, []).append(kind)
     if request.path == _ROOT:
-        return Response(encode({"paths": dict(_index(registry))}))
-    kinds = _of_path(registry, request.path.removeprefix(f"{_ROOT}/"))
-    return Response(encode(document(kinds))) if kinds else None
-
-
-def _of_path(registry: Registry, path: str) -> list[Kind]:
-    return [kind for kind in registry if kind.base == path]
-
-
-def _index(registry: Registry) -> Iterable[tuple[str, dict[str, str]]]:
-    """Yield the path of each document with a hash, because clients cache by it."""
-    for base in {kind.base: None for kind in registry}:
-        content = encode(document(_of_path(registry, base)))
-        digest = hashlib.sha256(content).hexdigest().upper()
-        yield base, {"serverRelativeURL": f"{_ROOT}/{base}?hash={digest}"}
+        index = {}
+        for base in kinds:  # with a hash, because clients cache by it
+            digest = hashlib.sha256(encode(document(kinds[base]))).hexdigest().upper()
+            index[base] = {"serverRelativeURL": f"{_ROOT}/{base}?hash={digest}"}
+        return Response(encode({"paths": index}))
+    asked = kinds.get(request.path.removeprefix(f"{_ROOT}/"))
+    return Response(encode(document(asked))) if asked else None
 
 
 def document(kinds: list[Kind]) -> dict[str, Any]:
     """Return the OpenAPI v3 document of the kinds of one group and version."""
     schemas: dict[str, Any] = {_META: struct_schema(ObjectMeta)}
     paths: dict[str, Any] = {}
+    metadata = {"allOf": [{"$ref": f"#/components/schemas/{_META}"}]}
+    # PATCH announces field validation to kubectl. Strategic merge patches are accepted but not
+    # announced, because kubectl would need a schema for them.
+    options = ("dryRun", "fieldManager", "fieldValidation")
+    content = {media: {"schema": {"type": "object"}} for media in (JSON_PATCH, MERGE, APPLY)}
+    patch = {
+        "parameters": [{"name": name, "in": "query", "schema": _TEXT} for name in options],
+        "requestBody": {"content": content},
+    }
     for kind in kinds:
-        schemas[_schema_name(kind)] = _schema(kind)
-        paths[_path(kind)] = _operations(kind)
+        gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+        group = ".".join(reversed(kind.group.split("."))) or "io.k8s.api.core"
+        known = kind.openapi or {
+            "type": "object",
+            "description": f"{kind.kind}, without a schema.",
+            "x-kubernetes-preserve-unknown-fields": True,
+        }
+        schemas[f"{group}.{kind.version}.{kind.kind}"] = {
+            **known,
+            "properties": {
+                "apiVersion": _TEXT | {"description": "The version of this schema."},
+                "kind": _TEXT | {"description": "The kind of this object."},
+                **(known.get("properties") or {}),
+                "metadata": metadata | {"description": "Standard object's metadata."},
+            },
+            "x-kubernetes-group-version-kind": [gvk],
+        }
+        scope = "/namespaces/{namespace}" if kind.namespaced else ""
+        common = {"x-kubernetes-group-version-kind": gvk, "responses": {}}
+        paths[f"/{kind.base}{scope}/{kind.plural}/{{name}}"] = {
+            "get": {"x-kubernetes-action": "get", **common},
+            "patch": {"x-kubernetes-action": "patch", **common, **patch},
+        }
     parts = {"paths": paths, "components": {"schemas": schemas}}
     return {"openapi": "3.0.0", "info": _INFO, **parts}
-
-
-def _gvk(kind: Kind) -> dict[str, str]:
-    return {"group": kind.group, "version": kind.version, "kind": kind.kind}
-
-
-def _schema_name(kind: Kind) -> str:
-    if not kind.group:
-        return f"io.k8s.api.core.{kind.version}.{kind.kind}"
-    return f"{'.'.join(reversed(kind.group.split('.')))}.{kind.version}.{kind.kind}"
-
-
-def _path(kind: Kind) -> str:
-    scope = "/namespaces/{namespace}" if kind.namespaced else ""
-    return f"/{kind.base}{scope}/{kind.plural}/{{name}}"
-
-
-def _schema(kind: Kind) -> dict[str, Any]:
-    known = kind.openapi or {
-        "type": "object",
-        "description": f"{kind.kind}, without a schema.",
-        "x-kubernetes-preserve-unknown-fields": True,
-    }
-    metadata = {"allOf": [{"$ref": f"#/components/schemas/{_META}"}]}
-    return {
-        **known,
-        "properties": {
-            "apiVersion": _TEXT | {"description": "The version of this schema."},
-            "kind": _TEXT | {"description": "The kind of this object."},
-            **(known.get("properties") or {}),
-            "metadata": metadata | {"description": "Standard object's metadata."},
-        },
-        "x-kubernetes-group-version-kind": [_gvk(kind)],
-    }
-
-
-def _operations(kind: Kind) -> dict[str, Any]:
-    """Return the operations of a kind: PATCH announces field validation to kubectl. Strategic merge
-    patches are accepted but not announced, because kubectl would need a schema for them."""
-    common = {"x-kubernetes-group-version-kind": _gvk(kind), "responses": {}}
-    options = ("dryRun", "fieldManager", "fieldValidation")
-    parameters = [{"name": name, "in": "query", "schema": _TEXT} for name in options]
-    content = {media: {"schema": {"type": "object"}} for media in (JSON_PATCH, MERGE, APPLY)}
-    patch = {"parameters": parameters, "requestBody": {"content": content}}
-    return {
-        action: {"x-kubernetes-action": action, **common, **more}
-        for action, more in {"get": {}, "patch": patch}.items()
-    }

@@ -4,7 +4,7 @@ The messages are those of apiextensions (k8s.io/kube-openapi pkg/validation/erro
 than date-time are not checked, and CEL is not evaluated: `crds` refuses a schema that contains CEL.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -29,18 +29,28 @@ class SchemaNode:
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self.type = str(schema.get("type", ""))
         if schema.get("x-kubernetes-int-or-string"):
-            self.type = "integer or string"
+            self.type = "integer,string"
+        additional, items = schema.get("additionalProperties"), schema.get("items")
         self.nullable = bool(schema.get("nullable"))
-        self.keeps_unknown = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+        self.keeps_unknown = (
+            bool(schema.get("x-kubernetes-preserve-unknown-fields")) or additional is True
+        )
         self.embedded = bool(schema.get("x-kubernetes-embedded-resource"))
         self.default = schema.get("default", _ABSENT)
         self.required = tuple(schema.get("required", ()))
         self.properties = {k: SchemaNode(v) for k, v in schema.get("properties", {}).items()}
-        self.items = SchemaNode(schema["items"]) if isinstance(schema.get("items"), dict) else None
-        additional = schema.get("additionalProperties")
+        self.items = SchemaNode(items) if isinstance(items, dict) else None
         self.additional = SchemaNode(additional) if isinstance(additional, dict) else None
-        self.keeps_unknown |= additional is True
-        self.faults = _value_faults(schema)
+        own = {word: schema[word] for word in _MESSAGES if word in schema and word != "format"}
+        if schema.get("format") == "date-time":
+            own["format"] = "date-time"
+        validator = jsonschema_rs.Draft4Validator(own, validate_formats=True) if own else None
+        self._errors = validator.iter_errors if validator else lambda value: ()
+        self._logic = [
+            (jsonschema_rs.Draft4Validator({word: schema[word]}).is_valid, words)
+            for word, words in _LOGIC.items()
+            if word in schema
+        ]
 
     def complete(self, value: Any, path: str, dropped: list[str], old: Any = _ABSENT) -> None:
         """Prune unknown fields and forbidden nulls, and set defaults, in place. A null in a list
@@ -48,23 +58,22 @@ class SchemaNode:
         before, stay as they are."""
         if value is old:
             return
-        if isinstance(value, dict):
-            self._complete_object(value, path, dropped, old if isinstance(old, dict) else {})
-        elif isinstance(value, list) and self.items is not None:
+        if isinstance(value, list) and self.items is not None:
             for index, item in enumerate(value):
                 self.items.complete(item, f"{path}[{index}]", dropped)
-
-    def _complete_object(self, value: Object, path: str, dropped: list[str], old: Object) -> None:
+        if not isinstance(value, dict):
+            return
+        before = old if isinstance(old, dict) else {}
         for key in list(value):
+            where = f"{path}.{key}" if path else key
             node = self.properties.get(key, self.additional)
             if node is not None and value[key] is None and node.type and not node.nullable:
                 del value[key]
             elif node is not None:
-                where = f"{path}.{key}" if path else key
-                node.complete(value[key], where, dropped, old.get(key, _ABSENT))
+                node.complete(value[key], where, dropped, before.get(key, _ABSENT))
             elif not self.keeps_unknown and not (self.embedded and key in _TYPE_FIELDS):
                 del value[key]
-                dropped.append(f"{path}.{key}" if path else key)
+                dropped.append(where)
         for key, node in self.properties.items():
             if node.default is not _ABSENT and key not in value:
                 value[key] = deepcopy(node.default)
@@ -72,21 +81,26 @@ class SchemaNode:
 
     def violations(self, value: Any, path: str, old: Any = _ABSENT) -> Iterator[Violation]:
         """Yield the violations of a value. A value equal to `old` is not checked."""
-        if old is not _ABSENT and value == old:
+        if (old is not _ABSENT and value == old) or (value is None and self.nullable):
             return
-        if value is None and self.nullable:
+        found = _TYPES[type(value)]
+        if found == "number" and value.is_integer():
+            found = "integer"  # as in Go
+        is_number = found == "integer" and self.type == "number"
+        if self.type and found not in self.type.split(",") and not is_number:
+            detail = f'{path} in body must be of type {self.type}: "{found}"'
+            yield Violation(path, Reason.TYPE_INVALID, found, detail)
             return
-        if fault := self._mistyped(value, path):
-            yield fault
-            return
-        yield from self.faults(value, path)
-        if isinstance(value, dict):
-            yield from self._inside_object(value, path, old)
-        elif isinstance(value, list) and self.items is not None:
+        for error in self._errors(value):
+            yield _translated(error, path)
+        for holds, words in self._logic:
+            if not holds(value):
+                yield Violation(path, Reason.INVALID, "", f'"{path}" {words}')
+        if isinstance(value, list) and self.items is not None:
             for index, item in enumerate(value):
                 yield from self.items.violations(item, f"{path}[{index}]")
-
-    def _inside_object(self, value: Object, path: str, old: Any) -> Iterator[Violation]:
+        if not isinstance(value, dict):
+            return
         before = old if isinstance(old, dict) else {}
         for key in self.required:
             if key not in value:
@@ -96,20 +110,6 @@ class SchemaNode:
             if node is not None:
                 where = f"{path}.{key}" if path else key
                 yield from node.violations(inner, where, before.get(key, _ABSENT))
-
-    def _mistyped(self, value: Any, path: str) -> Violation | None:
-        found = _type_of(value)
-        wanted = self.type
-        if (
-            not wanted
-            or found == wanted
-            or (found == "integer" and wanted == "number")
-            or (found in ("integer", "string") and wanted == "integer or string")
-        ):
-            return None
-        wanted = wanted.replace(" or ", ",")
-        detail = f'{path} in body must be of type {wanted}: "{found}"'
-        return Violation(path, Reason.TYPE_INVALID, found, detail)
 
 
 class SchemaRules(Rules):
@@ -137,41 +137,10 @@ class SchemaRules(Rules):
             yield fault
 
 
-def _type_of(value: Any) -> str:
-    """Return the JSON schema type of a value; a whole float is an integer, as in Go."""
-    if isinstance(value, float) and value.is_integer():
-        return "integer"
-    return _TYPES[type(value)]
-
-
 _TYPES: dict[type[Any], str] = {
     **{str: "string", bool: "boolean", int: "integer", float: "number"},
     **{dict: "object", list: "array", type(None): "null"},
 }
-
-
-Faults = Callable[[Any, str], Iterator[Violation]]
-
-
-def _value_faults(schema: Mapping[str, Any]) -> Faults:
-    own = {word: schema[word] for word in _WORDS if word in schema}
-    if schema.get("format") == "date-time":
-        own["format"] = "date-time"
-    errors = jsonschema_rs.Draft4Validator(own, validate_formats=True).iter_errors
-    logic = {
-        words: jsonschema_rs.Draft4Validator({word: schema[word]}).is_valid
-        for word, words in _LOGIC.items()
-        if word in schema
-    }
-
-    def faults(value: Any, path: str) -> Iterator[Violation]:
-        for error in errors(value) if own else ():
-            yield _translated(error, path)
-        for words, holds in logic.items():
-            if not holds(value):
-                yield Violation(path, Reason.INVALID, "", f'"{path}" {words}')
-
-    return faults
 
 
 def _translated(error: jsonschema_rs.ValidationError, path: str) -> Violation:
@@ -207,5 +176,4 @@ _MESSAGES = {
     "maxProperties": (Reason.TOO_MANY, "{size}: must have at most {limit} items"),
 }
 """Reason and message of the library's errors, whose parameters fill the gaps."""
-_WORDS = _MESSAGES.keys() - {"format"}
 _SIZES = ("minItems", "minProperties")

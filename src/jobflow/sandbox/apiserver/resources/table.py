@@ -15,6 +15,15 @@ _UNIQUE = "Name must be unique within a namespace."
 NAME = Column("Name", "string", lambda obj: obj["metadata"]["name"], 0, "name", _UNIQUE)
 
 
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "y": 365 * 86400}
+_UNITS = (
+    *((120, "s", "s"), (600, "m", "s"), (180 * 60, "m", "m"), (8 * 3600, "h", "m")),
+    *((48 * 3600, "h", "h"), (8 * 86400, "d", "h"), (730 * 86400, "d", "d")),
+    *((2920 * 86400, "y", "d"), (math.inf, "y", "y")),
+)
+"""Limit of a duration in seconds, and its units (apimachinery's duration.HumanDuration)."""
+
+
 def age(timestamp: str | None) -> str:
     """Return the time since a timestamp as kubectl prints it: 5s, 3m10s, 2h, 4d."""
     if not timestamp:
@@ -23,11 +32,7 @@ def age(timestamp: str | None) -> str:
         then = datetime.fromisoformat(timestamp)
     except ValueError:
         return "<invalid>"
-    return duration(int((datetime.now(UTC) - then.astimezone(UTC)).total_seconds()))
-
-
-def duration(seconds: int) -> str:
-    """Format a duration in at most two units (apimachinery's duration.HumanDuration)."""
+    seconds = int((datetime.now(UTC) - then.astimezone(UTC)).total_seconds())
     if seconds < -1:
         return "<invalid>"
     seconds = max(seconds, 0)
@@ -37,24 +42,12 @@ def duration(seconds: int) -> str:
     return f"{count}{unit}{rest}{inner}" if inner != unit and rest else f"{count}{unit}"
 
 
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "y": 365 * 86400}
-_UNITS = (
-    *((120, "s", "s"), (600, "m", "s"), (180 * 60, "m", "m"), (8 * 3600, "h", "m")),
-    *((48 * 3600, "h", "h"), (8 * 86400, "d", "h"), (730 * 86400, "d", "d")),
-    *((2920 * 86400, "y", "d"), (math.inf, "y", "y")),
-)
-"""Limit of a duration in seconds, and its units."""
-
-
 AGE = Column("Age", "string", lambda obj: age(obj["metadata"].get("creationTimestamp")))
 CREATED = Column("Created At", "date", lambda obj: obj["metadata"].get("creationTimestamp"))
 
 
 def printed(name: str, kind: str, path: str, priority: int, description: str) -> Column:
-    return Column(name, kind, _cell(kind, path), priority, description=description)
-
-
-def _cell(kind: str, path: str) -> Callable[[Object], Any]:
+    """Return a column of a CRD, whose path is a JSONPath."""
     find = compile_path(path)
 
     def value(obj: Object) -> Any:
@@ -67,7 +60,7 @@ def _cell(kind: str, path: str) -> Callable[[Object], Any]:
             return found[0]
         return " ".join(map(_text, found))
 
-    return value
+    return Column(name, kind, value, priority, description=description)
 
 
 def _text(value: Any) -> str:
@@ -119,33 +112,33 @@ class TableRenderer(Renderer):
         self._include = include or "Metadata"
 
     def one(self, stored: Stored) -> bytes:
-        return self.event()(stored)
+        return self._table([stored], {"resourceVersion": str(stored.revision)}, has_columns=True)
 
     def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
-        return self._table(page, list_metadata(revision, following, remaining), columns=True)
+        return self._table(page, list_metadata(revision, following, remaining), has_columns=True)
 
     def event(self) -> Callable[[Stored], bytes]:
-        columns = chain([True], repeat(False))
+        is_first = chain([True], repeat(False))
 
         def render(stored: Stored) -> bytes:
             metadata = {"resourceVersion": str(stored.revision)}
-            return self._table([stored], metadata, columns=next(columns))
+            return self._table([stored], metadata, has_columns=next(is_first))
 
         return render
 
-    def _table(self, page: Sequence[Stored], metadata: dict[str, Any], columns: bool) -> bytes:
+    def _table(self, page: Sequence[Stored], metadata: dict[str, Any], has_columns: bool) -> bytes:
         names = ("name", "type", "format", "description", "priority")
         definitions = [{name: getattr(each, name) for name in names} for each in self._columns]
-        rows = [self._row(stored) for stored in page]
+        rows: list[dict[str, Any]] = []
+        for stored in page:
+            shown = self.converted(stored) if self._include == "Object" else None
+            if self._include == "Metadata":
+                shown = partial(stored.obj)
+            cells = [column.value(stored.obj) for column in self._columns]
+            rows.append({"cells": cells, "object": shown})
         head = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
-        shown = definitions if columns else None
-        return encode({**head, "columnDefinitions": shown, "rows": rows})
-
-    def _row(self, stored: Stored) -> dict[str, Any]:
-        shown = {"Object": self.converted, "Metadata": lambda stored: partial(stored.obj)}
-        include = shown.get(self._include, lambda stored: None)
-        cells = [column.value(stored.obj) for column in self._columns]
-        return {"cells": cells, "object": include(stored)}
+        columns = definitions if has_columns else None
+        return encode({**head, "columnDefinitions": columns, "rows": rows})
 
 
 def partial(obj: Object) -> Object:
@@ -172,8 +165,7 @@ def renderer(kind: Kind, request: Request) -> Renderer:
         media_type, *parameters = (part.strip() for part in media_range.split(";"))
         if media_type not in ("application/json", "*/*"):
             continue
-        wanted = dict(parameter.partition("=")[::2] for parameter in parameters)
-        form = wanted.get("as", "")
+        form = dict(parameter.partition("=")[::2] for parameter in parameters).get("as", "")
         if form == "Table":
             return TableRenderer(kind, request.query.get("includeObject", ""))
         if form in ("PartialObjectMetadata", "PartialObjectMetadataList"):
