@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.reads.watches import WatchOptions, error_frame, stream
+from jobflow.sandbox.apiserver.reads.watches import error_frame, stream
 from jobflow.sandbox.apiserver.requests import failures
 from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response
 from jobflow.sandbox.apiserver.requests.operations import Target
@@ -70,7 +70,12 @@ class ReadHandler:
                 )
             page = self._pages[token]
         else:
-            self._check_version(request)
+            asked = version(request)
+            self._check_reached(asked)
+            is_exact = request.query.get("resourceVersionMatch") == "Exact"
+            if is_exact and asked != self._storage.revision:
+                why = "The provided resource version is too old to list at"
+                raise failures.expired(f"{why}: only the newest is kept")
             found = self._storage.bucket(target.kind.bucket).select(target.namespace)
             if not wanted.everything:
                 found = [stored for stored in found if wanted(stored)]
@@ -103,25 +108,19 @@ class ReadHandler:
         except Expired as error:
             return render.response(error_frame(failures.expired(str(error)).status))
         bookmarks = request.flag("allowWatchBookmarks")
-        options = WatchOptions(
-            target.kind,
-            lambda stored: target.namespace in ("", stored.key[0]) and wanted(stored),
-            render.event(),
-            [state for state in stored if wanted(state)],
-            self._bookmark_seconds if bookmarks else 0,
-            request.number("timeoutSeconds") or random.uniform(1800, 3600),
-            initial_end=send_initial and bookmarks,
+        frames = stream(
+            self._storage,
+            watch,
+            receive,
+            kind=target.kind,
+            select=lambda stored: target.namespace in ("", stored.key[0]) and wanted(stored),
+            render=render.event,
+            initial=[state for state in stored if wanted(state)],
+            bookmark_seconds=self._bookmark_seconds if bookmarks else None,
+            timeout_seconds=request.number("timeoutSeconds") or random.uniform(1800, 3600),
+            marks_initial_end=send_initial and bookmarks,
         )
-        frames = stream(self._storage, watch, options, receive)
         return Response(stream=frames, media_type=render.media_type)
-
-    def _check_version(self, request: Request) -> None:
-        asked = version(request)
-        self._check_reached(asked)
-        exact = request.query.get("resourceVersionMatch") == "Exact"
-        if exact and asked != self._storage.revision:
-            message = "The provided resource version is too old to list at: only the newest is kept"
-            raise failures.expired(message)
 
     def _check_reached(self, asked: int) -> None:
         if asked > self._storage.revision:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from jobflow.sandbox.apiserver.kinds import Kind
 from jobflow.sandbox.apiserver.requests.http import Receive, encode
@@ -11,39 +10,31 @@ from jobflow.sandbox.apiserver.storage import PendingChanges, Storage, Stored
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
-Select = Callable[[Stored], bool]
-Render = Callable[[Stored], bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class WatchOptions:
-    """Options of a watch."""
-
-    kind: Kind
-    select: Select
-    render: Render
-    initial: list[Stored]
-    """Objects that are sent first, as ADDED."""
-    bookmark_seconds: float
-    """Interval of bookmarks; 0 means never."""
-    timeout_seconds: float
-    initial_end: bool = False
-    """Whether a bookmark marks the end of the initial objects (sendInitialEvents)."""
-
 
 async def stream(
-    storage: Storage, watch: PendingChanges, options: WatchOptions, receive: Receive
+    storage: Storage,
+    watch: PendingChanges,
+    receive: Receive,
+    *,
+    kind: Kind,
+    select: Callable[[Stored], bool],
+    render: Callable[[Stored], bytes],
+    initial: list[Stored],
+    bookmark_seconds: float | None,
+    timeout_seconds: float,
+    marks_initial_end: bool,
 ) -> AsyncGenerator[bytes]:
-    """Yield the frames of one watch until it times out, the client leaves or the server stops."""
+    """Yield the frames of one watch until it times out, the client leaves or the server stops: the
+    `initial` objects as ADDED, with a bookmark at their end if `marks_initial_end`, then changes,
+    and bookmarks at this interval."""
     loop = asyncio.get_running_loop()
-    interval = options.bookmark_seconds
-    due = loop.time() + interval if interval else None
+    due = None if bookmark_seconds is None else loop.time() + bookmark_seconds
     gone = asyncio.create_task(until_gone(receive, watch))
-    timer = loop.call_later(options.timeout_seconds, watch.close)
+    timer = loop.call_later(timeout_seconds, watch.close)
     try:
-        frames = [_frame("ADDED", options.render(stored)) for stored in options.initial]
-        if options.initial_end:
-            frames.append(_bookmark(options.kind, storage.revision, {INITIAL_EVENTS_END: "true"}))
+        frames = [_frame("ADDED", render(stored)) for stored in initial]
+        if marks_initial_end:
+            frames.append(_bookmark(kind, storage.revision, {INITIAL_EVENTS_END: "true"}))
         yield b"".join(frames)
         while not watch.closed or watch.pending:
             with suppress(TimeoutError):
@@ -54,19 +45,19 @@ async def stream(
             while watch.pending:
                 change = watch.pending.popleft()
                 # An object may enter or leave the selection of this watcher.
-                was = change.old is not None and options.select(change.old)
-                is_selected = change.type != "DELETED" and options.select(change.new)
+                was = change.old is not None and select(change.old)
+                is_selected = change.type != "DELETED" and select(change.new)
                 if was or is_selected:
-                    kind = "DELETED" if not is_selected else "MODIFIED" if was else "ADDED"
-                    frames.append(_frame(kind, options.render(change.new)))
-            if due is not None and loop.time() >= due:
-                due = loop.time() + interval
-                frames.append(_bookmark(options.kind, storage.revision))
+                    what = "DELETED" if not is_selected else "MODIFIED" if was else "ADDED"
+                    frames.append(_frame(what, render(change.new)))
+            if bookmark_seconds is not None and due is not None and loop.time() >= due:
+                due = loop.time() + bookmark_seconds
+                frames.append(_bookmark(kind, storage.revision))
             if frames:
                 yield b"".join(frames)
     finally:
         timer.cancel()
-        storage.unwatch(options.kind.bucket, watch)
+        storage.unwatch(kind.bucket, watch)
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
 

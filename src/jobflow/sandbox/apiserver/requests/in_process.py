@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
 
@@ -57,8 +56,16 @@ class InProcessConnections(Connections):
         headers: Mapping[str, str],
         limits: aiohttp.ClientTimeout,
     ) -> "_Exchange":
-        given = {"Host": _HOST, **common_headers(), **headers}
-        exchange = _Exchange(_scope(method, path, given), body or b"", limits)
+        plain, _, query = path.partition("?")
+        given = {"Host": _HOST, **common_headers(), **headers}.items()
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": unquote(plain),
+            "query_string": query.encode("ascii"),
+            "headers": [(name.lower().encode(), text.encode()) for name, text in given],
+        }
+        exchange = _Exchange(scope, body or b"", limits)
         task = asyncio.create_task(exchange.run(self._app))
         self._exchanges[task] = exchange
         task.add_done_callback(self._exchanges.pop)
@@ -85,8 +92,6 @@ class _Exchange:
         self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue(_CHUNKS)
         self._closed = asyncio.Event()
         self._complete = False
-
-    # ------------------------------------------------------------------ as the application sees it
 
     async def run(self, app: App) -> None:
         """Let the application handle the request."""
@@ -122,8 +127,6 @@ class _Exchange:
         if not self._closed.is_set():
             await self._chunks.put(chunk)
 
-    # ----------------------------------------------------------------------- as the client sees it
-
     async def start(self) -> None:
         """Wait for status and headers. Raises TimeoutError, aiohttp.ClientError."""
         async with asyncio.timeout_at(self._deadline):
@@ -132,12 +135,7 @@ class _Exchange:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -174,14 +172,3 @@ class _Exchange:
         if not self._started.done():
             self._started.set_exception(aiohttp.ServerDisconnectedError())
             self._started.exception()  # nobody may be waiting
-
-
-def _scope(method: str, path: str, headers: Mapping[str, str]) -> Scope:
-    plain, _, query = path.partition("?")
-    return {
-        "type": "http",
-        "method": method,
-        "path": unquote(plain),
-        "query_string": query.encode("ascii"),
-        "headers": [(name.lower().encode(), text.encode()) for name, text in headers.items()],
-    }

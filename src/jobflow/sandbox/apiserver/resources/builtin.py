@@ -1,14 +1,25 @@
-"""Built-in kinds, which no CustomResourceDefinition defines."""
+"""Built-in kinds, which no CustomResourceDefinition defines: their rules and columns.
+
+Source of the columns of `kubectl get`: k8s.io/kubernetes pkg/printers/internalversion.
+"""
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.kinds import ALL_VERBS, Kind, Object, Projection, Rules, value_at
-from jobflow.sandbox.apiserver.resources import columns
+from jobflow.sandbox.apiserver.kinds import (
+    ALL_VERBS,
+    Column,
+    Kind,
+    Object,
+    Projection,
+    Rules,
+    value_at,
+)
 from jobflow.sandbox.apiserver.resources.crds import DefinitionRules
-from jobflow.sandbox.apiserver.resources.table import CREATED, NAME
+from jobflow.sandbox.apiserver.resources.table import AGE, CREATED, NAME, age
 from jobflow.sandbox.apiserver.resources.webhooks import WebhookRules
 
 IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
@@ -103,6 +114,86 @@ _GRACE = 30
 """Default of `terminationGracePeriodSeconds`."""
 
 
+_NONE = "<none>"
+_UNSET = "<unset>"
+
+
+def _text(name: str, value: Callable[[Object], Any], priority: int = 0) -> Column:
+    return Column(name, "string", value, priority)
+
+
+def _field(name: str, path: str, default: str = "", priority: int = 0) -> Column:
+    """Return a column of the value at a path."""
+    return _text(name, lambda obj: str(value_at(obj, path) or default), priority)
+
+
+def _containers(pod: Object) -> list[dict[str, Any]]:
+    return value_at(pod, "status.containerStatuses") or []
+
+
+def _ready(pod: Object) -> str:
+    all_of_them = value_at(pod, "spec.containers") or []
+    return f"{sum(bool(c.get('ready')) for c in _containers(pod))}/{len(all_of_them)}"
+
+
+def _status(pod: Object) -> str:
+    reason = value_at(pod, "status.reason") or value_at(pod, "status.phase") or "Unknown"
+    for container in reversed(_containers(pod)):
+        state = container.get("state") or {}
+        waiting, ended = state.get("waiting"), state.get("terminated")
+        if waiting and waiting.get("reason"):
+            reason = waiting["reason"]
+        elif ended:
+            reason = ended.get("reason") or f"ExitCode:{ended.get('exitCode')}"
+    return "Terminating" if pod["metadata"].get("deletionTimestamp") else str(reason)
+
+
+def _restarts(pod: Object) -> str:
+    count, last = 0, ""
+    for container in _containers(pod):
+        count += container.get("restartCount", 0)
+        last = max(last, value_at(container, "lastState.terminated.finishedAt") or "")
+    return f"{count} ({age(last)} ago)" if count and last else str(count)
+
+
+def _gates(pod: Object) -> str:
+    gates = value_at(pod, "spec.readinessGates")
+    return f"0/{len(gates)}" if gates else _NONE
+
+
+def _object(event: Object) -> str:
+    involved = event.get("involvedObject") or {}
+    return f"{str(involved.get('kind', '')).lower()}/{involved.get('name', '')}"
+
+
+def _source(event: Object) -> str:
+    component = value_at(event, "source.component") or event.get("reportingComponent") or ""
+    host = value_at(event, "source.host") or event.get("reportingInstance")
+    return f"{component}, {host}" if host else component
+
+
+def _age_of(*paths: str) -> Callable[[Object], str]:
+    """Return a function that computes the age of the first of these times that is set."""
+    return lambda obj: age(next((text for path in paths if (text := value_at(obj, path))), None))
+
+
+def _size(*names: str) -> Callable[[Object], int]:
+    return lambda obj: sum(len(obj.get(name) or ()) for name in names)
+
+
+_MODES = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+
+
+def _modes(claim: Object) -> str:
+    modes = value_at(claim, "status.accessModes") or ()
+    return ",".join(short for mode, short in _MODES.items() if mode in modes)
+
+
 def _selectable(*paths: str, **others: str) -> dict[str, str]:
     return dict(zip(paths, paths, strict=True)) | others
 
@@ -117,7 +208,7 @@ NAMESPACE = Kind(
     returns_deleted=True,
     label_name=True,
     rules=NamespaceRules(),
-    columns=columns.NAMESPACE,
+    columns=(NAME, _field("Status", "status.phase"), AGE),
     selectable=_selectable("status.phase"),
 )
 POD = Kind(
@@ -128,7 +219,17 @@ POD = Kind(
     subresources=frozenset({"log", "status"}),
     returns_deleted=True,
     rules=PodRules(),
-    columns=columns.POD,
+    columns=(
+        NAME,
+        _text("Ready", _ready),
+        _text("Status", _status),
+        _text("Restarts", _restarts),
+        AGE,
+        _field("IP", "status.podIP", _NONE, 1),
+        _field("Node", "spec.nodeName", _NONE, 1),
+        _field("Nominated Node", "status.nominatedNodeName", _NONE, 1),
+        _text("Readiness Gates", _gates, 1),
+    ),
     selectable=_selectable(
         *("status.phase", "status.podIP", "spec.nodeName", "spec.restartPolicy"),
         *("spec.schedulerName", "spec.serviceAccountName"),
@@ -139,7 +240,18 @@ EVENT = Kind(
     kind="Event",
     short_names=("ev",),
     rules=EventRules(),
-    columns=columns.EVENT,
+    columns=(
+        _text("Last Seen", _age_of("series.lastObservedTime", "lastTimestamp", "eventTime")),
+        _field("Type", "type"),
+        _field("Reason", "reason"),
+        _text("Object", _object),
+        _field("Subobject", "involvedObject.fieldPath", priority=1),
+        _text("Source", _source, 1),
+        _text("Message", lambda event: str(event.get("message", "")).strip()),
+        _text("First Seen", _age_of("firstTimestamp", "eventTime"), 1),
+        Column("Count", "integer", lambda e: value_at(e, "series.count") or e.get("count") or 1, 1),
+        Column("Name", "string", NAME.value, 1, format="name"),
+    ),
     selectable=_selectable(
         *(f"involvedObject.{name}" for name in ("kind", "namespace", "name", "uid", "apiVersion")),
         *("involvedObject.resourceVersion", "involvedObject.fieldPath"),
@@ -172,12 +284,15 @@ EVENT_VIEW = replace(EVENT, group="events.k8s.io", projection=PROJECTION, stored
 SECRET = Kind(
     plural="secrets",
     kind="Secret",
-    columns=columns.SECRET,
+    columns=(NAME, _field("Type", "type"), Column("Data", "integer", _size("data")), AGE),
     rules=SecretRules(),
     selectable=_selectable("type"),
 )
 CONFIG_MAP = Kind(
-    plural="configmaps", kind="ConfigMap", short_names=("cm",), columns=columns.CONFIG_MAP
+    plural="configmaps",
+    kind="ConfigMap",
+    short_names=("cm",),
+    columns=(NAME, Column("Data", "integer", _size("data", "binaryData")), AGE),
 )
 VOLUME_CLAIM = Kind(
     plural="persistentvolumeclaims",
@@ -186,9 +301,24 @@ VOLUME_CLAIM = Kind(
     subresources=frozenset({"status"}),
     returns_deleted=True,
     rules=VolumeClaimRules(),
-    columns=columns.VOLUME_CLAIM,
+    columns=(
+        NAME,
+        _field("Status", "status.phase"),
+        _field("Volume", "spec.volumeName"),
+        _field("Capacity", "status.capacity.storage"),
+        _text("Access Modes", _modes),
+        _field("StorageClass", "spec.storageClassName"),
+        _field("VolumeAttributesClass", "spec.volumeAttributesClassName", _UNSET),
+        AGE,
+        _field("VolumeMode", "spec.volumeMode", _UNSET, 1),
+    ),
 )
-LEASE = Kind(group="coordination.k8s.io", plural="leases", kind="Lease", columns=columns.LEASE)
+LEASE = Kind(
+    group="coordination.k8s.io",
+    plural="leases",
+    kind="Lease",
+    columns=(NAME, _field("Holder", "spec.holderIdentity"), AGE),
+)
 CRD = Kind(
     group="apiextensions.k8s.io",
     plural="customresourcedefinitions",
@@ -206,7 +336,7 @@ VALIDATING = Kind(
     group="admissionregistration.k8s.io",
     plural="validatingwebhookconfigurations",
     kind="ValidatingWebhookConfiguration",
-    columns=columns.WEBHOOKS,
+    columns=(NAME, Column("Webhooks", "integer", _size("webhooks")), AGE),
     rules=WebhookRules(),
     namespaced=False,
     categories=("api-extensions",),

@@ -4,13 +4,14 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from itertools import chain, repeat
 from typing import Any
 
 from jobflow.sandbox.apiserver.kinds import Column, Kind, Object
 from jobflow.sandbox.apiserver.requests.http import JSON, Request, Response, encode
 from jobflow.sandbox.apiserver.storage import Stored
 
+TABLE, PARTIAL = "Table", "PartialObjectMetadata"
+"""Forms of answers besides the whole object."""
 _UNIQUE = "Name must be unique within a namespace."
 NAME = Column("Name", "string", lambda obj: obj["metadata"]["name"], 0, "name", _UNIQUE)
 
@@ -70,93 +71,69 @@ def _text(value: Any) -> str:
 
 
 class Renderer:
-    """Objects in JSON."""
+    """Objects as a client wants them: whole, as table rows, or only their metadata. `include` says
+    which part of the object a row holds."""
 
-    media_type = JSON
-
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: Kind, form: str = "", include: str = "") -> None:
+        self.media_type = f"{JSON};as={form};v=v1;g=meta.k8s.io" if form else JSON
         self._kind = kind
-        self._list = (kind.api_version, kind.many)
+        self._form = form
+        self._include = include or "Metadata"
+        self._has_columns = True
 
     def response(self, body: bytes, code: int = 200) -> Response:
         return Response(body, code, media_type=self.media_type)
 
     def one(self, stored: Stored) -> bytes:
-        return encode(self.converted(stored)) if self._kind.stored_as else stored.body
+        if self._form == TABLE:
+            return self._table([stored], {"resourceVersion": str(stored.revision)})
+        if self._form == PARTIAL:
+            return encode(partial(stored.obj))
+        kind = self._kind
+        return encode(kind.projection.show(stored.obj)) if kind.stored_as else stored.body
 
-    def converted(self, stored: Stored) -> Object:
-        return self._kind.projection.show(stored.obj)
+    def event(self, stored: Stored) -> bytes:
+        """Render an object of a watch, whose first table alone names the columns."""
+        body = self.one(stored)
+        self._has_columns = False
+        return body
 
     def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
         """Render a page of a list; `following` is the continue token."""
-        metadata = list_metadata(revision, following, remaining, always=self._kind.custom)
+        metadata: dict[str, Any] = {"resourceVersion": str(revision)}
+        if following or (self._kind.custom and self._form != TABLE):
+            metadata["continue"] = following
+        if remaining:
+            metadata["remainingItemCount"] = remaining
+        if self._form == TABLE:
+            return self._table(page, metadata)
+        names = (self._kind.api_version, self._kind.many)
+        if self._form == PARTIAL:
+            names = ("meta.k8s.io/v1", "PartialObjectMetadataList")
         return b'{"apiVersion":"%b","kind":"%b","metadata":%b,"items":[%b]}' % (
-            *(name.encode() for name in self._list),
+            *(name.encode() for name in names),
             encode(metadata),
             b",".join(map(self.one, page)),
         )
 
-    def event(self) -> Callable[[Stored], bytes]:
-        """Return the renderer of a watch's objects."""
-        return self.one
-
-
-class TableRenderer(Renderer):
-    """Objects as table rows; `include` says which part of the object a row holds."""
-
-    media_type = "application/json;as=Table;v=v1;g=meta.k8s.io"
-
-    def __init__(self, kind: Kind, include: str) -> None:
-        super().__init__(kind)
-        self._columns: Sequence[Column] = kind.columns or (NAME, CREATED)
-        self._include = include or "Metadata"
-
-    def one(self, stored: Stored) -> bytes:
-        return self._table([stored], {"resourceVersion": str(stored.revision)}, has_columns=True)
-
-    def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
-        return self._table(page, list_metadata(revision, following, remaining), has_columns=True)
-
-    def event(self) -> Callable[[Stored], bytes]:
-        is_first = chain([True], repeat(False))
-
-        def render(stored: Stored) -> bytes:
-            metadata = {"resourceVersion": str(stored.revision)}
-            return self._table([stored], metadata, has_columns=next(is_first))
-
-        return render
-
-    def _table(self, page: Sequence[Stored], metadata: dict[str, Any], has_columns: bool) -> bytes:
+    def _table(self, page: Sequence[Stored], metadata: dict[str, Any]) -> bytes:
+        columns = self._kind.columns or (NAME, CREATED)
         names = ("name", "type", "format", "description", "priority")
-        definitions = [{name: getattr(each, name) for name in names} for each in self._columns]
+        definitions = [{name: getattr(each, name) for name in names} for each in columns]
         rows: list[dict[str, Any]] = []
         for stored in page:
-            shown = self.converted(stored) if self._include == "Object" else None
+            shown = self._kind.projection.show(stored.obj) if self._include == "Object" else None
             if self._include == "Metadata":
                 shown = partial(stored.obj)
-            cells = [column.value(stored.obj) for column in self._columns]
-            rows.append({"cells": cells, "object": shown})
-        head = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
-        columns = definitions if has_columns else None
-        return encode({**head, "columnDefinitions": columns, "rows": rows})
+            rows.append({"cells": [each.value(stored.obj) for each in columns], "object": shown})
+        head = {"kind": TABLE, "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+        shown_columns = definitions if self._has_columns else None
+        return encode({**head, "columnDefinitions": shown_columns, "rows": rows})
 
 
 def partial(obj: Object) -> Object:
-    head = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
-    return {**head, "metadata": obj["metadata"]}
-
-
-class PartialRenderer(Renderer):
-    """Objects as PartialObjectMetadata."""
-
-    media_type = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-
-    def __init__(self, kind: Kind) -> None:
-        super().__init__(kind)
-        self._list = ("meta.k8s.io/v1", "PartialObjectMetadataList")
-
-    def one(self, stored: Stored) -> bytes:
-        return encode(partial(stored.obj))
+    """Return an object's metadata as PartialObjectMetadata."""
+    return {"kind": PARTIAL, "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 
 def renderer(kind: Kind, request: Request) -> Renderer:
@@ -166,22 +143,11 @@ def renderer(kind: Kind, request: Request) -> Renderer:
         if media_type not in ("application/json", "*/*"):
             continue
         form = dict(parameter.partition("=")[::2] for parameter in parameters).get("as", "")
-        if form == "Table":
-            return TableRenderer(kind, request.query.get("includeObject", ""))
-        if form in ("PartialObjectMetadata", "PartialObjectMetadataList"):
-            return PartialRenderer(kind)
-        if not form:
-            break
+        if form == f"{PARTIAL}List":
+            form = PARTIAL
+        if form in ("", TABLE, PARTIAL):
+            return Renderer(kind, form, request.query.get("includeObject", ""))
     return Renderer(kind)
-
-
-def list_metadata(
-    revision: int, following: str, remaining: int, *, always: bool = False
-) -> dict[str, Any]:
-    """Return `metadata` of a list; with `always`, `continue` may be empty."""
-    rest = {"continue": following} if following or always else {}
-    count = {"remainingItemCount": remaining} if remaining else {}
-    return {"resourceVersion": str(revision), **rest, **count}
 
 
 _TOKEN = re.compile(

@@ -32,6 +32,7 @@ Directories = Callable[[str], Path]
 """Returns the directory of a volume claim, by its name."""
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
+_BEFORE_PATH = r"(?<![\w./$)}-])"
 _NO_INJECTION = re.compile(r"--?inject-hosts-env=(0|f|F|false|FALSE|False)")
 
 
@@ -48,19 +49,42 @@ class ContainerContext:
 
     def invocation(
         self, container: RunnableContainer, message_file: str
-    ) -> tuple[list[str], dict[str, str]]:
-        """Return the arguments and environment of a container. `message_file` replaces
-        terminationMessagePath wherever that is a whole path, and the directory of a volume claim
-        its mountPath wherever a path begins with it. Raises OSError for a subPathExpr that is no
-        path inside of its volume."""
-        own = self._own_variables(container)
-        path = re.escape(container.termination_message_path or TERMINATION_LOG)
-        named = re.compile(rf"(?<![\w./$)}}-]){path}(?![\w./-])")
+    ) -> tuple[list[str], dict[str, str], str]:
+        """Return the arguments, environment and directory of a container ("": that of the sandbox).
+        `message_file` replaces terminationMessagePath wherever that is a whole path, and the
+        directory of a volume claim its mountPath wherever a path begins with it. Raises OSError for
+        a subPathExpr that is no path inside of its volume."""
+        own: dict[str, str] = {}
+        for variable in container.env or ():
+            if variable.value_from is None or variable.value:
+                own[variable.name] = expand(variable.value or "", own)
+            elif field := variable.value_from.get("fieldRef"):  # else an optional source
+                own[variable.name] = _field(field["fieldPath"], self.pod, self.addresses)
+        own |= plugin_variables(self.job, self.pod, self.addresses)
 
-        mounts = self._mounts(container, own)
+        mounts: dict[str, str] = {}
+        for mount in container.volume_mounts or ():
+            path = mount.mount_path.rstrip("/")
+            if mount.name in self.spec.claims and path:
+                place = self.directories(self.spec.claims[mount.name])
+                if mount.sub_path_expr is None:
+                    place /= mount.sub_path or ""
+                else:
+                    place /= _expanded_path(mount.sub_path_expr, own)
+                place.mkdir(parents=True, exist_ok=True)
+                mounts[path] = str(place)
+        longest_first = sorted(mounts, key=len, reverse=True)
+        mounted = re.compile(
+            rf"{_BEFORE_PATH}(?:{'|'.join(map(re.escape, longest_first))})(?![\w.-])"
+        )
+        path = re.escape(container.termination_message_path or TERMINATION_LOG)
+        message_path = re.compile(rf"{_BEFORE_PATH}{path}(?![\w./-])")
+
+        def in_volumes(text: str) -> str:
+            return mounted.sub(lambda found: mounts[found.group()], text) if mounts else text
 
         def placed(text: str) -> str:
-            return self._in_volumes(named.sub(lambda _: message_file, text), mounts)
+            return in_volumes(message_path.sub(lambda _: message_file, text))
 
         words = [*(container.command or ()), *(container.args or ())]
         env = {
@@ -69,44 +93,8 @@ class ContainerContext:
             TERMINATION_VARIABLE: message_file,
             **{name: placed(value) for name, value in own.items()},
         }
-        return [placed(expand(word, own)) for word in words], env
-
-    def working_directory(self, container: RunnableContainer) -> str:
-        """Return the directory in which a container starts; "" for that of the sandbox."""
-        mounts = self._mounts(container, self._own_variables(container))
-        return self._in_volumes(container.working_dir or "", mounts)
-
-    def _own_variables(self, container: RunnableContainer) -> dict[str, str]:
-        own: dict[str, str] = {}
-        for variable in container.env or ():
-            if variable.value_from is None or variable.value:
-                own[variable.name] = expand(variable.value or "", own)
-            elif field := variable.value_from.get("fieldRef"):  # else an optional source
-                own[variable.name] = _field(field["fieldPath"], self.pod, self.addresses)
-        return own | plugin_variables(self.job, self.pod, self.addresses)
-
-    def _mounts(self, container: RunnableContainer, own: Mapping[str, str]) -> dict[str, str]:
-        """Return the directories of the volume claims that a container mounts, by mountPath. They
-        exist."""
-        claims, found = self.spec.claims, dict[str, str]()
-        for mount in container.volume_mounts or ():
-            path = mount.mount_path.rstrip("/")
-            if mount.name in claims and path:
-                place = self.directories(claims[mount.name])
-                if mount.sub_path_expr is None:
-                    place /= mount.sub_path or ""
-                else:
-                    place /= _expanded_path(mount.sub_path_expr, own)
-                place.mkdir(parents=True, exist_ok=True)
-                found[path] = str(place)
-        return found
-
-    def _in_volumes(self, text: str, mounts: Mapping[str, str]) -> str:
-        if not mounts:
-            return text
-        paths = "|".join(re.escape(path) for path in sorted(mounts, key=len, reverse=True))
-        mounted = re.compile(rf"(?<![\w./$)}}-])(?:{paths})(?![\w.-])")
-        return mounted.sub(lambda found: mounts[found.group()], text)
+        argv = [placed(expand(word, own)) for word in words]
+        return argv, env, in_volumes(container.working_dir or "")
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:

@@ -201,9 +201,9 @@ class PodLife:
         try:
             with context.logs.next_run(meta, container.name) as path:
                 message_file.touch()
-                argv, env = context.place.invocation(container, str(message_file))
-                directory = context.place.working_directory(container) or str(Path.cwd())
-                own.run = ContainerProcess(ContainerCommand(argv, env, directory, path))
+                argv, env, folder = context.place.invocation(container, str(message_file))
+                command = ContainerCommand(argv, env, folder or str(Path.cwd()), path)
+                own.run = ContainerProcess(command)
                 ended = await own.run.run(on_start)
         except OSError as error:  # no room for a log, or for one more process
             where = f"{error.filename}: " if error.filename else ""
