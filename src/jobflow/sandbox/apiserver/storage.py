@@ -46,12 +46,22 @@ class Stored:
     """Body that each manager applied last. It stays in later states of the object."""
 
     @property
+    def metadata(self) -> dict[str, Any]:
+        metadata: dict[str, Any] = self.obj["metadata"]
+        return metadata
+
+    @property
     def labels(self) -> dict[str, str]:
-        return self.obj["metadata"].get("labels") or {}
+        return self.metadata.get("labels") or {}
 
     @property
     def uid(self) -> str:
-        return str(self.obj["metadata"]["uid"])
+        return str(self.metadata["uid"])
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether its deletion has started."""
+        return "deletionTimestamp" in self.metadata
 
 
 @dataclass(frozen=True, slots=True)

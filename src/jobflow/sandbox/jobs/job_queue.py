@@ -23,10 +23,10 @@ from jobflow.sandbox.jobs.policies import (
 
 _REACH = {
     BusAction.RESTART_TASK: "task",
-    BusAction.RESTART_POD: "pod",
+    BusAction.RESTART_POD: "name",
     BusAction.RESTART_PARTITION: "partition",
 }
-"""Attribute of a request that limits the action; other actions affect the whole job."""
+"""Attribute of a pod that limits the action; other actions affect the whole job."""
 
 
 class JobQueue:
@@ -39,10 +39,10 @@ class JobQueue:
 
     def offer(self, request: JobRequest) -> None:
         """Add a request. Any number of sync requests count as one."""
-        waiting = self._waiting.get(request.pod)
-        if request.event is BusEvent.POD_RUNNING and waiting is not None:
-            if waiting[1].event is not BusEvent.POD_PENDING:
-                del self._waiting[request.pod]  # the pod's predecessor caused it
+        if request.event is BusEvent.POD_RUNNING and request.pod is not None:
+            _, waiting = self._waiting.get(request.pod.name, (None, request))
+            if waiting.event not in (BusEvent.POD_PENDING, BusEvent.POD_RUNNING):
+                del self._waiting[request.pod.name]  # the pod's predecessor caused it
         if request is SYNC or (request.action is None and request.event in INTERNAL_EVENTS):
             self._sync = True
         else:
@@ -71,10 +71,10 @@ class JobQueue:
             request = self._requests.popleft()
             action, delay = decide(spec, status.version or 0, request)
             acting = replace(request, action=action)
-            if delay:
-                waiting = self._waiting.get(request.pod)
+            if delay and (pod := request.pod) is not None:
+                waiting = self._waiting.get(pod.name)
                 if waiting is None or waiting[1].action != action:
-                    self._waiting[request.pod] = ((request.since or now) + delay, acting)
+                    self._waiting[pod.name] = ((pod.since or now) + delay, acting)
                 self._ripen(pods, now)
                 # an evicted pod gets a successor now, and if that runs, the action is dropped
                 self._sync = self._sync or request.event is BusEvent.POD_EVICTED
@@ -99,16 +99,16 @@ class JobQueue:
         reach = _REACH.get(request.action or BusAction.SYNC)
         for pod, (_, waiting) in list(self._waiting.items()):
             if _REACH.get(waiting.action or BusAction.SYNC) == reach and (
-                reach is None or getattr(request, reach) == getattr(waiting, reach)
+                reach is None or getattr(request.pod, reach, "") == getattr(waiting.pod, reach)
             ):
                 del self._waiting[pod]
 
     def _ripen(self, pods: Mapping[str, PodFacts], now: datetime) -> None:
         """Move due actions to the front; drop those that no longer apply."""
         for name, (due, request) in list(self._waiting.items()):
-            pod = pods.get(name)
+            pod, uid = pods.get(name), request.pod.uid if request.pod is not None else None
             if request.event is BusEvent.POD_PENDING and (
-                pod is None or pod.uid != request.pod_uid or pod.phase is not PodPhase.PENDING
+                pod is None or pod.uid != uid or pod.phase is not PodPhase.PENDING
             ):
                 del self._waiting[name]
             elif due <= now:

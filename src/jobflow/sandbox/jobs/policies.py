@@ -74,14 +74,8 @@ class JobRequest:
     event: BusEvent = BusEvent.OUT_OF_SYNC
     action: BusAction | None = None
     """Action of a Command, which overrides the policies."""
-    task: str = ""
-    pod: str = ""
-    pod_uid: str = ""
-    partition: str = ""
-    exit_code: int = 0
-    version: int | None = None
-    """Version of the vcjob that the pod belongs to; None if no pod caused the request."""
-    since: datetime | None = None
+    pod: PodFacts | None = None
+    """The pod that caused it; a partial restart concerns the pod, its task or its partition."""
 
 
 SYNC = JobRequest(action=BusAction.SYNC)
@@ -115,18 +109,12 @@ def pod_request(
         restarts = sum(pod.restarts for pod in mates if pod.phase not in ENDED_POD_PHASES)
         if task.max_retry != -1 and restarts >= (task.max_retry or DEFAULT_MAX_RETRY):
             event = BusEvent.TASK_FAILED
-    exit_code = new.exit_code if event is BusEvent.POD_FAILED else 0
-    return replace(_request(event, new), exit_code=exit_code, since=new.since)
+    return JobRequest(event, pod=new)
 
 
 def evicted_request(pod: PodFacts) -> JobRequest:
     """Return the request that a pod causes if anyone but the job controller deleted it."""
-    return _request(BusEvent.POD_EVICTED, pod)
-
-
-def _request(event: BusEvent, pod: PodFacts) -> JobRequest:
-    request = JobRequest(event, task=pod.task, pod=pod.name, pod_uid=pod.uid)
-    return replace(request, partition=pod.partition, version=pod.version)
+    return JobRequest(BusEvent.POD_EVICTED, pod=replace(pod, since=None))
 
 
 def decide(spec: JobSpec, version: int, request: JobRequest) -> tuple[BusAction, timedelta]:
@@ -134,21 +122,21 @@ def decide(spec: JobSpec, version: int, request: JobRequest) -> tuple[BusAction,
     a sync. A request of a pod of an earlier version is only synced."""
     if request.action is not None:
         return request.action, timedelta()
-    outdated = request.version is not None and request.version < version
-    if request.event not in INTERNAL_EVENTS and not outdated:
-        task = next((task for task in spec.tasks or () if task.name == request.task), None)
-        own = task.policies or () if task is not None and request.task else ()
+    pod = request.pod
+    if pod is not None and pod.version >= version and request.event not in INTERNAL_EVENTS:
+        task = next((task for task in spec.tasks or () if pod.task and task.name == pod.task), None)
+        own = task.policies or () if task is not None else ()
         for policy in (*own, *(spec.policies or ())):
-            if policy.action and _matches(policy, request):
+            if policy.action and _matches(policy, request.event, pod):
                 return BusAction(policy.action), _timeout(policy)
     return BusAction.SYNC, timedelta()
 
 
-def _matches(policy: LifecyclePolicy, request: JobRequest) -> bool:
+def _matches(policy: LifecyclePolicy, event: BusEvent, pod: PodFacts) -> bool:
     events = [*(policy.events or ()), *([policy.event] if policy.event else ())]
-    if request.event in events or BusEvent.ANY in events:
-        return request.event is not BusEvent.POD_PENDING or policy.timeout is not None
-    return policy.exit_code is not None and policy.exit_code == request.exit_code
+    if event in events or BusEvent.ANY in events:
+        return event is not BusEvent.POD_PENDING or policy.timeout is not None
+    return policy.exit_code == (pod.exit_code if event is BusEvent.POD_FAILED else 0)
 
 
 def _timeout(policy: LifecyclePolicy) -> timedelta:

@@ -278,10 +278,11 @@ def _kill(view: JobSnapshot, request: JobRequest, action: BusAction, now: dateti
 
 
 def _is_target(pod: PodFacts, request: JobRequest) -> bool:
-    if pod.task != request.task:
+    cause = request.pod
+    if cause is None or pod.task != cause.task:
         return False
     if request.action is BusAction.RESTART_POD:
-        return pod.name == request.pod
+        return pod.name == cause.name
     if request.action is BusAction.RESTART_PARTITION:
-        return bool(request.partition) and pod.partition == request.partition
+        return bool(cause.partition) and pod.partition == cause.partition
     return True

@@ -122,11 +122,13 @@ def _inner(message: Message) -> Callable[[Raw], dict[str, Any]]:
     return lambda raw: _message(_bytes(raw), message)
 
 
-def _named(*names: str) -> dict[int, Field]:
-    return {number: (name, _text) for number, name in enumerate(names, start=1)}
+def _numbered(*names: str, **readers: Callable[[Raw], Any]) -> dict[int, Field]:
+    """Return fields with the numbers 1, 2 and so on: texts with these names, then others."""
+    fields = [*((name, _text) for name in names), *readers.items()]
+    return dict(enumerate(fields, start=1))
 
 
-_TYPE_META = _named("apiVersion", "kind")
+_TYPE_META = _numbered("apiVersion", "kind")
 _OWNER = _inner(
     {
         **{1: ("kind", _text), 3: ("name", _text), 4: ("uid", _text), 5: ("apiVersion", _text)},
@@ -135,27 +137,24 @@ _OWNER = _inner(
 )
 _META = _inner(
     {
-        **_named("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion"),
+        **_numbered("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion"),
         **{7: ("generation", _int), 11: ("labels", _map), 12: ("annotations", _map)},
         **{13: ("ownerReferences", lambda raw: [_OWNER(raw)]), 14: ("finalizers", _texts)},
     }
 )
 _KINDS: Mapping[str, Message] = {
-    "Namespace": {
-        **{1: ("metadata", _META), 2: ("spec", _inner({1: ("finalizers", _texts)}))},
-        3: ("status", _inner(_named("phase"))),
-    },
-    "ConfigMap": {
-        **{1: ("metadata", _META), 2: ("data", _map), 3: ("binaryData", _bytes_map)},
-        4: ("immutable", _bool),
-    },
-    "Secret": {
-        **{1: ("metadata", _META), 2: ("data", _bytes_map), 3: ("type", _text)},
-        **{4: ("stringData", _map), 5: ("immutable", _bool)},
-    },
-    "DeleteOptions": {
-        1: ("gracePeriodSeconds", _int),
-        2: ("preconditions", _inner(_named("uid", "resourceVersion"))),
-        **{3: ("orphanDependents", _bool), 4: ("propagationPolicy", _text), 5: ("dryRun", _texts)},
-    },
+    "Namespace": _numbered(
+        metadata=_META, spec=_inner(_numbered(finalizers=_texts)), status=_inner(_numbered("phase"))
+    ),
+    "ConfigMap": _numbered(metadata=_META, data=_map, binaryData=_bytes_map, immutable=_bool),
+    "Secret": _numbered(
+        metadata=_META, data=_bytes_map, type=_text, stringData=_map, immutable=_bool
+    ),
+    "DeleteOptions": _numbered(
+        gracePeriodSeconds=_int,
+        preconditions=_inner(_numbered("uid", "resourceVersion")),
+        orphanDependents=_bool,
+        propagationPolicy=_text,
+        dryRun=_texts,
+    ),
 }

@@ -124,7 +124,7 @@ def revised(target: Target, request: Request, write: WriteOptions) -> Callable[[
     def change(current: Stored) -> Object:
         if request.content_type == patches.MERGE and target.kind.custom:
             # All that it leaves alone is shared with the stored object, whose status may be large.
-            obj = {**current.obj, "metadata": copy_json(current.obj["metadata"])}
+            obj = {**current.obj, "metadata": copy_json(current.metadata)}
         else:
             obj = codec.load(current.body)
         obj = apply(target.kind.projection.show(obj), patch)

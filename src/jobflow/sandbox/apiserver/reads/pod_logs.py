@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.kinds import Object
+from jobflow.sandbox.apiserver.kinds import Object, value_at
 from jobflow.sandbox.apiserver.reads.watches import until_gone
 from jobflow.sandbox.apiserver.requests import failures
 from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response
@@ -46,19 +45,6 @@ class LogSource(Protocol):
         """Return the log of a run, from 0, of a pod's container; None if it has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogOptions:
-    """PodLogOptions."""
-
-    container: str
-    follow: bool
-    previous: bool
-    timestamps: bool
-    tail: int | None
-    since: datetime | None
-    limit: int | None
-
-
 class LogHandler:
     """Handler of requests for logs. Without a source, every log is empty."""
 
@@ -68,25 +54,42 @@ class LogHandler:
 
     def get(self, target: Target, request: Request, receive: Receive) -> Response:
         """Return a stream of the log. Raises RequestFailure."""
-        options = read_options(target.name, request)
+        tail, limit, seconds = (
+            request.number(name) if request.query.get(name) else None
+            for name in ("tailLines", "limitBytes", "sinceSeconds")
+        )
+        since, faults = _since_time(request), []
+        if tail is not None and tail < 0:
+            detail = "must be greater than or equal to 0"
+            faults.append(Violation("tailLines", Reason.INVALID, tail, detail))
+        if limit is not None and limit < 1:
+            faults.append(Violation("limitBytes", Reason.INVALID, limit, "must be greater than 0"))
+        if seconds is not None and since is not None:
+            detail = "at most one of `sinceTime` or `sinceSeconds` may be specified"
+            faults.append(Violation("", Reason.FORBIDDEN, None, detail))
+        elif seconds is not None and seconds < 1:
+            detail = "must be greater than 0"
+            faults.append(Violation("sinceSeconds", Reason.INVALID, seconds, detail))
+        if faults:
+            raise failures.invalid_as("", "PodLogOptions", target.name, faults)
+        if seconds is not None:
+            since = datetime.now(UTC) - timedelta(seconds=min(seconds, 10**9))
         stored = self._storage.get(target.kind.bucket, target.key)
         if stored is None:
             raise failures.not_found(target.kind, target.name)
-        pod, uid, run, follow, log = stored.obj, stored.uid, 0, False, None
-        container = _choose_container(pod, options.container)
-        if (pod.get("spec") or {}).get("nodeName"):
-            run, follow = _choose_run(pod, container, previous=options.previous), options.follow
-            log = self._source.log(uid, container, run) if self._source is not None else None
+        container = _choose_container(stored.obj, request.query.get("container", ""))
+        run, log, follow = 0, None, False
+        if value_at(stored.obj, "spec.nodeName"):
+            run = _choose_run(stored.obj, container, previous=_flag(request, "previous"))
+            follow = _flag(request, "follow")
+            if self._source is not None:
+                log = self._source.log(stored.uid, container, run)
         if log is None:
-            blocks = self._nothing(target, uid, container, run, follow=follow)
+            blocks = self._nothing(target, stored.uid, container, run, follow=follow)
         else:
-            blocks = log.read(
-                tail=options.tail,
-                since=options.since,
-                timestamps=options.timestamps,
-                follow=options.follow,
-            )
-        stream = _follow(self._storage, target, blocks, options.limit, receive)
+            timestamps = _flag(request, "timestamps")
+            blocks = log.read(tail=tail, since=since, timestamps=timestamps, follow=follow)
+        stream = _follow(self._storage, target, blocks, limit, receive)
         return Response(media_type="text/plain", stream=stream)
 
     def _nothing(
@@ -95,7 +98,7 @@ class LogHandler:
         """Yield nothing, with `follow` until the run has ended."""
         while follow:
             stored = self._storage.get(target.kind.bucket, target.key)
-            if stored is None or stored.obj["metadata"]["uid"] != uid:
+            if stored is None or stored.metadata["uid"] != uid:
                 return
             status = _status_of(stored.obj, container) or {}
             if "running" not in status.get("state", {}) or status.get("restartCount", 0) != run:
@@ -103,44 +106,16 @@ class LogHandler:
             yield b""
 
 
-def read_options(pod: str, request: Request) -> LogOptions:
-    """Return the options of a request. Raises RequestFailure, 400 or 422."""
-    tail, limit, seconds = (
-        request.number(name) if request.query.get(name) else None
-        for name in ("tailLines", "limitBytes", "sinceSeconds")
-    )
-    since, faults = None, []
-    if text := request.query.get("sinceTime"):
-        with suppress(ValueError):
-            since = datetime.fromisoformat(text)
-        if since is None or since.tzinfo is None or "T" not in text:
-            layout = "2006-01-02T15:04:05Z07:00"
-            raise failures.bad_request(
-                f'parsing time "{text}" as "{layout}": cannot parse "{text}"'
-            )
-    if tail is not None and tail < 0:
-        detail = "must be greater than or equal to 0"
-        faults.append(Violation("tailLines", Reason.INVALID, tail, detail))
-    if limit is not None and limit < 1:
-        faults.append(Violation("limitBytes", Reason.INVALID, limit, "must be greater than 0"))
-    if seconds is not None and since is not None:
-        detail = "at most one of `sinceTime` or `sinceSeconds` may be specified"
-        faults.append(Violation("", Reason.FORBIDDEN, None, detail))
-    elif seconds is not None and seconds < 1:
-        faults.append(Violation("sinceSeconds", Reason.INVALID, seconds, "must be greater than 0"))
-    if faults:
-        raise failures.invalid_as("", "PodLogOptions", pod, faults)
-    if seconds is not None:
-        since = datetime.now(UTC) - timedelta(seconds=min(seconds, 10**9))
-    return LogOptions(
-        container=request.query.get("container", ""),
-        follow=_flag(request, "follow"),
-        previous=_flag(request, "previous"),
-        timestamps=_flag(request, "timestamps"),
-        tail=tail,
-        since=since,
-        limit=limit,
-    )
+def _since_time(request: Request) -> datetime | None:
+    text, moment = request.query.get("sinceTime"), None
+    if not text:
+        return None
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(text)
+    if moment is None or moment.tzinfo is None or "T" not in text:
+        layout = "2006-01-02T15:04:05Z07:00"
+        raise failures.bad_request(f'parsing time "{text}" as "{layout}": cannot parse "{text}"')
+    return moment
 
 
 def _flag(request: Request, name: str) -> bool:

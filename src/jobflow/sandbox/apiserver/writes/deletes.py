@@ -114,7 +114,7 @@ def _check(kind: Kind, current: Stored, wanted: DeleteOptions) -> None:
 
 
 def _marked(kind: Kind, current: Stored, wanted: DeleteOptions) -> Object:
-    obj = {**current.obj, "metadata": dict(current.obj["metadata"])}
+    obj = {**current.obj, "metadata": dict(current.metadata)}
     meta = obj["metadata"]
     grace = kind.rules.grace(obj, wanted.grace_period_seconds)
     if "deletionTimestamp" in meta:

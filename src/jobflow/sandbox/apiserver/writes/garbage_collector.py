@@ -61,19 +61,19 @@ class GarbageCollector:
 
     def _notice(self, bucket: str, change: ObjectChange) -> None:
         """Enqueue the objects for which a change may matter."""
-        meta, key, is_gone = change.new.obj["metadata"], change.new.key, change.type == "DELETED"
+        meta, key, is_gone = change.new.metadata, change.new.key, change.type == "DELETED"
         if is_gone:
             self._enqueue(self._owners.dependents(change.new.uid))
         self._owners.learn(bucket, change)
         if not is_gone and (meta.get("deletionTimestamp") or meta.get("ownerReferences")):
             self._enqueue([(bucket, key)])
         if change.old is not None:  # its owners may wait for it
-            owners = [self._owners.places.get(each["uid"]) for each in references(change.old.obj)]
+            owners = [self._owners.places.get(each["uid"]) for each in references(change.old)]
             self._enqueue(filter(None, owners))
         if is_gone:  # its namespace or its definition may wait for the last of their objects
             for kind, name in ((builtin.NAMESPACE, key[0]), (builtin.CRD, bucket)):
                 found = self._storage.get(kind.bucket, ("", name))
-                if found is not None and "deletionTimestamp" in found.obj["metadata"]:
+                if found is not None and found.is_deleted:
                     self._enqueue([(kind.bucket, ("", name))])
 
     def _enqueue(self, places: Iterable[Place]) -> None:
@@ -87,14 +87,14 @@ class GarbageCollector:
         if stored is None or kind is None:
             return
         try:
-            if "deletionTimestamp" not in stored.obj["metadata"]:
+            if not stored.is_deleted:
                 await self._collect(kind, stored)
             elif kind is builtin.NAMESPACE:
                 kinds = [kind for kind in self._registry.stored() if kind.namespaced]
                 for each in kinds:
                     await self._empty(each, key[1], WriteOptions(user=NAMESPACE_CONTROLLER))
                 is_empty = not any(self._storage.bucket(k.bucket).select(key[1]) for k in kinds)
-                if is_empty and not stored.obj["metadata"].get("finalizers"):
+                if is_empty and not stored.metadata.get("finalizers"):
                     self._storage.remove(bucket, key)
             else:
                 await self._finalize(kind, stored)
@@ -105,7 +105,7 @@ class GarbageCollector:
 
     async def _collect(self, kind: Kind, stored: Stored) -> None:
         """Delete a dependent without living owners, or remove its references to gone owners."""
-        states = {owner["uid"]: self._state(owner, stored) for owner in references(stored.obj)}
+        states = {owner["uid"]: self._state(owner, stored) for owner in references(stored)}
         lost = [uid for uid, state in states.items() if state != "alive"]
         target = Target(kind, *stored.key)
         if not lost:
@@ -129,14 +129,14 @@ class GarbageCollector:
         is_near = place is not None and place[1][0] in ("", dependent.key[0])
         owner = self._storage.get(*place) if place is not None and is_near else None
         if owner is not None:
-            return "waiting" if _has(owner.obj, FOREGROUND) else "alive"
+            return "waiting" if _has(owner, FOREGROUND) else "alive"
         is_served = self._registry.of(reference["apiVersion"], reference["kind"])
         return "gone" if is_served else "alive"
 
     async def _drop_references(self, target: Target, uids: list[str]) -> None:
         def change(current: Stored) -> Object:
-            kept = [each for each in references(current.obj) if each["uid"] not in uids]
-            metadata = {**current.obj["metadata"], "ownerReferences": kept}
+            kept = [each for each in references(current) if each["uid"] not in uids]
+            metadata = {**current.metadata, "ownerReferences": kept}
             return {**current.obj, "metadata": metadata}
 
         await self._writer.update(target, change, WriteOptions(user=COLLECTOR))
@@ -144,27 +144,27 @@ class GarbageCollector:
     async def _finalize(self, kind: Kind, stored: Stored) -> None:
         """Do what a finalizer asks for; remove it once that is done."""
         dependents = self._owners.dependents(stored.uid)
-        if _has(stored.obj, ORPHAN):
+        if _has(stored, ORPHAN):
             for bucket, key in dependents:
                 owned = self._registry.of_bucket(bucket)
                 if owned is not None and self._storage.get(bucket, key) is not None:
                     await self._drop_references(Target(owned, *key), [stored.uid])
             await self._remove_finalizer(kind, stored, ORPHAN)
-        elif _has(stored.obj, FOREGROUND):
+        elif _has(stored, FOREGROUND):
             blocking = False
             for bucket, key in dependents:
                 owned, dependent = self._registry.of_bucket(bucket), self._storage.get(bucket, key)
                 if owned is not None and dependent is not None:
-                    if "deletionTimestamp" not in dependent.obj["metadata"]:
+                    if not dependent.is_deleted:
                         await self._collect(owned, dependent)
                 remaining = self._storage.get(bucket, key)
                 blocking |= remaining is not None and any(
                     reference["uid"] == stored.uid and reference.get("blockOwnerDeletion")
-                    for reference in references(remaining.obj)
+                    for reference in references(remaining)
                 )
             if not blocking:
                 await self._remove_finalizer(kind, stored, FOREGROUND)
-        elif _has(stored.obj, CLEANUP):
+        elif _has(stored, CLEANUP):
             defined = self._registry.of_bucket(stored.key[1])
             if defined is not None:
                 await self._empty(defined, "", WriteOptions(user=COLLECTOR))
@@ -173,7 +173,7 @@ class GarbageCollector:
 
     async def _remove_finalizer(self, kind: Kind, stored: Stored, finalizer: str) -> None:
         def change(current: Stored) -> Object:
-            metadata = dict(current.obj["metadata"])
+            metadata = dict(current.metadata)
             metadata["finalizers"] = [f for f in metadata["finalizers"] if f != finalizer]
             return {**current.obj, "metadata": metadata}
 
@@ -183,7 +183,7 @@ class GarbageCollector:
         """Start the deletion of all objects; raise a refusal at the end."""
         refused: RequestFailure | None = None
         for stored in self._storage.bucket(kind.bucket).select(namespace):
-            if "deletionTimestamp" in stored.obj["metadata"]:
+            if stored.is_deleted:
                 continue
             wanted = DeleteOptions(propagation_policy="Background")
             try:
@@ -194,9 +194,9 @@ class GarbageCollector:
             raise refused
 
 
-def _has(obj: Object, finalizer: str) -> bool:
-    metadata = obj["metadata"]
-    return "deletionTimestamp" in metadata and finalizer in (metadata.get("finalizers") or ())
+def _has(stored: Stored, finalizer: str) -> bool:
+    """Return whether the deletion of an object waits for this finalizer."""
+    return stored.is_deleted and finalizer in (stored.metadata.get("finalizers") or ())
 
 
 Place = tuple[str, Key]
@@ -213,7 +213,7 @@ class OwnerIndex:
     def learn(self, bucket: str, change: ObjectChange) -> None:
         place = (bucket, change.new.key)
         if change.old is not None:
-            for reference in references(change.old.obj):
+            for reference in references(change.old):
                 self._dependents[reference["uid"]].discard(place)
                 if not self._dependents[reference["uid"]]:
                     del self._dependents[reference["uid"]]
@@ -221,7 +221,7 @@ class OwnerIndex:
             self.places.pop(change.new.uid, None)
             return
         self.places[change.new.uid] = place
-        for reference in references(change.new.obj):
+        for reference in references(change.new):
             self._dependents[reference["uid"]].add(place)
 
     def dependents(self, uid: str) -> list[Place]:
@@ -229,5 +229,5 @@ class OwnerIndex:
         return sorted(self._dependents.get(uid, ()))
 
 
-def references(obj: Object) -> list[dict[str, Any]]:
-    return obj["metadata"].get("ownerReferences") or []
+def references(stored: Stored) -> list[dict[str, Any]]:
+    return stored.metadata.get("ownerReferences") or []

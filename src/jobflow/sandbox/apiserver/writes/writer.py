@@ -42,7 +42,7 @@ class Writer:
         while existing := self._storage.get(kind.bucket, (target.namespace, name)):
             prefix = obj["metadata"].get("generateName")
             if not prefix:
-                is_deleted = "deletionTimestamp" in existing.obj["metadata"]
+                is_deleted = existing.is_deleted
                 raise failures.already_exists(kind, name, is_deleted=is_deleted)
             if not tries:
                 raise failures.already_exists(kind, prefix)
@@ -100,7 +100,7 @@ class Writer:
         found = self._storage.get(builtin.NAMESPACE.bucket, ("", target.namespace))
         if found is None:
             raise failures.not_found(builtin.NAMESPACE, target.namespace)
-        if found.obj["metadata"].get("deletionTimestamp"):
+        if found.is_deleted:
             namespace = f"namespace {target.namespace}"
             cause = {"reason": "NamespaceTerminating", "field": "metadata.namespace"}
             cause["message"] = f"{namespace} is being terminated"
