@@ -18,6 +18,7 @@ from bench import samples
 from bench.figures import Figure
 from jobflow.api.resources import JOBFLOWS
 from jobflow.kube.client import Client
+from jobflow.sandbox.apiserver.kubeconfig import kubeconfig as sandbox_kubeconfig
 from jobflow.sandbox.apiserver.server import ApiServer
 
 JOBFLOW = Path(sys.executable).with_name("jobflow")
@@ -75,7 +76,7 @@ async def _listed(folder: Path, runs: int) -> list[Taken]:
     kubeconfig = folder / "kubeconfig"
     words = ["get", "-n", DEFAULT, "--kubeconfig", str(kubeconfig)]
     async with ApiServer() as server, Client.at(server.url) as client:
-        server.write_kubeconfig(kubeconfig)
+        kubeconfig.write_text(sandbox_kubeconfig(server.url, server.access), encoding="utf-8")
         for number in range(FLOWS):
             body = msgspec.json.encode(_flow(samples.diamond(), f"flow-{number}"))
             await client.create(JOBFLOWS, DEFAULT, body)

@@ -10,7 +10,7 @@ from jobflow.api.resources import COMMANDS, PODS, QUEUES, Resource
 from jobflow.app.replica import ReplicaOptions, ServingReplica
 from jobflow.kube import reflector
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.server import InjectedFault
+from support.sandbox.api_server import InjectedFault
 from support.sandbox.job_pods import PodEnds
 from support.sandbox.running_controller import Cluster, cluster, flow, template
 from support.time.alongside import until

@@ -7,7 +7,7 @@ from jobflow.api.resources import JOBFLOWS, NAMESPACES
 from jobflow.app.replica import ReplicaOptions, ServingReplica
 from jobflow.kube import reflector
 from jobflow.kube.clock import boot_clock
-from jobflow.sandbox.apiserver.server import InjectedFault
+from support.sandbox.api_server import InjectedFault
 from support.sandbox.running_controller import cluster
 from support.time.alongside import until
 

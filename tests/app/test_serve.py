@@ -25,10 +25,10 @@ from jobflow.kube.client import ApiError, Client
 from jobflow.kube.credentials import ConfigError
 from jobflow.runtime.http_listener import PortInUse
 from jobflow.runtime.task_group import PartDied
-from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.webhook.certificates.files import PkiFiles, write_development_pki
 from jobflow.webhook.certificates.pki import CertificateError
 from support.admission.admissions import review
+from support.sandbox.api_server import ApiServer
 from support.sandbox.manifests import jobflow
 
 

@@ -12,7 +12,7 @@ from jobflow.api.resources import JOBS
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.requests.http import Request
-from jobflow.sandbox.apiserver.server import InjectedFault
+from support.sandbox.api_server import InjectedFault
 from support.sandbox.running_controller import DIAMOND, Cluster, cluster, flow, template
 
 WRITES = frozenset({"POST", "PATCH", "DELETE", "PUT"})

@@ -11,7 +11,7 @@ from jobflow.api.resources import JOBS
 from jobflow.controller.queue import FIRST_RETRY
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure
 from jobflow.sandbox.apiserver.requests.http import Request
-from jobflow.sandbox.apiserver.server import InjectedFault
+from support.sandbox.api_server import InjectedFault
 from support.sandbox.running_controller import (
     Cluster,
     cluster,

@@ -8,11 +8,11 @@ import pytest
 from jobflow.api.resources import NAMESPACES
 from jobflow.core.admission.changes import Need
 from jobflow.kube.client import Client
-from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.store import Store
 from jobflow.webhook import cluster
 from jobflow.webhook.cluster import StoreCluster
 from support.admission.reviewed import flow_of
+from support.sandbox.api_server import ApiServer
 
 
 async def test_a_namespace_that_is_being_deleted_is_terminating() -> None:

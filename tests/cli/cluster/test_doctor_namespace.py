@@ -8,7 +8,7 @@ from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, QUEUES
 from jobflow.app.sandbox_world import SandboxWorld
 from jobflow.client.errors import CommandError
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.server import InjectedFault
+from support.sandbox.api_server import InjectedFault
 from support.sandbox.doctor_world import REVIEWS, Doctor, create, forbid
 from support.sandbox.flow_commands import run_process
 from support.sandbox.manifests import jobflow, template

@@ -16,7 +16,7 @@ from jobflow.client.errors import CommandError
 from jobflow.client.logs.selection import LogSelection
 from jobflow.runtime.logs import configure
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.server import InjectedFault
+from support.sandbox.api_server import InjectedFault
 from support.sandbox.command_line import logging_restored
 from support.sandbox.flow_commands import set_status
 from support.sandbox.logged_pods import LoggedPods, running_flow

@@ -7,7 +7,7 @@ import pytest
 
 from jobflow.api import labels
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.server import InjectedFault
+from support.sandbox.api_server import InjectedFault
 from support.sandbox.child_flows import create_child
 from support.sandbox.command_line import jobflow
 from support.sandbox.flow_commands import RUNNING, SUCCEED, run_command, set_status, volcano_on

@@ -14,8 +14,8 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
 from jobflow.cli.show.wait import WaitLine
 from jobflow.kube.cache import key_of
-from jobflow.sandbox.apiserver.server import InjectedFault
 from support.plan.flow_statuses import DIAMOND, standing
+from support.sandbox.api_server import InjectedFault
 from support.sandbox.command_line import Result
 from support.sandbox.flow_commands import JOBFLOW, run_process, set_status
 from support.sandbox.running_controller import NAMESPACE, Cluster, flow

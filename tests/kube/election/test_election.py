@@ -14,7 +14,7 @@ from jobflow.kube.election.candidate import Timing
 from jobflow.kube.election.election import Election
 from jobflow.kube.election.fence import NotLeading
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.server import InjectedFault
+from support.sandbox.api_server import InjectedFault
 from support.sandbox.running_controller import Cluster, cluster
 from support.time.alongside import until
 

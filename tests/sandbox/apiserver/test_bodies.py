@@ -7,7 +7,7 @@ import pytest
 
 from jobflow.sandbox.apiserver.bodies import protobuf
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.server import ApiServer, InjectedFault
+from support.sandbox.api_server import ApiServer, InjectedFault
 from support.sandbox.rest_client import FLOWS, NAMESPACES, Rest, flow, rest
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"

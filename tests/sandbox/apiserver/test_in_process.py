@@ -13,7 +13,7 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.sandbox.apiserver.requests.http import Receive, Scope, Send
 from jobflow.sandbox.apiserver.requests.in_process import in_process_client
-from jobflow.sandbox.apiserver.server import ApiServer, InjectedFault
+from support.sandbox.api_server import ApiServer, InjectedFault
 from support.sandbox.rest_client import flow
 from support.time.alongside import until
 

@@ -9,7 +9,7 @@ import pytest
 
 from jobflow.api.resources import EVENTS, JOBS, PODS
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.server import InjectedFault
+from support.sandbox.api_server import InjectedFault
 from support.sandbox.crashing_requests import Dying, Point
 from support.sandbox.vcjobs import task, vcjob
 from support.sandbox.volcano_world import (

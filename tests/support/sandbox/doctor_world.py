@@ -15,7 +15,7 @@ from jobflow.api.resources import (
 from jobflow.app.sandbox_world import SandboxWorld
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Rules
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.server import InjectedFault
+from support.sandbox.api_server import InjectedFault
 from support.sandbox.running_controller import merge
 
 Doctor = Callable[..., Awaitable[dict[str, list[str]]]]

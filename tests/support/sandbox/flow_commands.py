@@ -13,7 +13,7 @@ from jobflow.client.options import Selection
 from jobflow.client.verbs.command import Verb
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.requests.in_process import in_process_client
-from jobflow.sandbox.apiserver.server import InjectedFault
+from support.sandbox.api_server import InjectedFault
 from support.sandbox.command_line import Result, jobflow
 from support.sandbox.running_controller import Cluster, flow, template, write_status
 from support.sandbox.volcano_world import volcano

@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 
-from jobflow.sandbox.apiserver.server import ApiServer
+from support.sandbox.api_server import ApiServer
 
 FLOWS = "/apis/flow.volcano.sh/v1alpha1/namespaces/default/jobflows"
 TEMPLATES = "/apis/flow.volcano.sh/v1alpha1/namespaces/default/jobtemplates"

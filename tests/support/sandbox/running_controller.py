@@ -32,8 +32,8 @@ from jobflow.sandbox.apiserver.reads.pod_logs import LogSource
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
 from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.requests.in_process import in_process_client
-from jobflow.sandbox.apiserver.server import ApiServer, InjectedFault
 from jobflow.store import Store, feeds
+from support.sandbox.api_server import ApiServer, InjectedFault
 from support.time.alongside import alongside
 from support.time.leaping_loop import clock, now
 

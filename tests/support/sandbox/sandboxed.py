@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobflow.sandbox.apiserver.server import ApiServer
 from support.cluster.kubectl import Kubectl
 from support.network.webhook_server import Hook, running_hook
+from support.sandbox.api_server import ApiServer
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from jobflow.api.resources import (
     VALIDATING_WEBHOOKS,
 )
 from jobflow.kube.client import Client
-from jobflow.sandbox.apiserver.server import ApiServer
 from support.cluster.control_plane import token
 from support.cluster.kubectl import Kubectl
 from support.cluster.real_cluster import RealCluster
 from support.network.webhook_server import Hook, configuration
+from support.sandbox.api_server import ApiServer
 from support.sandbox.rest_client import Rest, flow
 
 WITHIN_SECONDS = 30.0

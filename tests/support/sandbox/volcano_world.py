@@ -12,10 +12,10 @@ import msgspec
 from jobflow.api.resources import JOBS, PODS, Resource
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.in_process import in_process_client
-from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import Clock, SimulateRunner, utc_now
 from jobflow.sandbox.volcano.controller import JobController
+from support.sandbox.api_server import ApiServer
 from support.sandbox.vcjobs import vcjob
 from support.time.alongside import alongside
 

@@ -13,12 +13,12 @@ from cryptography import x509
 
 from jobflow.api.resources import SECRETS, VALIDATING_WEBHOOKS
 from jobflow.kube.client import ApiError, Client
-from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.webhook.certificates.live import Live
 from jobflow.webhook.certificates.pki import pem
 from jobflow.webhook.certificates.ring import Policy, Ring, read_ring
 from jobflow.webhook.certificates.shared import SharedCertificate
 from jobflow.webhook.configuration import webhook_configuration
+from support.sandbox.api_server import ApiServer
 from support.time.alongside import alongside, until
 
 BEGIN = datetime(2026, 8, 1, 12, tzinfo=UTC)

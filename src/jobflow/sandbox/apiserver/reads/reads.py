@@ -41,7 +41,8 @@ class ReadHandler:
     def __init__(self, storage: Storage, *, bookmark_seconds: float) -> None:
         self._storage = storage
         self._bookmark_seconds = bookmark_seconds
-        self._pages: OrderedDict[str, _Page] = OrderedDict()
+        self.pages: OrderedDict[str, _Page] = OrderedDict()
+        """The rest of each list that was not read to its end, by its continue token."""
 
     def get(self, target: Target, request: Request) -> Response:
         """Return one object. Raises RequestFailure."""
@@ -63,12 +64,12 @@ class ReadHandler:
                 why = "specifying resource version is not allowed when using continue"
                 raise failures.bad_request(why)
             check_token(token)
-            if token not in self._pages:
+            if token not in self.pages:
                 raise failures.expired(
                     "The provided continue parameter is too old to display a consistent list "
                     "result. You can start a new list without the continue parameter."
                 )
-            page = self._pages[token]
+            page = self.pages[token]
         else:
             asked = version(request)
             self._check_reached(asked)
@@ -87,9 +88,9 @@ class ReadHandler:
             at = {"rv": page.revision, "start": page.start + len(items)}
             start = {"v": "meta.k8s.io/v1", **at, "id": random.getrandbits(32)}
             following = base64.urlsafe_b64encode(msgspec.json.encode(start)).decode().rstrip("=")
-            self._pages[following] = _Page(page.revision, page.start + len(items), rest)
-            while len(self._pages) > _SNAPSHOTS:
-                self._pages.popitem(last=False)
+            self.pages[following] = _Page(page.revision, page.start + len(items), rest)
+            while len(self.pages) > _SNAPSHOTS:
+                self.pages.popitem(last=False)
         remaining = len(rest) if rest and wanted.everything else 0
         return render.response(render.many(items, page.revision, following, remaining))
 
@@ -125,9 +126,6 @@ class ReadHandler:
     def _check_reached(self, asked: int) -> None:
         if asked > self._storage.revision:
             raise failures.too_new(asked, self._storage.revision)
-
-    def forget_pages(self) -> None:
-        self._pages.clear()
 
 
 def check_options(request: Request, *, watching: bool) -> None:
