@@ -45,9 +45,9 @@ class Rules:
     def carry_over(self, obj: Object, old: Object) -> None:
         """Restore fields that an update cannot change, beyond metadata, in place."""
 
-    def undeletable(self, name: str) -> str:
-        """Return the reason why this object may not be deleted, or ""."""
-        return ""
+    def undeletable(self, name: str) -> str | None:
+        """Return the reason why this object may not be deleted, if there is one."""
+        return None
 
     def grace(self, obj: Object, asked: int | None) -> int:
         """Return the grace period of a deletion in seconds; `asked` is the client's."""
@@ -73,16 +73,12 @@ class Column:
     description: str = ""
 
 
-def _unchanged(obj: Object) -> Object:
-    return obj
-
-
 @dataclass(frozen=True, slots=True)
 class Projection:
     """Conversion between a stored kind and another version or group."""
 
-    show: Callable[[Object], Object] = _unchanged
-    take: Callable[[Object], Object] = _unchanged
+    show: Callable[[Object], Object] = lambda obj: obj
+    take: Callable[[Object], Object] = lambda obj: obj
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

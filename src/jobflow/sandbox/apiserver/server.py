@@ -19,11 +19,11 @@ from jobflow.sandbox.apiserver.requests import failures, http
 from jobflow.sandbox.apiserver.requests.access import Access, check_body, user_of
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
 from jobflow.sandbox.apiserver.resources import builtin
-from jobflow.sandbox.apiserver.resources.crds import CrdListener
+from jobflow.sandbox.apiserver.resources.crds import update_registry
 from jobflow.sandbox.apiserver.resources.discovery import discover, no_such_page, own_user
 from jobflow.sandbox.apiserver.resources.openapi import openapi
 from jobflow.sandbox.apiserver.routes import ResourceRoutes, find_target
-from jobflow.sandbox.apiserver.storage import Storage
+from jobflow.sandbox.apiserver.storage import ObjectChange, Storage
 from jobflow.sandbox.apiserver.writes.admission import Admission
 from jobflow.sandbox.apiserver.writes.deletes import Deleter
 from jobflow.sandbox.apiserver.writes.garbage_collector import GarbageCollector
@@ -53,7 +53,7 @@ class ApiServer:
         self.access = access
         self.storage = Storage(history=history)
         self.registry = Registry(builtin.KINDS)
-        self.storage.listeners.append(CrdListener(self.registry, builtin.CRD.bucket))
+        self.storage.listeners.append(self._notice_definitions)
         self.admission = Admission(self.storage)
         self.reader = ReadHandler(self.storage, bookmark_seconds=bookmark_seconds)
         self.writer = Writer(self.storage, self.admission)
@@ -116,6 +116,10 @@ class ApiServer:
         await self.admission.close()
         if self._crashes:
             raise ExceptionGroup("requests that the server could not handle", self._crashes)
+
+    def _notice_definitions(self, bucket: str, change: ObjectChange) -> None:
+        if bucket == builtin.CRD.bucket:
+            update_registry(self.registry, change)
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
         request = http.read_request(scope)

@@ -26,8 +26,8 @@ class Vcjob:
     metadata: ObjectMeta
     spec: JobSpec
     status: JobStatus
-    fault: str = ""
-    """Why the spec cannot be read (`spec` is then empty), or ""."""
+    fault: str | None = None
+    """Why the spec cannot be read; it is then empty."""
 
 
 _decode_spec = msgspec.json.Decoder(JobSpec).decode

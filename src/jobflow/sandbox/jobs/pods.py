@@ -35,13 +35,13 @@ class PodTemplate(Struct, frozen=True, kw_only=True):
     spec: PodSpec | None = None
 
 
-def template_fault(task: Task) -> str:
-    """Return why no pod can be made of a task's template, or ""."""
+def template_fault(task: Task) -> str | None:
+    """Return why no pod can be made of a task's template, or None."""
     try:
         msgspec.convert(task.template or {}, PodTemplate)
     except msgspec.ValidationError as error:
         return str(error)
-    return ""
+    return None
 
 
 def pod_facts(pod: Pod, *, is_deleted: bool = False) -> PodFacts:

@@ -4,11 +4,10 @@ A write that the API server refuses permanently raises Refused.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 import msgspec
@@ -16,13 +15,12 @@ import msgspec
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.resources import COMMANDS, EVENTS, JOBS, PODS, Resource
 from jobflow.api.volcano.command import Command
+from jobflow.api.volcano.job import JobStatus
 from jobflow.api.volcano.pod import Pod
 from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.client import MERGE_PATCH, Client
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
 from jobflow.sandbox.jobs.job import VcjobObject
-
-T = TypeVar("T")
 
 AT_ONCE = 16
 """Maximum number of requests in flight."""
@@ -41,7 +39,7 @@ class Refused(Exception):
 
     def __init__(self, error: ApiError) -> None:
         super().__init__(error.message)
-        self.code = error.code
+        self.error = error
 
 
 class Writes:
@@ -51,54 +49,48 @@ class Writes:
 
     async def create_pod(self, namespace: str, pod: dict[str, Any]) -> Pod:
         """Create a pod, or return the existing pod of that name. Raises Refused, Gone."""
-        body = msgspec.json.encode(pod)
         try:
-            return _pod(await self._send(lambda: self._client.create(PODS, namespace, body)))
-        except ApiError as error:
-            if not error.already_exists:
-                raise Refused(error) from error
-        path = PODS.path(namespace, pod["metadata"]["name"])
-        return _pod(await self._existing(lambda: self._client.request("GET", path)))
+            return _pod(await self._send("POST", PODS.path(namespace), pod, gone=()))
+        except Refused as refused:
+            if not refused.error.already_exists:
+                raise
+        return _pod(await self._send("GET", PODS.path(namespace, pod["metadata"]["name"])))
 
     async def set_pod_status(self, pod: Pod, status: dict[str, Any]) -> Pod:
         """Merge into the status of this pod, identified by its UID. Raises Gone, Refused."""
         patch = {"metadata": {"uid": pod.metadata.uid}, "status": status}
-        return _pod(await self._patch_status(PODS, pod.metadata, patch, MERGE_PATCH))
+        path = PODS.path(pod.metadata.namespace, pod.metadata.name, "status")
+        return _pod(await self._send("PATCH", path, patch, content_type=MERGE_PATCH))
 
-    async def set_job_status(self, job: VcjobObject, status: Any) -> VcjobObject:
+    async def set_job_status(self, job: VcjobObject, status: JobStatus) -> VcjobObject:
         """Replace the status of this vcjob, identified by its UID. Raises Gone, Refused."""
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": job.metadata.uid},
             {"op": "add", "path": "/status", "value": status},
         ]
-        return _job(await self._patch_status(JOBS, job.metadata, patch, JSON_PATCH))
-
-    async def _patch_status(
-        self, resource: Resource, meta: ObjectMeta, patch: Any, content_type: str
-    ) -> bytes:
-        path, body = resource.path(meta.namespace, meta.name, "status"), msgspec.json.encode(patch)
-        send = partial(self._client.request, "PATCH", path, body=body, content_type=content_type)
-        return await self._existing(send)
+        path = JOBS.path(job.metadata.namespace, job.metadata.name, "status")
+        return _job(await self._send("PATCH", path, patch, content_type=JSON_PATCH))
 
     async def delete_pod(self, pod: Pod, *, gracefully: bool = False) -> None:
         """Delete a pod, immediately or gracefully, if it still exists. Raises Refused."""
-        options = {} if gracefully else {"gracePeriodSeconds": 0}
         with suppress(Gone):
-            await self._delete(PODS, pod.metadata, **options)
+            options = {} if gracefully else {"gracePeriodSeconds": 0}
+            await self._delete(PODS, pod.metadata, options)
 
     async def delete_job(self, job: VcjobObject) -> None:
         """Delete a vcjob after its pods (foreground), as Volcano does when its ttl expires."""
         with suppress(Gone):
-            await self._delete(JOBS, job.metadata, propagationPolicy="Foreground")
+            await self._delete(JOBS, job.metadata, {"propagationPolicy": "Foreground"})
 
     async def delete_command(self, command: Command) -> None:
         """Delete a Command, so that it acts once. Raises Gone, Refused."""
-        await self._delete(COMMANDS, command.metadata)
+        await self._delete(COMMANDS, command.metadata, {})
 
-    async def _delete(self, resource: Resource, meta: ObjectMeta, **options: Any) -> None:
+    async def _delete(
+        self, resource: Resource, meta: ObjectMeta, options: Mapping[str, Any]
+    ) -> None:
         kind = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": meta.uid}}
-        path, body = resource.path(meta.namespace, meta.name), msgspec.json.encode(kind | options)
-        await self._existing(lambda: self._client.request("DELETE", path, body=body))
+        await self._send("DELETE", resource.path(meta.namespace, meta.name), {**kind, **options})
 
     async def warn(self, job: VcjobObject, reason: str, message: str, now: datetime) -> None:
         """Create a Warning event on a vcjob. Raises Refused."""
@@ -114,30 +106,32 @@ class Writes:
             "source": {"component": "jobflow-sandbox"},
             **{"firstTimestamp": at, "lastTimestamp": at, "count": 1},
         }
-        body = msgspec.json.encode(event)
-        try:
-            await self._send(lambda: self._client.create(EVENTS, meta.namespace, body))
-        except ApiError as error:
-            raise Refused(error) from error
+        await self._send("POST", EVENTS.path(meta.namespace), event, gone=())
 
-    async def _existing(self, request: Callable[[], Awaitable[T]]) -> T:
-        """Send a request about one object. Raises Gone if its name or UID no longer matches."""
-        try:
-            return await self._send(request)
-        except ApiError as error:
-            if error.code in (404, 409):
-                raise Gone from error
-            raise Refused(error) from error
-
-    async def _send(self, request: Callable[[], Awaitable[T]]) -> T:
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        content: Any = None,
+        *,
+        content_type: str = "application/json",
+        gone: Collection[int] = (404, 409),
+    ) -> bytes:
+        """Send a request, again after temporary errors. Raises Refused, or Gone for a code that
+        says that the name or the UID of the object no longer matches."""
+        body = None if content is None else msgspec.json.encode(content)
         backoff = ExponentialBackoff(first=0.05, most=5.0)
         while True:
             try:
                 async with self._room:
-                    return await request()
+                    return await self._client.request(
+                        method, path, body=body, content_type=content_type
+                    )
             except ApiError as error:
+                if error.code in gone:
+                    raise Gone from error
                 if error.code != 429 and error.code < 500:
-                    raise
+                    raise Refused(error) from error
                 wait = max(backoff.next(), error.retry_after or 0.0)
             except NETWORK_ERRORS:
                 wait = backoff.next()

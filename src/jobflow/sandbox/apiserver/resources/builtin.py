@@ -22,6 +22,8 @@ from jobflow.sandbox.apiserver.resources.crds import DefinitionRules
 from jobflow.sandbox.apiserver.resources.table import AGE, CREATED, NAME, age
 from jobflow.sandbox.apiserver.resources.webhooks import WebhookRules
 
+_GRACE = 30
+"""Default of `terminationGracePeriodSeconds`."""
 IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 
 
@@ -43,13 +45,13 @@ class NamespaceRules(Rules):
         metadata["labels"] = {**(metadata.get("labels") or {}), **name}
 
     def finalizers(self, obj: Object) -> list[str]:
-        return [*super().finalizers(obj), *(obj.get("spec") or {}).get("finalizers", ())]
+        return [*super().finalizers(obj), *(value_at(obj, "spec.finalizers") or ())]
 
     def mark(self, obj: Object) -> None:
         obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
 
-    def undeletable(self, name: str) -> str:
-        return "this namespace may not be deleted" if name in IMMORTAL else ""
+    def undeletable(self, name: str) -> str | None:
+        return "this namespace may not be deleted" if name in IMMORTAL else None
 
 
 class SecretRules(Rules):
@@ -79,11 +81,10 @@ class PodRules(Rules):
 
     def grace(self, obj: Object, asked: int | None) -> int:
         """Return 0 for a pod without a node to confirm its end, or that has ended."""
-        spec = obj.get("spec") or {}
-        ended = (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        if ended or not spec.get("nodeName"):
+        is_ended = value_at(obj, "status.phase") in ("Succeeded", "Failed")
+        if is_ended or not value_at(obj, "spec.nodeName"):
             return 0
-        given = spec.get("terminationGracePeriodSeconds")
+        given = value_at(obj, "spec.terminationGracePeriodSeconds")
         wanted = given if asked is None and isinstance(given, int) else asked
         return _GRACE if wanted is None else max(wanted, 0)
 
@@ -108,10 +109,6 @@ class VolumeClaimRules(Rules):
             yield Violation("spec.accessModes", Reason.REQUIRED, None, detail)
         if value_at(spec, "resources.requests.storage") is None:
             yield Violation("spec.resources[storage]", Reason.REQUIRED, None, "")
-
-
-_GRACE = 30
-"""Default of `terminationGracePeriodSeconds`."""
 
 
 _NONE = "<none>"
@@ -347,15 +344,6 @@ MUTATING = replace(
 )
 
 KINDS = (
-    NAMESPACE,
-    POD,
-    EVENT,
-    SECRET,
-    CONFIG_MAP,
-    VOLUME_CLAIM,
-    EVENT_VIEW,
-    LEASE,
-    CRD,
-    VALIDATING,
-    MUTATING,
+    *(NAMESPACE, POD, EVENT, SECRET, CONFIG_MAP, VOLUME_CLAIM, EVENT_VIEW, LEASE),
+    *(CRD, VALIDATING, MUTATING),
 )

@@ -156,20 +156,11 @@ def _at_version(api_version: str, obj: Object) -> Object:
     return obj | {"apiVersion": api_version}
 
 
-class CrdListener:
-    """Updates the registry when a definition changes."""
-
-    def __init__(self, registry: Registry, bucket: str) -> None:
-        self._registry = registry
-        self._bucket = bucket
-
-    def __call__(self, bucket: str, change: ObjectChange) -> None:
-        if bucket != self._bucket:
-            return
-        spec, deleted = change.new.obj["spec"], change.type == "DELETED"
-        if change.old is not None and change.old.obj["spec"] == spec and not deleted:
-            return
-        self._registry.withdraw(spec["group"], spec["names"]["plural"])
-        if not deleted:
-            for kind in kinds_of(change.new.obj):
-                self._registry.serve(kind)
+def update_registry(registry: Registry, change: ObjectChange) -> None:
+    """Serve the kinds of a definition that was written, or withdraw them if it was deleted."""
+    spec, is_gone = change.new.obj["spec"], change.type == "DELETED"
+    if change.old is not None and change.old.obj["spec"] == spec and not is_gone:
+        return
+    registry.withdraw(spec["group"], spec["names"]["plural"])
+    for kind in () if is_gone else kinds_of(change.new.obj):
+        registry.serve(kind)
