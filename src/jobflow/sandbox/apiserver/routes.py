@@ -1,6 +1,8 @@
 """Routes: from path and method to the handler of a resource."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from jobflow.core.violations import Reason
@@ -141,49 +143,45 @@ def _not_allowed() -> failures.RequestFailure:
 
 
 def _deletion(request: Request) -> tuple[deletes.DeleteOptions, WriteOptions]:
-    options: Any = {}
+    body: Any = {}
     if request.body:
         try:
-            options = decoder(request.content_type)(request.body)
+            body = decoder(request.content_type)(request.body)
         except UnreadableBody as error:
-            message = f"couldn't get version/kind; json parse error: {error}"
-            raise failures.bad_request(message) from error
-    if not isinstance(options, dict):
+            why = f"couldn't get version/kind; json parse error: {error}"
+            raise failures.bad_request(why) from error
+    if not isinstance(body, dict):
         raise failures.bad_request("DeleteOptions: not a JSON object")
-    wanted = deletes.delete_options(options, request.query)
-    write = _write_options("DeleteOptions", request)
-    dry_run = write.dry_run or _dry("DeleteOptions", wanted.dry_run)
-    given = {key: value for key, value in options.items() if value is not None}
-    body = {**write.options, **given, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
-    return wanted, WriteOptions(
-        dry_run=dry_run, options=body, user=write.user, warnings=request.warnings
-    )
+    given = {key: value for key, value in body.items() if value is not None}
+    wanted = deletes.delete_options(given, request.query)
+    return wanted, _write_options("DeleteOptions", request, given)
 
 
-def _dry(options: str, values: list[str]) -> bool:
-    if any(value != "All" for value in values):
-        fault = 'supported values: "All"'
-        raise failures.invalid_option(options, "dryRun", Reason.NOT_SUPPORTED, values, fault)
-    return bool(values)
-
-
-def _write_options(options: str, request: Request) -> WriteOptions:
-    validation = request.query.get("fieldValidation") or "Warn"
+def _write_options(
+    kind: str, request: Request, body: Mapping[str, Any] = MappingProxyType({})
+) -> WriteOptions:
+    """Return the options in the query and the body. Raises RequestFailure, 422."""
+    query = {name: value for name, value in request.query.items() if value}
+    validation = query.get("fieldValidation", "Warn")
     if validation not in ("Strict", "Warn", "Ignore"):
         path, fault = "fieldValidation", 'supported values: "", "Ignore", "Strict", "Warn"'
-        raise failures.invalid_option(options, path, Reason.NOT_SUPPORTED, validation, fault)
-    asked: dict[str, Any] = {"kind": options, "apiVersion": "meta.k8s.io/v1"}
-    given = {name: value for name, value in request.query.items() if value}
-    asked |= {name: given[name] for name in ("fieldManager", "fieldValidation") if name in given}
-    if "dryRun" in given:
-        asked["dryRun"] = [given["dryRun"]]
-    if "force" in given:
-        asked["force"] = given["force"] == "true"
+        raise failures.invalid_option(kind, path, Reason.NOT_SUPPORTED, validation, fault)
+    options: dict[str, Any] = {
+        name: query[name] for name in ("fieldManager", "fieldValidation") if name in query
+    }
+    if "dryRun" in query:
+        options["dryRun"] = [query["dryRun"]]
+    if "force" in query:
+        options["force"] = query["force"] == "true"
+    dry_run = [*options.get("dryRun", ()), *(body.get("dryRun") or ())]
+    if any(value != "All" for value in dry_run):
+        fault = 'supported values: "All"'
+        raise failures.invalid_option(kind, "dryRun", Reason.NOT_SUPPORTED, dry_run, fault)
     return WriteOptions(
         user=request.user,
-        dry_run=_dry(options, asked.get("dryRun", [])),
+        dry_run=bool(dry_run),
         field_validation=validation,
-        options=asked,
+        options={**options, **body, "kind": kind, "apiVersion": "meta.k8s.io/v1"},
         warnings=request.warnings,
     )
 

@@ -152,7 +152,7 @@ def check_options(request: Request, *, watching: bool) -> None:
         detail = f"supported values: {supported}"
         faults.append(Violation(_MATCH, Reason.NOT_SUPPORTED, match, detail))
     if faults:
-        raise failures.invalid_options("ListOptions", faults)
+        raise failures.invalid_as("meta.k8s.io", "ListOptions", "", faults)
 
 
 def version(request: Request, *, watching: bool = False) -> int:

@@ -92,13 +92,8 @@ def invalid_as(group: str, kind: str, name: str, violations: Sequence[Violation]
 
 
 def invalid_option(kind: str, path: str, reason: Reason, value: Any, detail: str) -> RequestFailure:
-    """422 for one option of a request."""
-    return invalid_options(kind, [Violation(path, reason, value, detail)])
-
-
-def invalid_options(kind: str, violations: Sequence[Violation]) -> RequestFailure:
-    """422 for request options: CreateOptions, ListOptions and so on."""
-    return invalid_as("meta.k8s.io", kind, "", violations)
+    """422 for one option of a request, of CreateOptions, ListOptions and so on."""
+    return invalid_as("meta.k8s.io", kind, "", [Violation(path, reason, value, detail)])
 
 
 def invalid_patch(patched: str, why: str) -> RequestFailure:

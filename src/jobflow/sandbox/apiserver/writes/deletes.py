@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from jobflow.api.meta import Struct
 from jobflow.core.violations import Reason
 from jobflow.sandbox.apiserver.bodies.checks import Mistyped, convert
-from jobflow.sandbox.apiserver.kinds import Kind, Object
+from jobflow.sandbox.apiserver.kinds import Kind
 from jobflow.sandbox.apiserver.requests import failures
 from jobflow.sandbox.apiserver.requests.operations import Target, WriteOperation, WriteOptions
 from jobflow.sandbox.apiserver.resources import metadata
@@ -41,26 +41,25 @@ class DeleteOptions(Struct, frozen=True, kw_only=True):
 def delete_options(options: dict[str, Any], query: dict[str, str]) -> DeleteOptions:
     """Return DeleteOptions from the body, else from the query. Raises RequestFailure."""
     try:
-        wanted = convert({n: v for n, v in options.items() if v is not None}, DeleteOptions)
+        wanted = convert(options, DeleteOptions)
     except Mistyped as error:
         raise failures.bad_request(str(error)) from error
     policy = wanted.propagation_policy or query.get("propagationPolicy", "")
+    reason, fault = Reason.INVALID, None
     if wanted.orphan_dependents is not None and policy:
-        why = "orphanDependents and deletionPropagation cannot be both set"
-        raise _invalid(Reason.INVALID, policy, why)
-    if wanted.orphan_dependents is not None:
+        fault = "orphanDependents and deletionPropagation cannot be both set"
+    elif wanted.orphan_dependents is not None:
         policy = "Orphan" if wanted.orphan_dependents else "Background"
-    if policy not in ("", "Background", "Foreground", "Orphan"):
-        allowed = 'supported values: "Foreground", "Background", "Orphan", "nil"'
-        raise _invalid(Reason.NOT_SUPPORTED, policy, allowed)
+    elif policy not in ("", "Background", "Foreground", "Orphan"):
+        reason = Reason.NOT_SUPPORTED
+        fault = 'supported values: "Foreground", "Background", "Orphan", "nil"'
+    if fault is not None:
+        path = "propagationPolicy"
+        raise failures.invalid_option("DeleteOptions", path, reason, policy, fault)
     grace, seconds = wanted.grace_period_seconds, query.get("gracePeriodSeconds", "")
     if grace is None and seconds.isdecimal():
         grace = int(seconds)
     return replace(wanted, propagation_policy=policy, grace_period_seconds=grace)
-
-
-def _invalid(reason: Reason, policy: str, detail: str) -> failures.RequestFailure:
-    return failures.invalid_option("DeleteOptions", "propagationPolicy", reason, policy, detail)
 
 
 class Deleter:
@@ -89,48 +88,42 @@ class Deleter:
     def _commit(
         self, target: Target, current: Stored, wanted: DeleteOptions, write: WriteOptions
     ) -> tuple[Stored, bool]:
-        marked = _marked(target.kind, current, wanted)
-        grace = marked["metadata"]["deletionGracePeriodSeconds"]
-        waits = grace > 0 or bool(target.kind.rules.finalizers(marked))
-        if waits and marked == current.obj:
+        kind, meta = target.kind, dict(current.metadata)
+        obj = {**current.obj, "metadata": meta}
+        grace = kind.rules.grace(obj, wanted.grace_period_seconds)
+        if current.is_deleted:  # a second request can only shorten the time
+            meta["deletionGracePeriodSeconds"] = min(meta["deletionGracePeriodSeconds"], grace)
+        else:
+            meta["deletionTimestamp"] = metadata.now()
+            meta["deletionGracePeriodSeconds"] = grace
+            if kind.generation:
+                meta["generation"] = meta.get("generation", 0) + 1
+        finalizers, policy = list(meta.pop("finalizers", None) or ()), wanted.propagation_policy
+        if policy:
+            finalizers = [name for name in finalizers if name not in _FINALIZER.values()]
+        if policy in _FINALIZER:
+            finalizers.append(_FINALIZER[policy])
+        if finalizers:
+            meta["finalizers"] = finalizers
+        kind.rules.mark(obj)
+        waits = meta["deletionGracePeriodSeconds"] > 0 or bool(kind.rules.finalizers(obj))
+        if waits and obj == current.obj:
             return current, False
         if write.dry_run:
-            preview = Stored(current.key, marked, encode(marked), current.revision)
+            preview = Stored(current.key, obj, encode(obj), current.revision)
             return preview if waits else current, not waits
         if waits:
-            return self._storage.put(target.kind.bucket, target.key, marked), False
-        return self._storage.remove(target.kind.bucket, target.key), True
+            return self._storage.put(kind.bucket, target.key, obj), False
+        return self._storage.remove(kind.bucket, target.key), True
 
 
 def _check(kind: Kind, current: Stored, wanted: DeleteOptions) -> None:
-    name, version = current.key[1], str(current.revision)
-    uid, asked = wanted.preconditions.uid, wanted.preconditions.resource_version
+    """Raise RequestFailure, 409, if this is another object, or another state of it."""
+    conditions, name = wanted.preconditions, current.key[1]
+    uid, version, revision = conditions.uid, conditions.resource_version, str(current.revision)
     if uid and uid != current.uid:
         why = "The object might have been deleted and then recreated"
         raise failures.precondition(kind, name, "UID", uid, current.uid, why)
-    if asked and asked != version:
+    if version and version != revision:
         why = "The object might have been modified"
-        raise failures.precondition(kind, name, "ResourceVersion", asked, version, why)
-
-
-def _marked(kind: Kind, current: Stored, wanted: DeleteOptions) -> Object:
-    obj = {**current.obj, "metadata": dict(current.metadata)}
-    meta = obj["metadata"]
-    grace = kind.rules.grace(obj, wanted.grace_period_seconds)
-    if "deletionTimestamp" in meta:
-        meta["deletionGracePeriodSeconds"] = min(meta["deletionGracePeriodSeconds"], grace)
-    else:
-        meta["deletionTimestamp"] = metadata.now()
-        meta["deletionGracePeriodSeconds"] = grace
-        if kind.generation:
-            meta["generation"] = meta.get("generation", 0) + 1
-    finalizers = list(meta.pop("finalizers", None) or ())
-    policy = wanted.propagation_policy
-    if policy:
-        finalizers = [name for name in finalizers if name not in _FINALIZER.values()]
-    if policy in _FINALIZER:
-        finalizers.append(_FINALIZER[policy])
-    if finalizers:
-        meta["finalizers"] = finalizers
-    kind.rules.mark(obj)
-    return obj
+        raise failures.precondition(kind, name, "ResourceVersion", version, revision, why)

@@ -57,11 +57,9 @@ class FailedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class PodContext:
-    """The part of the runner that the life of a pod needs."""
+class PodContext(ContainerContext):
+    """A pod, and the part of the runner that its life needs."""
 
-    place: ContainerContext
-    address: str
     logs: Logs
     scratch: Callable[[], Path]
     """Returns the path of a new temporary file."""
@@ -90,8 +88,8 @@ class PodLife:
         """Set when its end is reported, or cannot be."""
         self._context = context
         self._report = report
-        self._pod = context.place.pod
-        self._spec = context.place.spec
+        self._pod = context.pod
+        self._spec = context.spec
         waiting = ContainerProgress(reason="PodInitializing" if self._spec.init_containers else "")
         self._init = [_Container(each, True) for each in self._spec.init_containers or ()]
         self._main = [_Container(each, False, waiting) for each in self._spec.containers or ()]
@@ -201,7 +199,7 @@ class PodLife:
         try:
             with context.logs.next_run(meta, container.name) as path:
                 message_file.touch()
-                argv, env, folder = context.place.invocation(container, str(message_file))
+                argv, env, folder = context.invocation(container, str(message_file))
                 command = ContainerCommand(argv, env, folder or str(Path.cwd()), path)
                 own.run = ContainerProcess(command)
                 ended = await own.run.run(on_start)
@@ -215,7 +213,7 @@ class PodLife:
         if ended.code and (self._is_too_late or not self._stop.is_set()):
             failure = FailedRun(
                 namespace=meta.namespace,
-                job=context.place.job.metadata.name,
+                job=context.job.metadata.name,
                 task=self._pod.task,
                 pod=meta.name,
                 container=container.name,
@@ -267,7 +265,7 @@ class PodLife:
             finished=self._context.clock() if self.over.is_set() else None,
             containers=states,
             init_containers=[container.state for container in self._init],
-            address=self._context.address,
+            address=self._context.addresses(self._pod.metadata.name),
             pod_reason=DEADLINE if self._is_too_late else "",
             pod_message=too_late if self._is_too_late else "",
         )

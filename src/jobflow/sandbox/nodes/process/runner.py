@@ -23,7 +23,6 @@ from jobflow.sandbox.jobs.job import Vcjob
 from jobflow.sandbox.jobs.pods import ADDRESS
 from jobflow.sandbox.nodes.pod_status import ContainerProgress, PodProgress
 from jobflow.sandbox.nodes.process.container import START_ERROR, UNKNOWN
-from jobflow.sandbox.nodes.process.environment import ContainerContext
 from jobflow.sandbox.nodes.process.log_reader import ContainerLog
 from jobflow.sandbox.nodes.process.logs import Logs, new_folder
 from jobflow.sandbox.nodes.process.pod import FailedRun, PodContext, PodLife, RestartLimits
@@ -119,17 +118,13 @@ class ProcessRunner:
             below = [owner.uid] if owner is not None and is_own else []
             return self._scratch.joinpath("volumes", namespace, claim, *below)
 
-        place = ContainerContext(
+        return PodContext(
             pod=pod,
             spec=pod_spec(tasks[pod.task]) if pod.task in tasks else RunnablePodSpec(),
             job=job,
             addresses=lambda name: self._addresses.of(namespace, name),
             base=self._base,
             directories=directory,
-        )
-        return PodContext(
-            place=place,
-            address=self._addresses.of(namespace, pod.metadata.name),
             logs=self._logs,
             scratch=lambda: self._scratch / f"message-{next(self._numbers)}",
             restarts=self._restarts,
