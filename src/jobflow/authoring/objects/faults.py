@@ -77,8 +77,7 @@ class InvalidFlow(Exception):  # noqa: N818 - the name that users read
         """All faults, in the order of files and lines."""
 
     def __str__(self) -> str:
-        count = len(self.faults)
-        head = "1 fault" if count == 1 else f"{count} faults"
+        head = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
         return "\n".join([head, *map(_with_excerpt, self.faults)])
 
 
@@ -124,18 +123,13 @@ def display_name(file: str) -> str:
     if not os.path.isabs(file):
         return file
     if not os.path.exists(file):
-        return f"<cell {_cell_number(file) or Path(file).stem}>"
+        # IPython numbers the cells of a notebook in a map of its own.
+        found = sys.modules.get("IPython")
+        shell = found.get_ipython() if found is not None else None
+        numbers = getattr(getattr(shell, "compile", None), "_filename_map", {})
+        return f"<cell {numbers.get(file) or Path(file).stem}>"
     relative = os.path.relpath(file)
     return file if relative.startswith("..") else relative
-
-
-def _cell_number(file: str) -> int | None:
-    """Return the number of a cell of a running notebook, or None if it is not known."""
-    found = sys.modules.get("IPython")
-    shell = found.get_ipython() if found is not None else None
-    numbers = getattr(getattr(shell, "compile", None), "_filename_map", {})
-    number = numbers.get(file)
-    return number if isinstance(number, int) else None
 
 
 def from_manifest(fault: ManifestFault, report: Report) -> Fault:
@@ -148,17 +142,14 @@ def from_manifest(fault: ManifestFault, report: Report) -> Fault:
         if (each.kind, each.name) == (fault.kind, fault.name)
     ]
     step_path = step_path_of(fault.path, known[0]) if len(known) == 1 else ""
-    message = _ITEMS.sub(_in_python, fault.message)
+
+    def in_python(advice: re.Match[str]) -> str:
+        name, variable = advice[1], advice[1].replace("-", "_")
+        how = f"write {variable}.items.map(lambda each: each.outputs)"
+        return f'"{name}" has for_each, so each of its items has outputs: {how}'
+
+    message = _ITEMS.sub(in_python, fault.message)
     return Fault(place, message, fault.path, fault.reason, fault.kind, fault.name, step_path)
-
-
-def _in_python(found: re.Match[str]) -> str:
-    """Return the advice to read the outputs of all items as Python writes it."""
-    variable = found[1].replace("-", "_")
-    return (
-        f'"{found[1]}" has for_each, so each of its items has outputs: '
-        f"write {variable}.items.map(lambda each: each.outputs)"
-    )
 
 
 def step_path_of(path: str, data: Mapping[str, Any]) -> str:

@@ -45,12 +45,12 @@ class FlowBody(StepList):
         """Add a step. Its fields are those of `spec.flows[]`, in snake_case. With `image` and
         nothing else that says what it runs, it is a container."""
         place = caller()
-        return self._add(name, _placed(dict(fields), place), place)
+        return self._add(name, _placed(fields, place), place)
 
     def finally_(self, name: str, **fields: Unpack[StepFields]) -> Step:
         """Add a step that runs when all others have finished, whether they failed or not."""
         place = caller()
-        return self._add(name, _placed(dict(fields), place), place, is_finally=True)
+        return self._add(name, _placed(fields, place), place, is_finally=True)
 
     @ends_at_caller
     def task(
@@ -70,7 +70,8 @@ class FlowBody(StepList):
         return decorate
 
     def __getattr__(self, name: str) -> Any:
-        guess = did_you_mean(Suggester(_names_of(type(self))).nearest(name))
+        known = [each for each in dir(type(self)) if not each.startswith("_")]
+        guess = did_you_mean(Suggester(known).nearest(name))
         raise AttributeError(f'a {type(self).__name__} has no "{name}"{guess}')
 
     def add(self, *templates: Template) -> None:
@@ -85,7 +86,7 @@ class ChildFlow(FlowBody, InnerBody):
     def __init__(
         self, params: Mapping[str, Any] | None = None, **fields: Unpack[ChildFields]
     ) -> None:
-        super().__init__(_placed(dict(fields), caller()))
+        super().__init__(_placed(fields, caller()))
         self._params = params or {}
 
 
@@ -110,7 +111,7 @@ class NamedFlow(Manifest, FlowBody):
             "annotations": annotations,
         }
         Manifest.__init__(self, name, metadata, place)
-        FlowBody.__init__(self, _placed(dict(fields), place))
+        FlowBody.__init__(self, _placed(fields, place))
 
 
 class NamedCron(Manifest):
@@ -132,13 +133,9 @@ class NamedCron(Manifest):
         super().__init__(name, metadata, place)
         self.schedule = schedule
         self.flow = flow
-        self._values = _placed(dict(fields), place)
+        self._values = _placed(fields, place)
 
 
-def _names_of(kind: type) -> list[str]:
-    return [name for name in dir(kind) if not name.startswith("_")]
-
-
-def _placed(fields: Mapping[str, Any], place: Place) -> dict[str, tuple[Any, Place]]:
+def _placed(fields: Mapping[str, object], place: Place) -> dict[str, tuple[Any, Place]]:
     arguments = place.arguments if fields else {}
     return {name: (value, arguments.get(name, place)) for name, value in fields.items()}

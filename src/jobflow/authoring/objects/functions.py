@@ -303,11 +303,13 @@ def _check(source: Source, node: ast.FunctionDef) -> None:
     if own.vararg or own.kwarg or own.posonlyargs:
         refuse(source.place(), f"{name} has *, ** or / parameters: give each parameter a name")
     code = compile(f"from __future__ import annotations\n{source.text}", source.file, "exec")
-    if any(each.co_flags & inspect.CO_GENERATOR for each in _codes(code) if each.co_name == name):
+    codes = [*_codes(code)]
+    if any(each.co_flags & inspect.CO_GENERATOR for each in codes if each.co_name == name):
         refuse(source.place(), f"{name} is a generator: return the values instead")
-    stored = {each.argval for own in _codes(code) for each in dis.get_instructions(own)
-              if each.opname in _STORES}  # fmt: skip
-    unknown = [*_unknown(code, stored)]
+    steps = [step for each in codes for step in dis.get_instructions(each)]
+    known = _BUILTINS | {step.argval for step in steps if step.opname in _STORES}
+    loads = [step for step in steps if step.opname in _LOADS and step.argval not in known]
+    unknown = [step for step in loads if not _CLASS_NAME.fullmatch(str(step.argval))]
     if unknown:
         names = ", ".join(found := [*dict.fromkeys(str(each.argval) for each in unknown)])
         it, one = ("it", "a parameter") if len(found) == 1 else ("them", "parameters")
@@ -323,11 +325,3 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _codes(constant)
-
-
-def _unknown(code: CodeType, stored: set[Any]) -> Iterator[dis.Instruction]:
-    for own in _codes(code):
-        for each in dis.get_instructions(own):
-            is_known = each.argval in _BUILTINS | stored or _CLASS_NAME.fullmatch(str(each.argval))
-            if each.opname in _LOADS and not is_known:
-                yield each

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import CodeType, FrameType
 
-_PACKAGE = "jobflow.authoring"
+_PACKAGE = "jobflow.authoring."
 _Position = tuple[int | None, int | None, int | None, int | None]
 
 
@@ -31,17 +31,19 @@ class Place:
     def arguments(self) -> Mapping[str, Place]:
         """The values of the keyword arguments of the call, by name, as far as the source has
         them."""
-        call = _calls(self.file, _stamp(self.file)).get(self.end)
-        if call is None:
-            return {}
-        return {
-            each.arg: replace(_place_of(self.file, each.value), keyword=self._name_of(each))
-            for each in call.keywords
-            if each.arg is not None
-        }
-
-    def _name_of(self, keyword: ast.keyword) -> Place:
-        return Place(self.file, keyword.lineno, keyword.col_offset + 1, len(keyword.arg or ""))
+        linecache.getlines(self.file)
+        # Size and time of the file, as linecache knows them: a cell may be written again.
+        stamp = linecache.cache.get(self.file, (0, None))[:2]
+        call, found = _calls(self.file, stamp).get(self.end), {}
+        for each in call.keywords if call is not None else ():
+            if each.arg is not None:
+                value, start = each.value, each.col_offset + 1
+                is_one_line = value.end_lineno == value.lineno
+                width = (value.end_col_offset or 0) - value.col_offset if is_one_line else 1
+                keyword = Place(self.file, each.lineno, start, len(each.arg))
+                place = Place(self.file, value.lineno, value.col_offset + 1, max(width, 1))
+                found[each.arg] = replace(place, keyword=keyword)
+        return found
 
     def argument(self, name: str) -> Place:
         """Return the place of a keyword argument, or of the call if the source has none."""
@@ -51,7 +53,7 @@ class Place:
 def caller() -> Place:
     """Return the place of the call that led from the user's code into this package."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_ours(frame):
+    while frame is not None and f"{frame.f_globals.get('__name__')}.".startswith(_PACKAGE):
         frame = frame.f_back
     if frame is None:
         return Place("<unknown>")
@@ -74,20 +76,9 @@ def read_source(file: str) -> str:
     return "".join(linecache.getlines(file))
 
 
-def _is_ours(frame: FrameType) -> bool:
-    name = str(frame.f_globals.get("__name__", ""))
-    return name == _PACKAGE or name.startswith(f"{_PACKAGE}.")
-
-
 @lru_cache(maxsize=64)
 def _positions(code: CodeType) -> list[_Position]:
     return [*code.co_positions()]
-
-
-def _stamp(file: str) -> object:
-    """Return a value that changes with the source: its size and time, as linecache knows them."""
-    linecache.getlines(file)
-    return linecache.cache.get(file, (0, None))[:2]
 
 
 @lru_cache(maxsize=64)
@@ -99,9 +90,3 @@ def _calls(file: str, stamp: object) -> Mapping[tuple[int, int], ast.Call]:
         return {}
     calls = (node for node in ast.walk(module) if isinstance(node, ast.Call))
     return {(node.end_lineno or 0, node.end_col_offset or 0): node for node in calls}
-
-
-def _place_of(file: str, node: ast.expr) -> Place:
-    single = node.end_lineno == node.lineno
-    width = (node.end_col_offset or 0) - node.col_offset if single else 1
-    return Place(file, node.lineno, node.col_offset + 1, max(width, 1))

@@ -35,19 +35,21 @@ def find_outputs(function: Callable[..., Any], definition: ast.FunctionDef) -> O
     hint = _return_type(function)
     if is_typeddict(hint):
         keys = frozenset(hint.__required_keys__ | hint.__optional_keys__)
-        return Outputs(keys, _hints(hint))
+        try:
+            return Outputs(keys, get_type_hints(hint))
+        except Exception:  # its annotations may name what is missing
+            return Outputs(keys)
     if (get_origin(hint) or hint) in _SINGLE:
         return Outputs(frozenset({RESULT}), {RESULT: hint})
     inner = get_args(hint) if get_origin(hint) in (dict, Mapping) else ()
     types = {"": inner[1]} if len(inner) == 2 else {}
-    return Outputs(_literal_keys(definition), types)
-
-
-def _hints(typed_dict: type) -> dict[str, Any]:
-    try:
-        return get_type_hints(typed_dict)
-    except Exception:  # its annotations may name what is missing
-        return {}
+    names: set[str] = set()
+    for value in _returned(definition):
+        for key in value.keys if isinstance(value, ast.Dict) else [None]:
+            if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+                return Outputs(None, types)
+            names.add(key.value)
+    return Outputs(frozenset(names) or None, types)
 
 
 def _return_type(function: Callable[..., Any]) -> Any:
@@ -62,17 +64,6 @@ def _return_type(function: Callable[..., Any]) -> Any:
         others = [each for each in get_args(found) if each is not NoneType]
         return others[0] if len(others) == 1 else None
     return found
-
-
-def _literal_keys(definition: ast.FunctionDef) -> frozenset[str] | None:
-    names: set[str] = set()
-    for value in _returned(definition):
-        keys = value.keys if isinstance(value, ast.Dict) else [None]
-        for key in keys:
-            if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
-                return None
-            names.add(key.value)
-    return frozenset(names) or None
 
 
 def _returned(definition: ast.FunctionDef) -> Iterator[ast.expr]:

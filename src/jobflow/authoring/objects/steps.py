@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from jobflow.authoring.objects.expressions import Expr, step_value
@@ -24,7 +24,19 @@ class Function(Protocol):
     _is_called: bool
 
 
-class Step:
+class _Ordered:
+    """A step, or several, that others can wait for."""
+
+    @overload
+    def __rshift__(self, other: Step) -> Step: ...
+    @overload
+    def __rshift__(self, other: Sequence[Step]) -> Steps: ...
+    def __rshift__(self, other: Step | Sequence[Step]) -> Step | Steps:
+        _order(self, other, caller())
+        return other if isinstance(other, Step) else Steps(other)
+
+
+class Step(_Ordered):
     """A step of a flow. `a >> b` lets b wait for a. Its results are expressions: `a.outputs.x` is
     one of its outputs, `a.result` what a function returned."""
 
@@ -95,15 +107,8 @@ class Step:
             advice = f"; an output is .outputs.{name}"
             raise AttributeError(f'step {self.name} has no "{name}"{guess or advice}', name=name)
 
-    @overload
-    def __rshift__(self, other: Step) -> Step: ...
-    @overload
-    def __rshift__(self, other: Sequence[Step]) -> Steps: ...
-    def __rshift__(self, other: Step | Sequence[Step]) -> Step | Steps:
-        return _order([self], other, caller())
-
     def __rrshift__(self, other: Sequence[Step]) -> Step:
-        _order(_checked(other), self, caller())
+        _order(other, self, caller())
         return self
 
     @overload
@@ -111,8 +116,7 @@ class Step:
     @overload
     def __lshift__(self, other: Sequence[Step]) -> Steps: ...
     def __lshift__(self, other: Step | Sequence[Step]) -> Step | Steps:
-        sources = [other] if isinstance(other, Step) else _checked(other)
-        _order(sources, self, caller())
+        _order(other, self, caller())
         return other if isinstance(other, Step) else Steps(other)
 
     def __bool__(self) -> bool:
@@ -148,42 +152,27 @@ class InnerBody(StepList):
     """A flow that a step can run."""
 
 
-class Steps(list[Step]):
+class Steps(list[Step], _Ordered):
     """Several steps in an order: `Steps([a, b]) >> [c, d]`."""
 
-    @overload
-    def __rshift__(self, other: Step) -> Step: ...
-    @overload
-    def __rshift__(self, other: Sequence[Step]) -> Steps: ...
-    def __rshift__(self, other: Step | Sequence[Step]) -> Step | Steps:
-        return _order(self, other, caller())
 
-
-@overload
-def _order(sources: Sequence[Step], targets: Step, place: Place) -> Step: ...
-@overload
-def _order(sources: Sequence[Step], targets: Sequence[Step], place: Place) -> Steps: ...
-@overload
-def _order(
-    sources: Sequence[Step], targets: Step | Sequence[Step], place: Place
-) -> Step | Steps: ...
-def _order(sources: Sequence[Step], targets: Step | Sequence[Step], place: Place) -> Step | Steps:
-    """Let each of `targets` wait for all `sources`, and return `targets`."""
-    later = [targets] if isinstance(targets, Step) else _checked(targets)
+def _order(sources: object, targets: object, place: Place) -> None:
+    """Let each of `targets` wait for all `sources`; both are a step or a list of steps."""
+    earlier, later = _listed(sources), _listed(targets)
     for step in later:
-        for source in sources:
+        for source in earlier:
             if source._body is not step._body:
                 raise ValueError(
                     f"step {step.name} cannot wait for step {source.name}, which is in another flow"
                 )
             if not any(known is source for known, _ in step._targets):
                 step._targets.append((source, place))
-    return targets if isinstance(targets, Step) else Steps(later)
 
 
-def _checked(steps: Iterable[object]) -> list[Step]:
-    found = [*steps] if isinstance(steps, list | tuple) else [steps]
-    for each in found:
+def _listed(steps: object) -> list[Step]:
+    found = []
+    for each in steps if isinstance(steps, list | tuple) else [steps]:
         if not isinstance(each, Step):
             raise TypeError(f">> orders steps and lists of steps, not a {type(each).__name__}")
-    return found  # type: ignore[return-value]
+        found.append(each)
+    return found
