@@ -115,7 +115,18 @@ class ResourceRoutes:
         kind = target.kind
         if target.subresource:
             raise failures.unsupported(kind, "delete")
-        wanted, write = _deletion(request)
+        body: Any = {}
+        if request.body:
+            try:
+                body = decoder(request.content_type)(request.body)
+            except UnreadableBody as error:
+                why = f"couldn't get version/kind; json parse error: {error}"
+                raise failures.bad_request(why) from error
+        if not isinstance(body, dict):
+            raise failures.bad_request("DeleteOptions: not a JSON object")
+        given = {key: value for key, value in body.items() if value is not None}
+        wanted = deletes.delete_options(given, request.query)
+        write = _write_options("DeleteOptions", request, given)
         if target.name:
             last, is_gone = await self.deleter.delete(target, wanted, write)
             if is_gone and not kind.returns_deleted:
@@ -140,21 +151,6 @@ class ResourceRoutes:
 def _not_allowed() -> failures.RequestFailure:
     why = "the server does not allow this method on the requested resource"
     return failures.failure(405, "MethodNotAllowed", why)
-
-
-def _deletion(request: Request) -> tuple[deletes.DeleteOptions, WriteOptions]:
-    body: Any = {}
-    if request.body:
-        try:
-            body = decoder(request.content_type)(request.body)
-        except UnreadableBody as error:
-            why = f"couldn't get version/kind; json parse error: {error}"
-            raise failures.bad_request(why) from error
-    if not isinstance(body, dict):
-        raise failures.bad_request("DeleteOptions: not a JSON object")
-    given = {key: value for key, value in body.items() if value is not None}
-    wanted = deletes.delete_options(given, request.query)
-    return wanted, _write_options("DeleteOptions", request, given)
 
 
 def _write_options(

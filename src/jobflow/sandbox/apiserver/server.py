@@ -23,7 +23,7 @@ from jobflow.sandbox.apiserver.resources.crds import update_registry
 from jobflow.sandbox.apiserver.resources.discovery import discover, no_such_page, own_user
 from jobflow.sandbox.apiserver.resources.openapi import openapi
 from jobflow.sandbox.apiserver.routes import ResourceRoutes, find_target
-from jobflow.sandbox.apiserver.storage import ObjectChange, Storage
+from jobflow.sandbox.apiserver.storage import Storage
 from jobflow.sandbox.apiserver.writes.admission import Admission
 from jobflow.sandbox.apiserver.writes.deletes import Deleter
 from jobflow.sandbox.apiserver.writes.garbage_collector import GarbageCollector
@@ -53,7 +53,8 @@ class ApiServer:
         self.access = access
         self.storage = Storage(history=history)
         self.registry = Registry(builtin.KINDS)
-        self.storage.listeners.append(self._notice_definitions)
+        update = partial(update_registry, self.registry, builtin.CRD.bucket)
+        self.storage.listeners.append(update)
         self.admission = Admission(self.storage)
         self.reader = ReadHandler(self.storage, bookmark_seconds=bookmark_seconds)
         self.writer = Writer(self.storage, self.admission)
@@ -116,10 +117,6 @@ class ApiServer:
         await self.admission.close()
         if self._crashes:
             raise ExceptionGroup("requests that the server could not handle", self._crashes)
-
-    def _notice_definitions(self, bucket: str, change: ObjectChange) -> None:
-        if bucket == builtin.CRD.bucket:
-            update_registry(self.registry, change)
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
         request = http.read_request(scope)

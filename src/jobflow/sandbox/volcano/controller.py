@@ -208,7 +208,16 @@ class JobController:
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is None and old is not None and old.owner:
-            self._forget_pod(old)
+            for pods in (self._pods_of, self._facts_of):
+                pods[old.owner].pop(old.metadata.name, None)
+                if not pods[old.owner]:
+                    del pods[old.owner]
+            is_ours = old.metadata.uid in self._deleted
+            self._deleted.discard(old.metadata.uid)
+            if self._node is not None:
+                self._node.forget(old)
+            if (tracked := self._tracked.get(old.owner)) is not None:
+                self._offer(tracked, SYNC if is_ours else evicted_request(pod_facts(old)))
         if new is None or not new.owner:
             return
         name = new.metadata.name
@@ -223,18 +232,6 @@ class JobController:
             before = pod_facts(old) if old is not None else None
             self._offer(tracked, pod_request(before, facts[name], tracked.job.spec, facts))
         self._run_pod(new)
-
-    def _forget_pod(self, last: Pod) -> None:
-        for pods in (self._pods_of, self._facts_of):
-            pods[last.owner].pop(last.metadata.name, None)
-            if not pods[last.owner]:
-                del pods[last.owner]
-        is_ours = last.metadata.uid in self._deleted
-        self._deleted.discard(last.metadata.uid)
-        if self._node is not None:
-            self._node.forget(last)
-        if (tracked := self._tracked.get(last.owner)) is not None:
-            self._offer(tracked, SYNC if is_ours else evicted_request(pod_facts(last)))
 
     def _run_pod(self, pod: Pod) -> None:
         assert self._node is not None

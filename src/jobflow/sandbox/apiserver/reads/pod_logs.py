@@ -58,7 +58,14 @@ class LogHandler:
             request.number(name) if request.query.get(name) else None
             for name in ("tailLines", "limitBytes", "sinceSeconds")
         )
-        since, faults = _since_time(request), []
+        since, faults = None, []
+        if text := request.query.get("sinceTime"):
+            with suppress(ValueError):
+                since = datetime.fromisoformat(text)
+            if since is None or since.tzinfo is None or "T" not in text:
+                layout = "2006-01-02T15:04:05Z07:00"
+                why = f'parsing time "{text}" as "{layout}": cannot parse "{text}"'
+                raise failures.bad_request(why)
         if tail is not None and tail < 0:
             detail = "must be greater than or equal to 0"
             faults.append(Violation("tailLines", Reason.INVALID, tail, detail))
@@ -104,18 +111,6 @@ class LogHandler:
             if "running" not in status.get("state", {}) or status.get("restartCount", 0) != run:
                 return
             yield b""
-
-
-def _since_time(request: Request) -> datetime | None:
-    text, moment = request.query.get("sinceTime"), None
-    if not text:
-        return None
-    with suppress(ValueError):
-        moment = datetime.fromisoformat(text)
-    if moment is None or moment.tzinfo is None or "T" not in text:
-        layout = "2006-01-02T15:04:05Z07:00"
-        raise failures.bad_request(f'parsing time "{text}" as "{layout}": cannot parse "{text}"')
-    return moment
 
 
 def _flag(request: Request, name: str) -> bool:

@@ -153,7 +153,7 @@ def _restarts(pod: Object) -> str:
     return f"{count} ({age(last)} ago)" if count and last else str(count)
 
 
-def _gates(pod: Object) -> str:
+def _readiness_gates(pod: Object) -> str:
     gates = value_at(pod, "spec.readinessGates")
     return f"0/{len(gates)}" if gates else _NONE
 
@@ -225,7 +225,7 @@ POD = Kind(
         _field("IP", "status.podIP", _NONE, 1),
         _field("Node", "spec.nodeName", _NONE, 1),
         _field("Nominated Node", "status.nominatedNodeName", _NONE, 1),
-        _text("Readiness Gates", _gates, 1),
+        _text("Readiness Gates", _readiness_gates, 1),
     ),
     selectable=_selectable(
         *("status.phase", "status.podIP", "spec.nodeName", "spec.restartPolicy"),

@@ -1,8 +1,7 @@
 """CustomResourceDefinitions: their rules, and the kinds that they define."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from jobflow.core.violations import Reason, Violation
@@ -146,18 +145,20 @@ def kinds_of(definition: Mapping[str, Any]) -> Iterator[Kind]:
             openapi=schema,
         )
         if name != stored:
-            shown, kept = (partial(_at_version, f"{group}/{each}") for each in (name, stored))
-            projection = Projection(show=shown, take=kept)
+            shown, kept = f"{group}/{name}", f"{group}/{stored}"
+            projection = Projection(show=_with_version(shown), take=_with_version(kept))
             kind = replace(kind, stored_as=kind.qualified, projection=projection)
         yield kind
 
 
-def _at_version(api_version: str, obj: Object) -> Object:
-    return obj | {"apiVersion": api_version}
+def _with_version(api_version: str) -> Callable[[Object], Object]:
+    return lambda obj: obj | {"apiVersion": api_version}
 
 
-def update_registry(registry: Registry, change: ObjectChange) -> None:
+def update_registry(registry: Registry, crd_bucket: str, bucket: str, change: ObjectChange) -> None:
     """Serve the kinds of a definition that was written, or withdraw them if it was deleted."""
+    if bucket != crd_bucket:
+        return
     spec, is_gone = change.new.obj["spec"], change.type == "DELETED"
     if change.old is not None and change.old.obj["spec"] == spec and not is_gone:
         return

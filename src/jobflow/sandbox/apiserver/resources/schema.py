@@ -92,7 +92,15 @@ class SchemaNode:
             yield Violation(path, Reason.TYPE_INVALID, found, detail)
             return
         for error in self._errors(value):
-            yield _translated(error, path)
+            word, shown, params = error.kind.name, error.instance, error.kind.as_dict()
+            if word == "enum":
+                options = params["options"]
+                texts = (f'"{each}"' if isinstance(each, str) else f"{each}" for each in options)
+                params["options"] = ", ".join(texts)
+            reason, words = _MESSAGES[word]
+            size = len(shown) if isinstance(shown, list | dict) else 0
+            detail = words.format(path=f"{path} in body", size=size, value=shown, **params)
+            yield Violation(path, reason, size if word in _SIZES else shown, detail)
         for holds, words in self._logic:
             if not holds(value):
                 yield Violation(path, Reason.INVALID, "", f'"{path}" {words}')
@@ -141,17 +149,6 @@ _TYPES: dict[type[Any], str] = {
     **{str: "string", bool: "boolean", int: "integer", float: "number"},
     **{dict: "object", list: "array", type(None): "null"},
 }
-
-
-def _translated(error: jsonschema_rs.ValidationError, path: str) -> Violation:
-    word, value, found = error.kind.name, error.instance, error.kind.as_dict()
-    if word == "enum":
-        texts = (f'"{each}"' if isinstance(each, str) else f"{each}" for each in found["options"])
-        found["options"] = ", ".join(texts)
-    reason, words = _MESSAGES[word]
-    size = len(value) if isinstance(value, list | dict) else 0
-    detail = words.format(path=f"{path} in body", size=size, value=value, **found)
-    return Violation(path, reason, size if word in _SIZES else value, detail)
 
 
 _LOGIC = {

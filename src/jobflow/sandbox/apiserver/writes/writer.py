@@ -35,7 +35,16 @@ class Writer:
         write.warnings.extend(metadata.suspicions(obj))
         kind.rules.begin(obj)
         if target.namespace:
-            self._check_namespace(target, obj)
+            found = self._storage.get(builtin.NAMESPACE.bucket, ("", target.namespace))
+            if found is None:
+                raise failures.not_found(builtin.NAMESPACE, target.namespace)
+            if found.is_deleted:
+                namespace = f"namespace {target.namespace}"
+                cause = {"reason": "NamespaceTerminating", "field": "metadata.namespace"}
+                cause["message"] = f"{namespace} is being terminated"
+                name = obj["metadata"].get("name") or ""
+                why = f"unable to create new content in {namespace} because it is being terminated"
+                raise failures.forbidden(target.kind, name, why, causes=[cause])
         obj = await self._admit(WriteOperation("CREATE", target, obj, None, write))
         name = obj["metadata"]["name"]
         tries = _GENERATED_TRIES
@@ -95,18 +104,6 @@ class Writer:
             raise failures.invalid(kind, obj["metadata"].get("name") or "", faults)
         await self._admission.validate(asked)
         return obj
-
-    def _check_namespace(self, target: Target, obj: Object) -> None:
-        found = self._storage.get(builtin.NAMESPACE.bucket, ("", target.namespace))
-        if found is None:
-            raise failures.not_found(builtin.NAMESPACE, target.namespace)
-        if found.is_deleted:
-            namespace = f"namespace {target.namespace}"
-            cause = {"reason": "NamespaceTerminating", "field": "metadata.namespace"}
-            cause["message"] = f"{namespace} is being terminated"
-            name = obj["metadata"].get("name") or ""
-            why = f"unable to create new content in {namespace} because it is being terminated"
-            raise failures.forbidden(target.kind, name, why, causes=[cause])
 
     def _commit(self, target: Target, new: Object, current: Stored, write: WriteOptions) -> Stored:
         kind, meta = target.kind, new["metadata"]

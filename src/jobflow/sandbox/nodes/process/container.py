@@ -66,7 +66,28 @@ class ContainerProcess:
             self._tell(command | {"limit": LOG_LIMIT})
             if self._grace is not None:
                 self.end(self._grace)
-            return await self._result(self._supervisor, started)
+            assert self._supervisor.stdout is not None
+            pid, output = 0, ""
+            async for line in self._supervisor.stdout:
+                try:
+                    report = msgspec.json.decode(line, type=_Report)
+                except msgspec.DecodeError:
+                    output = line.decode(errors="replace").strip()
+                    continue
+                if report.pid:
+                    pid = report.pid
+                    started()
+                elif report.error:
+                    return ContainerExit(report.code, START_ERROR, report.error)
+                else:
+                    return ContainerExit(report.code, unlogged=report.unlogged)
+            if pid:  # the supervisor was killed, so nobody else ends the command
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(pid, signal.SIGKILL)
+                why = "The container could not be located when it ended"
+                return ContainerExit(137, UNKNOWN, why)
+            why = output or "its supervisor was killed"
+            return ContainerExit(supervisor.NOT_STARTED, START_ERROR, why)
         finally:
             assert self._supervisor.stdin is not None
             self._supervisor.stdin.close()
@@ -84,30 +105,6 @@ class ContainerProcess:
         if not self._supervisor.stdin.is_closing():
             # not msgspec, which takes no environment that is not UTF-8
             self._supervisor.stdin.write(json.dumps(what).encode() + b"\n")
-
-    async def _result(self, process: Process, started: Callable[[], None]) -> ContainerExit:
-        """Return the end of the run from the reports of its supervisor."""
-        assert process.stdout is not None
-        pid, output = 0, ""
-        async for line in process.stdout:
-            try:
-                report = msgspec.json.decode(line, type=_Report)
-            except msgspec.DecodeError:
-                output = line.decode(errors="replace").strip()
-                continue
-            if report.pid:
-                pid = report.pid
-                started()
-            elif report.error:
-                return ContainerExit(report.code, START_ERROR, report.error)
-            else:
-                return ContainerExit(report.code, unlogged=report.unlogged)
-        if pid:  # the supervisor was killed, so nobody else ends the command
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
-            return ContainerExit(137, UNKNOWN, "The container could not be located when it ended")
-        why = output or "its supervisor was killed"
-        return ContainerExit(supervisor.NOT_STARTED, START_ERROR, why)
 
 
 class _Report(msgspec.Struct, frozen=True):
