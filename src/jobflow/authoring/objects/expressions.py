@@ -85,6 +85,7 @@ class Expr:
         return str(self)
 
     def __getattr__(self, name: str) -> Expr:
+        # Python asks for names such as __deepcopy__ too, which are no entries.
         if name.startswith("_"):
             raise AttributeError(name)
         return self._entry(name, called=True)
@@ -93,10 +94,12 @@ class Expr:
         return self._entry(key)
 
     def _entry(self, key: str | int | Expr, *, called: bool = False) -> Expr:
+        # CEL reads a word of its own after a dot as that word.
         if isinstance(key, str) and _NAME.fullmatch(key) and key not in _RESERVED:
             written = f".{key}"
         else:
             written = f"[{to_cel(key)}]"
+        # A reference has no keys that are computed.
         path = (*self._path, key) if self._path and not isinstance(key, Expr) else ()
         return Expr(f"{_in(self, _Level.MEMBER)}{written}", path=path, called=called)
 
@@ -128,6 +131,7 @@ class Expr:
     def __ge__(self, other: object) -> Expr:
         return _compared(self, ">=", other)
 
+    # Equality is an expression here, so a set or a dict could not compare two of them.
     __hash__ = None  # type: ignore[assignment]
 
     def __and__(self, other: object) -> Expr:
@@ -168,6 +172,7 @@ class Expr:
         return _operation(other, "*", self, _Level.PRODUCT)
 
     def __truediv__(self, other: object) -> Expr:
+        # In CEL two integers divide to an integer, in Python to a float.
         return _operation(cel.double(self), "/", cel.double(other), _Level.PRODUCT)
 
     def __rtruediv__(self, other: object) -> Expr:
@@ -262,6 +267,7 @@ def to_cel(value: object) -> str:
 
 def reference_to(expr: Expr) -> str | None:
     """Return `$(params.x)`, or None if no reference can name the value."""
+    # Imported when needed: most flows in Python write no reference.
     from jobflow.core.cel.references import parse_reference
 
     if not expr._path or expr._path[0] not in _REFERABLE:
@@ -271,6 +277,7 @@ def reference_to(expr: Expr) -> str | None:
         return None
     if (root in ("steps", "params", "vars", "flow") and not keys) or not all(keys):
         return None
+    # Such a key would end the reference early.
     if any(re.search(r"[()$\s]", key) for key in keys):
         return None
     path = ".".join((root, *keys))
@@ -326,6 +333,7 @@ def _joined(left: object, sign: str, right: object, level: _Level) -> Expr:
 
 def _check_condition(value: object) -> None:
     """Refuse `a > 1 & b > 2`, which Python reads as `a > (1 & b) > 2`."""
+    # True is allowed, so that a condition can be built in a loop.
     is_known = isinstance(value, Expr) and value._is_condition is not False
     if not is_known and not isinstance(value, bool):
         shown = value._cel if isinstance(value, Expr) else repr(value)

@@ -106,6 +106,7 @@ def ends_at_caller(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*args, **kwargs)
         except InvalidFlow as error:
+            # Also of an error that was raised while another was handled.
             error.__traceback__ = None
             error.__suppress_context__ = True
             raise

@@ -60,6 +60,7 @@ class FlowBody(StepList):
         call of the function then adds a step, with the name of the function unless `name` is
         given."""
         place = caller()
+        # Without brackets the function itself arrives as the name.
         if callable(name):
             refuse(place, "write @flow.task(), with brackets")
 

@@ -190,6 +190,7 @@ class TaskFunction(Generic[P]):
     def __call__(self, *args: Any, **kwargs: Any) -> Step:
         """Add a step that runs the function with these arguments."""
         place = caller()
+        # Checked here, so that the traceback shows the call and not the run.
         signature = inspect.signature(self.function)
         for key in [each for each in kwargs if each not in signature.parameters]:
             guess = did_you_mean(Suggester([*signature.parameters]).nearest(key))
@@ -206,6 +207,7 @@ class TaskFunction(Generic[P]):
         container["command"] = ["python3", "-c"]
         container["args"] = written
         values["container"] = (container, place)
+        # Two calls of a function make two steps; a name that the user gave stays.
         free = self._body._free_name(name) if self._name is None else name
         step = self._body._add(free, values, place, is_finally=self._is_finally)
         step._function = self
@@ -217,6 +219,7 @@ class TaskFunction(Generic[P]):
         known: dict[str, Any] = {}
         later: list[str | Joined] = []
         hints = self.function.__annotations__
+        # Only an annotation says that 007 is a text.
         texts = [name for name in arguments if hints.get(name) in (str, "str")]
         boxed: list[str] = []
         for name, value in arguments.items():
@@ -302,11 +305,13 @@ def _check(source: Source, node: ast.FunctionDef) -> None:
     own = node.args
     if own.vararg or own.kwarg or own.posonlyargs:
         refuse(source.place(), f"{name} has *, ** or / parameters: give each parameter a name")
+    # Compiled as it will run, and not taken from the function, which knows more than its source.
     code = compile(f"from __future__ import annotations\n{source.text}", source.file, "exec")
     codes = [*_codes(code)]
     if any(each.co_flags & inspect.CO_GENERATOR for each in codes if each.co_name == name):
         refuse(source.place(), f"{name} is a generator: return the values instead")
     steps = [step for each in codes for step in dis.get_instructions(each)]
+    # A name that it sets itself, by `global` or in the body of a class, is known too.
     known = _BUILTINS | {step.argval for step in steps if step.opname in _STORES}
     loads = [step for step in steps if step.opname in _LOADS and step.argval not in known]
     unknown = [step for step in loads if not _CLASS_NAME.fullmatch(str(step.argval))]

@@ -52,6 +52,7 @@ class Place:
 
 def caller() -> Place:
     """Return the place of the call that led from the user's code into this package."""
+    # The user called something of this package, which may have called more of it.
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and f"{frame.f_globals.get('__name__')}.".startswith(_PACKAGE):
         frame = frame.f_back
@@ -85,6 +86,7 @@ def _positions(code: CodeType) -> list[_Position]:
 def _calls(file: str, stamp: object) -> Mapping[tuple[int, int], ast.Call]:
     """Return the calls of a file by their ends, which differ."""
     try:
+        # The file may have been changed since it was imported, or be no Python at all.
         module = ast.parse(read_source(file))
     except SyntaxError:
         return {}

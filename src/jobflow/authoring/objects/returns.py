@@ -74,5 +74,6 @@ def _returned(definition: ast.FunctionDef) -> Iterator[ast.expr]:
         if isinstance(node, ast.Return) and node.value is not None:
             if not (isinstance(node.value, ast.Constant) and node.value.value is None):
                 yield node.value
+        # What an inner function returns is not what this one returns.
         elif not isinstance(node, _INNER):
             pending += ast.iter_child_nodes(node)

@@ -165,6 +165,7 @@ def _order(sources: object, targets: object, place: Place) -> None:
                 raise ValueError(
                     f"step {step.name} cannot wait for step {source.name}, which is in another flow"
                 )
+            # `a >> b` twice is one dependency; the first place is shown.
             if not any(known is source for known, _ in step._targets):
                 step._targets.append((source, place))
 

@@ -85,6 +85,7 @@ async def preinstall(writer: Writer, registry: Registry) -> None:
     for name in NAMESPACES:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         await writer.create(Target(builtin.NAMESPACE, name=name), namespace, write)
+    # The writer takes over what it gets, and other servers need the same definitions.
     for definition in map(deepcopy, _definitions()):
         builtin.CRD.rules.complete(definition)
         await writer.create(Target(builtin.CRD), definition, write)

@@ -156,6 +156,7 @@ class Registry:
     def serve(self, kind: Kind) -> None:
         """Serve a kind; replaces the kind of the same path."""
         self._kinds[kind.group, kind.version, kind.plural] = kind
+        # Another version of a kind has the objects of the stored one.
         if not kind.stored_as:
             self._stored[kind.bucket] = kind
 
@@ -171,6 +172,7 @@ class Registry:
         return next((k for k in self._kinds.values() if (k.api_version, k.kind) == wanted), None)
 
     def __iter__(self) -> Iterator[Kind]:
+        # A copy, because a write during the iteration may serve another kind.
         return iter(list(self._kinds.values()))
 
     def stored(self) -> Iterator[Kind]:

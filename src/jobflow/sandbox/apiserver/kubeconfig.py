@@ -55,6 +55,7 @@ def written(path: Path, text: str) -> Iterator[None]:
         try:
             yield
         finally:
+            # Somebody may have replaced the file meanwhile; theirs stays.
             if path.exists() and os.path.samestat(path.stat(), os.fstat(file)):
                 path.unlink()
     finally:

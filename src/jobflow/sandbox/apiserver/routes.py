@@ -33,6 +33,7 @@ def find_target(registry: Registry, path: str) -> Target | None:
     else:
         return None
     namespace = ""
+    # A namespace is a place of objects and an object too, with subresources of its own.
     if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in ("status", "finalize"):
         namespace, rest = rest[1], rest[2:]
     if not rest or len(rest) > 3:
@@ -94,6 +95,7 @@ class ResourceRoutes:
         read_body.check_patch_type(kind, request.content_type)
         write = _write_options("PatchOptions", request)
         exists = self.storage.get(kind.bucket, target.key) is not None
+        # Only an apply creates, and only a whole object.
         if not exists and (not applies or target.subresource):
             raise failures.not_found(kind, target.name)
         if not applies:
@@ -108,6 +110,7 @@ class ResourceRoutes:
         else:
             stored = await self.writer.create(target, wanted, write)
         if not write.dry_run:
+            # Kept beside the object instead of in managedFields, which nothing here reads.
             self.storage.keep_applied(kind.bucket, target.key, applied)
         return _written(kind, stored, request, 200 if exists else 201)
 
@@ -142,8 +145,10 @@ class ResourceRoutes:
             try:
                 await self.deleter.delete(Target(kind, *each.key), wanted, write)
             except failures.RequestFailure as failed:
+                # Somebody else has deleted it meanwhile, which is as good.
                 if failed.code != 404:
                     raise
+        # The answer has the objects as they were before the request.
         render = renderer(kind, request)
         return render.response(render.many(deleted, self.storage.revision, "", 0))
 
@@ -169,6 +174,7 @@ def _write_options(
         options["dryRun"] = [query["dryRun"]]
     if "force" in query:
         options["force"] = query["force"] == "true"
+    # Both the query and the body may ask for it.
     dry_run = [*options.get("dryRun", ()), *(body.get("dryRun") or ())]
     if any(value != "All" for value in dry_run):
         fault = 'supported values: "All"'

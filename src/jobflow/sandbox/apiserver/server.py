@@ -53,6 +53,7 @@ class ApiServer:
         self.access = access
         self.storage = Storage(history=history)
         self.registry = Registry(builtin.KINDS)
+        # Before any other listener: the collector asks the registry for the kind.
         update = partial(update_registry, self.registry, builtin.CRD.bucket)
         self.storage.listeners.append(update)
         self.admission = Admission(self.storage)
@@ -76,6 +77,7 @@ class ApiServer:
         return f"{'https' if self.access else 'http'}://{host}:{port}"
 
     async def __aenter__(self) -> ApiServer:
+        # Before the port is open, so that no client sees a server without kinds.
         await preinstall(self.writer, self.registry)
         sock = socket.create_server(self._address)
         # asyncio sets this only if the socket names TCP; without it, an answer in two writes
@@ -106,6 +108,7 @@ class ApiServer:
         with suppress(asyncio.CancelledError):
             await self._collecting
         self._listener.close()
+        # Watches never end by themselves, and shutdown waits for all requests.
         self.storage.close_watches()
         for connection in list(self._state.connections):
             connection.shutdown()
@@ -128,6 +131,7 @@ class ApiServer:
         except RequestFailure as failed:
             response = http.refusal(failed)
         except Exception as crash:
+            # Raised when the server is closed, so that no test overlooks it.
             self._crashes.append(crash)
             response = http.refusal(failures.internal(f"{type(crash).__name__}: {crash}"))
         if response.stream is None:

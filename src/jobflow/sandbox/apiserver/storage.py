@@ -87,6 +87,7 @@ class PendingChanges:
         """Queue a change, or close the watch if it is too far behind."""
         if change.new.revision <= self._since:
             return
+        # A client that does not read must not hold all changes in memory.
         if len(self.pending) >= self._limit:
             self.close()
         else:
@@ -124,6 +125,7 @@ class Bucket:
         """Record a change and notify the watchers."""
         self.history.append(change)
         self.held += len(change.new.body)
+        # Few large objects count as much as many small ones.
         while len(self.history) > self.remembered or self.held > MAX_HISTORY:
             oldest = self.history.popleft()
             self.held -= len(oldest.new.body)
@@ -160,6 +162,7 @@ class Storage:
         """Store an object's next state; takes over `obj`. Raises ObjectTooLarge."""
         where = self.bucket(bucket)
         old, stored = where.objects.get(key), self._next(key, obj)
+        # Later writes keep who applied what; the creator counts as the first to apply.
         stored = replace(stored, applied=old.applied if old else {CREATOR: stored.body})
         if old is None:
             insort(where.keys, key)
@@ -178,8 +181,10 @@ class Storage:
         where = self.bucket(bucket)
         old = where.objects.pop(key)
         del where.keys[bisect_left(where.keys, key)]
+        # Pages and watches may still hold the old state.
         obj = dict(last or old.obj)
         obj["metadata"] = dict(obj["metadata"])
+        # A deletion has a revision of its own, by which watchers go on.
         gone = self._next(key, obj)
         self._publish(bucket, ObjectChange("DELETED", gone, old))
         return gone
@@ -190,6 +195,7 @@ class Storage:
         if since < where.forgotten:
             raise Expired(since, where.forgotten + 1)
         watch = PendingChanges(since, limit)
+        # First what happened since that version, then what happens from now on.
         for change in where.history:
             watch.offer(change)
         where.watches.add(watch)
@@ -215,6 +221,7 @@ class Storage:
         revision = self.revision + 1
         obj["metadata"]["resourceVersion"] = str(revision)
         body = encode(obj)
+        # Before the revision is counted: a write that is refused has none.
         if len(body) > MAX_OBJECT:
             raise ObjectTooLarge
         self.revision = revision

@@ -53,6 +53,7 @@ def with_defaults(spec: JobSpec) -> JobSpec:
     tasks = []
     for index, task in enumerate(spec.tasks or ()):
         available, policy = task.min_available, task.partition_policy
+        # A task in partitions needs the pods of its smallest number of partitions.
         if available is None and policy is not None and policy.min_partitions:
             available = policy.min_partitions * (policy.partition_size or 0)
         elif available is None:

@@ -43,6 +43,7 @@ class JobQueue:
             _, waiting = self._waiting.get(request.pod.name, (None, request))
             if waiting.event not in (BusEvent.POD_PENDING, BusEvent.POD_RUNNING):
                 del self._waiting[request.pod.name]  # the pod's predecessor caused it
+        # A sync looks at all pods, so a second one has nothing to add.
         if request is SYNC or (request.action is None and request.event in INTERNAL_EVENTS):
             self._sync = True
         else:
@@ -73,6 +74,8 @@ class JobQueue:
             acting = replace(request, action=action)
             if delay and (pod := request.pod) is not None:
                 waiting = self._waiting.get(pod.name)
+                # The first event starts the time; later ones with the same action do not prolong
+                # it.
                 if waiting is None or waiting[1].action != action:
                     self._waiting[pod.name] = ((pod.since or now) + delay, acting)
                 self._ripen(pods, now)
@@ -107,6 +110,7 @@ class JobQueue:
         """Move due actions to the front; drop those that no longer apply."""
         for name, (due, request) in list(self._waiting.items()):
             pod, uid = pods.get(name), request.pod.uid if request.pod is not None else None
+            # A successor of that name has its own event and its own time.
             if request.event is BusEvent.POD_PENDING and (
                 pod is None or pod.uid != uid or pod.phase is not PodPhase.PENDING
             ):

@@ -89,6 +89,7 @@ def build_pod(job: Vcjob, task: Task, index: int) -> dict[str, Any]:
         TEMPLATE: f"{name}-{task_name}",
         POD_GROUP: f"{name}-{job.metadata.uid}",
     }
+    # Fields of the template win over those of the job.
     spec: dict[str, Any] = {"schedulerName": job.spec.scheduler_name}
     if job.spec.priority_class_name:
         spec["priorityClassName"] = job.spec.priority_class_name

@@ -89,6 +89,7 @@ def pod_request(
     A pod that is seen for the first time counts as changed into its phase. Volcano counts it as
     Pending, and so misses a failure during its own downtime.
     """
+    # A change within a phase, such as a new condition, is no event.
     changed = old is None or old.phase != new.phase
     task = next((task for task in spec.tasks or () if task.name == new.task), None)
     mates = [pod for pod in pods.values() if pod.task == new.task]
@@ -123,8 +124,10 @@ def decide(spec: JobSpec, version: int, request: JobRequest) -> tuple[BusAction,
     if request.action is not None:
         return request.action, timedelta()
     pod = request.pod
+    # A pod of before the last restart must not restart the job again.
     if pod is not None and pod.version >= version and request.event not in INTERNAL_EVENTS:
         task = next((task for task in spec.tasks or () if pod.task and task.name == pod.task), None)
+        # The policies of a task precede those of its job.
         own = task.policies or () if task is not None else ()
         for policy in (*own, *(spec.policies or ())):
             if policy.action and _matches(policy, request.event, pod):
@@ -135,6 +138,7 @@ def decide(spec: JobSpec, version: int, request: JobRequest) -> tuple[BusAction,
 def _matches(policy: LifecyclePolicy, event: BusEvent, pod: PodFacts) -> bool:
     events = [*(policy.events or ()), *([policy.event] if policy.event else ())]
     if event in events or BusEvent.ANY in events:
+        # Every pod begins as Pending, so without a timeout this would act at once.
         return event is not BusEvent.POD_PENDING or policy.timeout is not None
     return policy.exit_code == (pod.exit_code if event is BusEvent.POD_FAILED else 0)
 

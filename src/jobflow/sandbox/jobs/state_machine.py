@@ -90,8 +90,10 @@ def pod_name(job: str, task: str, index: int) -> str:
 def step(view: JobSnapshot, request: JobRequest, now: datetime) -> JobChanges:
     """Return the effect of one action on a vcjob. `request` holds the action and names the task,
     pod or partition of a partial restart. A vcjob that is being deleted does not change."""
+    # Its pods go with it: the garbage collector deletes them.
     if view.deleting:
         return JobChanges(view.status)
+    # A vcjob without a status is new: Volcano gives it a phase before it creates a pod.
     if view.phase == "":
         available = view.spec.min_available or None
         state = JobState(phase=JobPhase.PENDING)
@@ -119,20 +121,24 @@ def _next_phase(view: JobSnapshot, action: BusAction, counted: JobStatus) -> Job
         return JobPhase.RESTARTING
     match view.phase:
         case JobPhase.PENDING:
+            # Pods that have ended already count, or a short job would never leave Pending.
             seen = (counted.running or 0) + ended
             return JobPhase.RUNNING if seen >= (spec.min_available or 0) else None
         case JobPhase.RESTARTING:
+            # The restart was counted when the job entered Restarting.
             if (counted.retry_count or 0) >= (spec.max_retry or 0):
                 return JobPhase.FAILED
             left = replicas - (counted.terminating or 0)
             return JobPhase.PENDING if left >= (counted.min_available or 0) else None
         case JobPhase.RUNNING if replicas:
+            # Enough successes end the job although other pods still run.
             if spec.min_success is not None and succeeded >= spec.min_success:
                 return JobPhase.COMPLETED
             if ended == replicas:
                 enough = spec.min_available or 0 if spec.min_success is None else spec.min_success
                 is_met = succeeded >= enough and not _task_missed(spec, counted)
                 return JobPhase.COMPLETED if is_met else JobPhase.FAILED
+            # Pods that are pending again, as after an eviction, no longer leave a whole gang.
             is_short = (counted.pending or 0) > replicas - (spec.min_available or 0)
             return JobPhase.PENDING if is_short else None
     alive = counted.terminating or counted.pending or counted.running
@@ -152,6 +158,7 @@ def _task_missed(spec: JobSpec, status: JobStatus) -> bool:
     wanted = sum(
         (task.replicas or 0) if task.min_available is None else task.min_available for task in tasks
     )
+    # As in Volcano, a smaller gang leaves it open which of its tasks succeed.
     if (spec.min_available or 0) < wanted:
         return False
     counts = status.task_status_count or {}
@@ -165,6 +172,7 @@ def _task_missed(spec: JobSpec, status: JobStatus) -> bool:
 def _stamped(status: JobStatus, now: datetime) -> JobStatus:
     """Return the status with its phase's time and one condition for the phase, at `now`."""
     at = now.replace(microsecond=0)
+    # A phase that is entered again has one condition, with its last time.
     kept = [entry for entry in status.conditions or () if entry.status != status.state.phase]
     return msgspec.structs.replace(
         status,
@@ -211,6 +219,7 @@ def _counted(
 def _sync(view: JobSnapshot, action: BusAction, now: datetime) -> JobChanges:
     """Create missing pods, delete surplus pods, count all pods and move on. Any change of the
     status, including its counts, renews the phase's time."""
+    # Before its gang has room a job has no pods, so only its phase can change.
     if not view.admitted:
         status = _moved(view, action, view.status)
         return JobChanges(view.status if status == view.status else _stamped(status, now))
@@ -227,6 +236,7 @@ def _sync(view: JobSnapshot, action: BusAction, now: datetime) -> JobChanges:
             create += [(number, i) for i, name in enumerate(names) if name not in view.pods]
     surplus = [pod for name, pod in view.pods.items() if name not in wanted]
     present = [pod for name, pod in view.pods.items() if name in wanted]
+    # A pod that is being deleted is counted as terminating, whatever its phase is.
     staying = [pod for pod in present if not pod.deleting]
     leaving = len(view.pods) - len(staying)
     available = view.spec.min_available or None
@@ -266,6 +276,7 @@ def _kill(view: JobSnapshot, request: JobRequest, action: BusAction, now: dateti
         targets = [pod for pod in view.pods.values() if pod.deleting or pod.phase not in keep]
     status = _moved(view, action, _counted(view.status, terminating=len(targets)))
     until = status.state.last_transition_time or now
+    # The running time ends with the phase, and is not counted on while pods terminate.
     if status.state.phase != view.phase:
         status, until = _stamped(status, now), now
     ran = view.status.running_duration

@@ -70,6 +70,7 @@ def pod_status(pod: Pod, progress: PodProgress) -> dict[str, Any]:
         end = None if is_running else progress.finished or start
         first = ContainerProgress(start, end, progress.exit_code, progress.reason, message)
         states = [first, *[replace(first, message="")] * len(containers)][: len(containers)]
+    # A kubelet never changes the start time of a pod.
     started = pod.status.start_time or start
     words = {"reason": progress.pod_reason, "message": progress.pod_message}
     return {

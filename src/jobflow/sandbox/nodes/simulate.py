@@ -45,9 +45,11 @@ class SimulateRunner:
         due = list(self._due(script, assignment))
         while due:
             wait = (due[0][0] - self._clock()).total_seconds()
+            # Compared again afterwards, because this clock is not that of the event loop.
             if wait > 0:
                 await asyncio.sleep(wait)
                 continue
+            # A controller that was down missed these phases, as it would in a cluster.
             while len(due) > 1 and due[1][0] <= self._clock():
                 due.pop(0)
             at, mark = due.pop(0)

@@ -58,6 +58,7 @@ class SimulationScript:
         is_evicted = self.attempt <= self.disrupt_attempts
         fails = self.attempt <= self.fail_attempts
         failing = self.exit_code or (_SIGKILL if self.failure_reason == _OUT_OF_MEMORY else 1)
+        # Runs of a loop differ by their index, other runs by their attempt.
         turn = self.attempt - 1 if self.index is None else self.index
         message = self.outputs[min(turn, len(self.outputs) - 1)] if self.outputs else ""
 
@@ -110,10 +111,12 @@ def read_script(
     }
     fields: dict[str, Any] = {}
     faults = []
+    # In order of names, so that faults are the same each time.
     for key in sorted(annotations):
         if not key.startswith(SANDBOX_PREFIX):
             continue
         word = key.removeprefix(SANDBOX_PREFIX)
+        # A misspelt setting would otherwise silently do nothing.
         if word not in readers:
             guess = Suggester(tuple(readers)).nearest(word)
             faults.append(f"annotation {key}: no such setting{did_you_mean(guess)}")

@@ -53,5 +53,6 @@ class Commands:
                 self._act((meta.namespace, target.name), request)
 
     def _changed(self, old: Command | None, new: Command | None) -> None:
+        # A Command acts once, when it appears; changes of it mean nothing.
         if old is None and new is not None and targets(new, JOBS.api_version, JOBS.kind):
             self._new.put_nowait(new)

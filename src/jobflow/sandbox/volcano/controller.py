@@ -135,6 +135,8 @@ class JobController:
             async with asyncio.TaskGroup() as tasks:
                 for reflector in self._reflectors:
                     tasks.create_task(reflector.run())
+                # Before both copies are complete, an existing pod would look missing and be created
+                # again.
                 await self._synced.wait()
                 self._tasks = tasks
                 self._node = SandboxNode(
@@ -166,6 +168,7 @@ class JobController:
             before, phase = tracked.stored, tracked.phase
             tracked.stored, tracked.job = new, read_vcjob(new)
             tracked.faults = self._faults(tracked.job)
+            # Its own writes of counts come back by the watch and must not cause another sync.
             if bytes(before.spec) != bytes(new.spec) or phase != tracked.phase:
                 self._offer(tracked, SYNC)
 
@@ -212,6 +215,7 @@ class JobController:
                 pods[old.owner].pop(old.metadata.name, None)
                 if not pods[old.owner]:
                     del pods[old.owner]
+            # A pod that somebody else deleted counts as evicted, and policies may answer.
             is_ours = old.metadata.uid in self._deleted
             self._deleted.discard(old.metadata.uid)
             if self._node is not None:
@@ -226,6 +230,7 @@ class JobController:
         facts[name] = pod_facts(new, is_deleted=new.metadata.uid in self._deleted)
         if self._node is None:
             return
+        # Its creation is known to the microsecond only now; later to the second.
         if old is None:
             self._node.begin(new)
         if (tracked := self._tracked.get(new.owner)) is not None:
@@ -243,6 +248,7 @@ class JobController:
         """Execute all that is due for a vcjob; what is due later wakes it by an alarm."""
         while self._tracked.get(tracked.uid) is tracked:
             now = self._clock()
+            # An alarm wakes it when the pause after a failure ends.
             if tracked.not_before is not None and now < tracked.not_before:
                 break
             facts = self._facts_of.get(tracked.uid, {})
@@ -250,6 +256,7 @@ class JobController:
             if request is None:
                 if (expiry := tracked.expiry) is None or expiry > now:
                     break
+                # One request is enough: the garbage collector waits for the pods.
                 tracked.expired = True
                 try:
                     await self._writes.delete_job(tracked.stored)
@@ -265,9 +272,11 @@ class JobController:
                 pass
             except Refused as error:
                 tracked.refusals += 1
+                # One Event for a series of refusals; the log has all of them.
                 if tracked.refusals == 1:
                     await self._warn(tracked, "FailedCreate", str(error))
                 if tracked.refusals == REFUSALS:
+                    # Terminating needs no further pods, so it may succeed where creating did not.
                     tracked.queue.offer(JobRequest(action=BusAction.TERMINATE))
                     continue
                 if tracked.refusals > REFUSALS:
@@ -286,6 +295,7 @@ class JobController:
 
     async def _execute(self, tracked: TrackedJob, request: JobRequest) -> None:
         now, job = self._clock(), tracked.job
+        # Without a webhook of Volcano here, the controller refuses what cannot run.
         if tracked.faults and tracked.phase not in ENDED_PHASES:
             message = "; ".join(tracked.faults)
             await self._store(tracked, failed(job.status, INVALID, message, now))
@@ -300,6 +310,7 @@ class JobController:
             deleting=job.metadata.deletion_timestamp is not None,
         )
         changes = step(view, request, now)
+        # Pods first: if a write fails, the status still says what is left to do.
         await _all(self._delete(tracked, pod) for pod in changes.delete)
         await _all(self._create(tracked, task, index) for task, index in changes.create)
         tracked.queue.done(request)
@@ -312,6 +323,7 @@ class JobController:
     async def _create(self, tracked: TrackedJob, task: int, index: int) -> None:
         manifest = build_pod(tracked.job, (tracked.job.spec.tasks or [])[task], index)
         pod = await self._writes.create_pod(tracked.stored.metadata.namespace, manifest)
+        # The name is free only after the garbage collector has deleted that pod.
         if pod.owner != tracked.uid:
             raise NameInUse
         self._pods.learn(pod)
@@ -321,6 +333,7 @@ class JobController:
         target = self._pods_of.get(tracked.uid, {}).get(pod.name)
         if target is None or target.metadata.uid != pod.uid or self._node is None:
             return
+        # Marked before the request, because the watch may report the end before the answer.
         self._facts_of[tracked.uid][pod.name] = replace(pod, deleting=True)
         self._deleted.add(pod.uid)
         try:

@@ -49,6 +49,7 @@ class SandboxNode:
         pods of its vcjob. Without its vcjob, a running pod continues, but no pod starts."""
         uid = pod.metadata.uid
         if pod.metadata.deletion_timestamp is not None:
+            # The watch reports a deleted pod again with each change of it.
             if uid not in self._ending:
                 self._ending.add(uid)
                 self._tasks.create_task(self._end(pod))
@@ -57,6 +58,7 @@ class SandboxNode:
         elif job is not None and uid not in self._running:
             start = self._starts.setdefault(uid, self._start_of(pod))
             restarts = _restarts_before(pod)
+            # A restart of the vcjob starts its script from the beginning.
             together = [each for each in siblings if _restarts_before(each) == restarts]
             job_start = min([start, *map(self._start_of, together)])
             running = self._run(Assignment(job, pod, start, job_start))
@@ -88,6 +90,7 @@ class SandboxNode:
 
         try:
             await self._runner.run(assignment, report)
+        # The pod was deleted, and its process ends with the deletion.
         except Gone:
             return
         except Refused as error:

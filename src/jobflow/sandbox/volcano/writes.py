@@ -128,10 +128,12 @@ class Writes:
                         method, path, body=body, content_type=content_type
                     )
             except ApiError as error:
+                # A patch of an object with another UID and a failed precondition are conflicts.
                 if error.code in gone:
                     raise Gone from error
                 if error.code != 429 and error.code < 500:
                     raise Refused(error) from error
+                # The server knows best when it has room again.
                 wait = max(backoff.next(), error.retry_after or 0.0)
             except NETWORK_ERRORS:
                 wait = backoff.next()

@@ -90,6 +90,7 @@ def check_address(target: Target, obj: Object) -> None:
 def check_metadata(obj: Object) -> None:
     """Raise Mistyped if metadata has a wrong type; remove nulls in place."""
     metadata = obj.get("metadata")
+    # Go reads a null as if the field were missing.
     if isinstance(metadata, dict):
         metadata = {name: value for name, value in metadata.items() if value is not None}
         for name in ("labels", "annotations"):

@@ -62,6 +62,7 @@ class _PlainLoader(yaml.CSafeLoader):
 
 
 _PlainLoader.yaml_implicit_resolvers = {
+    # YAML reads an unquoted date as a date, but JSON has none.
     first: [(tag, test) for tag, test in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
@@ -95,6 +96,7 @@ def duplicate_keys(body: bytes) -> list[str]:
         nonlocal twice
         twice = twice or len({key for key, _ in items}) != len(items)
 
+    # Quick for the usual body; the slow parser below finds the paths.
     json.loads(body, object_pairs_hook=pairs)
     return list(_twice(yaml.compose(body, Loader=_PlainLoader), "")) if twice else []
 

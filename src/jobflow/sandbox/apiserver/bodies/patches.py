@@ -65,6 +65,7 @@ def json_patch(document: Any, operations: Any) -> Any:
     if len(operations) > MAX_OPERATIONS:
         limit = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}"
         raise failure(413, "RequestEntityTooLarge", f"{limit}, got {len(operations)}")
+    # With the document under "", the pointer to the whole is like any other.
     holder = copy_json({"": document})
     for operation in copy_json({"": operations})[""]:
         _apply(holder, operation)
@@ -91,6 +92,7 @@ def _apply(holder: dict[str, Any], operation: dict[str, Any]) -> None:
             source = _child(*_place(holder, operation.get("from")))
             _add(container, token, copy_json({"": source})[""])
         case "move":
+            # Taken first: its removal may move the place that it goes to.
             value = _take(*_place(holder, operation.get("from")))
             _add(*_place(holder, operation.get("path")), value)
         case _:
@@ -196,6 +198,7 @@ def _merged_list(field: str, current: list[Any], patch: list[Any]) -> list[Any]:
     key = _KEYS.get(field)
     if key is None or not all(isinstance(item, Mapping) for item in patch):
         return patch
+    # The directive replaces the list, and is no element of it.
     if any(item == {_DIRECTIVE: "replace"} for item in patch):
         return [item for item in patch if _DIRECTIVE not in item]
     for item in patch:

@@ -77,10 +77,12 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 def _message(data: bytes, message: Message) -> dict[str, Any]:
     decoded: dict[str, Any] = {}
     for number, raw in _fields(data):
+        # Fields that no table names have no meaning in this server.
         if number not in message:
             continue
         name, read = message[number]
         value = read(raw)
+        # A repeated field comes once for each of its values.
         if isinstance(value, list):
             decoded.setdefault(name, []).extend(value)
         elif isinstance(value, dict):

@@ -62,6 +62,7 @@ def replacement(
                 "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "
                 f"{uid}, UID in object meta: {current.uid}",
             )
+        # Built-in kinds allow an unconditional update, custom ones do not.
         if not metadata.get("resourceVersion") and target.kind.custom:
             detail = "must be specified for an update"
             fault = Violation("metadata.resourceVersion", Reason.INVALID, 0, detail)
@@ -143,6 +144,7 @@ def reapplied(
     def change(current: Stored) -> Object:
         obj = show(codec.load(current.body))
         before = {each: show(codec.load(body)) for each, body in current.applied.items()}
+        # What others applied stays, although this manager leaves it out now.
         mine = before.pop(manager, {})
         obj = patches.without_left_out(obj, mine, wanted, [*before.values()])
         return _revision(target, request, write, patches.merge(obj, wanted), current)

@@ -86,6 +86,7 @@ class LogHandler:
             raise failures.not_found(target.kind, target.name)
         container = _choose_container(stored.obj, request.query.get("container", ""))
         run, log, follow = 0, None, False
+        # Without a node nothing runs the pod, so its log is empty.
         if value_at(stored.obj, "spec.nodeName"):
             run = _choose_run(stored.obj, container, previous=_flag(request, "previous"))
             follow = _flag(request, "follow")
@@ -153,6 +154,7 @@ def _choose_run(pod: Object, container: str, *, previous: bool) -> int:
     waits = "running" not in state and "terminated" not in state
     if previous and not ended_before:
         raise failures.bad_request(f"previous terminated {where} not found")
+    # The present run has the latest number, the one before it the next lower.
     if previous and not waits:
         return latest - 1
     if waits and not ended_before:

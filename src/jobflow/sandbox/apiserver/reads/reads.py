@@ -89,8 +89,10 @@ class ReadHandler:
             start = {"v": "meta.k8s.io/v1", **at, "id": random.getrandbits(32)}
             following = base64.urlsafe_b64encode(msgspec.json.encode(start)).decode().rstrip("=")
             self.pages[following] = _Page(page.revision, page.start + len(items), rest)
+            # A client may leave a list unfinished, and then nobody drops its page.
             while len(self.pages) > _SNAPSHOTS:
                 self.pages.popitem(last=False)
+        # As in kube-apiserver, which cannot count the rest of a selection.
         remaining = len(rest) if rest and wanted.everything else 0
         return render.response(render.many(items, page.revision, following, remaining))
 
@@ -101,6 +103,7 @@ class ReadHandler:
         wanted = selector(target.kind, request, target.name)
         since = version(request, watching=True)
         send_initial = request.flag("sendInitialEvents")
+        # Without a version a watch begins with all objects, as if they were added now.
         begin = send_initial or (not since and "sendInitialEvents" not in request.query)
         stored = self._storage.bucket(target.kind.bucket).select(target.namespace) if begin else []
         start = self._storage.revision if begin or not since else since
@@ -118,6 +121,7 @@ class ReadHandler:
             render=render.event,
             initial=[state for state in stored if wanted(state)],
             bookmark_seconds=self._bookmark_seconds if bookmarks else None,
+            # At random as in kube-apiserver, so that clients do not come back all at once.
             timeout_seconds=request.number("timeoutSeconds") or random.uniform(1800, 3600),
             marks_initial_end=send_initial and bookmarks,
         )

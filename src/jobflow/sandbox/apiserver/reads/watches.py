@@ -50,6 +50,7 @@ async def stream(
                 if was or is_selected:
                     what = "DELETED" if not is_selected else "MODIFIED" if was else "ADDED"
                     frames.append(_frame(what, render(change.new)))
+            # A bookmark moves the version of a client whose objects do not change.
             if bookmark_seconds is not None and due is not None and loop.time() >= due:
                 due = loop.time() + bookmark_seconds
                 frames.append(_bookmark(kind, storage.revision))
@@ -58,6 +59,7 @@ async def stream(
     finally:
         timer.cancel()
         storage.unwatch(kind.bucket, watch)
+        # It would wait for a disconnect that was already reported, or never comes.
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
 
@@ -66,6 +68,7 @@ async def until_gone(receive: Receive, watch: PendingChanges) -> None:
     """Close the watch once the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
+    # Nobody reads them any more.
     watch.pending.clear()
     watch.close()
 

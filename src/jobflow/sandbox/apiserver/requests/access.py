@@ -53,8 +53,10 @@ def user_of(request: Request, access: Access | None) -> User:
     Without `access`, no token is required, but browsers are still refused."""
     host = request.header(b"host")
     name = host[: host.index("]") + 1] if host.startswith("[") else host.partition(":")[0]
+    # A foreign name that resolves to this machine is DNS rebinding.
     if name.lower() not in HOSTS:
         raise _forbidden(f'the Host header "{host}" is not an address of this machine')
+    # Browsers send it, clients of Kubernetes do not.
     if b"origin" in request.headers:
         raise _forbidden("requests from web pages (with an Origin header) are refused")
     user = ADMIN
@@ -63,6 +65,7 @@ def user_of(request: Request, access: Access | None) -> User:
         users = ((access.token, ADMIN), (access.controller_token, CONTROLLER))
         tokens = [(f"Bearer {token}".encode(), user) for token, user in users]
         found = [user for token, user in tokens if secrets.compare_digest(given, token)]
+        # compare_digest for all tokens: the time tells nothing about them.
         if not found:
             raise failure(401, "Unauthorized", "Unauthorized")
         [user] = found

@@ -73,6 +73,7 @@ async def read_body(receive: Receive) -> bytes:
     """Read the body. Raises RequestFailure, 413, as soon as it is too large."""
     message = await receive()
     body: bytes = message.get("body", b"")
+    # A body that is too large is not read to its end.
     while message.get("more_body") and len(body) <= MAX_BODY:
         message = await receive()
         body += message.get("body", b"")
@@ -91,6 +92,7 @@ def refusal(failed: RequestFailure) -> Response:
 async def answer(response: Response, request: Request, send: Send) -> None:
     headers = [(b"content-type", response.media_type.encode()), *response.headers]
     for text in request.warnings:
+        # A line break in a warning would start another header.
         plain = "".join(char if char.isprintable() else " " for char in text)
         quoted = plain.replace("\\", "\\\\").replace('"', '\\"')
         headers.append((b"warning", f'299 - "{quoted}"'.encode()))

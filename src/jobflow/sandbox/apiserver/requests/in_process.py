@@ -71,6 +71,7 @@ class InProcessConnections(Connections):
         task.add_done_callback(self._exchanges.pop)
         try:
             await exchange.start()
+        # A caller that gives up must not leave a stream open.
         except BaseException:
             exchange.close()
             raise
@@ -99,6 +100,7 @@ class _Exchange:
             await app(self._scope, self._receive, self._send)
         finally:
             self._end_wait()
+            # The application has ended without an end of the body, as a broken connection would.
             if not self._complete:
                 await self._put(None)
 
@@ -106,6 +108,7 @@ class _Exchange:
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
+        # An application that watches for a disconnect waits here for the whole exchange.
         await self._closed.wait()
         return {"type": "http.disconnect"}
 
@@ -154,6 +157,7 @@ class _Exchange:
             raise aiohttp.ClientPayloadError("the connection broke before the answer was complete")
 
     async def _next(self) -> bytes | None:
+        # Chunks that have arrived are read even if the time is over.
         if not self._chunks.empty():
             return self._chunks.get_nowait()
         async with asyncio.timeout_at(self._deadline), asyncio.timeout(self._silence):
@@ -165,6 +169,7 @@ class _Exchange:
         self._end_wait()
         while not self._chunks.empty():
             self._chunks.get_nowait()
+        # A reader that waits for the next chunk must wake up.
         self._chunks.put_nowait(None)
 
     def _end_wait(self) -> None:

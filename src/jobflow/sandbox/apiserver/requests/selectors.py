@@ -23,6 +23,7 @@ class Selector:
     def __call__(self, stored: Stored) -> bool:
         if not all(holds(stored.labels, *each) for each in self._labels):
             return False
+        # Most requests select by labels only, and paths cost time.
         if not self._fields:
             return True
         names = {"metadata.namespace": stored.key[0], "metadata.name": stored.key[1]}

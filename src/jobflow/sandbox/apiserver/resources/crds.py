@@ -94,6 +94,7 @@ def _structural(schema: Any, path: str) -> Iterator[Violation]:
     if not isinstance(schema, dict):
         yield Violation(path, Reason.TYPE_INVALID, type(schema).__name__, "must be a schema")
         return
+    # Accepted but not evaluated, rules would seem to hold.
     if "x-kubernetes-validations" in schema:
         detail = "this server does not evaluate CEL"
         yield Violation(f"{path}.x-kubernetes-validations", Reason.FORBIDDEN, None, detail)
@@ -162,6 +163,7 @@ def update_registry(registry: Registry, crd_bucket: str, bucket: str, change: Ob
     spec, is_gone = change.new.obj["spec"], change.type == "DELETED"
     if change.old is not None and change.old.obj["spec"] == spec and not is_gone:
         return
+    # A version that is no longer served must not stay.
     registry.withdraw(spec["group"], spec["names"]["plural"])
     for kind in () if is_gone else kinds_of(change.new.obj):
         registry.serve(kind)

@@ -8,6 +8,7 @@ from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.requests.http import Request, Response, encode
 from jobflow.sandbox.apiserver.resources.metadata import now
 
+# kubectl warns if its own version is too far from this one.
 VERSION = {
     "major": "1",
     "minor": "32",

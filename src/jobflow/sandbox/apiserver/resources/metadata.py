@@ -47,6 +47,7 @@ def begin(kind: Kind, obj: Object) -> None:
         metadata.pop(gone, None)
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = generated(metadata["generateName"])
+    # Not uuid4, which ignores the seed of a test.
     metadata["uid"] = str(uuid.UUID(int=random.getrandbits(128), version=4))
     metadata["creationTimestamp"] = now()
     if kind.generation:
@@ -97,6 +98,7 @@ def violations(kind: Kind, obj: Object, old: Object | None) -> Iterator[Violatio
             yield _invalid("labels", value, _VALUE_SAYS)
     annotations = metadata.get("annotations") or {}
     for key in annotations:
+        # As in kube-apiserver, an annotation may have capitals in its prefix.
         if fault := _key_fault(key.lower()):
             yield _invalid("annotations", key, fault)
     size = sum(len(text.encode()) for entry in annotations.items() for text in entry)

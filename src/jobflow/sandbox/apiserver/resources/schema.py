@@ -67,6 +67,7 @@ class SchemaNode:
         for key in list(value):
             where = f"{path}.{key}" if path else key
             node = self.properties.get(key, self.additional)
+            # A null of a field that is not nullable means that a default applies.
             if node is not None and value[key] is None and node.type and not node.nullable:
                 del value[key]
             elif node is not None:
@@ -81,6 +82,7 @@ class SchemaNode:
 
     def violations(self, value: Any, path: str, old: Any = _ABSENT) -> Iterator[Violation]:
         """Yield the violations of a value. A value equal to `old` is not checked."""
+        # Ratcheting, as in kube-apiserver: what was stored before a schema changed may stay.
         if (old is not _ABSENT and value == old) or (value is None and self.nullable):
             return
         found = _TYPES[type(value)]

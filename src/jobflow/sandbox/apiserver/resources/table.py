@@ -140,6 +140,7 @@ def renderer(kind: Kind, request: Request) -> Renderer:
     """Return the renderer of the first media type in the Accept header that is supported."""
     for media_range in request.header(b"accept").split(","):
         media_type, *parameters = (part.strip() for part in media_range.split(";"))
+        # kubectl prefers protobuf for some kinds, and takes the next type in its list.
         if media_type not in ("application/json", "*/*"):
             continue
         form = dict(parameter.partition("=")[::2] for parameter in parameters).get("as", "")

@@ -60,13 +60,16 @@ class Admission:
             for webhook in self._asked(builtin.VALIDATING, operation)
             if _conditions_hold(webhook, operation, operation.obj)
         ]
+        # At once: a validating webhook cannot change what another one sees.
         calls = (self._ask(webhook, operation, operation.obj) for webhook in webhooks)
+        # The first in the order of webhooks, not of answers, as a refusal should not be random.
         for answer in await asyncio.gather(*calls, return_exceptions=True):
             if isinstance(answer, BaseException):
                 raise answer
 
     def _asked(self, kind: Kind, operation: WriteOperation) -> Iterator[Webhook]:
         configurations = self._storage.bucket(kind.bucket)
+        # Configurations themselves are not reviewed, or a bad one could not be deleted.
         if not configurations.objects or operation.target.kind.group == kind.group:
             return
         for configuration in configurations.select(""):
@@ -103,6 +106,7 @@ class Admission:
             if webhook.get("failurePolicy") == "Ignore":
                 return None
             raise failures.internal(f'failed calling webhook "{name}": {failed}') from failed
+        # Also of a webhook that refuses: the warning may say why.
         operation.write.warnings.extend(response.get("warnings") or ())
         if not response.get("allowed"):
             raise refused(name, response.get("status"))
@@ -155,6 +159,7 @@ def _conditions_hold(webhook: Webhook, operation: WriteOperation, obj: Object | 
             faults.append(f"expression '{parsed.text}' resulted in error: {value.message}")
         elif value is not True:
             return False
+    # A condition that is false wins over the faults of others.
     if faults and webhook.get("failurePolicy") != "Ignore":
         raise failures.internal("; ".join(faults))
     return not faults

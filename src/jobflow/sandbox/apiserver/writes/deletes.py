@@ -81,6 +81,7 @@ class Deleter:
             _check(target.kind, current, wanted)
             operation = WriteOperation("DELETE", target, None, current.obj, write)
             await self._admission.validate(operation)
+            # Webhooks took time: somebody else may have written meanwhile.
             if self._storage.get(target.kind.bucket, target.key) is current:
                 return self._commit(target, current, wanted, write)
         raise failures.conflict(target.kind, target.name)
@@ -99,6 +100,7 @@ class Deleter:
             if kind.generation:
                 meta["generation"] = meta.get("generation", 0) + 1
         finalizers, policy = list(meta.pop("finalizers", None) or ()), wanted.propagation_policy
+        # A later request may change how dependents are treated.
         if policy:
             finalizers = [name for name in finalizers if name not in _FINALIZER.values()]
         if policy in _FINALIZER:

@@ -100,6 +100,7 @@ class GarbageCollector:
                 await self._finalize(kind, stored)
         except RequestFailure as failed:
             if failed.code != 404:
+                # A conflict is over at once; a webhook that refuses may need time.
                 seconds = 0 if failed.code == 409 else _RETRY_SECONDS
                 asyncio.get_running_loop().call_later(seconds, self._enqueue, [place])
 
@@ -110,9 +111,11 @@ class GarbageCollector:
         target = Target(kind, *stored.key)
         if not lost:
             return
+        # An owner that lives keeps it.
         if len(lost) < len(states):
             await self._drop_references(target, lost)
             return
+        # Its owner waits for it, so it must wait for its own dependents too.
         waits = "waiting" in states.values() and self._owners.dependents(stored.uid)
         policy = "Foreground" if waits else ""
         options = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
@@ -130,6 +133,7 @@ class GarbageCollector:
         owner = self._storage.get(*place) if place is not None and is_near else None
         if owner is not None:
             return "waiting" if _has(owner, FOREGROUND) else "alive"
+        # An owner of a kind that is not served here may exist elsewhere.
         is_served = self._registry.of(reference["apiVersion"], reference["kind"])
         return "gone" if is_served else "alive"
 
@@ -189,6 +193,7 @@ class GarbageCollector:
             try:
                 await self._deleter.delete(Target(kind, *stored.key), wanted, write)
             except RequestFailure as failed:
+                # The others are deleted all the same; then the place is tried again.
                 refused = failed if failed.code != 404 else refused
         if refused is not None:
             raise refused

@@ -74,12 +74,14 @@ class Writer:
                 raise failures.failure(500, "", why)
             new = self._next(target, wanted, current)
             new = await self._admit(WriteOperation("UPDATE", target, new, current.obj, write))
+            # Webhooks took time: somebody else may have written meanwhile.
             if self._storage.get(target.kind.bucket, target.key) is current:
                 return self._commit(target, new, current, write)
         raise failures.conflict(target.kind, target.name)
 
     def _next(self, target: Target, wanted: Object, current: Stored) -> Object:
         kind, old = target.kind, current.obj
+        # Each side keeps what only the other may write.
         if target.subresource == "status":
             kept = {key: value for key, value in old.items() if key != "status"}
             status = {} if wanted.get("status") is None else {"status": wanted["status"]}
@@ -96,6 +98,7 @@ class Writer:
     async def _admit(self, asked: WriteOperation) -> Object:
         kind, old = asked.target.kind, asked.old
         obj: Object = await self._admission.mutate(asked)
+        # A webhook may add unknown fields, or leave out defaults.
         if obj is not asked.obj:
             kind.rules.complete(obj)
             asked = replace(asked, obj=obj)
@@ -107,6 +110,7 @@ class Writer:
 
     def _commit(self, target: Target, new: Object, current: Stored, write: WriteOptions) -> Stored:
         kind, meta = target.kind, new["metadata"]
+        # A write that changes nothing has no new version and no event, as in kube-apiserver.
         if new == current.obj:
             return current
         waits = meta.get("deletionGracePeriodSeconds") or kind.rules.finalizers(new)

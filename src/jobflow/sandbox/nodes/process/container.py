@@ -52,6 +52,7 @@ class ContainerProcess:
     def __init__(self, command: ContainerCommand) -> None:
         self._command = command
         self._supervisor: Process | None = None
+        # The end may be asked for before the supervisor has started.
         self._grace: float | None = None
 
     async def run(self, started: Callable[[], None]) -> ContainerExit:
@@ -72,6 +73,7 @@ class ContainerProcess:
                 try:
                     report = msgspec.json.decode(line, type=_Report)
                 except msgspec.DecodeError:
+                    # Anything but JSON is the traceback of a supervisor that crashed.
                     output = line.decode(errors="replace").strip()
                     continue
                 if report.pid:

@@ -60,6 +60,7 @@ class ContainerContext:
                 own[variable.name] = expand(variable.value or "", own)
             elif field := variable.value_from.get("fieldRef"):  # else an optional source
                 own[variable.name] = _field(field["fieldPath"], self.pod, self.addresses)
+        # Volcano appends its variables, so they win over those of the container.
         own |= plugin_variables(self.job, self.pod, self.addresses)
 
         mounts: dict[str, str] = {}
@@ -71,12 +72,12 @@ class ContainerContext:
                     place /= mount.sub_path or ""
                 else:
                     place /= _expanded_path(mount.sub_path_expr, own)
+                # A claim is empty until the first pod writes to it.
                 place.mkdir(parents=True, exist_ok=True)
                 mounts[path] = str(place)
-        longest_first = sorted(mounts, key=len, reverse=True)
-        mounted = re.compile(
-            rf"{_BEFORE_PATH}(?:{'|'.join(map(re.escape, longest_first))})(?![\w.-])"
-        )
+        # The longest first, because the first path that matches is taken.
+        any_path = "|".join(map(re.escape, sorted(mounts, key=len, reverse=True)))
+        mounted = re.compile(rf"{_BEFORE_PATH}(?:{any_path})(?![\w.-])")
         path = re.escape(container.termination_message_path or TERMINATION_LOG)
         message_path = re.compile(rf"{_BEFORE_PATH}{path}(?![\w./-])")
 
@@ -87,6 +88,8 @@ class ContainerContext:
             return in_volumes(message_path.sub(lambda _: message_file, text))
 
         words = [*(container.command or ()), *(container.args or ())]
+        # The container wins over the sandbox's own environment, which takes the place of the
+        # image's.
         env = {
             **self.base,
             "HOSTNAME": self.spec.hostname or self.pod.metadata.name,

@@ -43,8 +43,10 @@ class ContainerLog:
                 if number >= start[0]:
                     yield from file.blocks(stamp)
             while follow and files:
+                # Read before the blocks, or lines written meanwhile would be missed.
                 ended, file = self.ended, files[-1]
                 yield from file.blocks(stamp)
+                # What was written between the last read and the rotation is still in this file.
                 if file.is_rotated():
                     yield from file.blocks(stamp)
                     files = self._open(stack)[-1:]
@@ -55,6 +57,8 @@ class ContainerLog:
 
     def _open(self, stack: ExitStack) -> list[_LogFile]:
         """Open the file that is written and the one before it, the older first; close others."""
+        # A rotation between the two calls would show the same file twice, or a part of the log not
+        # at all.
         for _ in range(_ATTEMPTS):
             stack.close()
             old = self.path.with_name(self.path.name + ".old")
@@ -133,6 +137,7 @@ class _LogFile:
         count = self._entries()
         index = bisect_left(range(count), moment, key=lambda each: self._entry(each)[1])
         position = self._entry(index)[0] if index < count else self.size
+        # A log begins with a line.
         if position == 0:
             return 0
         position -= 1  # a line that begins here follows a line break

@@ -75,7 +75,9 @@ def new_folder(parent: Path, now: datetime) -> tuple[Path, int]:
         except FileExistsError:
             continue
         mark = os.open(folder / _IN_USE, os.O_RDWR | os.O_CREAT, 0o644)
+        # The lock ends with the process, also if it is killed.
         fcntl.flock(mark, fcntl.LOCK_EX)
+        # The newest logs stay: their user may still want to read them.
         _prune(parent, folder)
         return folder, mark
     raise FileExistsError(17, "there are too many folders of this second", str(parent))
@@ -89,6 +91,7 @@ def _prune(parent: Path, new: Path) -> None:
         except FileNotFoundError:  # another process was quicker
             continue
         try:
+            # A folder whose lock is held belongs to a sandbox that is running.
             fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder)
         except BlockingIOError:
@@ -124,6 +127,7 @@ def read_message(path: Path, *, containers: int, log: Path | None) -> str:
         message = _end_of(path, MAX_MESSAGE_BYTES)
     except OSError as error:
         return f"Error on reading termination log {path}: {error.strerror}"
+    # A kubelet does the same for terminationMessagePolicy FallbackToLogsOnError.
     if not message and log is not None and log.exists():
         last = _end_of(log, _FALLBACK_BYTES).split(b"\n")
         message = b"\n".join(last[-_FALLBACK_LINES - (not last[-1]) :])

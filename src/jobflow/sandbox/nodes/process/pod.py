@@ -103,6 +103,7 @@ class PodLife:
         """Run the pod to its end and report its progress. Raises the exceptions of `report`."""
 
         def end_if_unreported(reporting: asyncio.Task[None]) -> None:
+            # Nobody would learn how the pod ends, so it need not run on.
             if not reporting.cancelled() and reporting.exception() is not None:
                 self._end(LAST_GRACE)  # the pod was deleted
 
@@ -119,6 +120,7 @@ class PodLife:
             try:
                 for container in self._init:
                     await self._run(container)
+                    # A failed init container fails the pod: no later container starts.
                     if not container.state.succeeded or self._stop.is_set():
                         break
                 else:
@@ -158,6 +160,7 @@ class PodLife:
         while not self._stop.is_set():
             await self._run_once(container)
             ended = container.state
+            # An init container that has succeeded never runs again.
             if policy == ALWAYS and not container.is_init:
                 is_restarted = True
             else:
@@ -175,6 +178,7 @@ class PodLife:
             self._set_state(container, waiting)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), seconds)
+            # The pod ends during the pause: its last state is the end, not the waiting.
             if self._stop.is_set():
                 container.state = ended
 
@@ -210,6 +214,7 @@ class PodLife:
             own.run = None
         if ended.unlogged:
             log.warning("log incomplete", pod=meta.name, error=ended.unlogged)
+        # A container that the sandbox ended has not failed by itself.
         if ended.code and (self._is_too_late or not self._stop.is_set()):
             failure = FailedRun(
                 namespace=meta.namespace,
@@ -233,6 +238,7 @@ class PodLife:
     def _set_state(self, container: _Container, state: ContainerProgress) -> None:
         """Change a container's state. Containers that start together are reported together."""
         container.state = state
+        # Otherwise a pod of many containers would be written once for each.
         if container.is_init or all(_has_started(each.state) for each in self._main):
             self._changed.set()
 

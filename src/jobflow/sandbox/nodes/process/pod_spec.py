@@ -117,6 +117,7 @@ def pod_spec(task: Task) -> RunnablePodSpec:
 
 def faults(job: Vcjob) -> Iterator[str]:
     """Yield why a vcjob cannot be run; each fault starts with the field's path."""
+    # Ignoring such a plugin would start containers that wait for each other for ever.
     for name in job.spec.plugins or ():
         if name in _NEED_PEERS:
             why = "without this one the containers cannot find each other"
@@ -165,6 +166,7 @@ def _container_faults(
     for index, variable in enumerate(container.env or ()):
         yield from _reference_faults(variable.value_from or {}, f"{path}.env[{index}].valueFrom")
     for index, mount in enumerate(container.volume_mounts or ()):
+        # Otherwise a container could write anywhere on this machine.
         if mount.name in spec.claims and not is_inside(mount.sub_path or ""):
             where = f"{path}.volumeMounts[{index}].subPath"
             yield f"{where}: it must be a path inside of the volume"

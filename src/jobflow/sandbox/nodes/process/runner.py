@@ -59,6 +59,7 @@ class ProcessRunner:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # A run without pods leaves nothing behind.
         if not self.used:
             shutil.rmtree(self.folder)
         os.close(self._mark)
@@ -77,6 +78,7 @@ class ProcessRunner:
         another process started is lost, because its processes ended with that process."""
         pod = assignment.pod
         if pod.phase == PodPhase.RUNNING:
+            # Its processes ended with the sandbox that ran them.
             started, now = assignment.started, self._clock()
             why = "The container could not be located when the pod was terminated"
             lost = [ContainerProgress(started, now, 137, UNKNOWN, why)]
@@ -89,6 +91,7 @@ class ProcessRunner:
         life, before = PodLife(self._context(assignment), report), self._names.get(name)
         self._names[name] = life
         try:
+            # Both pods have the same address, and would use the same ports.
             if before is not None:
                 await before.over.wait()
             self._lives[pod.metadata.uid] = life

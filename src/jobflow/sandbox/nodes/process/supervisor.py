@@ -56,10 +56,12 @@ def main() -> None:
     if request is None:
         return
     if _LINUX:
+        # Orphans become children of this process instead of init, so that they can be found.
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     wake, woken_by = os.pipe()
     for fd in (wake, woken_by):
         os.set_blocking(fd, False)
+    # A signal becomes a byte that poll reports, so none is lost between two calls.
     signal.set_wakeup_fd(woken_by, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, *_ENDING_SIGNALS):
         signal.signal(number, lambda *_: None)
@@ -133,6 +135,7 @@ class Log:
                     os.replace(path, path + ".old")
                 self._size = self._timed = 0
                 self._fd, self._times = self._open()
+            # An entry for each write would make the record as large as a log of short lines.
             now = time.time_ns()
             if now - self._timed >= _RESOLUTION:
                 os.write(self._times, TIME.pack(self._size, now))
@@ -220,9 +223,12 @@ def _become(request: dict[str, Any], supervisor: int, output: int, tell: int) ->
     command, cwd = request["argv"], request["cwd"]
     doing, code = "", NOT_STARTED
     try:
+        # Its own session, so that a Ctrl-C in the terminal does not reach it.
         os.setsid()
         if _LINUX:
+            # A supervisor that is killed takes its command along.
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            # The supervisor died before the line above took effect.
             if os.getppid() != supervisor:
                 os._exit(NOT_STARTED)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -268,6 +274,7 @@ def _kill(pid: int, number: int = signal.SIGKILL) -> bool:
 def _sweep(group: int) -> None:
     """Kill what a command left behind, including processes that become children meanwhile. A
     process of another user cannot be killed and stays."""
+    # Elsewhere only the group of the command can be found.
     if not _LINUX:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
@@ -289,6 +296,7 @@ def _sweep(group: int) -> None:
             return
         if children and not any(within_reach):
             return
+        # Children of those that were killed arrive a moment later.
         time.sleep(0.002)
 
 
