@@ -12,10 +12,11 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import CRDS, JOBFLOWS, JOBTEMPLATES
 from jobflow.api.schema.crd import crd
 from jobflow.app import crd_watch as schema_guard
-from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld, sandbox_world
+from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld
 from jobflow.kube.client import ApiError, Client
 from jobflow.sandbox.nodes.simulate import SimulateRunner
 from support.sandbox.manifests import jobflow, template
+from support.sandbox.recorded_world import recorded_world, server_of
 from support.sandbox.running_controller import merge, set_phase
 from support.time.alongside import until
 
@@ -30,7 +31,7 @@ def settle_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def world() -> AsyncIterator[SandboxWorld]:
-    async with sandbox_world(SandboxOptions(runner=SimulateRunner(20.0))) as world:
+    async with recorded_world(SandboxOptions(runner=SimulateRunner(20.0))) as world:
         yield world
 
 
@@ -97,10 +98,10 @@ async def test_nothing_is_planned_until_the_definition_is_correct(world: Sandbox
     await serve_schema(world.client, foreign_definition())
     await until_waiting_for(world, FAULTS)
     await until(lambda: b"jobflow_leader 0.0" in world.replica.metrics.text())
-    mark = len(world.server.requests)
+    mark = len(server_of(world).requests)
     await set_phase(world.client, "f-a", "Completed")
     await asyncio.sleep(0.3)
-    writes = [seen for seen in list(world.server.requests)[mark:] if seen.method != "GET"]
+    writes = [seen for seen in list(server_of(world).requests)[mark:] if seen.method != "GET"]
     assert [seen for seen in writes if "/jobflows/" in seen.path or seen.method == "POST"] == []
     await serve_schema(world.client, crd("JobFlow"))
     await until_phase(world, "Succeed")
@@ -110,10 +111,11 @@ async def test_objects_of_another_definition_are_read_again(world: SandboxWorld)
     await create(world, template("a"))
     await serve_schema(world.client, foreign_definition())
     await until_waiting_for(world, FAULTS)
-    mark = len(world.server.requests)
+    mark = len(server_of(world).requests)
     await serve_schema(world.client, crd("JobFlow"))
     await until_waiting_for(world)
-    lists = [seen.path for seen in list(world.server.requests)[mark:] if "watch" not in seen.query]
+    seen = list(server_of(world).requests)[mark:]
+    lists = [each.path for each in seen if "watch" not in each.query]
     assert JOBFLOWS.path() in lists and JOBTEMPLATES.path() in lists
 
 

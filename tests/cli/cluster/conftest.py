@@ -6,17 +6,18 @@ from collections.abc import AsyncIterator
 import pytest
 from structlog.testing import capture_logs
 
-from jobflow.app.sandbox_world import SandboxWorld, sandbox_world
+from jobflow.app.sandbox_world import SandboxWorld
 from jobflow.cli.cluster.doctor.command import CHECKS, diagnose
 from jobflow.cli.flags import ClusterOptions, Output
 from support.sandbox.doctor_world import Doctor, prepared
+from support.sandbox.recorded_world import recorded_world
 
 
 @pytest.fixture
 async def world() -> AsyncIterator[SandboxWorld]:
     """A sandbox with what a real API server also has, and Volcano's Deployments."""
     with capture_logs():  # standard output is that of the command
-        async with sandbox_world() as world:
+        async with recorded_world() as world:
             yield await prepared(world)
 
 

@@ -12,6 +12,7 @@ from support.sandbox.api_server import InjectedFault
 from support.sandbox.doctor_world import REVIEWS, Doctor, create, forbid
 from support.sandbox.flow_commands import run_process
 from support.sandbox.manifests import jobflow, template
+from support.sandbox.recorded_world import server_of
 from support.sandbox.running_controller import merge
 
 
@@ -109,7 +110,7 @@ async def test_checks_that_need_the_same_right_are_in_one_line(world: SandboxWor
 
 async def test_an_expired_login_ends_the_command(world: SandboxWorld, doctor: Doctor) -> None:
     expired = failure(401, "Unauthorized", "Unauthorized")
-    world.server.faults.append(
+    server_of(world).faults.append(
         InjectedFault(lambda request: request.path.endswith("/v1alpha1"), expired, times=None)
     )
     with pytest.raises(CommandError, match="does not accept your login"):

@@ -16,6 +16,7 @@ from jobflow.app.sandbox_world import SandboxWorld
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Rules
 from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox.api_server import InjectedFault
+from support.sandbox.recorded_world import server_of
 from support.sandbox.running_controller import merge
 
 Doctor = Callable[..., Awaitable[dict[str, list[str]]]]
@@ -98,6 +99,6 @@ async def change_webhooks(world: SandboxWorld, **client: Any) -> None:
 
 def forbid(world: SandboxWorld, end: str) -> None:
     refusal = failure(403, "Forbidden", "alice must not")
-    world.server.faults.append(
+    server_of(world).faults.append(
         InjectedFault(lambda request: request.path.endswith(end), refusal, times=None)
     )
