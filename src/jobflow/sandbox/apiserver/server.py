@@ -6,6 +6,7 @@ import asyncio
 import socket
 from contextlib import aclosing, suppress
 from functools import partial
+from typing import Self
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -38,7 +39,7 @@ class ApiServer:
     requests.
     """
 
-    protocol = HttpToolsProtocol
+    protocol: type[HttpToolsProtocol] = HttpToolsProtocol
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class ApiServer:
         host, port = self._address
         return f"{'https' if self.access else 'http'}://{host}:{port}"
 
-    async def __aenter__(self) -> ApiServer:
+    async def __aenter__(self) -> Self:
         # Before the port is open, so that no client sees a server without kinds.
         await preinstall(self.writer, self.registry)
         sock = socket.create_server(self._address)
