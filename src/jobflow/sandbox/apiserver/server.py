@@ -21,8 +21,12 @@ from jobflow.sandbox.apiserver.requests.access import Access, check_body, user_o
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
 from jobflow.sandbox.apiserver.resources import builtin
 from jobflow.sandbox.apiserver.resources.crds import update_registry
-from jobflow.sandbox.apiserver.resources.discovery import discover, no_such_page, own_user
-from jobflow.sandbox.apiserver.resources.openapi import openapi
+from jobflow.sandbox.apiserver.resources.discovery import (
+    discover,
+    no_such_page,
+    openapi,
+    own_user,
+)
 from jobflow.sandbox.apiserver.routes import ResourceRoutes, find_target
 from jobflow.sandbox.apiserver.storage import Storage
 from jobflow.sandbox.apiserver.writes.admission import Admission
