@@ -11,12 +11,16 @@ from jobflow.api.meta import ListMeta, Struct
 from jobflow.api.resources import JOBFLOWS, JOBS, NAMESPACES, QUEUES
 from jobflow.api.volcano.job import Job
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, resource_of
+from jobflow.kube.credentials import Credentials, Login
+from jobflow.kube.light_connections import LightConnections
+from jobflow.kube.pooled_connections import PooledConnections
 from support.network.scripted_server import Answer, ScriptedServer, failure, frame, page, thing
 
 
-@pytest.fixture
-async def client(server: ScriptedServer) -> AsyncIterator[Client]:
-    async with Client.at(server.url) as client:
+@pytest.fixture(params=[PooledConnections, LightConnections])
+async def client(server: ScriptedServer, request: pytest.FixtureRequest) -> AsyncIterator[Client]:
+    auth = Credentials(Login(server.url))
+    async with Client(auth, connections=request.param(auth)) as client:
         yield client
 
 

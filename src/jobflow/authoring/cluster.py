@@ -7,8 +7,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from aiohttp import ClientError
-
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.authoring.manifests import check_objects, param_nodes, show_warnings
 from jobflow.authoring.objects.faults import ClusterError, InvalidFlow, from_manifest
@@ -25,6 +23,7 @@ from jobflow.client.verbs.send_manifests import Sent, send
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import ConfigError
+from jobflow.kube.errors import NetworkError
 from jobflow.runtime import logs
 from jobflow.runtime.event_loop import run_beside
 
@@ -142,5 +141,5 @@ def _with_client(target: Target, work: Callable[[Client], Coroutine[Any, Any, T]
             return run_beside(connected)
     except (CommandError, ConfigError) as error:
         raise ClusterError(str(error)) from None
-    except ClientError as error:
+    except NetworkError as error:
         raise ClusterError(unreachable(error)) from None

@@ -14,7 +14,7 @@ from jobflow.client.flows.find_flow import PREFIXES, FlowObjects, connect, find_
 from jobflow.client.options import Connection
 from jobflow.kube.client import NETWORK_ERRORS, ApiError
 from jobflow.kube.credentials import ConfigError
-from jobflow.kube.reflector import METADATA_ONLY
+from jobflow.kube.reading import METADATA_ONLY
 from jobflow.runtime.event_loop import run
 
 WITHIN_SECONDS = 2.0
@@ -58,7 +58,7 @@ def _answer(names: Coroutine[Any, Any, list[str]]) -> list[str]:
     """Return no names if they cannot be read: the user is typing, and cannot be told why."""
     logging.getLogger().setLevel(logging.CRITICAL)
     try:
-        return run(names)
+        return run(names, is_brief=True)
     except (ApiError, CommandError, ConfigError, *NETWORK_ERRORS):
         return []
 

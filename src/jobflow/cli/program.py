@@ -15,6 +15,7 @@ from typer.exceptions import TyperException
 
 from jobflow import __version__
 from jobflow.cli.commands import cluster, crons, local, page, show, steer
+from jobflow.cli.commands.command import read_without_pydantic
 from jobflow.cli.flags import COMPLETE_VARIABLE, completers
 from jobflow.client.errors import INTERRUPTED, SUCCESS, UNUSABLE, discard_output, print_error
 
@@ -29,6 +30,9 @@ class Program(TyperGroup):
     ) -> Any:
         """Run a command and raise SystemExit."""
         sys.exit(run(sys.argv[1:] if args is None else args, prog_name or "jobflow"))
+
+    def get_params(self, ctx: Any) -> Any:
+        return [*map(read_without_pydantic, super().get_params(ctx))]
 
 
 app = typer.Typer(

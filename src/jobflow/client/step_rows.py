@@ -19,7 +19,6 @@ from jobflow.api.flow.status import (
 )
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import TaskState
-from jobflow.core.explain.item import list_item_waits
 from jobflow.core.explain.progress import format_case, format_run_progress, message_of
 from jobflow.core.names import format_job_name
 from jobflow.core.spec.items import get_items
@@ -139,6 +138,8 @@ def step_rows(flow: JobFlow, *, items: bool = False) -> list[StepRow]:
     ]
     if not items:
         return rows
+    from jobflow.core.explain.item import list_item_waits  # imports the planner
+
     waits = list_item_waits(flow)
     return [
         replace(row, items=tuple(_item_rows(row, records, waits.get(row.step)))) for row in rows

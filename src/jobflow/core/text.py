@@ -2,14 +2,10 @@
 
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from jobflow.api.duration import format_duration as format_precise_duration
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition
 from jobflow.api.meta import ObjectMeta
-
-if TYPE_CHECKING:  # commands that show flows import nothing that checks manifests
-    pass
 
 MAX_MESSAGE = 256
 """Characters of a message in a status."""

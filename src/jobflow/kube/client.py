@@ -10,16 +10,16 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Protocol, Self, TypeVar
 
-import aiohttp
 import msgspec
 
 from jobflow.api.meta import ListMeta
 from jobflow.api.resources import Resource
 from jobflow.kube import credentials
 from jobflow.kube.clock import ServerClock
-from jobflow.kube.connections import CONNECT_SECONDS, Connections, Query
+from jobflow.kube.connections import Connections, Limits, Query
 from jobflow.kube.credentials import Credentials, Login
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError, Silence, UnreadableAnswer, api_error
+from jobflow.kube.light_connections import LightConnections
 from jobflow.kube.reading import decoder, lines, warnings_of
 
 __all__ = [
@@ -81,7 +81,7 @@ class Client:
         """The namespace of the kubeconfig's context or of the pod."""
         self.observe: Observe | None = None
         self.auth = auth
-        self._connections = connections or Connections(auth)
+        self._connections = connections or _pooled(auth)
 
     @classmethod
     async def from_kubeconfig(
@@ -91,11 +91,14 @@ class Client:
         namespace: str | None = None,
         context: str | None = None,
         impersonate: str | None = None,
+        is_brief: bool = False,
     ) -> Self:
         """Return a client for this kubeconfig. None: KUBECONFIG, the user's file or, in a pod, the
-        service account. Raises ConfigError."""
+        service account. `is_brief`: few requests follow. Raises ConfigError."""
         auth = await credentials.find(path, context=context, impersonate=impersonate)
-        return cls(auth, namespace=namespace or (await auth.login()).namespace)
+        connections = LightConnections(auth) if is_brief else None
+        namespace = namespace or (await auth.login()).namespace
+        return cls(auth, namespace=namespace, connections=connections)
 
     @classmethod
     def at(
@@ -154,7 +157,7 @@ class Client:
         Raises ApiError for an answer of 300 and above, and one of NETWORK_ERRORS if no answer came
         within `timeout` seconds, which include waiting for a connection.
         """
-        limits = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS)
+        limits = Limits(total=timeout)
         headers = {"Content-Type": content_type} if body is not None else {}
         if accept:
             headers["Accept"] = accept
@@ -309,7 +312,7 @@ class Client:
         of NETWORK_ERRORS if the connection broke. Close the iterator (contextlib.aclosing) to close
         the connection.
         """
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
+        limits = Limits(silence=silence)
         response = await self._connections.open("GET", path, query=query, limits=limits)
         try:
             if response.status >= 300:
@@ -338,6 +341,12 @@ class Client:
             if entry.kind == kind and "/" not in entry.name:
                 return Resource(group, version, entry.name, kind, entry.namespaced)
         return None
+
+
+def _pooled(auth: Credentials) -> Connections:
+    from jobflow.kube.pooled_connections import PooledConnections  # aiohttp takes long
+
+    return PooledConnections(auth)
 
 
 def resource_of(path: str) -> str:

@@ -3,10 +3,8 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from statistics import median
 
 log = logging.getLogger(__name__)
 
@@ -16,6 +14,7 @@ BETWEEN_ANSWERS = 1.0
 """Seconds between two answers that count."""
 RESOLUTION = 1.0
 """Seconds by which a Date header may be too early: it has whole seconds."""
+_MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 LARGE_OFFSET = 30.0
 """Seconds from which an offset is a fault of this machine that somebody should mend."""
 
@@ -78,13 +77,13 @@ class ServerClock:
         if date is None or received - self._taken_at < BETWEEN_ANSWERS:
             return
         try:
-            named = parsedate_to_datetime(date).timestamp()
+            named = _read_date(date)
         except ValueError:
             return
         self._taken_at = received
         self._earliest.append(named - received)
         self._latest.append(named + RESOLUTION - sent)
-        self._bounds = median(self._earliest), median(self._latest)
+        self._bounds = _median(self._earliest), _median(self._latest)
 
     def _change(self, offset: float) -> None:
         # log only when it becomes large or small, not at each answer
@@ -97,3 +96,19 @@ class ServerClock:
             )
         elif was_large and not is_large:
             log.info("the clock of this machine agrees with that of the API server again")
+
+
+def _median(numbers: Iterable[float]) -> float:
+    ordered = sorted(numbers)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def _read_date(text: str) -> float:
+    """Return the seconds since 1970 of a Date header. Raises ValueError."""
+    _, day, month, year, time_of_day, zone = text.split()
+    if zone != "GMT" or month not in _MONTHS:
+        raise ValueError(f"{text} is not a date of HTTP")
+    hour, minute, second = time_of_day.split(":")
+    moment = int(year), _MONTHS.index(month) + 1, int(day), int(hour), int(minute), int(second)
+    return datetime(*moment, tzinfo=UTC).timestamp()

@@ -1,16 +1,12 @@
-"""HTTP connections to one API server: requests are signed and sent here, and nothing is retried
-except once after a 401, with renewed credentials."""
+"""HTTP connections to one API server: requests are signed here, and nothing is retried except once
+after a 401, with renewed credentials. `pooled_connections` and `light_connections` send them."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 from urllib.parse import quote, urlencode
 
-import aiohttp
-from yarl import URL
-
 import jobflow
-from jobflow.kube import credentials
 from jobflow.kube.clock import ServerClock, boot_clock
 from jobflow.kube.credentials import Credentials, Login
 
@@ -19,6 +15,15 @@ Query = Sequence[tuple[str, str]]
 CONNECT_SECONDS = 5.0
 CONNECTIONS = 100
 """Connections that one client has open at once. A request beyond them waits."""
+
+
+class Limits(NamedTuple):
+    """Seconds for an exchange; None: any time."""
+
+    total: float | None = None
+    """From the wait for a connection to the end of the answer."""
+    silence: float | None = None
+    """Between two parts of an answer."""
 
 
 class Headers(Protocol):
@@ -36,7 +41,7 @@ class Body(Protocol):
 
 
 class Answer(Protocol):
-    """An answer whose body is not read yet. aiohttp.ClientResponse is one."""
+    """An answer whose body is not read yet. Reading it raises one of NETWORK_ERRORS."""
 
     @property
     def status(self) -> int: ...
@@ -62,46 +67,43 @@ class Answer(Protocol):
 
 
 class Connections:
-    """A pool of connections that opens with the first request."""
+    """Connections that open when requests need them."""
 
     def __init__(self, auth: Credentials, clock: ServerClock | None = None) -> None:
         self.auth = auth
         self.clock = clock or ServerClock()
-        """The server's time, by all answers that come over this pool and its siblings."""
-        self._session: aiohttp.ClientSession | None = None
+        """The server's time, by all answers that come over these connections and siblings."""
 
     def sibling(self) -> "Connections":
-        """Return another pool to the same server."""
-        return Connections(self.auth, self.clock)
+        """Return other connections to the same server."""
+        return type(self)(self.auth, self.clock)
 
     async def close(self) -> None:
         """Close all connections. A later request opens new ones."""
-        if self._session is not None:
-            session, self._session = self._session, None
-            await session.close()
 
     async def open(
         self,
         method: str,
         path: str,
         *,
-        limits: aiohttp.ClientTimeout,
+        limits: Limits,
         query: Query = (),
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send a request and return the response, whose body is not read yet."""
+        """Send a request and return the answer, whose body is not read yet. Raises one of
+        NETWORK_ERRORS."""
         text = quote(path, safe="/:") + (f"?{urlencode(query)}" if query else "")
         login = await self.auth.login()
         signed = _sign(headers or {}, login)
         sent_at = boot_clock()
-        response = await self._send(login, method, text, body, signed, limits)
-        if response.status == 401 and (other := await self.auth.renewed(login)) is not None:
-            response.close()
+        answer = await self._send(login, method, text, body, signed, limits)
+        if answer.status == 401 and (other := await self.auth.renewed(login)) is not None:
+            answer.close()
             signed = _sign(headers or {}, other)
-            response = await self._send(other, method, text, body, signed, limits)
-        self.clock.answered(response.headers.get("Date"), sent_at, boot_clock())
-        return response
+            answer = await self._send(other, method, text, body, signed, limits)
+        self.clock.answered(answer.headers.get("Date"), sent_at, boot_clock())
+        return answer
 
     async def _send(
         self,
@@ -110,37 +112,9 @@ class Connections:
         path: str,
         body: bytes | None,
         headers: Mapping[str, str],
-        limits: aiohttp.ClientTimeout,
+        limits: Limits,
     ) -> Answer:
-        return await self._pool(login).request(
-            method,
-            URL(login.server + path, encoded=True),
-            data=body,
-            headers=headers,
-            timeout=limits,
-            ssl=login.tls or True,
-            server_hostname=login.tls_name,
-            proxy=login.proxy,
-            allow_redirects=False,
-        )
-
-    def _pool(self, login: Login) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=self._connector(),
-                trace_configs=[*self._traces()],
-                headers=common_headers(),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                read_bufsize=2**20,
-                trust_env=not credentials.is_loopback(login.server),
-            )
-        return self._session
-
-    def _connector(self) -> aiohttp.TCPConnector:
-        return aiohttp.TCPConnector(limit=CONNECTIONS)
-
-    def _traces(self) -> Sequence[aiohttp.TraceConfig]:
-        return ()
+        raise NotImplementedError
 
 
 def common_headers() -> Mapping[str, str]:

@@ -3,15 +3,24 @@
 import re
 import ssl
 import time
-from email.utils import parsedate_to_datetime
 
-import aiohttp
 import msgspec
 
 from jobflow.api.resources import Status
 from jobflow.kube.connections import Answer
 
-NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
+
+class NetworkError(OSError):
+    """No answer came, or it broke off."""
+
+    def __init__(self, text: str, *, place: str = "", cause: Exception | None = None) -> None:
+        """`place`: host and port; `cause`: the error of the socket or of TLS, if it is one."""
+        super().__init__(text)
+        self.place = place
+        self.cause = cause
+
+
+NETWORK_ERRORS = (NetworkError, TimeoutError, OSError)
 """Exceptions of `Client` if no answer came. ApiError means that an answer came, with an error."""
 
 NAMESPACE_TERMINATING = "NamespaceTerminating"
@@ -128,7 +137,8 @@ class UnreadableAnswer(ApiError):
 
 def describe_network_error(error: Exception) -> str:
     """Return why no answer came: `10.0.0.1:6443: the connection was refused`."""
-    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    known = error if isinstance(error, NetworkError) else None
+    cause = known.cause if known is not None and known.cause is not None else error
     if isinstance(cause, ssl.SSLCertVerificationError):
         why = f"its certificate is not trusted ({cause.verify_message})"
     elif isinstance(cause, ConnectionRefusedError):
@@ -139,8 +149,7 @@ def describe_network_error(error: Exception) -> str:
         why = "it took too long"
     else:
         why = str(cause) or type(cause).__name__
-    host = getattr(error, "host", None)
-    return f"{host}:{getattr(error, 'port', None)}: {why}" if host else why
+    return f"{known.place}: {why}" if known is not None and known.place else why
 
 
 def api_error(response: Answer, body: bytes) -> ApiError:
@@ -166,6 +175,8 @@ def _seconds(header: str | None) -> float | None:
         return None
     if header.strip().isdigit():
         return float(header)
+    from email.utils import parsedate_to_datetime  # takes long, and few answers need it
+
     try:
         return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
     except ValueError:

@@ -22,7 +22,14 @@ from jobflow.kube.cache import Cache, Key, KubeObject
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Query, UnreadableAnswer, decoder
 from jobflow.kube.clock import boot_clock
 from jobflow.kube.errors import Silence, describe_network_error
-from jobflow.kube.reading import Identity, IdentityList, RawList, WatchEvent, identity_of
+from jobflow.kube.reading import (
+    METADATA_ONLY,
+    Identity,
+    IdentityList,
+    RawList,
+    WatchEvent,
+    identity_of,
+)
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +51,6 @@ ABSENT_SECONDS = 30.0
 LONGEST_WAIT = 30.0
 LONGEST_WAIT_GONE = 5.0
 """The server works, it only forgets versions soon: lists every few seconds keep the copy useful."""
-METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 READ_ONE_BY_ONE = 200
 """Missing objects are read one by one up to this number, and by a list above it."""
 READS_AT_ONCE = 16

@@ -70,7 +70,8 @@ async def shown_page(client: Client, *, opens_browser: bool) -> AsyncIterator[No
 async def show_page(connection: Connection, *, port: int, opens_browser: bool) -> int:
     """Serve the page until the command is interrupted. Raises CommandError, PortInUse."""
     with interruption() as stop:
-        async with await connect(connection) as client, served_page(client, port=port) as served:
+        client = await connect(connection, is_brief=False)
+        async with client, served_page(client, port=port) as served:
             print(served.new_link(), flush=True)
             print("The page is open until you press Ctrl-C.", file=sys.stderr)
             if opens_browser:

@@ -4,20 +4,19 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
-
-import uvloop
 
 from jobflow.runtime import ctrl_c
 
 T = TypeVar("T")
 
 
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a uvloop event loop and return its result. Ctrl-C cancels it and then
-    raises KeyboardInterrupt; another one ends the process at once."""
+def run(main: Coroutine[Any, Any, T], *, is_brief: bool = False) -> T:
+    """Run a coroutine on an event loop and return its result. Ctrl-C cancels it and then raises
+    KeyboardInterrupt; another one ends the process at once. `is_brief`: the loop is that of
+    asyncio, because importing uvloop would take longer than it saves."""
     is_main = threading.current_thread() is threading.main_thread()
     handles = is_main and ctrl_c.is_ours()
 
@@ -27,8 +26,12 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         with _cancelling(task):
             return await main
 
+    if is_brief:
+        factory = None
+    else:
+        from uvloop import new_event_loop as factory
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=factory) as runner:
             return runner.run(cancellable() if handles else main)
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
@@ -48,6 +51,8 @@ def run_beside(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return run(main())
+    from concurrent.futures import ThreadPoolExecutor  # no command needs threads
+
     begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = Future()
 
     async def announced() -> T:

@@ -97,6 +97,29 @@ def _number(kind: Any, low: float | None, high: float | None, value: Any) -> Any
     raise typer.BadParameter(f'"{value}" is not {name}{span if low is not None else ""}')
 
 
+def read_without_pydantic(param: Any) -> Any:
+    """Let texts stay as they are, or be read by the parser of their flag, and return the parameter.
+    Typer would do this by pydantic, whose import takes as long as a command."""
+    kind, parser = param.type_descriptor.annotation, param.type_descriptor.parameter_info.parser
+    if parser is not None or kind in (bool, str, list[str]):
+        reader = _TextReader(parser or str, is_list=kind == list[str])
+        param.get_runtime_param = lambda: reader
+    return param
+
+
+class _TextReader:
+    """Reads the values of a flag, as the RuntimeParam of Typer does."""
+
+    def __init__(self, read: Callable[[str], Any], *, is_list: bool) -> None:
+        self._read = read
+        self._is_list = is_list
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        if value is None:
+            return () if self._is_list else None
+        return [*map(self._read, value)] if self._is_list else self._read(value)
+
+
 class Command(TyperCommand):
     """A command whose callback returns the function to run, whose parameters are the arguments and
     flags. The callback is called only with the command or its help, because it takes long."""
@@ -109,7 +132,7 @@ class Command(TyperCommand):
         return typer.main.get_command(app)
 
     def get_params(self, ctx: Any) -> Any:
-        return self._command.get_params(ctx)
+        return [*map(read_without_pydantic, self._command.get_params(ctx))]
 
     def invoke(self, ctx: Any) -> Any:
         return self._command.invoke(ctx)

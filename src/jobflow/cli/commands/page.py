@@ -40,4 +40,4 @@ def ui(
 
     with exit_on(UNUSABLE, PortInUse):
         work = show_page(connection, port=port, opens_browser=not no_browser)
-        raise typer.Exit(run_command(work))
+        raise typer.Exit(run_command(work, is_brief=False))

@@ -16,8 +16,9 @@ from jobflow.api.flow.status import FlowPhase
 from jobflow.cli.logs.follow import follow_logs
 from jobflow.cli.steer.wait_for_goal import PATIENCE_SECONDS
 from jobflow.client.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, print_error
-from jobflow.client.flows.children import following_children, read_children
+from jobflow.client.flows.children import read_children
 from jobflow.client.flows.follow import following
+from jobflow.client.flows.follow_children import following_children
 from jobflow.client.flows.state import state_of
 from jobflow.client.sandbox.display import Display
 from jobflow.client.signals import interruption, run_unless

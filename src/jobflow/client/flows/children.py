@@ -1,34 +1,31 @@
-"""Child flows of flows on a cluster: read, followed, and their places below an outer flow."""
+"""Child flows of flows on a cluster, and their places below an outer flow."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
-from jobflow.client.errors import CommandError, print_error
 from jobflow.client.flows.find_flow import raise_unless_missing, to_flow
-from jobflow.client.flows.follow import FlowFollower, Scope, Show, follow_scope
-from jobflow.core.manifests.child import root_label
 from jobflow.core.names import qualify_name, to_label_value
 from jobflow.kube.client import ApiError, Client
-from jobflow.kube.errors import NETWORK_ERRORS
 from jobflow.kube.reading import RawList
-
-_MOST_ROOTS = 20
-"""Outermost flows that a label selector names; with more, it selects all child flows."""
 
 
 async def read_children(client: Client, flows: Iterable[JobFlow]) -> Mapping[str, JobFlow]:
     """Return the child flows below these flows, at any level, by name. The names of flows in other
     namespaces do not matter, because a flow names only its own children. Raises CommandError."""
     found: dict[str, JobFlow] = {}
+    parents = [*filter(has_children, flows)]
+    if not parents:
+        return found
+    from jobflow.core.manifests.child import root_label  # takes long, and most flows need it not
+
     for namespace, root in dict.fromkeys(
-        (flow.metadata.namespace, root_label(flow)) for flow in flows if has_children(flow)
+        (flow.metadata.namespace, root_label(flow)) for flow in parents
     ):
         query = [("labelSelector", f"{labels.ROOT}={root}")]
         try:
@@ -49,36 +46,6 @@ def has_children(flow: JobFlow) -> bool:
 def may_have_children(flow: JobFlow, step: str | None = None) -> bool:
     """Return whether a step of a flow, or the step with this name, may run a child flow."""
     return any(each.may_run_flow for each in flow.all_steps if step in (None, each.name))
-
-
-@asynccontextmanager
-async def following_children(
-    client: Client, flows: Sequence[JobFlow], show: Show
-) -> AsyncIterator[Sequence[FlowFollower]]:
-    """Follow the child flows below these flows, at any level, while the body runs: those that exist
-    and those that are created later. `show` gets each as it is now, then at each change. Yield a
-    follower for each namespace; none if no step runs a flow, or, with a warning, if the child flows
-    cannot be listed."""
-    roots: dict[str, set[str]] = {}
-    for flow in filter(may_have_children, flows):
-        roots.setdefault(flow.metadata.namespace, set()).add(root_label(flow))
-    async with AsyncExitStack() as stack:
-        followers: list[FlowFollower] = []
-        for namespace, names in roots.items():
-            scope = _scope(namespace, names)
-            try:
-                follower = follow_scope(client, scope, show)
-                followers.append(await stack.enter_async_context(follower))
-            except (CommandError, *NETWORK_ERRORS) as error:
-                print_error(f"child flows cannot be followed: {error}", severity="warning")
-        yield followers
-
-
-def _scope(namespace: str, roots: set[str]) -> Scope:
-    selector = labels.ROOT
-    if len(roots) <= _MOST_ROOTS:
-        selector += f" in ({','.join(sorted(roots))})"
-    return Scope(namespace, [("labelSelector", selector)], lambda flow: root_label(flow) in roots)
 
 
 @dataclass(frozen=True)

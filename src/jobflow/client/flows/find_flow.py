@@ -18,8 +18,7 @@ from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import format_command
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import ApiError, Client, UnreadableAnswer, decoder
-from jobflow.kube.reading import RawList
-from jobflow.kube.reflector import METADATA_ONLY
+from jobflow.kube.reading import METADATA_ONLY, RawList
 
 NO_SELECTION = Selection()
 NOT_INSTALLED = "this cluster has no JobFlows: install them with `jobflow crds --apply`"
@@ -49,13 +48,15 @@ PREFIXES = frozenset(
 )
 
 
-async def connect(options: Connection) -> Client:
-    """Return a client for the cluster, namespace and user of the flags. Raises ConfigError."""
+async def connect(options: Connection, *, is_brief: bool = True) -> Client:
+    """Return a client for the cluster, namespace and user of the flags. `is_brief`: few requests
+    follow. Raises ConfigError."""
     return await Client.from_kubeconfig(
         options.kubeconfig,
         namespace=options.namespace,
         context=options.context,
         impersonate=options.impersonate,
+        is_brief=is_brief,
     )
 
 

@@ -21,8 +21,9 @@ from jobflow.client.errors import (
     SUCCESS,
     UNUSABLE,
 )
-from jobflow.client.flows.children import following_children, read_children
+from jobflow.client.flows.children import read_children
 from jobflow.client.flows.follow import FlowFollower, follow_scope, scope_of
+from jobflow.client.flows.follow_children import following_children
 from jobflow.client.manifests.check import Report
 from jobflow.client.manifests.faults import ManifestFault
 from jobflow.client.sandbox.apply import AppliedObjects, apply, describe_stuck, is_settled

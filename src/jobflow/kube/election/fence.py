@@ -16,8 +16,9 @@ import aiohttp
 
 from jobflow.kube.client import ApiError, Client, Query
 from jobflow.kube.clock import ServerClock, boot_clock
-from jobflow.kube.connections import CONNECTIONS, Connections
+from jobflow.kube.connections import CONNECTIONS
 from jobflow.kube.credentials import Credentials
+from jobflow.kube.pooled_connections import PooledConnections
 
 
 class NotLeading(ConnectionError):
@@ -95,7 +96,7 @@ class FencedClient(Client):
                 return await super().request(method, path, query=query, timeout=seconds, **options)
 
 
-class FencedConnections(Connections):
+class FencedConnections(PooledConnections):
     """Connections whose writes end in time.
 
     A write ends by whatever comes first: this process gives up, the API server does (`timeout` in

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Self
 from urllib.parse import unquote
 
-import aiohttp
 from multidict import CIMultiDict
 
 from jobflow.kube.client import Client
 from jobflow.kube.clock import ServerClock
-from jobflow.kube.connections import Connections, common_headers
+from jobflow.kube.connections import Connections, Limits, common_headers
 from jobflow.kube.credentials import Credentials, Login
+from jobflow.kube.errors import NetworkError
 from jobflow.sandbox.apiserver.requests.http import App, Scope
 
 _HOST = "127.0.0.1"
@@ -54,7 +54,7 @@ class InProcessConnections(Connections):
         path: str,
         body: bytes | None,
         headers: Mapping[str, str],
-        limits: aiohttp.ClientTimeout,
+        limits: Limits,
     ) -> "_Exchange":
         plain, _, query = path.partition("?")
         given = {"Host": _HOST, **common_headers(), **headers}.items()
@@ -81,13 +81,13 @@ class InProcessConnections(Connections):
 class _Exchange:
     """A request and its answer: an ASGI server to the application, an `Answer` to the client."""
 
-    def __init__(self, scope: Scope, body: bytes, limits: aiohttp.ClientTimeout) -> None:
+    def __init__(self, scope: Scope, body: bytes, limits: Limits) -> None:
         loop = asyncio.get_running_loop()
         self.status = 0
         self.headers: CIMultiDict[str] = CIMultiDict()
         self._scope = {**scope, "extensions": {"jobflow.abort": {"abort": self.close}}}
         self._body: bytes | None = body
-        self._silence = limits.sock_read
+        self._silence = limits.silence
         self._deadline = None if limits.total is None else loop.time() + limits.total
         self._started: asyncio.Future[None] = loop.create_future()
         self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue(_CHUNKS)
@@ -131,7 +131,7 @@ class _Exchange:
             await self._chunks.put(chunk)
 
     async def start(self) -> None:
-        """Wait for status and headers. Raises TimeoutError, aiohttp.ClientError."""
+        """Wait for status and headers. Raises TimeoutError, NetworkError."""
         async with asyncio.timeout_at(self._deadline):
             await self._started
 
@@ -146,15 +146,15 @@ class _Exchange:
         return self
 
     async def read(self) -> bytes:
-        """Return the whole body. Raises TimeoutError, aiohttp.ClientError."""
+        """Return the whole body. Raises TimeoutError, NetworkError."""
         return b"".join([chunk async for chunk in self.iter_any()])
 
     async def iter_any(self) -> AsyncIterator[bytes]:
-        """Yield the body in chunks, as they come. Raises TimeoutError, aiohttp.ClientError."""
+        """Yield the body in chunks, as they come. Raises TimeoutError, NetworkError."""
         while (chunk := await self._next()) is not None:
             yield chunk
         if not self._complete:
-            raise aiohttp.ClientPayloadError("the connection broke before the answer was complete")
+            raise NetworkError("the connection broke before the answer was complete")
 
     async def _next(self) -> bytes | None:
         # Chunks that have arrived are read even if the time is over.
@@ -175,5 +175,5 @@ class _Exchange:
     def _end_wait(self) -> None:
         """Let nobody wait for an answer that has not begun."""
         if not self._started.done():
-            self._started.set_exception(aiohttp.ServerDisconnectedError())
+            self._started.set_exception(NetworkError("Server disconnected"))
             self._started.exception()  # nobody may be waiting

@@ -1,0 +1,132 @@
+"""Connections of a program that runs for long or sends many requests, by aiohttp."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+from yarl import URL
+
+from jobflow.kube import credentials
+from jobflow.kube.clock import ServerClock
+from jobflow.kube.connections import (
+    CONNECT_SECONDS,
+    CONNECTIONS,
+    Answer,
+    Connections,
+    Headers,
+    Limits,
+    common_headers,
+)
+from jobflow.kube.credentials import Credentials, Login
+from jobflow.kube.errors import NetworkError
+
+
+class PooledConnections(Connections):
+    """A pool of connections that opens with the first request."""
+
+    def __init__(self, auth: Credentials, clock: ServerClock | None = None) -> None:
+        super().__init__(auth, clock)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        """Close all connections. A later request opens new ones."""
+        if self._session is not None:
+            session, self._session = self._session, None
+            await session.close()
+
+    async def _send(
+        self,
+        login: Login,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        limits: Limits,
+    ) -> Answer:
+        timeout = aiohttp.ClientTimeout(
+            total=limits.total, sock_connect=CONNECT_SECONDS, sock_read=limits.silence
+        )
+        try:
+            response = await self._pool(login).request(
+                method,
+                URL(login.server + path, encoded=True),
+                data=body,
+                headers=headers,
+                timeout=timeout,
+                ssl=login.tls or True,
+                server_hostname=login.tls_name,
+                proxy=login.proxy,
+                allow_redirects=False,
+            )
+        except aiohttp.ClientError as error:
+            raise network_error(error) from error
+        return _Answer(response)
+
+    def _pool(self, login: Login) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=self._connector(),
+                trace_configs=[*self._traces()],
+                headers=common_headers(),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                read_bufsize=2**20,
+                trust_env=not credentials.is_loopback(login.server),
+            )
+        return self._session
+
+    def _connector(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(limit=CONNECTIONS)
+
+    def _traces(self) -> Sequence[aiohttp.TraceConfig]:
+        return ()
+
+
+class _Answer:
+    """An answer of aiohttp, whose errors are those of this package."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self.status = response.status
+        self.headers: Headers = response.headers
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._response.__aexit__(kind, error, traceback)
+
+    @property
+    def content(self) -> Self:
+        return self
+
+    async def read(self) -> bytes:
+        try:
+            return await self._response.read()
+        except aiohttp.ClientError as error:
+            raise network_error(error) from error
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._response.content.iter_any():
+                yield chunk
+        except aiohttp.ClientError as error:
+            raise network_error(error) from error
+
+    def close(self) -> None:
+        self._response.close()
+
+
+def network_error(error: aiohttp.ClientError) -> OSError:
+    """Return an error of aiohttp as one of NETWORK_ERRORS."""
+    if isinstance(error, TimeoutError):
+        return error
+    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
+    host, port = getattr(error, "host", None), getattr(error, "port", None)
+    text = str(error) or type(error).__name__
+    return NetworkError(text, place=f"{host}:{port}" if host else "", cause=cause)
