@@ -1,6 +1,7 @@
 """The event loop of every command."""
 
 import asyncio
+import gc
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -11,6 +12,8 @@ from typing import Any, TypeVar
 from jobflow.runtime import ctrl_c
 
 T = TypeVar("T")
+_FEW_OBJECTS = (700, 10, 10)
+"""The default of Python."""
 
 
 def run(main: Coroutine[Any, Any, T], *, is_brief: bool = False) -> T:
@@ -30,6 +33,8 @@ def run(main: Coroutine[Any, Any, T], *, is_brief: bool = False) -> T:
         factory = None
     else:
         from uvloop import new_event_loop as factory
+
+        gc.set_threshold(*_FEW_OBJECTS)
     try:
         with asyncio.Runner(loop_factory=factory) as runner:
             return runner.run(cancellable() if handles else main)

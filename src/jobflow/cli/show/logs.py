@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from jobflow.api.duration import parse_duration
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.cli.logs.follow import follow_logs
 from jobflow.cli.logs.read import read_logs
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError
 from jobflow.client.flows.find_flow import connect, find_flow
@@ -38,6 +37,8 @@ async def print_logs(name: str, connection: Connection, options: LogsOptions) ->
         selection = replace(selection, step=step, index=index, above=above)
         try:
             if options.follow:
+                from jobflow.cli.logs.follow import follow_logs
+
                 await follow_logs(client, flow, selection)
             else:
                 complete = await read_logs(client, flow, selection)

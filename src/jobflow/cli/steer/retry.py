@@ -2,80 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from collections.abc import Sequence
 
-from jobflow.api.flow.jobflow import JobFlow
 from jobflow.cli.flags import ClusterOptions, RetryOptions
 from jobflow.cli.run_command import run_command
 from jobflow.cli.steer.send_command import send_to
-from jobflow.client.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, Errors
-from jobflow.client.flows.children import read_children
+from jobflow.client.errors import FAILED, SUCCESS, CommandError, Errors
 from jobflow.client.flows.find_flow import connect, find_each
 from jobflow.client.options import Selection
-from jobflow.client.signals import interruption, run_unless
 from jobflow.client.verbs.command import refuse
 from jobflow.client.verbs.lifecycle import RETRY, RETRY_TOLERATED
-from jobflow.core.schedule.runs_again import RunsAgain, list_runs_again, sum_lost
-from jobflow.core.text import format_duration
-from jobflow.kube.client import Client
-
-MOST_UNASKED = timedelta(hours=1)
-"""Completed jobs that ran longer together run again only after a question, on a terminal."""
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """The steps of a flow that would run again."""
-
-    flow: JobFlow
-    again: Sequence[RunsAgain]
-
-    def lines(self) -> Iterator[str]:
-        """Yield the flow, and a line for each step that would run again."""
-        name = self.flow.metadata.name
-        places = [
-            f"{each.place} ({each.count})" if each.count else each.place for each in self.again
-        ]
-        if not places:
-            yield f"JobFlow {name}: no step runs again, only its outputs are evaluated"
-            return
-        width = max(map(len, places))
-        yield f"JobFlow {name}: these run again"
-        for each, place in zip(self.again, places, strict=True):
-            ran = f"  its completed jobs ran for {format_duration(each.lost)}" if each.lost else ""
-            yield f"  {place:<{width}}  {each.phase}{ran}"
-        if lost := sum_lost(self.again):
-            yield f"Completed jobs of {name} that run again ran for {format_duration(lost)} in all."
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON of `-o json`."""
-        meta = self.flow.metadata
-        steps = [
-            {
-                "step": each.place,
-                "phase": each.phase,
-                **({"count": each.count} if each.count else {}),
-                **({"completedSeconds": _seconds(each.lost)} if each.lost is not None else {}),
-            }
-            for each in self.again
-        ]
-        total = _seconds(sum_lost(self.again))
-        return {
-            "namespace": meta.namespace,
-            "name": meta.name,
-            "runsAgain": steps,
-            "completedSeconds": total,
-        }
-
-
-def _seconds(duration: timedelta) -> int:
-    return int(duration.total_seconds())
 
 
 def retry(
@@ -95,56 +32,20 @@ async def retry_flows(
     async with await connect(options) as client:
         flows = await find_each(client, names, selection, errors)
         if how.dry_run:
+            from jobflow.cli.steer.retry_preview import make_previews, print_previews
+
             for flow in flows:
                 if why := refuse(flow, verb):
                     errors.add(CommandError(FAILED, why))
             possible = [flow for flow in flows if not refuse(flow, verb)]
-            found = await _previews(client, possible, how)
-            _print(found, options, single=len(names) == 1)
+            found = await make_previews(client, possible, how)
+            print_previews(found, options, single=len(names) == 1)
             return errors.code
         if not how.yes and sys.stdin.isatty():
+            from jobflow.cli.steer.retry_preview import ask, make_previews
+
             possible = [flow for flow in flows if not refuse(flow, verb)]
-            code = await _ask(await _previews(client, possible, how))
+            code = await ask(await make_previews(client, possible, how))
             if code != SUCCESS:
                 return code
         return await send_to(client, flows, verb, options, errors, len(names), wait=how.wait)
-
-
-async def _previews(client: Client, flows: Sequence[JobFlow], how: RetryOptions) -> list[Preview]:
-    children, now = await read_children(client, flows), datetime.now(UTC)
-    return [
-        Preview(flow, list_runs_again(flow, children, now, tolerated=how.tolerated))
-        for flow in flows
-    ]
-
-
-def _print(found: Sequence[Preview], options: ClusterOptions, *, single: bool) -> None:
-    if not options.as_json:
-        for each in found:
-            print("\n".join(each.lines()))
-        return
-    if found or not single:
-        summaries = [each.to_json() for each in found]
-        print(json.dumps(summaries[0] if single else summaries, indent=2, ensure_ascii=False))
-
-
-async def _ask(found: Sequence[Preview]) -> int:
-    """Ask whether long work is to be repeated, if it is. Return SUCCESS, or the exit code with
-    which the command ends."""
-    lost = sum((sum_lost(each.again) for each in found), timedelta())
-    if lost <= MOST_UNASKED:
-        return SUCCESS
-    for each in found:
-        print("\n".join(each.lines()))
-    print(f"Run again what took {format_duration(lost)}? [y/N] ", end="", flush=True)
-    is_answered, loop = asyncio.Event(), asyncio.get_running_loop()
-    loop.add_reader(sys.stdin, is_answered.set)
-    try:
-        with interruption() as stop:
-            if not await run_unless(stop, is_answered.wait()):
-                return INTERRUPTED
-    finally:
-        loop.remove_reader(sys.stdin)
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
-        return SUCCESS
-    raise CommandError(FAILED, "nothing was sent: the question was not answered with y")

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.cli.flags import ClusterOptions
 from jobflow.cli.run_command import run_command
-from jobflow.cli.steer.wait_for_goal import Waits
 from jobflow.client.errors import FAILED, INTERRUPTED, CommandError, Errors
 from jobflow.client.flows.find_flow import connect, find_each
 from jobflow.client.options import Selection
 from jobflow.client.signals import interruption, run_unless
 from jobflow.client.verbs.command import Verb, send_verb
 from jobflow.kube.client import Client
+
+if TYPE_CHECKING:  # it is imported if somebody waits
+    from jobflow.cli.steer.wait_for_goal import Waits
 
 
 def send(
@@ -69,6 +72,8 @@ async def send_to(
             requested = f"{verb.name} requested (Command {command})"
             print(f"JobFlow {flow.metadata.name}: {requested}", flush=True)
     if wait and sent:
+        from jobflow.cli.steer.wait_for_goal import Waits
+
         waits = Waits([flow for flow, _ in sent], verb.goal, quiet=options.as_json)
         with interruption() as stop:
             if not await run_unless(stop, waits.until_ended(client)):

@@ -10,6 +10,7 @@ from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
 from jobflow.client.flows.find_flow import raise_unless_missing, to_flow
+from jobflow.core.manifests.owner import root_label
 from jobflow.core.names import qualify_name, to_label_value
 from jobflow.kube.client import ApiError, Client
 from jobflow.kube.reading import RawList
@@ -19,13 +20,8 @@ async def read_children(client: Client, flows: Iterable[JobFlow]) -> Mapping[str
     """Return the child flows below these flows, at any level, by name. The names of flows in other
     namespaces do not matter, because a flow names only its own children. Raises CommandError."""
     found: dict[str, JobFlow] = {}
-    parents = [*filter(has_children, flows)]
-    if not parents:
-        return found
-    from jobflow.core.manifests.child import root_label  # takes long, and most flows need it not
-
     for namespace, root in dict.fromkeys(
-        (flow.metadata.namespace, root_label(flow)) for flow in parents
+        (flow.metadata.namespace, root_label(flow)) for flow in flows if has_children(flow)
     ):
         query = [("labelSelector", f"{labels.ROOT}={root}")]
         try:

@@ -10,7 +10,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.client.errors import CommandError, print_error
 from jobflow.client.flows.children import may_have_children
 from jobflow.client.flows.follow import FlowFollower, Scope, Show, follow_scope
-from jobflow.core.manifests.child import root_label
+from jobflow.core.manifests.owner import root_label
 from jobflow.kube.client import Client
 from jobflow.kube.errors import NETWORK_ERRORS
 

@@ -27,7 +27,6 @@ from jobflow.core.reasons import FlowReason
 from jobflow.core.spec.concurrency import Group
 from jobflow.kube.client import ApiError, Client
 from jobflow.kube.reading import RawList
-from jobflow.store.groups import Groups
 
 _CHILDREN = 2
 """Child flows of a flow that are explained too."""
@@ -88,6 +87,8 @@ async def _read_group(client: Client, flow: JobFlow) -> Group | None:
     any other flow, or if they cannot be read."""
     if flow.final or flow.status.state.reason != FlowReason.CONCURRENCY:
         return None
+    from jobflow.store.groups import Groups
+
     groups = Groups()
     try:
         async for page in client.list(JOBFLOWS, RawList, namespace=flow.metadata.namespace):

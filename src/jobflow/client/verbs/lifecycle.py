@@ -13,7 +13,7 @@ from jobflow.client.errors import FAILED, SUCCESS, print_error
 from jobflow.client.flows.state import state_of
 from jobflow.client.verbs.command import Goal, Verb
 from jobflow.core.explain.remedies import format_submit
-from jobflow.core.manifests.child import root_of
+from jobflow.core.manifests.owner import root_of
 from jobflow.core.names import format_job_name
 from jobflow.core.planning.children import has_tolerated_failures
 from jobflow.core.planning.lifecycle import BY_PARENTS, HALTS

@@ -7,13 +7,12 @@ import msgspec
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.step import Step
-from jobflow.api.meta import ObjectMeta
 from jobflow.api.resources import JOBFLOWS
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import resolve_references
 from jobflow.core.json_values import copy_json
 from jobflow.core.manifests.job import Attempt, attempt_labels
-from jobflow.core.manifests.owner import owner_reference
+from jobflow.core.manifests.owner import owner_reference, root_label
 from jobflow.core.names import to_label_value
 
 INHERITED = ("job_defaults", "job_retain_policy")
@@ -62,16 +61,3 @@ def spec_with_params(raw: dict[str, Any], params: dict[str, Any]) -> dict[str, A
     if params:
         spec["params"] = [{"name": name, "value": value} for name, value in params.items()]
     return spec
-
-
-def root_label(flow: JobFlow) -> str:
-    """Return the label value that names the outermost flow of a flow; its own name if it is no
-    child."""
-    if flow.is_child:
-        return (flow.metadata.labels or {}).get(labels.ROOT, "")
-    return to_label_value(flow.metadata.name)
-
-
-def root_of(flow: JobFlow) -> ObjectMeta:
-    """Return name and namespace of the outermost flow of a flow, which is the one to retry."""
-    return ObjectMeta(name=root_label(flow), namespace=flow.metadata.namespace)

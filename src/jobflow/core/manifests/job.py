@@ -16,7 +16,6 @@ from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.kubelet_expansion import OF_JOB_SPEC
 from jobflow.core.cel.scope import EvaluationScope, resolve_references
 from jobflow.core.json_values import copy_json, maps
-from jobflow.core.manifests.crd_schema import job_spec_violations
 from jobflow.core.manifests.layers import Rank, layers_of, with_defaults
 from jobflow.core.manifests.owner import owner_reference
 from jobflow.core.manifests.volume_claims import claim_names, with_claims
@@ -134,10 +133,13 @@ def _spec(
             spec = with_defaults(layer.merge({}, content), defaults)
         else:
             spec = layer.merge(spec, content)
-    if has_values and (fault := next(job_spec_violations(spec, "spec"), None)) is not None:
-        return EvaluationFailure(
-            f"the values of its references make no valid job: {fault.path} {fault.detail}"
-        )
+    if has_values:
+        from jobflow.core.manifests.crd_schema import job_spec_violations  # `why` needs no schemas
+
+        if (fault := next(job_spec_violations(spec, "spec"), None)) is not None:
+            return EvaluationFailure(
+                f"the values of its references make no valid job: {fault.path} {fault.detail}"
+            )
     return copy_json(with_claims(spec, claim_names(flow)) if flow.spec.volume_claims else spec)
 
 

@@ -14,7 +14,7 @@ from jobflow.api.flow.status import FINAL_PHASES, FlowPhase, FlowState
 from jobflow.api.meta import ObjectMeta, Struct
 from jobflow.api.resources import JOBFLOWS
 from jobflow.client.flows.children import has_children
-from jobflow.core.manifests.child import root_label
+from jobflow.core.manifests.owner import root_label
 from jobflow.core.schedule.history import History
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import Client
