@@ -84,24 +84,6 @@ def test_help_imports_no_large_modules() -> None:
 
 
 @pytest.mark.long
-def test_a_table_of_flows_imports_no_planner(tmp_path: Path) -> None:
-    """`get` is the command that users type most, and its time is the time of its imports."""
-    script = (
-        "import sys; sys.argv = ['jobflow', 'get', '--kubeconfig', 'none']\n"
-        "from jobflow.cli.main import main\n"
-        "try: main()\n"
-        "except SystemExit: pass\n"
-        "heavy = {'jobflow.cli.show.get', 'jobflow.core.planning.plan', 'jobflow.core.cel',"
-        " 'kubernetes_asyncio.client.models', 'jsonschema_rs', 'fastapi', 'httpx', 'structlog'}\n"
-        "print(sorted(heavy & set(sys.modules)))\n"
-    )
-    process = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
-    )
-    assert process.stdout == "['jobflow.cli.show.get']\n"
-
-
-@pytest.mark.long
 def test_crds_match_the_chart() -> None:
     answer = jobflow("crds")
     assert answer.code == 0

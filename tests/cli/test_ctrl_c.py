@@ -22,7 +22,7 @@ COMMANDS = [
     ("sandbox",),
     ("plan", str(ROOT / "examples" / "diamond.yaml")),
 ]
-IMPORTED = ("typer.models", "typer.main", "jobflow.cli.program", "pydantic", "aiohttp")
+IMPORTED = ("typer.models", "typer.main", "jobflow.cli.program", "yaml", "h11")
 """Modules in the order in which a command imports them."""
 
 
