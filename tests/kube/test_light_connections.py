@@ -73,9 +73,10 @@ async def test_a_server_behind_a_proxy_is_asked_by_aiohttp(
         assert await client.request("GET", "/version") == b"{}"
 
 
-async def test_an_error_names_the_address_of_the_server(unused_tcp_port: int) -> None:
-    async with light_client(Login(f"http://127.0.0.1:{unused_tcp_port}")) as client:
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_an_error_names_the_address_of_the_server(unused_tcp_port: int, host: str) -> None:
+    async with light_client(Login(f"http://{host}:{unused_tcp_port}")) as client:
         with pytest.raises(NetworkError) as info:
             await client.request("GET", "/version")
-    place = f"127.0.0.1:{unused_tcp_port}"
+    place = f"{host}:{unused_tcp_port}"
     assert describe_network_error(info.value) == f"{place}: the connection was refused"

@@ -3,9 +3,11 @@ quarter of the time of aiohttp, which is longer than such a command takes."""
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import h11
@@ -104,17 +106,28 @@ async def _connect(login: Login) -> "_Connection":
     port = url.port or (443 if is_https else 80)
     try:
         async with asyncio.timeout(2 * CONNECT_SECONDS):  # TLS takes its time too
-            reader, writer = await asyncio.open_connection(
+            reader, writer = await _open(
                 host,
                 port,
                 ssl=(login.tls or True) if is_https else None,
                 server_hostname=(login.tls_name or host) if is_https else None,
             )
     except OSError as error:
-        if isinstance(error, TimeoutError):
-            raise
         raise NetworkError(str(error), place=f"{host}:{port}", cause=error) from error
     return _Connection(login, url.netloc.rpartition("@")[2], reader, writer)
+
+
+async def _open(
+    host: str, port: int, **tls: Any
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the first address of the host that answers. Raises the OSError of the last one,
+    because asyncio would join those of all to one that has no number."""
+    loop = asyncio.get_running_loop()
+    *others, last = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for _, _, _, _, address in others:
+        with suppress(OSError):
+            return await asyncio.open_connection(str(address[0]), port, **tls)
+    return await asyncio.open_connection(str(last[4][0]), port, **tls)
 
 
 class _Closed(NetworkError):

@@ -116,17 +116,19 @@ class _Answer:
             async for chunk in self._response.content.iter_any():
                 yield chunk
         except aiohttp.ClientError as error:
+            if isinstance(error, TimeoutError):  # of the silence between two parts
+                raise
             raise network_error(error) from error
 
     def close(self) -> None:
         self._response.close()
 
 
-def network_error(error: aiohttp.ClientError) -> OSError:
-    """Return an error of aiohttp as one of NETWORK_ERRORS."""
-    if isinstance(error, TimeoutError):
-        return error
+def network_error(error: aiohttp.ClientError) -> NetworkError:
+    """Return an error of aiohttp as one of this package."""
     cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
+    if isinstance(error, TimeoutError):
+        cause = error
     host, port = getattr(error, "host", None), getattr(error, "port", None)
     text = str(error) or type(error).__name__
     return NetworkError(text, place=f"{host}:{port}" if host else "", cause=cause)

@@ -29,14 +29,14 @@ def run(main: Coroutine[Any, Any, T], *, is_brief: bool = False) -> T:
         with _cancelling(task):
             return await main
 
-    if is_brief:
-        factory = None
-    else:
-        from uvloop import new_event_loop as factory
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    if not is_brief:
+        import uvloop
 
+        loop_factory = uvloop.new_event_loop
         gc.set_threshold(*_FEW_OBJECTS)
     try:
-        with asyncio.Runner(loop_factory=factory) as runner:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(cancellable() if handles else main)
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
