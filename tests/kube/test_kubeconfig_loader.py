@@ -43,6 +43,15 @@ def test_the_whole_package_may_be_imported_before() -> None:
     ]
 
 
+@pytest.mark.long
+def test_a_login_by_openid_imports_its_module() -> None:
+    make = "made = config.kube_config.OpenIDRequestor('id', 'secret', 'https://issuer', None)"
+    assert run(LOAD, "print('aiohttp' in sys.modules)", make, "print(type(made).__name__)") == [
+        "False",
+        "OpenIDRequestor",
+    ]
+
+
 def test_a_package_that_is_not_installed_is_an_import_error() -> None:
     name = "No module named 'kubernetes_asyncio'"
     hide = "import importlib.util; importlib.util.find_spec = lambda name: None"
