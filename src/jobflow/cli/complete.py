@@ -13,8 +13,8 @@ from jobflow.client.flows.find_cron import CRON_PREFIXES, cron_names
 from jobflow.client.flows.find_flow import PREFIXES, FlowObjects, connect, find_flow
 from jobflow.client.options import Connection
 from jobflow.kube.client import NETWORK_ERRORS, ApiError
+from jobflow.kube.connections import METADATA_ONLY
 from jobflow.kube.credentials import ConfigError
-from jobflow.kube.reading import METADATA_ONLY
 from jobflow.runtime.event_loop import run
 
 WITHIN_SECONDS = 2.0

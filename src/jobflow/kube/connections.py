@@ -12,6 +12,8 @@ from jobflow.kube.credentials import Credentials, Login
 
 Query = Sequence[tuple[str, str]]
 
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+"""The Accept header of a list without specs and statuses."""
 CONNECT_SECONDS = 5.0
 CONNECTIONS = 100
 """Connections that one client has open at once. A request beyond them waits."""

@@ -10,9 +10,6 @@ from jobflow.api.meta import ListMeta
 from jobflow.api.schema.nesting import cut
 from jobflow.kube.errors import UnreadableAnswer
 
-METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-"""The Accept header of a list without specs and statuses."""
-
 T = TypeVar("T")
 
 

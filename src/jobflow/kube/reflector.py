@@ -21,15 +21,9 @@ from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache, Key, KubeObject
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Query, UnreadableAnswer, decoder
 from jobflow.kube.clock import boot_clock
+from jobflow.kube.connections import METADATA_ONLY
 from jobflow.kube.errors import Silence, describe_network_error
-from jobflow.kube.reading import (
-    METADATA_ONLY,
-    Identity,
-    IdentityList,
-    RawList,
-    WatchEvent,
-    identity_of,
-)
+from jobflow.kube.reading import Identity, IdentityList, RawList, WatchEvent, identity_of
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,8 @@ from jobflow.client.options import Selection
 from jobflow.core.admission.object_names import all_names
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.kube.client import ApiError, Client, UnreadableAnswer, decoder
-from jobflow.kube.reading import METADATA_ONLY, RawList
+from jobflow.kube.connections import METADATA_ONLY
+from jobflow.kube.reading import RawList
 
 KINDS = frozenset({"cjf", "cronjobflow", "cronjobflows"})
 CRON_PREFIXES = KINDS | {f"{name}.{FLOW_GROUP}" for name in ("cronjobflow", "cronjobflows")}

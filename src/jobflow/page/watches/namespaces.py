@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobflow.api.resources import NAMESPACES
 from jobflow.client.flows.find_flow import FlowObjects
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
-from jobflow.kube.reading import METADATA_ONLY
+from jobflow.kube.connections import METADATA_ONLY
 
 
 async def list_namespaces(client: Client, chosen: str) -> list[str]:
