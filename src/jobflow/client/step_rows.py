@@ -26,6 +26,7 @@ from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.step_times import StepTimes, times_of
 from jobflow.core.text import join_names, printable
 from jobflow.core.timestamps import truncate_to_second
+from jobflow.core.work import is_asked
 
 _MAX_OUTPUTS = 60
 """Characters of outputs; longer ones are not shown."""
@@ -171,7 +172,7 @@ def _short(text: str) -> str:
 def _jobs(key: str, step: Step, condition: StepCondition) -> str:
     """`train-0 … 39` of a forEach, else the current or last job or child flow; "" for an
     approval."""
-    if step.approval is not None:
+    if is_asked(step):
         return ""
     indices = [run.index for run in condition.runs or () if run.index is not None]
     if step.repeat is not None or not indices:

@@ -30,6 +30,7 @@ from jobflow.core.explain.progress import format_task_progress
 from jobflow.core.schedule.spans import runs_of
 from jobflow.core.spec.approvals import asks
 from jobflow.core.text import format_duration, printable
+from jobflow.core.work import may_run_steps
 
 _GAP = "  "
 _TABLE_GAP = "   "
@@ -138,7 +139,7 @@ class Tree:
         rows = {row.step: row for row in step_rows(flow, items=shows_items)}
         for branch in self._layout(flow):
             row, at = rows[branch.step.name], level + branch.level
-            few = branch.step.may_run_flow and len(row.items) <= FEW_CHILDREN
+            few = may_run_steps(branch.step) and len(row.items) <= FEW_CHILDREN
             items = row.items if self._items or few else ()
             below = [item.message for item in items] or _messages_of(row, shown)
             own = replace(row, message=without(row.message, below))

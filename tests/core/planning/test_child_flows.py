@@ -7,10 +7,11 @@ import msgspec
 import pytest
 
 from jobflow.api import labels
-from jobflow.api.flow.control import Backoff, ForEach, Param, Retry
+from jobflow.api.flow.control import Backoff, ForEach, Param, Repeat, Retry
 from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.status import (
     FlowState,
+    JobFlowStatus,
     RequestedHours,
     RunCondition,
     StepCondition,
@@ -247,6 +248,26 @@ def test_dependants_of_a_child_flow_that_is_cancelled_with_its_parent_are_stoppe
 def test_a_retry_of_the_step_makes_a_new_child_flow() -> None:
     world = failed(parent(retry=Retry(limit=1))).later(1).settled()
     assert isinstance(world.jobs["f-a-r1"], ChildFlow)
+
+
+@pytest.mark.parametrize(
+    ("pause", "message"),
+    [
+        (None, "the flow f-a-0 has ended, and the next one follows"),
+        ("10s", "runs again after a pause of 10s: the flow f-a-0 has completed"),
+    ],
+)
+def test_a_repeat_of_child_flows_names_flows(pause: str | None, message: str) -> None:
+    world = parent(repeat=Repeat(until="index > 5", max=9, pause=pause)).settled()
+    world = with_child(with_child(world, "f-a-0", "Running").settled(), "f-a-0", "Succeed")
+    assert world.plan().conditions["a"].message == message
+
+
+def test_a_child_flow_whose_end_only_a_later_step_recorded_is_called_a_flow() -> None:
+    world = with_child(running(), "f-a", "Succeed").settled()
+    lost = replace(world, jobs={"f-b": world.jobs["f-b"]}).with_status(JobFlowStatus())
+    message = "the flow f-a is gone; a step that started after it recorded its end"
+    assert lost.plan().conditions["a"].message == message
 
 
 def test_a_cancel_waits_for_the_finally_of_the_child_flow() -> None:

@@ -158,7 +158,7 @@ def test_a_step_whose_status_and_vcjob_are_lost_is_not_run_again(phase: str, rea
     assert planned.phases == {"a": phase, "b": "Pending"}
     condition = planned.conditions["a"]
     assert (condition.reason, condition.attempts, condition.job) == (reason, 1, "f-a")
-    assert condition.message == "the job f-a is gone; a job that started after it recorded its end"
+    assert condition.message == "the job f-a is gone; a step that started after it recorded its end"
     world = end_jobs(planned.world.settled(), "Completed", "f-b")
     assert world.plan().phase == ("Succeed" if phase == "Completed" else "Failed")
     assert world.plan().nothing

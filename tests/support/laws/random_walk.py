@@ -22,6 +22,7 @@ from jobflow.core.planning.actions import (
 from jobflow.core.planning.children import ChildFlow
 from jobflow.core.planning.view import Refusal
 from jobflow.core.spec.approvals import asks
+from jobflow.core.work import may_run_steps
 from support.laws.walk_checks import CheckedFlow, key_of
 from support.plan.plan_pods import pod_of
 from support.plan.plan_world import World
@@ -93,10 +94,10 @@ class Walk(CheckedFlow):
             assert name in again or not is_behind or was.reason == "NotTargeted", f"{name} stays"
             step = self.steps[name]
             if was.phase == "Completed" and name in again:
-                why = is_behind or name in self.last or step.daemon or step.may_run_flow
+                why = is_behind or name in self.last or step.daemon or may_run_steps(step)
                 assert why, f"{name} had completed"
             stay = {str(r.index) for r in condition.runs or () if r.phase == "Completed"}
-            if self.has_fixed_items(name) and not is_behind and not step.may_run_flow:
+            if self.has_fixed_items(name) and not is_behind and not may_run_steps(step):
                 had = {str(r.index) for r in was.runs or () if r.phase == "Completed"}
                 assert had == stay, f"{name}: completed items run again"
             for key in self.created:

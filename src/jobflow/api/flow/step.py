@@ -1,6 +1,7 @@
 """A step of a flow: its work, and when and how often it runs."""
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
@@ -20,6 +21,14 @@ from jobflow.api.flow.dependencies import DependsOn, ItemDependency
 from jobflow.api.flow.status import Decisions
 from jobflow.api.meta import Doc, Struct
 from jobflow.api.volcano.job import Opaque
+
+
+class WorkKind(StrEnum):
+    """A kind of work. `core/work.py` has the facts of each, `core/planning/work` its decisions."""
+
+    JOB = "job"
+    FLOW = "flow"
+    APPROVAL = "approval"
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -149,7 +158,7 @@ class Step(Struct, frozen=True, kw_only=True):
     def template_for(self, case: Case | None) -> str:
         """Return the JobTemplate that the step runs in this case of `switch`; "" if it runs
         none."""
-        if self.approval is not None or self.flow_for(case) is not None:
+        if self.kind_of(case) is not WorkKind.JOB:
             return ""
         for work in (case, self):
             if work is not None:
@@ -180,10 +189,16 @@ class Step(Struct, frozen=True, kw_only=True):
         found = [self.flow, *(case.flow for case in self.switch or ())]
         return [raw for raw in found if raw is not None]
 
+    def kind_of(self, case: Case | None) -> WorkKind:
+        """Return the kind of work that the step runs in this case of `switch`."""
+        if self.approval is not None:
+            return WorkKind.APPROVAL
+        return WorkKind.JOB if self.flow_for(case) is None else WorkKind.FLOW
+
     @property
-    def may_run_flow(self) -> bool:
-        """Whether the step, or a case of its `switch`, runs a child flow."""
-        return self.flow is not None or (self.switch is not None and bool(self.child_flows))
+    def kinds(self) -> frozenset[WorkKind]:
+        """The kinds of work that the step may run."""
+        return frozenset(map(self.kind_of, self.switch or (None,)))
 
     @property
     def work_names(self) -> list[str]:

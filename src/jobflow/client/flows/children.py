@@ -12,6 +12,7 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.client.flows.find_flow import raise_unless_missing, to_flow
 from jobflow.core.manifests.owner import root_label
 from jobflow.core.names import qualify_name, to_label_value
+from jobflow.core.work import may_run_steps
 from jobflow.kube.client import ApiError, Client
 from jobflow.kube.reading import RawList
 
@@ -41,7 +42,7 @@ def has_children(flow: JobFlow) -> bool:
 
 def may_have_children(flow: JobFlow, step: str | None = None) -> bool:
     """Return whether a step of a flow, or the step with this name, may run a child flow."""
-    return any(each.may_run_flow for each in flow.all_steps if step in (None, each.name))
+    return any(may_run_steps(each) for each in flow.all_steps if step in (None, each.name))
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from jobflow.core.manifests.owner import root_label
 from jobflow.core.names import format_job_name, qualify_name, to_label_value
 from jobflow.core.reasons import StepReason
 from jobflow.core.suggest import Suggester, did_you_mean
+from jobflow.core.work import may_run_steps
 from jobflow.kube.client import Query
 
 _ABORTS = frozenset(
@@ -98,7 +99,7 @@ def child_on_path(flow: JobFlow, text: str) -> tuple[str, str, str] | None:
     the rest of the path. None if the text names a step or an item of the flow itself."""
     steps = {step.name: step for step in flow.all_steps}
     name, _, rest = text.partition("/")
-    if (step := steps.get(name)) is None or not step.may_run_flow:
+    if (step := steps.get(name)) is None or not may_run_steps(step):
         return None
     run: RunCondition | None = _condition(flow, name)
     if step.has_runs:

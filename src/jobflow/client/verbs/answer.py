@@ -22,6 +22,7 @@ from jobflow.core.names import format_job_name
 from jobflow.core.pods.outputs import OutputsTooLarge, UnstorableJson, read_outputs
 from jobflow.core.spec.approvals import asks
 from jobflow.core.text import join_names
+from jobflow.core.work import is_asked
 from jobflow.kube.client import Client
 
 _NEVER = Goal(handled=lambda before, now: False, reached=lambda flow, children: False)
@@ -78,7 +79,7 @@ def outputs_annotation(outputs: Sequence[str]) -> dict[str, str] | None:
 
 def refuse_answer(flow: JobFlow, step: Step, number: str | None) -> str:
     """Return why an answer makes no sense now, or ""."""
-    if step.approval is None:
+    if not is_asked(step):
         return f"step {step.name} has no approval"
     if flow.metadata.deletion_timestamp is not None:
         return "it is being deleted"

@@ -19,6 +19,7 @@ from jobflow.core.planning.children import has_tolerated_failures
 from jobflow.core.planning.lifecycle import BY_PARENTS, HALTS
 from jobflow.core.reasons import FlowReason
 from jobflow.core.text import format_command
+from jobflow.core.work import may_run_steps
 
 _IDLE_PHASES = frozenset({*ENDED_STEP_PHASES, StepPhase.WAITING, ""})
 
@@ -81,7 +82,7 @@ def _runs_no_job(flow: JobFlow, *, but_flows: bool = False) -> bool:
         for key, condition in (flow.status.conditions or {}).items()
         if condition.phase not in _IDLE_PHASES
     )
-    return all(but_flows and key in steps and steps[key].may_run_flow for key in running)
+    return all(but_flows and key in steps and may_run_steps(steps[key]) for key in running)
 
 
 def _is_idle(flow: JobFlow, children: Mapping[str, JobFlow]) -> bool:

@@ -43,6 +43,7 @@ from jobflow.core.cel.variables import Mention
 from jobflow.core.limits import MAX_RUNS
 from jobflow.core.names import format_job_name, format_latest_name
 from jobflow.core.pods.failure import FACTS, read_facts
+from jobflow.core.work import may_run_steps
 
 MAX_ITEMS_SIZE = 32_768
 """Bytes of the items of forEach as JSON, because the status stores them."""
@@ -311,7 +312,7 @@ STEP_FIELDS: Mapping[str, Callable[[JobFlow, Step, StepCondition], Any]] = {
     "job": _job,
     "attempts": lambda flow, step, condition: condition.attempts,
     "failure": lambda flow, step, condition: read_facts(
-        condition.failure, of_child=step.may_run_flow
+        condition.failure, of_child=may_run_steps(step)
     ),
     "outputs": _outputs,
     "tasks": lambda flow, step, condition: {

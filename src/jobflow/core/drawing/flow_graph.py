@@ -23,6 +23,7 @@ from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
 from jobflow.core.text import format_count, join_names
+from jobflow.core.work import may_run_steps, work_of
 
 PROBE, ANY = "probe", "any"
 
@@ -139,7 +140,7 @@ def nested_graph(flow: JobFlow, children: Mapping[str, JobFlow] | None = None) -
     graph, conditions = flow_graph(flow), flow.status.conditions or {}
     nodes = []
     for step, node in zip(flow.all_steps, graph.nodes, strict=True):
-        if step.may_run_flow:
+        if may_run_steps(step):
             condition = conditions.get(
                 format_job_name(flow.metadata.name, step.name), StepCondition()
             )
@@ -192,8 +193,7 @@ def _node(
         "finally" if is_last else "",
         "not in targets" if is_left_out else "",
         "daemon" if step.daemon else "",
-        "approval" if step.approval is not None else "",
-        _child(step),
+        _work(step),
         format_run_progress(step, condition, brief=True) or _loop(step),
         "item by item" if step.matches_items else "",
         format_case(step, condition) or _cases(step),
@@ -207,11 +207,12 @@ def _node(
     )
 
 
-def _child(step: Step) -> str:
-    """Return `flow of 3 steps` for a step that runs a flow."""
-    if step.flow is None:
-        return ""
-    return f"flow of {format_count(len(child_spec(step.flow).all_steps), 'step')}"
+def _work(step: Step) -> str:
+    """Return `approval`, or `flow of 3 steps`; "" for a job."""
+    word, inner = work_of(step).word, step.flow_for(None)
+    if inner is None:
+        return word
+    return f"{word} of {format_count(len(child_spec(inner).all_steps), 'step')}"
 
 
 def _loop(step: Step) -> str:

@@ -14,6 +14,7 @@ from jobflow.core.reasons import StepReason
 from jobflow.core.spec.approvals import asks
 from jobflow.core.spec.readiness import is_tolerated
 from jobflow.core.text import format_command, format_duration
+from jobflow.core.work import work_of
 
 REMEDIES: Mapping[StepReason, str] = {
     StepReason.WAITING_FOR_TEMPLATE: "Apply the JobTemplate {template}; the step then starts by "
@@ -24,7 +25,7 @@ REMEDIES: Mapping[StepReason, str] = {
     StepReason.CREATE_REFUSED: "Remove the cause, such as an exhausted quota.\n"
     "JobFlow tries again by itself{again}.",
     StepReason.NAME_IN_USE: "It starts by itself once that job has been deleted.",
-    StepReason.JOB_LOST: "JobFlow creates the job again{again}.",
+    StepReason.JOB_LOST: "JobFlow creates the {noun} again{again}.",
     StepReason.RETRYING: "{look}",
     StepReason.CONCURRENCY: "{why} names the flows that it waits for.",
     StepReason.REPEATING: "",
@@ -82,11 +83,13 @@ def describe_remedy(
     except ValueError:  # no reason, or one of a later version
         return
     again, meta = condition.next_attempt_time, flow.metadata
+    case = step.case_of(condition.decisions)
     wait = again - now if again and again > now else None
     retry = "jobflow retry --tolerated" if is_tolerated(step, condition) else "jobflow retry"
     item = f"/{run.index}" if run is not None and run.index is not None else ""
     yield from text.format(
-        template=step.template_for(step.case_of(condition.decisions)),
+        template=step.template_for(case),
+        noun=work_of(step, case).noun,
         again=f" in {format_duration(wait)}" if wait else "",
         resume=format_command("jobflow resume", meta),
         why=format_command("jobflow why", meta),

@@ -40,6 +40,7 @@ from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import StepEnd, fails_flow, get_end
 from jobflow.core.timestamps import truncate_to_second
+from jobflow.core.work import is_asked, may_run_steps
 
 T = TypeVar("T")
 Condition = TypeVar("Condition", bound=RunCondition)
@@ -277,8 +278,8 @@ class PlanContext:
     def shown_to_dependants(self, position: int) -> StepCondition:
         """Return the condition of a step as steps that depend on it may use it: the stored one of
         an approval, else as far as this round has decided."""
-        is_approval = self.steps[position].approval is not None
-        return self.observed[position].stored if is_approval else self.standing[position]
+        is_answer = is_asked(self.steps[position])
+        return self.observed[position].stored if is_answer else self.standing[position]
 
     def items_of(self, position: int) -> Sequence[Any] | None:
         """Return the items of a step as far as this round has decided; None if not known yet."""
@@ -307,7 +308,7 @@ class PlanContext:
 def with_job_as_child(condition: StepCondition, step: Step, ctx: PlanContext) -> StepCondition:
     """Return a condition as the status has it, with the names of child flows in `flow`
     (`observed.with_child_as_job`)."""
-    if not step.may_run_flow:
+    if not may_run_steps(step):
         return condition
 
     def named(each: Condition) -> Condition:

@@ -21,6 +21,7 @@ from jobflow.core.names import format_attempt_name, format_job_name, format_late
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.compiled import CompiledFlow
 from jobflow.core.spec.items import get_item
+from jobflow.core.work import Work, is_asked, may_run_steps, work_of
 
 NOTHING = StepCondition()
 """The stored condition of a step without one."""
@@ -85,7 +86,7 @@ class ObservedRun(msgspec.Struct):
     def job_name(self) -> str:
         """The name of the vcjob of its latest attempt; only for a run that has begun. An approval
         has none."""
-        if self.step.approval is not None:
+        if not self.work.has_jobs:
             return ""
         return self.job.metadata.name if self.job is not None else self.stored.job or self.key
 
@@ -111,9 +112,9 @@ class ObservedRun(msgspec.Struct):
         return self.step.case_of(self.decided)
 
     @property
-    def case_runs_no_flow(self) -> bool:
-        """Whether it runs vcjobs, not child flows, in the chosen case of `switch`."""
-        return self.step.flow_for(self.case) is None
+    def work(self) -> Work:
+        """The facts of what it runs, in the chosen case of `switch`."""
+        return work_of(self.step, self.case)
 
     @property
     def item(self) -> Any:
@@ -178,16 +179,16 @@ def gather(
     the status, by name."""
     conditions = flow.status.conditions or {}
     found = []
-    kinds = zip(layout.steps, layout.keys, layout.loops, layout.runs_flow, strict=True)
-    for step, key, again, runs_flow in kinds:
+    kinds = zip(layout.steps, layout.keys, layout.loops, layout.runs_steps, strict=True)
+    for step, key, again, runs_steps in kinds:
         stored = conditions.get(key, NOTHING)
         runs: Sequence[ObservedRun] = ()
-        if runs_flow:
+        if runs_steps:
             stored = with_child_as_job(stored)
         if again:
             runs = _remembered(step, flow.metadata.name, stored, now)
         elif stored.attempts or stored.reason or stored.phase in _OWN_PHASES:  # JobFlow wrote it
-            if stored.attempts and not stored.job and step.approval is None and not runs_flow:
+            if stored.attempts and not stored.job and not runs_steps and not is_asked(step):
                 stored = _named(stored, key)  # dropped for the status's size
         elif stored is not NOTHING or key in records:
             stored = _volcanos(stored, records.get(key), key)
@@ -303,7 +304,7 @@ def _remembered(step: Step, flow: str, stored: StepCondition, now: datetime) -> 
         if index is None or index < 0 or index in found:
             continue
         key = format_job_name(flow, step.name, index=index)
-        if known.attempts and not known.job and step.approval is None and not step.may_run_flow:
+        if known.attempts and not known.job and not (may_run_steps(step) or is_asked(step)):
             known = _named(known, key)  # dropped for the status's size
         found[index] = ObservedRun(step, key, known, now, index, stored.decisions)
     return [found[index] for index in sorted(found)]

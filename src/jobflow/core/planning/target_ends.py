@@ -216,7 +216,7 @@ def ended_as_recorded(end: TargetEnd, observed: ObservedStep) -> StepCondition:
     return StepCondition(
         phase=end.phase,
         reason=end.reason,
-        message=recorded_end_message(job),
+        message=recorded_end_message(observed, job),
         job=job,
         attempts=end.attempts,
         past_attempts=stored.past_attempts,
@@ -233,14 +233,14 @@ def run_ended_as_recorded(end: TargetEnd, run: ObservedRun) -> RunCondition:
         index=run.index,
         phase=end.phase,
         reason=end.reason,
-        message=recorded_end_message(job),
+        message=recorded_end_message(run, job),
         job=job,
         attempts=end.attempts,
         last_transition_time=run.now,
     )
 
 
-def recorded_end_message(job: str) -> str:
+def recorded_end_message(run: ObservedRun, job: str) -> str:
     """Return the message of a step or run of which only its end is known; "" for no vcjob."""
-    gone = f"the job {job} is gone; " if job else ""
-    return f"{gone}a job that started after it recorded its end"
+    gone = f"the {run.work.noun} {job} is gone; " if job else ""
+    return f"{gone}a step that started after it recorded its end"

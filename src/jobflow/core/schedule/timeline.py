@@ -18,6 +18,7 @@ from jobflow.core.schedule.spans import RunSpans, Span, State, runs_of, time_by_
 from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
 from jobflow.core.timestamps import truncate_to_second
+from jobflow.core.work import is_asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ class _Steps:
         spans, condition = self._spans[position], self._conditions[position]
         is_open = not spans and not self._flow.final
         answered = self._ended[position] if condition.attempts else None
-        if self._steps[position].approval is not None and answered is not None:
+        if answered is not None and is_asked(self._steps[position]):
             yield Span(State.WAITING, ready, max(answered, ready))
         elif spans and spans[0].start > ready:
             yield Span(State.WAITING, ready, spans[0].start)

@@ -14,6 +14,7 @@ from jobflow.api.volcano.command import Action, Command
 from jobflow.core.cel.references import measure_json
 from jobflow.core.pods.outputs import OutputsTooLarge, UnstorableJson, read_outputs
 from jobflow.core.reasons import StepReason
+from jobflow.core.work import is_asked
 
 ANSWERS: Mapping[str, ApprovalAnswer] = {
     Action.APPROVE_STEP: ApprovalAnswer.APPROVE,
@@ -59,7 +60,7 @@ def is_to_be_stored(step: Step, condition: RunCondition) -> bool:
     """Return whether this end of a step or a run, which is not stored yet, must be stored before
     anything follows from it: an answer. A step that has not asked has none."""
     has_asked = condition.attempts > 0 and condition.phase != StepPhase.SKIPPED
-    return step.approval is not None and has_asked
+    return has_asked and is_asked(step)
 
 
 def parse_step(text: str) -> ApprovalKey:

@@ -18,6 +18,7 @@ from jobflow.core.spec.named_failures import NamedFailure, find_named_failures
 from jobflow.core.spec.outline import Outline
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.readiness import Requirement, build_requirement
+from jobflow.core.work import is_asked, may_run_steps
 
 MAX_CACHED_BYTES = 64 * 1024 * 1024
 """Bytes of JSON of all specs whose CompiledFlow is cached; the memory is several times as much."""
@@ -49,13 +50,13 @@ class CompiledFlow:
         options = outline.with_options
         self.loops: list[bool] = [False] * len(self.steps)
         """For each step whether it has runs of its own, by forEach or repeat."""
-        self.runs_flow: list[bool] = [False] * len(self.steps)
+        self.runs_steps: list[bool] = [False] * len(self.steps)
         """For each step whether it, or a case of its `switch`, runs a child flow."""
         for i, step in options:
             self.loops[i] = step.for_each is not None or step.repeat is not None
-            self.runs_flow[i] = step.may_run_flow
-        self.has_children: bool = any(self.runs_flow)
-        self.approvals = [i for i, step in options if step.approval is not None]
+            self.runs_steps[i] = may_run_steps(step)
+        self.has_children: bool = any(self.runs_steps)
+        self.approvals = [i for i, step in options if is_asked(step)]
         """Positions of the steps that run no vcjob but wait for approval."""
         self.graph = outline.graph
         looped = frozenset([i for i, step in options if step.for_each is not None])

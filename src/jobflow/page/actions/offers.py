@@ -25,6 +25,7 @@ from jobflow.core.names import format_job_name
 from jobflow.core.planning.children import has_tolerated_failures
 from jobflow.core.schedule.runs_again import RunsAgain, list_runs_again, sum_lost
 from jobflow.core.text import format_command, join_names
+from jobflow.core.work import is_asked, may_run_steps
 
 MAX_AGAIN = 50
 """Steps that the dialog of a retry lists; the others are counted."""
@@ -248,10 +249,10 @@ def _describe_retry(flow: JobFlow, again: Sequence[RunsAgain]) -> str:
         (step, step.case_of(condition.decisions))
         for step in flow.all_steps
         for condition in [conditions.get(format_job_name(name, step.name), StepCondition())]
-        if step.name in places and step.approval is None
+        if step.name in places and not is_asked(step)
     ]
     place = "" if flow.metadata.namespace in ("", "default") else f" -n {flow.metadata.namespace}"
-    own = [step.name for step, case in jobs if not (step.template_for(case) or step.may_run_flow)]
+    own = [step.name for step, case in jobs if not (step.template_for(case) or may_run_steps(step))]
     sentences = []
     if len(own) < len(jobs):
         sentences.append(

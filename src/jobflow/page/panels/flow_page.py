@@ -15,6 +15,7 @@ from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.schedule.spans import runs_of
 from jobflow.core.spec.approvals import QUESTION, asks
 from jobflow.core.text import format_count
+from jobflow.core.work import is_asked
 from jobflow.page.actions.offers import Offers, list_offers
 from jobflow.page.panels.flow_view import FlowQuery, FlowView, Panel
 from jobflow.page.panels.graph import graph
@@ -212,7 +213,7 @@ def _questions(view: FlowView) -> Questions:
     waiting = [
         (step.name if run.index is None else f"{step.name}/{run.index}", run.message)
         for step in view.flow.all_steps
-        if step.approval is not None
+        if is_asked(step)
         for run in runs_of(view.condition(step.name))
         if asks(run)
     ]

@@ -16,6 +16,7 @@ from jobflow.core.drawing.graph_layout import NodeSize, place_graph
 from jobflow.core.explain.progress import message_of
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import with_param_values
+from jobflow.core.work import is_asked
 from jobflow.page.panels.flow_view import FlowView
 from jobflow.page.web.filters import look
 from jobflow.page.web.fragments import Fragment
@@ -156,7 +157,7 @@ def _width(step: Step, node: Node) -> float:
     """Return the width of a node. It depends on nothing that changes while a flow runs, so no node
     ever moves."""
     least = DETAIL_WIDTH if step.has_runs or node.detail else MIN_WIDTH
-    if step.has_runs and step.approval is not None:
+    if step.has_runs and is_asked(step):
         least = MAX_WIDTH
     return min(max(len(step.name) * CHAR + TEXT + PADDING, least), MAX_WIDTH)
 

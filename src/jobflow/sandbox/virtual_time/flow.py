@@ -25,6 +25,7 @@ from jobflow.core.planning.view import PodsRead, ProbeResult, View
 from jobflow.core.schedule.spans import runs_of
 from jobflow.core.spec.approvals import ApprovalKey, asks
 from jobflow.core.spec.concurrency import NO_GROUP, Group
+from jobflow.core.work import is_asked
 from jobflow.sandbox.virtual_time.job import VirtualJob
 from jobflow.sandbox.virtual_time.window import Window, can_be_planned_in_parts
 
@@ -76,7 +77,7 @@ class VirtualFlow:
 
     def __post_init__(self) -> None:
         self._is_plain = can_be_planned_in_parts(self.flow)
-        self._approvals = [step for step in self.flow.all_steps if step.approval is not None]
+        self._approvals = [step for step in self.flow.all_steps if is_asked(step)]
         self.follows_phases = self.flow.spec.timeout is not None or any(
             step.daemon
             or step.timeout is not None

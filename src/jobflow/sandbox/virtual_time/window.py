@@ -23,6 +23,7 @@ from jobflow.core.planning.actions import CreateJob, Plan
 from jobflow.core.planning.plan import plan
 from jobflow.core.planning.view import View
 from jobflow.core.spec.expressions import find_needed_outputs, reads_of
+from jobflow.core.work import may_run_steps
 
 _REST = Step(name="-", depends_on=DependsOn(targets=["-"]))
 """A step that never starts, so that the part of the flow does not end. No step has such a name."""
@@ -61,7 +62,7 @@ def _only_depends(step: Step) -> bool:
     depends_on = step.depends_on or DependsOn()
     return (
         others == Step(name=step.name)
-        and not step.may_run_flow
+        and not may_run_steps(step)
         and depends_on.strategy in (None, Strategy.ALL)
         and depends_on.condition in (None, Condition.COMPLETED)
         and msgspec.structs.replace(depends_on, targets=None, strategy=None, condition=None)

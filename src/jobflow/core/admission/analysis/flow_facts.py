@@ -287,7 +287,7 @@ class FlowFacts:
     @lazy_property
     def steps_with_flows(self) -> list[int]:
         """Steps that may run a child flow."""
-        return [i for i, step in self.steps_with_options if step.may_run_flow]
+        return [i for i, step in self.steps_with_options if step.child_flows]
 
     @lazy_property
     def children(self) -> list[Child["FlowFacts"]]:

@@ -47,7 +47,7 @@ def restarted(
     conditions = {observed.key: observed.stored for observed in ctx.observed}
     for position, again in find_runs_again(ctx, view.jobs, tolerated=tolerated).items():
         condition = _back_to_waiting(ctx, position, again.kept)
-        if ctx.layout.runs_flow[position]:
+        if ctx.layout.runs_steps[position]:
             condition = _with_children(condition, view, again, tolerated=tolerated)
         conditions[ctx.observed[position].key] = condition
     conditions = {

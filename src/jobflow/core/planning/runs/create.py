@@ -25,6 +25,7 @@ from jobflow.core.pods.names import predict_pod_names
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second
+from jobflow.core.work import may_run_steps
 
 UNPROCESSABLE = 422
 """HTTP status of a create that is refused for good."""
@@ -59,7 +60,7 @@ def _retried_child(run: ObservedRun, ctx: PlanContext) -> ChildFlow | None:
     """Return the child flow of a run that goes on after a retry of the flow: it is retried too, so
     that its completed steps stay completed."""
     stored = run.stored
-    if run.started or run.case_runs_no_flow or not stored.job:
+    if run.started or not run.work.has_steps or not stored.job:
         return None
     found = next((job for job in run.jobs if job.metadata.name == stored.job), None)
     tolerated = ctx.flow.status.tolerated_retried
@@ -81,7 +82,7 @@ def refused_for_good(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
     owner = holder.job.metadata.controller
     whose = f"{owner.kind} {owner.name}" if owner is not None else "no flow"
     message = (
-        f"a {'job' if run.case_runs_no_flow else 'flow'} named {run.key} exists already and "
+        f"a {run.work.noun} named {run.key} exists already and "
         f"belongs to {whose}: delete it, or give the flow or the step another name"
     )
     return _failed(run, StepReason.NAME_CONFLICT, message)
@@ -90,7 +91,7 @@ def refused_for_good(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
 def _attempt(
     run: ObservedRun, ctx: PlanContext, name: str, number: int, guard: Guard | None = None
 ) -> RunDecision:
-    what = "job" if run.case_runs_no_flow else "flow"
+    what = run.work.noun
     needed = run.step.template_for(run.case)
     template = ctx.view.templates.get(needed)
     if needed and template is None:
@@ -113,7 +114,7 @@ def _attempt(
         condition = wait(run, StepReason.STARTING, f"the {what} {name} is being created")
     if (fault := ctx.facts.faults.get(name)) is not None:
         return _failed(run, fault.reason, fault.message)
-    facts = AttemptFacts(number, run.stored.failures, run.stored.failure, run.step.may_run_flow)
+    facts = AttemptFacts(number, run.stored.failures, run.stored.failure, may_run_steps(run.step))
     planned = Attempt(
         name,
         number,
@@ -153,7 +154,7 @@ def _pod_suffix(run: ObservedRun, ctx: PlanContext) -> int:
     """Return how many characters Volcano appends to the vcjob's name for its longest pod name; 0
     without a template."""
     suffixes, step = ctx.progress.pod_suffixes, run.step
-    if not run.case_runs_no_flow:
+    if not run.work.has_pods:
         return 0
     if step.name not in suffixes:
         needed = step.template_for(run.case)

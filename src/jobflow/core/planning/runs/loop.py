@@ -139,7 +139,9 @@ def continue_loop(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -
     if end is not None and end.attempts > observed.attempts:
         if all(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values()):
             well = end.phase == StepPhase.COMPLETED or loop.failed
-            loop.verdict = LoopEnd() if well else LoopEnd(end.reason, recorded_end_message(""))
+            loop.verdict = (
+                LoopEnd() if well else LoopEnd(end.reason, recorded_end_message(observed, ""))
+            )
     elif observed.started or loop.fails_at_first:
         _continue(loop, ctx, end)
     else:

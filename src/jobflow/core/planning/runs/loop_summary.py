@@ -118,7 +118,7 @@ def _at_first(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
     first = next((c for c in starting if c.reason != StepReason.STARTING), None)
     if first is not None:
         return _as_waiting_run(loop.observed, first)
-    noun = "job" if loop.observed.case_runs_no_flow else "flow"
+    noun = loop.observed.work.noun
     message = f"{format_count(len(starting), noun)} are being created"
     message = message if len(starting) > 1 else "".join(c.message for c in starting)
     return {"phase": StepPhase.WAITING, "reason": StepReason.STARTING, "message": message}
@@ -157,18 +157,18 @@ def _waits_for(loop: Loop) -> str:
 
 
 def _repeat(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
-    last = conditions[-1]
+    last, noun = conditions[-1], loop.observed.work.noun
     if loop.next_at is not None:
         repeat = loop.observed.step.repeat
         pause = repeat.pause if repeat is not None else ""
         return {
             "phase": StepPhase.WAITING,
             "reason": StepReason.REPEATING,
-            "message": f"runs again after a pause of {pause}: the job {last.job} has completed",
+            "message": f"runs again after a pause of {pause}: the {noun} {last.job} has completed",
             "next_attempt_time": loop.next_at,
         }
     if last.phase in ENDED_STEP_PHASES:
-        message = f"the job {last.job} has ended, and the next one follows"
+        message = f"the {noun} {last.job} has ended, and the next one follows"
         return {"phase": StepPhase.WAITING, "reason": StepReason.STARTING, "message": message}
     return {
         "phase": last.phase,

@@ -23,6 +23,7 @@ from jobflow.core.planning.waiting import wait_between_attempts
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second
+from jobflow.core.work import may_run_steps
 
 DISRUPTIONS = 5
 """Disrupted attempts that do not count, if a step does not set them."""
@@ -48,7 +49,7 @@ def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDec
         waits = wait_between_attempts(run, condition, reason=StepReason.SUSPENDED, message=message)
         return RunDecision(waits, urgent=True)
     if suspended:
-        message = aborted(why, f"the job {condition.job} has ended", run, ctx)
+        message = aborted(why, f"the {run.work.noun} {condition.job} has ended", run, ctx)
         return _final(condition, phase=ends_as(why), reason=why, message=message)
     if condition.reason in _FOR_GOOD or (why and why != StepReason.SUSPENDED):
         return _final(condition)
@@ -84,7 +85,7 @@ def _retried(
     if retry.when is not None:
         when = retry.when
         ended = AttemptFacts(
-            condition.attempts, run.stored.failures, condition.failure, run.step.may_run_flow
+            condition.attempts, run.stored.failures, condition.failure, may_run_steps(run.step)
         )
         again = ctx.answer(
             run,

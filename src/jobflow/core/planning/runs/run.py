@@ -83,7 +83,7 @@ def _without_job(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> RunDe
     between, job = run.between_attempts, run.job
     last = run.stored if between or job is None else running_as(run, job, ctx)
     if (end := find_end()) is not None:
-        message = recorded_end_message(run.job_name)
+        message = recorded_end_message(run, run.job_name)
         return RunDecision(_ended(run, last, end.phase, end.reason, message, ctx))
     if between:
         return next_attempt_when_due(run, ctx)

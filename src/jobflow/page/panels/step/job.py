@@ -6,6 +6,7 @@ import shlex
 from dataclasses import dataclass
 
 from jobflow.core.text import format_command
+from jobflow.core.work import is_asked
 from jobflow.page.panels.step.selected import SelectedStep
 from jobflow.page.web.fragments import Fragment
 
@@ -32,7 +33,7 @@ def commands(selected: SelectedStep) -> Fragment:
     meta, run = selected.flow.metadata, selected.run
     step, namespace = f" {shlex.quote(str(selected.choice))}", shlex.quote(meta.namespace)
     lines = [format_command("jobflow why", meta, step).strip("`")]
-    if selected.step.approval is None:
+    if not is_asked(selected.step):
         lines.append(format_command("jobflow logs", meta, f"{step} -f").strip("`"))
     if run.job and not selected.has_many_runs:
         job = shlex.quote(run.job)

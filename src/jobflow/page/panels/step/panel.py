@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from jobflow.core.work import is_asked
 from jobflow.page.panels.flow_view import FlowView
 from jobflow.page.panels.step.approval import approval
 from jobflow.page.panels.step.job import commands, job_file
@@ -51,7 +52,7 @@ def step_panel(view: FlowView) -> Fragment:
 
 
 def _sections(selected: SelectedStep) -> Iterator[Fragment | None]:
-    if selected.step.approval is not None:
+    if is_asked(selected.step):
         yield approval(selected)
     else:
         yield child(selected)

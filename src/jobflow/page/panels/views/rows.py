@@ -18,6 +18,7 @@ from jobflow.core.schedule.spans import runs_of
 from jobflow.core.schedule.timeline import StepTimeline, Timeline, timeline
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.step_times import StepTimes, times_of
+from jobflow.core.work import work_of
 from jobflow.page.panels.flow_view import FlowView
 from jobflow.page.web.filters import flow_path
 
@@ -225,7 +226,7 @@ def _describe(step: Step, condition: StepCondition, *, is_last: bool) -> str:
     parts = (
         "finally" if is_last else "",
         "daemon" if step.daemon else "",
-        "flow" if step.flow is not None else "",
+        work.noun if (work := work_of(step)).has_steps else "",
         format_run_progress(step, condition, brief=True),
         format_case(step, condition),
     )

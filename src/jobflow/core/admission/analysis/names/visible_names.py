@@ -37,6 +37,7 @@ from jobflow.core.spec.expressions import VARS
 from jobflow.core.spec.graph import Graph
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names
+from jobflow.core.work import may_run_steps, work_of
 
 ITEM_FACTS = ("phase", "outputs")
 """Fields of an entry of a step's items."""
@@ -115,7 +116,7 @@ class NameScope:
             return self._flow(place, keys)
         if root == "failure":
             own = self._steps[place.position]
-            return unknown_fact(keys, of_child=own.may_run_flow)
+            return unknown_fact(keys, of_child=may_run_steps(own))
         if root == "last":
             return unknown_last(keys)
         if root == VARS:
@@ -216,7 +217,7 @@ class NameScope:
         assert position is not None, "the step exists"
         step = self._steps[position]
         absent = {"items"} if step.for_each is None else {"job"}
-        if step.flow is not None:
+        if work_of(step).has_steps:
             absent |= {"job", "tasks"}
         facts = [fact for fact in STEP_FIELDS if fact not in absent]
         if not keys:
@@ -232,10 +233,10 @@ class NameScope:
                 f'"{name}" has forEach: each of its items has outputs, as in '
                 f'steps["{name}"].items[0].outputs'
             )
-        if step.flow is not None and (fault := undeclared_output(step, keys)) is not None:
+        if (fault := undeclared_output(step, keys)) is not None:
             return fault
         if keys[0] == "failure":
-            return unknown_fact(keys[1:], of_child=step.may_run_flow)
+            return unknown_fact(keys[1:], of_child=may_run_steps(step))
         if keys[0] == "items" and len(keys) > 2 and keys[2] not in ITEM_FACTS:
             return unknown_field("an item", keys[2:], ITEM_FACTS)
         return self._task(position, keys[1:]) if keys[0] == "tasks" and keys[1:] else None

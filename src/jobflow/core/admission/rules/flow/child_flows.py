@@ -18,6 +18,7 @@ from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.names.tree_names import Owner, TooManyNames, TreeNames
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.violations import Reason, Violation
+from jobflow.core.work import may_run_steps
 
 MAX_JOBS = 100_000
 """Vcjobs of an outermost flow and of all flows in it."""
@@ -73,7 +74,7 @@ def steps_with_flows_have_no_job(facts: FlowFacts) -> Iterator[Violation]:
 
 def probes_check_jobs(facts: FlowFacts) -> Iterator[Violation]:
     for i, _ in facts.probes:
-        children = {facts.names[at] for at in facts.targets(i) if facts.steps[at].may_run_flow}
+        children = {facts.names[at] for at in facts.targets(i) if may_run_steps(facts.steps[at])}
         for at, target in enumerate(facts.steps[i].targets):
             if target in children:
                 detail = (

@@ -24,6 +24,7 @@ from jobflow.core.spec.approvals import MAX_BY_BYTES
 from jobflow.core.spec.named_failures import NamedFailure, measure_fields
 from jobflow.core.spec.param_values import params_of
 from jobflow.core.violations import Reason, Violation, join_path
+from jobflow.core.work import is_asked, may_run_steps
 
 
 def depth_violations(value: Any, path: str) -> Iterator[Violation]:
@@ -180,8 +181,8 @@ class _StatusOfOptions:
         name = step_name + len(count.longest_suffix)
         of_run = STATUS_OF_TIME if step.timeout is not None else 0
         of_run += STATUS_OF_RETRIES + name if step.retry is not None else 0
-        of_run += STATUS_OF_A_CHILD if step.may_run_flow else 0
-        of_run += STATUS_OF_AN_ANSWER if step.approval is not None else 0
+        of_run += STATUS_OF_A_CHILD if may_run_steps(step) else 0
+        of_run += STATUS_OF_AN_ANSWER if is_asked(step) else 0
         size = STATUS_OF_DECISIONS if step.when is not None or step.switch else 0
         if count.runs is None:
             return size + of_run

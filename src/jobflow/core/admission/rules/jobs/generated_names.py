@@ -12,6 +12,7 @@ from jobflow.core.admission.rule import Group, Rule, every_flow
 from jobflow.core.names import MAX_NAME, format_job_name
 from jobflow.core.pods.names import PodNames
 from jobflow.core.violations import Reason, Violation
+from jobflow.core.work import may_run_steps
 
 
 def jobs_fit(facts: FlowFacts) -> Iterator[Violation]:
@@ -25,7 +26,7 @@ def jobs_fit(facts: FlowFacts) -> Iterator[Violation]:
         length = len(name) + prefix + len(suffix)
         if MAX_NAME < length and len(name) <= MAX_OBJECT_NAME:
             job = _quoted(format_job_name(facts.flow_name, name) + suffix)
-            what = "child flow" if facts.steps[i].may_run_flow else "vcjob"
+            what = "child flow" if may_run_steps(facts.steps[i]) else "vcjob"
             yield _too_long(facts.path(i), f"its {what} {job}", length)
 
 
