@@ -3,9 +3,10 @@
 `core` (the default) and `commands` need only this machine, `copies` more memory. `counts` counts
 requests and instructions instead of timing, compares them with `bench/counts.json`, and exits with
 1 if one is over it by more than a tenth. `growth` measures time and memory at 1, 4 and 16 times a
-size. `cluster` needs a real kube-apiserver, etcd and kube-controller-manager in the folder that
-KUBEBUILDER_ASSETS names, and compares JobFlow with Volcano's controller if VOLCANO_ASSETS names a
-folder with its binaries, and with Argo's if ARGO_ASSETS does.
+size. `functions` lists the functions of core/planning that a plan walks through. `cluster` needs a
+real kube-apiserver, etcd and kube-controller-manager in the folder that KUBEBUILDER_ASSETS names,
+and compares JobFlow with Volcano's controller if VOLCANO_ASSETS names a folder with its binaries,
+and with Argo's if ARGO_ASSETS does.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import admission, cluster, commands, copies, core, counts, growth
+from bench import admission, cluster, commands, copies, core, counts, functions, growth
 from bench.figures import Figure, show
 from bench.loads import LOADS
 from jobflow.app import serve
@@ -52,7 +53,7 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("core", "cluster", "commands", "copies", "counts", "growth"),
+        choices=("core", "cluster", "commands", "copies", "counts", "functions", "growth"),
         default="core",
         help="see above",
     )
@@ -74,6 +75,9 @@ def main() -> None:
         return
     if options.what == "counts":
         _count(options)
+        return
+    if options.what == "functions":
+        functions.show()
         return
     if options.what == "copies":
         figures = copies.measured(options.runs)

@@ -23,8 +23,8 @@ from jobflow.controller.reconciler import Reconciler
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.cel.expression import parse_cached
 from jobflow.core.planning.actions import CreateJob, ReadPods
+from jobflow.core.planning.observed.view import PodsRead, View
 from jobflow.core.planning.plan import plan
-from jobflow.core.planning.view import PodsRead, View
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import Credentials, Login

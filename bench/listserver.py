@@ -28,8 +28,8 @@ from jobflow.api.resources import (
 )
 from jobflow.api.schema.crd import crd
 from jobflow.api.volcano.job import Job
+from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.plan import plan
-from jobflow.core.planning.view import View
 from jobflow.runtime.event_loop import run
 
 STEPS = 10

@@ -7,7 +7,7 @@ import msgspec
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.resources import JOBTEMPLATES
-from jobflow.core.planning.view import View
+from jobflow.core.planning.observed.view import View
 
 NAMESPACE = "team-a"
 TEMPLATE = "train"

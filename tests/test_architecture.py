@@ -1,5 +1,6 @@
 """docs/architecture.md draws the layers of the import contracts; pages name files that exist."""
 
+import ast
 import re
 import tomllib
 from graphlib import TopologicalSorter
@@ -50,3 +51,46 @@ def test_the_files_that_a_page_names_exist(page: Path) -> None:
     named = rf"`((?:{folders})/[\w./-]+)`"
     for path in re.findall(named, page.read_text(encoding="utf-8")):
         assert (SOURCE / path).exists() or (ROOT / path).exists(), path
+
+
+TABLES = (
+    "api/flow/",
+    "controller/apply/objects.py",
+    "core/planning/observed/children.py",
+    "core/planning/work/",
+    "core/work.py",
+)
+"""The files that the kinds of work are made of."""
+KNOWING = {
+    "client/sandbox/apply.py",
+    "page/panels/step/approval.py",
+    "core/admission/analysis/flow_facts.py",
+    "core/drawing/flow_graph.py",
+    "core/explain/step.py",
+    "core/schedule/time_left.py",
+    "core/spec/expressions.py",
+}
+"""The other files that read the approval or the child flow of a step. With the importers of
+ChildFlow in pyproject.toml, at most twelve."""
+
+
+def knows_a_kind(node: ast.AST) -> bool:
+    """Whether code reads what only one kind of work has, or compares kinds."""
+    if isinstance(node, ast.Compare):
+        operands = (node.left, *node.comparators)
+        return any(isinstance(each, ast.Attribute) and is_kind(each) for each in operands)
+    return isinstance(node, ast.Attribute) and node.attr in ("approval", "flow_for")
+
+
+def is_kind(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id == "WorkKind"
+
+
+def test_few_files_know_a_kind_of_work() -> None:
+    found = set()
+    for path in SOURCE.rglob("*.py"):
+        name = path.relative_to(SOURCE).as_posix()
+        if not name.startswith(TABLES):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            found |= {name for node in ast.walk(tree) if knows_a_kind(node)}
+    assert found == KNOWING

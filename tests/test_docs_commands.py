@@ -20,7 +20,7 @@ import pytest
 
 from jobflow.api.flow.status import StepPhase
 from jobflow.api.schema.crd import openapi_schema
-from jobflow.core.planning.observed import FAILURES
+from jobflow.core.planning.observed.steps import FAILURES
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from jobflow.core.spec.readiness import SKIPS
 from support.paths import ROOT

@@ -14,7 +14,7 @@ from jobflow.api.volcano.job import Job
 from jobflow.controller import reconciler as module
 from jobflow.controller.flow_judge import NotJudgedYet
 from jobflow.core.planning.actions import Event, EventType, Plan
-from jobflow.core.planning.view import View
+from jobflow.core.planning.observed.view import View
 from jobflow.core.violations import Reason, Violation
 from jobflow.kube.write_order import Urgency
 from support.sandbox.manual_reconciler import KEY, World, running_status, set_plan

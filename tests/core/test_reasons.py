@@ -13,8 +13,8 @@ from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowState, JobFlowStatus
 from jobflow.api.flow.step import Step
-from jobflow.core.planning.children import observe
-from jobflow.core.planning.view import PodsRead
+from jobflow.core.planning.observed.child_flow import observe
+from jobflow.core.planning.observed.view import PodsRead
 from jobflow.core.reasons import FlowReason, StepReason
 from support.paths import ROOT
 from support.plan.foreign_jobs import foreign

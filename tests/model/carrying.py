@@ -15,6 +15,7 @@ import msgspec
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobFlowStatus, RunCondition, StepCondition
+from jobflow.api.flow.step import WorkKind
 from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.planning.actions import (
@@ -26,7 +27,7 @@ from jobflow.core.planning.actions import (
     DeleteJob,
     ReadPods,
 )
-from jobflow.core.planning.view import Refusal
+from jobflow.core.planning.observed.view import Refusal
 from model.acting import Script, Vcjob, pods, with_phase
 from model.books import ENDED, SLACK, Batch, Created, Seen, ShownStep
 from model.child_flows import CANCELLED, Child, observed, retried
@@ -276,7 +277,7 @@ class Simulation:
             self.world = replace(self.world, refusals=refused)
             return
         assert action.name not in self.vcjobs, f"{action.name} was made twice"
-        is_flow = action.is_flow
+        is_flow = action.kind is WorkKind.FLOW
         missing = set() if is_flow else mounted_by(action.manifest["spec"]) - self.claims
         assert not missing, f"{action.name} mounts {missing}, which do not exist"
         self.world = self.world.apply_action(action)

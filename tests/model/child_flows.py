@@ -9,7 +9,7 @@ import msgspec
 
 from jobflow.api.flow.status import StepFailure
 from jobflow.api.volcano.job import Job, JobPhase, JobState, JobStatus
-from jobflow.core.planning.children import ChildFlow
+from jobflow.core.planning.observed.child_flow import ChildFlow
 from model.acting import Vcjob, with_phase
 
 CANCELLED = "Cancelled"

@@ -12,8 +12,8 @@ from jobflow.api.flow.status import FlowState, JobFlowStatus
 from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.api.volcano.job import Job, JobState
 from jobflow.core.planning.actions import CommandFlow, CreateJob, DeleteJob, Plan
-from jobflow.core.planning.children import ChildFlow
-from jobflow.core.planning.view import View
+from jobflow.core.planning.observed.child_flow import ChildFlow
+from jobflow.core.planning.observed.view import View
 from jobflow.core.spec.concurrency import NO_GROUP
 from model.explorer.__main__ import summary
 from model.explorer.configurations import CONFIGURATIONS, FLOWS, Configuration, grouped

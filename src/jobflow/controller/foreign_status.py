@@ -23,7 +23,8 @@ from jobflow.controller.apply.api_answers import Memory
 from jobflow.controller.apply.live_reads import LiveReads
 from jobflow.controller.hooks import Hooks
 from jobflow.core.planning.actions import Event, EventType
-from jobflow.core.planning.children import ChildFlow, observe
+from jobflow.core.planning.observed.child_flow import observe
+from jobflow.core.work import work_of_object
 from jobflow.kube.backoff import retried
 from jobflow.kube.cache import Key, key_of, version_of
 from jobflow.kube.client import UnreadableAnswer
@@ -170,7 +171,7 @@ class ForeignStatuses:
         children = {
             name: observe(self.own(child))
             for name, job in jobs.items()
-            if isinstance(job, ChildFlow)
+            if work_of_object(job).has_steps
             and (namespace, name) in self._own
             and (child := self._store.flows.get(namespace, name)) is not None
         }

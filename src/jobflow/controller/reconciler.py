@@ -28,10 +28,10 @@ from jobflow.controller.probes.pod_index import PodIndex
 from jobflow.controller.probes.prober import Prober
 from jobflow.controller.queue import WorkQueue
 from jobflow.core.planning.actions import Plan
-from jobflow.core.planning.known_jobs import find_edits
+from jobflow.core.planning.observed.known_jobs import find_edits
+from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.plan import is_unjudged
 from jobflow.core.planning.plan import plan as plan_flow
-from jobflow.core.planning.view import View
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.write_order import WriteOrder, starting
 from jobflow.store import Listener, Store, flow_of

@@ -6,40 +6,53 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from jobflow.api.flow.control import Case
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.step import Step, WorkKind
 from jobflow.api.resources import JOBFLOWS, JOBS, Resource
+from jobflow.api.volcano.job import Job
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """The facts of one kind of work."""
 
+    kind: WorkKind
     noun: str
     """The word for one attempt in a sentence."""
     word: str = ""
-    """The word beside the name of its steps in graphs and tables; "" for most steps."""
+    """The word beside the name of a step in a graph; "" for a job, as most steps run."""
     resource: Resource | None = None
     """The object that each attempt creates, if it creates one."""
-    has_template: bool = False
-    """Whether it may be made of a JobTemplate."""
     has_pods: bool = False
     """Whether pods belong to its object itself, which a probe can check."""
     has_steps: bool = False
     """Whether it has steps of its own, so that a failure is that of one of them."""
+    is_recorded: bool = False
+    """Whether its objects are in `jobStatusList`."""
     asks: bool = False
     """Whether a user answers it."""
 
     @property
-    def has_jobs(self) -> bool:
-        """Whether vcjobs run for it: it creates an object."""
+    def has_objects(self) -> bool:
+        """Whether each attempt creates an object."""
         return self.resource is not None
 
 
 WORK: Mapping[WorkKind, Work] = {
-    WorkKind.JOB: Work("job", resource=JOBS, has_template=True, has_pods=True),
-    WorkKind.FLOW: Work("flow", word="flow", resource=JOBFLOWS, has_steps=True),
-    WorkKind.APPROVAL: Work("approval", word="approval", asks=True),
+    work.kind: work
+    for work in (
+        Work(WorkKind.JOB, "job", resource=JOBS, has_pods=True, is_recorded=True),
+        Work(WorkKind.FLOW, "flow", word="flow", resource=JOBFLOWS, has_steps=True),
+        Work(WorkKind.APPROVAL, "approval", word="approval", asks=True),
+    )
 }
+
+_BY_RESOURCE = {work.resource.kind: work for work in WORK.values() if work.resource is not None}
+
+
+def work_of_object(job: Job | JobFlow) -> Work:
+    """Return the facts of the work of which this object is an attempt."""
+    return _BY_RESOURCE[job.kind]
 
 
 def work_of(step: Step, case: Case | None = None) -> Work:

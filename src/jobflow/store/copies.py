@@ -20,7 +20,8 @@ from jobflow.api.volcano.command import Command, targets
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.cron.flows import belongs_to
-from jobflow.core.planning.children import ChildFlow, observe
+from jobflow.core.planning.observed.child_flow import observe
+from jobflow.core.work import work_of_object
 from jobflow.kube.cache import Cache, Key
 from jobflow.store.groups import Groups
 from jobflow.store.owners import Owners, find_owner
@@ -165,7 +166,7 @@ class Store:
             if jobs and not flow.final:
                 recorded = recorded_ends(flow)
                 for name, job in jobs.items():
-                    if job.ended and name not in recorded and not isinstance(job, ChildFlow):
+                    if job.ended and name not in recorded and work_of_object(job).has_pods:
                         yield job
 
     def commands_of(self, namespace: str, flow: str) -> Mapping[str, Command] | None:
@@ -231,7 +232,7 @@ class Store:
     def children_of(self, flow_uid: str) -> Iterator[Key]:
         """Yield the keys of the child flows of a flow that exist."""
         for name, job in self._jobs_of.get(flow_uid, EMPTY).items():
-            if isinstance(job, ChildFlow):
+            if work_of_object(job).has_steps:
                 yield job.metadata.namespace, name
 
     def parent_of(self, flow: JobFlow) -> JobFlow | None:

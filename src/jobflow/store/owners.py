@@ -13,7 +13,7 @@ from jobflow.api.meta import ObjectMeta
 from jobflow.api.resources import JOBFLOWS
 from jobflow.api.volcano.job import Job
 from jobflow.core.names import qualify_name
-from jobflow.core.planning.known_jobs import find_creator, known_runs, pack_uid
+from jobflow.core.planning.observed.known_jobs import find_creator, known_runs, pack_uid
 
 EMPTY: Mapping[str, str] = {}
 

@@ -15,7 +15,7 @@ from jobflow.api.volcano.job import Job
 from jobflow.controller.apply.api_answers import Memory
 from jobflow.controller.apply.applied import Applied
 from jobflow.core.planning.actions import ReadPods
-from jobflow.core.planning.view import PodsRead
+from jobflow.core.planning.observed.view import PodsRead
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure
 from support.sandbox.applier_world import NOW, World
 from support.sandbox.running_controller import NAMESPACE

@@ -9,7 +9,7 @@ from jobflow.api.resources import VOLUME_CLAIMS
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.manifests.volume_claims import build_claim
 from jobflow.core.planning.actions import CreateClaim
-from jobflow.core.planning.view import ClaimHolder, Refusal
+from jobflow.core.planning.observed.view import ClaimHolder, Refusal
 from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox.applier_world import NOW, World
 from support.sandbox.running_controller import NAMESPACE

@@ -8,7 +8,7 @@ import pytest
 from jobflow.api.flow.control import ForEach
 from jobflow.api.flow.status import RequestedHours, StepCondition
 from jobflow.api.flow.step import Step
-from jobflow.core.planning.children import ChildFlow, observe
+from jobflow.core.planning.observed.child_flow import ChildFlow, observe
 from support.plan.child_worlds import INNER, child_of, commands, failed, parent, running, with_child
 from support.plan.plan_world import World, world_of
 from support.plan.steps import after

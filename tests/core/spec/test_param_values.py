@@ -3,7 +3,7 @@
 from jobflow.api.flow.control import Approval, ForEach, Param, Repeat, Retry
 from jobflow.core.drawing.flow_graph import flow_graph
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.view import View
+from jobflow.core.planning.observed.view import View
 from jobflow.core.spec.param_values import with_param_values
 from support.plan.plan_world import World, flow
 from support.plan.steps import step

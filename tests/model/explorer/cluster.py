@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from jobflow.api import labels
+from jobflow.api.flow.step import WorkKind
 from jobflow.core.planning.actions import (
     AbortJob,
     Action,
@@ -128,7 +129,7 @@ def _new(sight: Sight, state: State, action: CreateJob) -> Vcjob:
         manifest=sight.manifest(action),
         phases=(("Pending", state.now if sight.configuration.times_jobs else 0),),
         round=state.round,
-        child=State(()) if action.is_flow else None,
+        child=State(()) if action.kind is WorkKind.FLOW else None,
     )
 
 

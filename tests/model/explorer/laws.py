@@ -15,6 +15,7 @@ from jobflow.api.flow.status import (
     StepCondition,
     StepPhase,
 )
+from jobflow.api.flow.step import WorkKind
 from jobflow.api.schema.crd import openapi_schema
 from jobflow.api.volcano.command import RETRIES
 from jobflow.api.volcano.command import Action as CommandAction
@@ -112,7 +113,7 @@ def one_flow_has_the_place(sight: Sight, state: State) -> Broken:
 def claims_come_before_jobs(sight: Sight, state: State) -> Broken:
     """The pods of a vcjob whose claim does not exist would wait for it without end."""
     for action in sight.plan(state).actions:
-        if isinstance(action, CreateJob) and not action.is_flow:
+        if isinstance(action, CreateJob) and action.kind is not WorkKind.FLOW:
             for name in mounted_by(dict(action.manifest["spec"])) - state.claims:
                 yield f"{action.name} is created before its claim {name}"
 

@@ -12,10 +12,10 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobCondition, JobState, JobStatus, TaskState
 from jobflow.core.planning.actions import CreateJob, Plan
-from jobflow.core.planning.children import observe
-from jobflow.core.planning.known_jobs import known_runs
+from jobflow.core.planning.observed.child_flow import observe
+from jobflow.core.planning.observed.known_jobs import known_runs
+from jobflow.core.planning.observed.view import PodsRead, ProbeResult, View
 from jobflow.core.planning.plan import plan as real_plan
-from jobflow.core.planning.view import PodsRead, ProbeResult, View
 from jobflow.core.spec.concurrency import NO_GROUP, Group, Member
 from jobflow.store.pods import entries, recorded_ends
 from jobflow.store.slim import slim_job

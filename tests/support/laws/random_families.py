@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition
+from jobflow.api.flow.step import WorkKind
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.planning.actions import Action, CommandFlow, CreateJob
-from jobflow.core.planning.children import ChildFlow, observe
 from jobflow.core.planning.lifecycle import HALTS
+from jobflow.core.planning.observed.child_flow import ChildFlow, observe
 from model.random_flows import METADATA, Drawing
 from model.random_values import TEMPLATES
 from support.laws.random_walk import OUTCOMES, Walk
@@ -67,7 +68,11 @@ class Member(Walk):
     def act(self, action: Action) -> None:
         before = self.world.jobs
         super().act(action)
-        if isinstance(action, CreateJob) and action.is_flow and self.world.jobs != before:
+        if (
+            isinstance(action, CreateJob)
+            and action.kind is WorkKind.FLOW
+            and self.world.jobs != before
+        ):
             self.family.add(replace(self.world, flow=self.world.child_made(action)))
         if isinstance(action, CommandFlow):
             self.family.members[action.name].receive(action)

@@ -19,7 +19,7 @@ from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.planning.actions import Plan, ReadPods
-from jobflow.core.planning.view import PodsRead, ProbeResult
+from jobflow.core.planning.observed.view import PodsRead, ProbeResult
 from support.plan.plan_pods import pods_of
 from support.plan.plan_world import World
 from support.sandbox.containers import ended, with_containers

@@ -19,8 +19,8 @@ from jobflow.core.planning.actions import (
     CreateJob,
     ReadPods,
 )
-from jobflow.core.planning.children import ChildFlow
-from jobflow.core.planning.view import Refusal
+from jobflow.core.planning.observed.child_flow import ChildFlow
+from jobflow.core.planning.observed.view import Refusal
 from jobflow.core.spec.approvals import asks
 from jobflow.core.work import may_run_steps
 from support.laws.walk_checks import CheckedFlow, key_of

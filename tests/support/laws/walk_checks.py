@@ -9,7 +9,7 @@ from random import Random
 from jobflow.api import labels
 from jobflow.api.flow.control import to_number
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Step, WorkKind
 from jobflow.api.volcano.command import RETRIES
 from jobflow.api.volcano.job import Job
 from jobflow.core.planning.actions import (
@@ -20,7 +20,7 @@ from jobflow.core.planning.actions import (
     DeleteJob,
     ReadJob,
 )
-from jobflow.core.planning.children import ChildFlow
+from jobflow.core.planning.observed.child_flow import ChildFlow
 from support.laws.random_pods import PodHistory
 from support.plan.plan_world import World
 from support.plan.planned import Planned
@@ -82,7 +82,7 @@ class CheckedFlow:
             elif isinstance(action, CommandFlow):
                 assert self.may_delete(live[action.name]), "cancelled for no written reason"
             elif isinstance(action, DeleteJob) and action.name in live:
-                assert not action.is_flow, "deletes a child flow that runs"
+                assert action.kind is not WorkKind.FLOW, "deletes a child flow that runs"
                 assert self.may_delete(live[action.name]), "deleted for no written reason"
         most = to_number(self.world.flow.spec.parallelism)
         creates = any(isinstance(action, CreateJob) for action in planned.plan.actions)

@@ -6,7 +6,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowState, JobFlowStatus
 from jobflow.api.flow.step import Step
 from jobflow.core.planning.actions import CommandFlow
-from jobflow.core.planning.children import observe
+from jobflow.core.planning.observed.child_flow import observe
 from support.plan.plan_world import World, world_of
 from support.plan.steps import after
 from support.plan.world_state import NOW

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.volcano.job import Job
-from jobflow.core.planning.view import Holder
+from jobflow.core.planning.observed.view import Holder
 
 
 def owner(name: str, uid: str) -> OwnerReference:

@@ -17,7 +17,7 @@ import msgspec
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.status import JobFlowStatus, JobRecord
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Step, WorkKind
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import Job, JobOutline
@@ -34,10 +34,9 @@ from jobflow.core.planning.actions import (
     Guard,
     ReadPods,
 )
-from jobflow.core.planning.children import observe
-from jobflow.core.planning.known_jobs import KnownJobs
-from jobflow.core.planning.plan import is_unjudged, judge, plan
-from jobflow.core.planning.view import (
+from jobflow.core.planning.observed.child_flow import observe
+from jobflow.core.planning.observed.known_jobs import KnownJobs
+from jobflow.core.planning.observed.view import (
     ClaimHolder,
     Held,
     Holder,
@@ -46,6 +45,7 @@ from jobflow.core.planning.view import (
     Refusal,
     View,
 )
+from jobflow.core.planning.plan import is_unjudged, judge, plan
 from jobflow.core.spec.concurrency import Group, Member
 from jobflow.core.violations import Violation
 from support.plan.foreign_jobs import owner
@@ -316,7 +316,7 @@ class World(WorldState):
         return KnownJobs(self.flow, self.jobs).owns(self.jobs[name])
 
     def _made(self, action: CreateJob) -> Job:
-        if action.is_flow:
+        if action.kind is WorkKind.FLOW:
             return observe(self.child_made(action))
         metadata = msgspec.convert(action.manifest["metadata"], ObjectMeta)
         return Job(

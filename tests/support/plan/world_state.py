@@ -15,8 +15,8 @@ from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import Job, JobCondition, JobOutline, JobState, JobStatus, TaskState
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.names import format_attempt_name, format_job_name
-from jobflow.core.planning.observed import FAILURES
-from jobflow.core.planning.view import (
+from jobflow.core.planning.observed.steps import FAILURES
+from jobflow.core.planning.observed.view import (
     ClaimHolder,
     Held,
     Holder,

@@ -16,7 +16,7 @@ from jobflow.controller.probes.prober import Prober
 from jobflow.controller.queue import WorkQueue
 from jobflow.controller.reconciler import Reconciler
 from jobflow.core.planning.actions import Plan
-from jobflow.core.planning.view import View
+from jobflow.core.planning.observed.view import View
 from jobflow.kube.cache import Key
 from jobflow.kube.write_order import WriteOrder
 from jobflow.store import Store

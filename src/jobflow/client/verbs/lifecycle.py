@@ -15,9 +15,9 @@ from jobflow.client.verbs.command import Goal, Verb
 from jobflow.core.explain.remedies import format_submit
 from jobflow.core.manifests.owner import root_of
 from jobflow.core.names import format_job_name
-from jobflow.core.planning.children import has_tolerated_failures
 from jobflow.core.planning.lifecycle import BY_PARENTS, HALTS
 from jobflow.core.reasons import FlowReason
+from jobflow.core.spec.readiness import has_tolerated_failures
 from jobflow.core.text import format_command
 from jobflow.core.work import may_run_steps
 

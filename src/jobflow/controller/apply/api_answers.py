@@ -16,7 +16,7 @@ from jobflow.api.meta import OwnerReference
 from jobflow.api.resources import VOLUME_CLAIMS
 from jobflow.api.volcano.command import RETRIES
 from jobflow.api.volcano.job import Job
-from jobflow.core.planning.view import ClaimHolder, Held, Holder, PodsRead, Refusal
+from jobflow.core.planning.observed.view import ClaimHolder, Held, Holder, PodsRead, Refusal
 from jobflow.core.violations import Violation
 from jobflow.kube.backoff import delay
 from jobflow.kube.cache import Key, key_of

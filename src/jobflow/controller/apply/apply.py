@@ -14,12 +14,13 @@ import structlog
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobFlowStatus
-from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, Resource
+from jobflow.api.resources import COMMANDS, JOBFLOWS, Resource
 from jobflow.api.volcano.job import Job
 from jobflow.controller.apply.api_answers import Memory, is_refusal, timeless
 from jobflow.controller.apply.applied import STATUS, Applied, Slots, request_of
 from jobflow.controller.apply.commands import CommandSender
 from jobflow.controller.apply.live_reads import LiveReads
+from jobflow.controller.apply.objects import OBJECTS, ObjectKind
 from jobflow.controller.apply.status_patch import status_patch
 from jobflow.controller.apply.volume_claims import VolumeClaims
 from jobflow.core.planning.actions import (
@@ -36,9 +37,9 @@ from jobflow.core.planning.actions import (
     ReadJob,
     ReadPods,
 )
-from jobflow.core.planning.children import observe
-from jobflow.core.planning.known_jobs import KnownJobs
-from jobflow.core.planning.view import PodsRead
+from jobflow.core.planning.observed.known_jobs import KnownJobs
+from jobflow.core.planning.observed.view import PodsRead
+from jobflow.core.work import WORK
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.store import Store
@@ -146,7 +147,7 @@ class Applier:
                 applied.again = True
                 await self._claims.create(flow, action)
             case DeleteJob():
-                await self._delete(JOBFLOWS if action.is_flow else JOBS, flow, action)
+                await self._delete(OBJECTS[action.kind].resource, flow, action)
                 log.info("job deleted", flow=_name(flow), job=action.name)
             case CommandFlow():
                 await self._commands.send_to_child(flow, action)
@@ -166,16 +167,16 @@ class Applier:
         if applied.held_back:
             return
         if action.guard is not None and action.guard.gone:
-            if await self._is_there(flow, action.guard.gone, action.is_flow, applied):
+            if await self._is_there(flow, ReadJob(action.guard.gone, action.kind), applied):
                 return
-        namespace = flow.metadata.namespace
+        namespace, kind = flow.metadata.namespace, OBJECTS[action.kind]
         body = msgspec.json.encode(action.manifest)
         try:
-            resource = JOBFLOWS if action.is_flow else JOBS
-            answer = await self._client.create(resource, namespace, body)
+            answer = await self._client.create(kind.resource, namespace, body)
         except ApiError as error:
             if error.already_exists:
-                await self._take_in(flow, await self._read(flow, action), applied)
+                found = await kind.read(self.reads, flow, action.name)
+                await self._take_in(flow, kind, found, applied)
             elif is_refusal(error):
                 self._memory.refuse(flow, action.name, error, self._now())
                 applied.again = True
@@ -186,11 +187,8 @@ class Applier:
                 raise
         else:
             self._memory.let_in(flow, action.name, self._now())
-            if action.is_flow:
-                self._store.flows.learn(decoder(JobFlow).decode(answer))
-            else:
-                self._store.jobs.learn(decoder(Job).decode(answer))
-            _log_create("flow created" if action.is_flow else "job created", flow, action)
+            kind.cache(self._store).learn(decoder(kind.type).decode(answer))
+            _log_create(f"{WORK[action.kind].noun} created", flow, action)
         applied.answered = True
 
     async def _compare(self, flow: JobFlow, applied: Applied) -> None:
@@ -206,45 +204,33 @@ class Applier:
         if not applied.again:
             applied.errors.append("the flow that was read live is older than the known one")
 
-    async def _read(self, flow: JobFlow, action: CreateJob | ReadJob) -> Job | JobFlow:
-        """Read the vcjob or child flow of an action."""
-        if action.is_flow:
-            return await self.reads.child(flow, action.name)
-        return await self.reads.job(flow, action.name)
-
-    def _learn(self, found: Job | JobFlow) -> bool:
-        """Take an object that was read live into the store; return False if it knows a newer
-        one."""
-        if isinstance(found, JobFlow):
-            return self._store.flows.learn(found)
-        return self._store.jobs.learn(found)
-
-    async def _is_there(self, flow: JobFlow, name: str, is_flow: bool, applied: Applied) -> bool:
-        """Whether a vcjob or child flow with this name exists; then the next plan sees it."""
+    async def _is_there(self, flow: JobFlow, action: ReadJob, applied: Applied) -> bool:
+        """Whether the object of an action exists; then the next plan sees it."""
+        kind = OBJECTS[action.kind]
         try:
-            job = await self._read(flow, ReadJob(name, is_flow))
+            found = await kind.read(self.reads, flow, action.name)
         except ApiError as error:
             if not error.not_found:
                 raise
             return False
-        if not self._owns(flow, job):
+        if not self._owns(flow, found):
             return False
         applied.again = True
-        self._learn(job)
+        kind.cache(self._store).learn(found)
         return True
 
     def _owns(self, flow: JobFlow, job: Job | JobFlow) -> bool:
         jobs = self._store.jobs_of(flow.metadata.uid)
         return KnownJobs(flow, jobs).owns(job)
 
-    async def _take_in(self, flow: JobFlow, found: Job | JobFlow, applied: Applied) -> None:
-        """Keep a vcjob or flow that was read live and has a name which the flow needs."""
+    async def _take_in(self, flow: JobFlow, kind: ObjectKind, found: Any, applied: Applied) -> None:
+        """Keep an object that was read live and has a name which the flow needs."""
         applied.again = True
-        if not self._learn(found):
+        if not kind.cache(self._store).learn(found):
             return
-        job = observe(found) if isinstance(found, JobFlow) else found
+        job = kind.observe(found)
         name = job.metadata.name
-        ours = self._owns(flow, job)
+        ours = self._owns(flow, found)
         if ours and job.metadata.deletion_timestamp is None:
             self._memory.of(flow).settle(name)
             log.info("job adopted", flow=_name(flow), job=name)
@@ -291,15 +277,16 @@ class Applier:
         if not self._store.flows.learn(live) or live.metadata.uid != flow.metadata.uid:
             return
         for action in actions:
+            kind = OBJECTS[action.kind]
             try:
-                job = await self._read(flow, action)
+                found = await kind.read(self.reads, flow, action.name)
             except ApiError as error:
                 if not error.not_found:
                     raise
                 self._memory.of(flow).missing.add(action.name)
                 log.info("job is not there", flow=_name(flow), job=action.name)
             else:
-                await self._take_in(flow, job, applied)
+                await self._take_in(flow, kind, found, applied)
 
     async def _read_pods(self, flow: JobFlow, action: ReadPods, applied: Applied) -> None:
         """Read the pods of a vcjob. An error is an answer too; it says when to try again."""

@@ -24,7 +24,7 @@ from jobflow.core.explain.scheduling import (
 )
 from jobflow.core.explain.step import StepExplainer
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.view import View
+from jobflow.core.planning.observed.view import View
 from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.spec.concurrency import Group
 from jobflow.core.text import MAX_NAMES, format_count

@@ -17,14 +17,13 @@ from jobflow.core.explain.root_causes import TARGET_WAITS, find_failed_steps
 from jobflow.core.explain.scheduling import NO_FACTS, SchedulingFacts
 from jobflow.core.explain.step import StepExplainer
 from jobflow.core.manifests.owner import root_of
-from jobflow.core.planning.children import has_tolerated_failures
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.flow.cleanup import expires
 from jobflow.core.planning.flow.failure_policy import policy_of
 from jobflow.core.planning.lifecycle import BY_SPEC, HALTS, deadline
 from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.spec.concurrency import Group
-from jobflow.core.spec.readiness import fails_flow
+from jobflow.core.spec.readiness import fails_flow, has_tolerated_failures
 from jobflow.core.text import (
     MAX_NAMES,
     format_command,

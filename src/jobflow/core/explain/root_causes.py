@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from jobflow.api.flow.dependencies import Condition
 from jobflow.api.flow.status import StepPhase
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.observed import has_run
+from jobflow.core.planning.observed.steps import has_run
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.graph import walk_back
 from jobflow.core.spec.readiness import (

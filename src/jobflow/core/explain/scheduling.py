@@ -96,7 +96,7 @@ def find_queued_jobs(ctx: PlanContext, steps: Iterable[int]) -> Iterator[QueuedJ
         observed = ctx.observed[step]
         stored = observed.stored
         for run in stored.runs or (stored,):
-            if _is_queued(run) and not ctx.names_child(observed.step, run.job):
+            if _is_queued(run) and ctx.work_named(observed.step, run.job).has_pods:
                 yield QueuedJob(observed.step.name, run.job or observed.key, run.index)
 
 

@@ -179,8 +179,8 @@ class StepExplainer:
             yield from self.describe_scheduling(step)
             return
         name = condition.job or self._ctx.observed[step].key
-        kind = "flow" if self._ctx.names_child(self._ctx.steps[step], name) else "job"
-        text += f" as the {kind} {name}"
+        noun = self._ctx.work_named(spec, name).noun
+        text += f" as the {noun} {name}"
         if condition.attempts > 1 and spec.repeat is None:
             text += f" (attempt {condition.attempts})"
         if condition.message:

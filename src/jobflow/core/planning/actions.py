@@ -14,10 +14,10 @@ from enum import StrEnum
 from typing import Any
 
 from jobflow.api.flow.status import JobFlowStatus
-from jobflow.api.resources import JOBFLOWS
+from jobflow.api.flow.step import WorkKind
 from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.api.volcano.job import Job
-from jobflow.core.planning.children import ChildFlow
+from jobflow.core.work import work_of_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,7 @@ class CreateJob:
     guard: Guard | None = None
     """None for a first attempt: its name alone prevents a second vcjob."""
 
-    @property
-    def is_flow(self) -> bool:
-        """Whether it is a child flow."""
-        return bool(self.manifest["kind"] == JOBFLOWS.kind)
+    kind: WorkKind = WorkKind.JOB
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +60,12 @@ class DeleteJob:
 
     name: str
     uid: str
-    is_flow: bool = False
+    kind: WorkKind = WorkKind.JOB
 
     @classmethod
     def of(cls, job: Job) -> DeleteJob:
         """Return the delete of a vcjob or a child flow."""
-        return cls(job.metadata.name, job.metadata.uid, isinstance(job, ChildFlow))
+        return cls(job.metadata.name, job.metadata.uid, work_of_object(job).kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +73,7 @@ class ReadJob:
     """Read the flow and this vcjob or child flow live; the answer is in the next View."""
 
     name: str
-    is_flow: bool = False
+    kind: WorkKind = WorkKind.JOB
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +91,10 @@ class CancelFlow:
     name: str
     uid: str
     message: str
+
+
+COMMAND_AGAIN = timedelta(seconds=10)
+"""Time until another Command for a child flow on which one had no effect."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,21 +26,20 @@ from jobflow.core.cel.scope import (
     list_failures,
 )
 from jobflow.core.lazy import lazy_property
-from jobflow.core.planning.children import ChildFlow, with_facts_of_children
 from jobflow.core.planning.decision import CreateBudget, CreateFault, StepDecision, TargetEnd
-from jobflow.core.planning.identity import assign
-from jobflow.core.planning.known_jobs import without_namesakes
 from jobflow.core.planning.lifecycle import Lifecycle, Pause, stored_lifecycle
-from jobflow.core.planning.observed import ObservedRun, ObservedStep, gather
-from jobflow.core.planning.view import View
+from jobflow.core.planning.observed.children import with_facts_of_children
+from jobflow.core.planning.observed.identity import assign
+from jobflow.core.planning.observed.known_jobs import without_namesakes
+from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, gather
+from jobflow.core.planning.observed.view import View
 from jobflow.core.pods.outputs import OutputsRoom, OutputsTooLarge
 from jobflow.core.spec.approvals import ApprovalKey, StepAnswer
 from jobflow.core.spec.compiled import CompiledFlow, compile_flow
 from jobflow.core.spec.graph import Graph
-from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import StepEnd, fails_flow, get_end
 from jobflow.core.timestamps import truncate_to_second
-from jobflow.core.work import is_asked, may_run_steps
+from jobflow.core.work import Work, is_asked, may_run_steps, work_of, work_of_object, works_of
 
 T = TypeVar("T")
 Condition = TypeVar("Condition", bound=RunCondition)
@@ -210,14 +209,18 @@ class PlanContext:
         """Names of the child flows that the View or the status has."""
         if not self.layout.has_children:
             return frozenset()
-        names = {n for n, job in self.view.jobs.items() if isinstance(job, ChildFlow)}
+        names = {n for n, job in self.view.jobs.items() if work_of_object(job).has_steps}
         for condition in (self.flow.status.conditions or {}).values():
             names |= {run.flow for run in (condition, *(condition.runs or ())) if run.flow}
         return frozenset(names)
 
-    def names_child(self, step: Step, name: str) -> bool:
-        """Whether the attempt of a step with this name is a child flow."""
-        return step.flow is not None or name in self.children
+    def work_named(self, step: Step, name: str) -> Work:
+        """Return the facts of the attempt of a step with this name: each case of a `switch` may
+        have another kind, and a retry of the flow may choose another case."""
+        own = work_of(step)
+        if own.has_steps or name not in self.children:
+            return own
+        return next((work for work in works_of(step) if work.has_steps), own)
 
     @lazy_property
     def taken(self) -> frozenset[str]:
@@ -281,10 +284,6 @@ class PlanContext:
         is_answer = is_asked(self.steps[position])
         return self.observed[position].stored if is_answer else self.standing[position]
 
-    def items_of(self, position: int) -> Sequence[Any] | None:
-        """Return the items of a step as far as this round has decided; None if not known yet."""
-        return get_items(self.steps[position], self.standing[position].decisions)
-
     def end_of(self, step: Step, condition: RunCondition) -> StepEnd | None:
         """Return how a step, or one run of it, has ended, or None if it has not."""
         return get_end(step, condition, is_cancelled=bool(self.lifecycle.ending_reason))
@@ -312,7 +311,7 @@ def with_job_as_child(condition: StepCondition, step: Step, ctx: PlanContext) ->
         return condition
 
     def named(each: Condition) -> Condition:
-        if not each.job or not ctx.names_child(step, each.job):
+        if not each.job or not ctx.work_named(step, each.job).has_steps:
             return each
         return msgspec.structs.replace(each, flow=each.job, job="")
 

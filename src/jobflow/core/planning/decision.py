@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
@@ -17,10 +18,8 @@ from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.language.budget import PlanBudget
 from jobflow.core.cel.scope import evaluate_vars
 from jobflow.core.json_values import count_values
-from jobflow.core.manifests.child import build_child
-from jobflow.core.manifests.job import Attempt, build_job
+from jobflow.core.manifests.job import Attempt
 from jobflow.core.planning.actions import Action, CommandFlow, CreateJob, Guard, JobProbe, ReadPods
-from jobflow.core.planning.children import ChildFlow
 
 Condition = TypeVar("Condition", bound=RunCondition)
 
@@ -35,18 +34,23 @@ class TargetEnd(msgspec.Struct, frozen=True, omit_defaults=True):
     """Number of vcjobs created for the step by then, its items and repeats together."""
 
 
+Builder = Callable[[JobFlow, Step, JobTemplate | None, Attempt], dict[str, Any] | EvaluationFailure]
+"""Makes the object of an attempt, or returns the Failure of a reference without a value."""
+
+
 class Draft(msgspec.Struct, frozen=True):
-    """A vcjob or child flow that is created if the flow has room for it."""
+    """The object of an attempt, which is created if the flow has room for it."""
 
     step: Step
     template: JobTemplate | None
-    """None: the step runs a jobSpec, a container or a child flow."""
+    """None: the step runs something else."""
     attempt: Attempt
+    make: Builder
     guard: Guard | None = None
 
     @property
     def name(self) -> str:
-        """The name of the vcjob or child flow."""
+        """The name of the object."""
         return self.attempt.name
 
     def build(self, flow: JobFlow, allowance: PlanBudget) -> CreateJob | EvaluationFailure:
@@ -58,14 +62,11 @@ class Draft(msgspec.Struct, frozen=True):
             if isinstance(values, EvaluationFailure):
                 return values
             attempt = msgspec.structs.replace(attempt, seen=replace(seen, vars=values))
-        raw = self.step.flow_for(attempt.case)
-        if raw is not None:
-            manifest = build_child(flow, self.step, raw, attempt)
-        else:
-            manifest = build_job(flow, self.step, self.template, attempt)
+        manifest = self.make(flow, self.step, self.template, attempt)
         if isinstance(manifest, EvaluationFailure):
             return manifest
-        return CreateJob(self.step.name, self.name, manifest, self.guard)
+        kind = self.step.kind_of(attempt.case)
+        return CreateJob(self.step.name, self.name, manifest, self.guard, kind)
 
 
 MAX_CREATE_WORK = 40_000
@@ -118,20 +119,16 @@ class CreateBudget:
 
 
 class Continuation(msgspec.Struct, frozen=True):
-    """A child flow that is retried with its parent if there is room for it."""
+    """An object that is retried with its flow if there is room for it."""
 
-    child: ChildFlow
-
-    @property
-    def name(self) -> str:
-        """The name of the child flow."""
-        return self.child.metadata.name
+    name: str
+    uid: str
 
     def build(self, flow: JobFlow, allowance: PlanBudget) -> CommandFlow:
         """Return the Command that retries it."""
         tolerated = flow.status.tolerated_retried
         action = CommandAction.RETRY_TOLERATED if tolerated else CommandAction.RESTART_JOB
-        return CommandFlow(self.name, self.child.metadata.uid, action)
+        return CommandFlow(self.name, self.uid, action)
 
 
 class CreateFault(msgspec.Struct, frozen=True):

@@ -168,8 +168,11 @@ def stored_lifecycle(flow: JobFlow, now: datetime) -> Lifecycle:
     ends = state.reason in HALTS
     by_spec = flow.spec.suspend and untouched(flow)
     waits = needs_place(flow)
+    started = status.start_time
+    if started is None and state.phase:  # Volcano's controller has started it
+        started = flow.metadata.creation_timestamp
     return Lifecycle(
-        started=now if waits else _started(flow, now),
+        started=now if waits or started is None else started,
         waits=_waits(flow) if waits else "",
         ending_reason=state.reason if ends else "",
         ending_message=state.message.partition(IN_FINALLY)[0] if ends else "",
@@ -187,15 +190,6 @@ def _waits(flow: JobFlow) -> str:
         return shorten(f"replaces the other flows of the concurrency group {group}")
     limit = format_count(get_limit(flow), "flow")
     return shorten(f"waits for a place in the concurrency group {group}: at most {limit} at once")
-
-
-def _started(flow: JobFlow, now: datetime) -> datetime:
-    # a flow that Volcano's controller started counts from its creation
-    status = flow.status
-    if status.start_time is not None:
-        return status.start_time
-    made = flow.metadata.creation_timestamp
-    return made if status.state.phase and made is not None else now
 
 
 def deadline(timeout: str | None, lifecycle: Lifecycle) -> datetime | None:

@@ -23,7 +23,6 @@ from jobflow.api.volcano.command import Action
 from jobflow.api.volcano.job import Job
 from jobflow.core.admission.validate import find_violations
 from jobflow.core.planning.actions import DeleteFlow, Event, EventType, Plan
-from jobflow.core.planning.children import with_facts_of_children
 from jobflow.core.planning.context import Facts, PlanContext, with_times
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.flow import concurrency, finally_and_daemons
@@ -32,18 +31,19 @@ from jobflow.core.planning.flow.commands import read_commands
 from jobflow.core.planning.flow.failure_policy import policy_of
 from jobflow.core.planning.flow.parallelism import in_room, in_start_order
 from jobflow.core.planning.flow.restart import restarted
-from jobflow.core.planning.known_jobs import without_namesakes
-from jobflow.core.planning.lifecycle import Lifecycle, deadline, stored_lifecycle, untouched
-from jobflow.core.planning.runs.abort import brings_to_end, left_over, unheard_of
-from jobflow.core.planning.runs.approval import open_approvals
+from jobflow.core.planning.lifecycle import deadline, stored_lifecycle, untouched
+from jobflow.core.planning.observed.children import with_facts_of_children
+from jobflow.core.planning.observed.known_jobs import without_namesakes
+from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.runs.step_runs import begun_steps
+from jobflow.core.planning.runs.strays import end_left_over, end_unknown, ends_all_steps
 from jobflow.core.planning.status.events import flow_events, step_events
 from jobflow.core.planning.status.flow_state import has_ended
 from jobflow.core.planning.status.outputs import flow_waits_for_outputs
 from jobflow.core.planning.status.status import flow_status, invalid_status
 from jobflow.core.planning.steps.next_jobs import next_jobs
 from jobflow.core.planning.steps.pending import PendingSteps
-from jobflow.core.planning.view import View
+from jobflow.core.planning.work.approval import open_approvals
 from jobflow.core.spec.compiled import compile_flow
 from jobflow.core.timestamps import truncate_to_second
 from jobflow.core.violations import Violation
@@ -91,7 +91,7 @@ def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
         return Plan(commands.deletes, status, urgent=True, continues=True, events=events)
     kept = retention(flow, view, now)
     lives = any(not job.ended for job in view.jobs.values())
-    strays = unheard_of(PlanContext.of(flow, view, now)) if lives else ()
+    strays = end_unknown(PlanContext.of(flow, view, now)) if lives else ()
     status = flow.status
     if commands.handled != status.handled_commands:
         status = msgspec.structs.replace(status, handled_commands=commands.handled)
@@ -123,8 +123,11 @@ def _plan_unfinished(ctx: PlanContext) -> Plan:
         has_ended=lambda: has_ended(ctx, decisions),
         find_open=lambda: open_approvals(ctx, decisions),
     )
-    following = commands.lifecycle.with_parent(view.parent, ctx.second)
-    lifecycle, times_out_at = _lifecycle_in_time(following, ctx, decisions)
+    lifecycle = commands.lifecycle.with_parent(view.parent, ctx.second)
+    until = deadline(flow.spec.timeout, lifecycle)
+    times_out_at = None if until is None or has_ended(ctx, decisions) else until
+    if times_out_at is not None and times_out_at <= now:
+        lifecycle, times_out_at = lifecycle.timed_out(flow.spec.timeout or ""), None
     lifecycle = concurrency.with_place(ctx, lifecycle)
     changes = lifecycle != ctx.lifecycle or bool(commands.answers)
     if changes:
@@ -134,7 +137,7 @@ def _plan_unfinished(ctx: PlanContext) -> Plan:
     order = in_start_order(ctx, range(len(decisions)))
     actions = [action for position in order for action in decisions[position].actions]
     reads = dict.fromkeys(read for decision in decisions for read in decision.reads)
-    strays = left_over(ctx) if brings_to_end(ctx) else unheard_of(ctx)
+    strays = end_left_over(ctx) if ends_all_steps(ctx) else end_unknown(ctx)
     continues = (
         kept.urgent
         or commands.urgent
@@ -145,11 +148,11 @@ def _plan_unfinished(ctx: PlanContext) -> Plan:
     )
     is_news = status is not flow.status
     ends_later = ctx.later if flow_waits_for_outputs(ctx, status, decisions) else None
-    again_at = concurrency.cancels_again_at(ctx)
-    moments = (kept.wake_at, times_out_at, ends_later, again_at, *(d.wake_at for d in decisions))
-    others = concurrency.cancels(ctx)
+    replaced = concurrency.replace_others(ctx)
+    wake_ups = (decision.wake_at for decision in decisions)
+    moments = (kept.wake_at, times_out_at, ends_later, replaced.again_at, *wake_ups)
     return Plan(
-        actions=(*actions, *reads, *kept.deletes, *strays, *commands.deletes, *others),
+        actions=(*actions, *reads, *kept.deletes, *strays, *commands.deletes, *replaced.cancels),
         status=status,
         urgent=is_news and (continues or status.state.phase != flow.status.state.phase),
         continues=is_news and continues,
@@ -158,18 +161,6 @@ def _plan_unfinished(ctx: PlanContext) -> Plan:
         probes=tuple(probe for decision in decisions for probe in decision.probes),
         only_ends_matter=ctx.layout.only_ends_matter,
     )
-
-
-def _lifecycle_in_time(
-    lifecycle: Lifecycle, ctx: PlanContext, decisions: Sequence[StepDecision]
-) -> tuple[Lifecycle, datetime | None]:
-    """Return the lifecycle as the flow's timeout changes it, and the time at which the timeout
-    ends the flow, or None if it cannot change anything any more."""
-    timeout = ctx.flow.spec.timeout
-    until = deadline(timeout, lifecycle)
-    if timeout is None or until is None or has_ended(ctx, decisions):
-        return lifecycle, None
-    return (lifecycle, until) if ctx.now < until else (lifecycle.timed_out(timeout), None)
 
 
 def _decide(ctx: PlanContext) -> tuple[PlanContext, list[StepDecision]]:

@@ -22,7 +22,7 @@ from jobflow.api.volcano.job import Job
 from jobflow.core.names import format_latest_name
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import TargetEnd
-from jobflow.core.planning.observed import NOTHING, ObservedRun, ObservedStep
+from jobflow.core.planning.observed.steps import NOTHING, ObservedRun, ObservedStep
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
 
@@ -63,7 +63,15 @@ def parse_ends(text: str) -> Mapping[str, TargetEnd]:
         return {}
     entries = _decode(text, dict[str, msgspec.Raw]) or {}
     ends = {name: _decode(entry, TargetEnd) for name, entry in entries.items()}
-    return {name: end for name, end in ends.items() if end is not None and _is_possible(end)}
+    return {
+        name: end
+        for name, end in ends.items()
+        if end is not None
+        and end.phase in ENDED_STEP_PHASES
+        and end.reason in _REASONS
+        and (end.reason or end.phase == StepPhase.COMPLETED)
+        and 0 <= end.attempts < MOST_ATTEMPTS
+    }
 
 
 def _decode(text: str | msgspec.Raw, form: type[T]) -> T | None:
@@ -71,14 +79,6 @@ def _decode(text: str | msgspec.Raw, form: type[T]) -> T | None:
         return msgspec.json.decode(text, type=form)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
-
-
-def _is_possible(end: TargetEnd) -> bool:
-    if end.phase not in ENDED_STEP_PHASES or end.reason not in _REASONS:
-        return False
-    return 0 <= end.attempts < MOST_ATTEMPTS and bool(
-        end.reason or end.phase == StepPhase.COMPLETED
-    )
 
 
 def ends_of_targets(run: ObservedRun, ctx: PlanContext) -> str:
@@ -131,7 +131,7 @@ def recorded_ends(ctx: PlanContext) -> Mapping[int, TargetEnd]:
             continue
         targets = frozenset(graph.targets[position])
         # all items of a step usually have the same value
-        metas = (job.metadata for _, job in observed.list_unheard_of())
+        metas = (job.metadata for _, job in observed.list_unknown())
         for text in {(meta.annotations or {}).get(labels.TARGET_ENDS, "") for meta in metas}:
             for name, end in parse_ends(text).items():
                 target = graph.index.get(name, -1)
@@ -140,7 +140,7 @@ def recorded_ends(ctx: PlanContext) -> Mapping[int, TargetEnd]:
                 if target in targets and (target not in found or _rank(end) > _rank(found[target])):
                     found[target] = end
         if position in ctx.layout.matching:
-            for run, job in observed.list_unheard_of():
+            for run, job in observed.list_unknown():
                 _read_item_ends(of_items, position, run, job, ctx)
     return found
 

@@ -9,7 +9,7 @@ from typing import Any, overload
 import msgspec
 
 from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
-from jobflow.core.planning.observed import NOTHING, ObservedRun, ObservedStep
+from jobflow.core.planning.observed.steps import NOTHING, ObservedRun, ObservedStep
 from jobflow.core.text import shorten
 
 _WAITING = StepPhase.WAITING.value

@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
-from jobflow.core.planning.children import goes_on, observe
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.flow.runs_again import Again, find_runs_again
-from jobflow.core.planning.observed import ObservedStep
-from jobflow.core.planning.view import View
+from jobflow.core.planning.observed.child_flow import observe
+from jobflow.core.planning.observed.children import goes_on
+from jobflow.core.planning.observed.steps import ObservedStep
+from jobflow.core.planning.observed.view import View
 from jobflow.core.schedule.spans import Attempts, State, runs_of, spans_of_job
 from jobflow.core.spec.items import get_items
 from jobflow.core.text import format_count

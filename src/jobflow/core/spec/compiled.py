@@ -18,7 +18,7 @@ from jobflow.core.spec.named_failures import NamedFailure, find_named_failures
 from jobflow.core.spec.outline import Outline
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.readiness import Requirement, build_requirement
-from jobflow.core.work import is_asked, may_run_steps
+from jobflow.core.work import is_asked, may_run_steps, works_of
 
 MAX_CACHED_BYTES = 64 * 1024 * 1024
 """Bytes of JSON of all specs whose CompiledFlow is cached; the memory is several times as much."""
@@ -52,7 +52,10 @@ class CompiledFlow:
         """For each step whether it has runs of its own, by forEach or repeat."""
         self.runs_steps: list[bool] = [False] * len(self.steps)
         """For each step whether it, or a case of its `switch`, runs a child flow."""
+        self.has_objects: list[bool] = [True] * len(self.steps)
+        """For each step whether its attempts are objects."""
         for i, step in options:
+            self.has_objects[i] = any(work.has_objects for work in works_of(step))
             self.loops[i] = step.for_each is not None or step.repeat is not None
             self.runs_steps[i] = may_run_steps(step)
         self.has_children: bool = any(self.runs_steps)

@@ -15,6 +15,7 @@ from enum import StrEnum
 import msgspec
 
 from jobflow.api.flow.dependencies import Condition, DependsOn, Strategy
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.probe import Probe
 from jobflow.api.flow.status import (
     CANCELLED,
@@ -24,6 +25,7 @@ from jobflow.api.flow.status import (
     StepPhase,
 )
 from jobflow.api.flow.step import Step
+from jobflow.core.names import format_job_name
 from jobflow.core.reasons import StepReason
 
 
@@ -289,3 +291,14 @@ def combine_states(how: Strategy, reaches: Iterable[TargetState]) -> TargetState
         if reach in occurring:
             return reach
     return TargetState.NOT_TAKEN
+
+
+def has_tolerated_failures(flow: JobFlow) -> bool:
+    """Return whether continueOnFailure tolerates a failure in a flow or in its child flows."""
+    name, conditions = flow.metadata.name, flow.status.conditions or {}
+    return flow.status.tolerated_in_children or any(
+        step.continue_on_failure
+        and (known := conditions.get(format_job_name(name, step.name))) is not None
+        and get_end(step, known, is_cancelled=False) is StepEnd.TOLERATED
+        for step in flow.all_steps
+    )

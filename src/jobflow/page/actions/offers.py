@@ -22,8 +22,8 @@ from jobflow.client.verbs.lifecycle import (
     SUSPEND_AND_ABORT,
 )
 from jobflow.core.names import format_job_name
-from jobflow.core.planning.children import has_tolerated_failures
 from jobflow.core.schedule.runs_again import RunsAgain, list_runs_again, sum_lost
+from jobflow.core.spec.readiness import has_tolerated_failures
 from jobflow.core.text import format_command, join_names
 from jobflow.core.work import is_asked, may_run_steps
 

@@ -37,6 +37,7 @@ from jobflow.core.planning.actions import (
 )
 from jobflow.core.spec.approvals import ApprovalKey
 from jobflow.core.timestamps import add
+from jobflow.core.work import WORK
 from jobflow.kube.cache import key_of
 from jobflow.sandbox.jobs.policies import BusAction, BusEvent, JobRequest
 from jobflow.sandbox.nodes.simulation_script import annotations_of
@@ -250,7 +251,7 @@ class VirtualCluster:
                 flow.delete_command(name)
 
     def _delete(self, flow: VirtualFlow, action: DeleteJob) -> None:
-        if action.is_flow:
+        if WORK[action.kind].has_steps:
             flow.delete_child(action.name)
             return
         job = flow.jobs.get(action.name)
@@ -299,7 +300,7 @@ class VirtualCluster:
         flow.create_child(made)
 
     def _create(self, flow: VirtualFlow, action: CreateJob) -> None:
-        if action.is_flow:
+        if WORK[action.kind].has_steps:
             self._create_child(flow, action)
             return
         if action.name in flow.jobs:

@@ -19,9 +19,9 @@ from jobflow.api.volcano.command import Action, Command
 from jobflow.api.volcano.job import Job, JobPhase
 from jobflow.core.names import format_job_name
 from jobflow.core.planning.actions import CreateJob, JobProbe, Plan
-from jobflow.core.planning.children import observe
+from jobflow.core.planning.observed.child_flow import observe
+from jobflow.core.planning.observed.view import PodsRead, ProbeResult, View
 from jobflow.core.planning.plan import is_unjudged, judge, plan
-from jobflow.core.planning.view import PodsRead, ProbeResult, View
 from jobflow.core.schedule.spans import runs_of
 from jobflow.core.spec.approvals import ApprovalKey, asks
 from jobflow.core.spec.concurrency import NO_GROUP, Group

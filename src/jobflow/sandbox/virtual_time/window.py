@@ -20,8 +20,8 @@ from jobflow.api.flow.status import ENDED_STEP_PHASES, JobFlowStatus, StepCondit
 from jobflow.api.flow.step import Step
 from jobflow.core.names import format_job_name
 from jobflow.core.planning.actions import CreateJob, Plan
+from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.plan import plan
-from jobflow.core.planning.view import View
 from jobflow.core.spec.expressions import find_needed_outputs, reads_of
 from jobflow.core.work import may_run_steps
 

@@ -7,7 +7,7 @@ import pytest
 from jobflow.api.flow.control import ForEach
 from jobflow.api.flow.step import Step
 from jobflow.core.planning import decision
-from jobflow.core.planning.view import Refusal
+from jobflow.core.planning.observed.view import Refusal
 from support.plan.plan_world import flow, world_of
 from support.plan.steps import mounting, template
 

@@ -8,7 +8,7 @@ import pytest
 from jobflow.api.flow.control import Backoff, Param, Retry
 from jobflow.api.meta import OwnerReference
 from jobflow.core.planning.actions import CreateClaim, CreateJob
-from jobflow.core.planning.view import ClaimHolder, Refusal
+from jobflow.core.planning.observed.view import ClaimHolder, Refusal
 from support.plan.plan_world import World, flow
 from support.plan.steps import mounting, step, template
 from support.plan.world_state import NOW

@@ -14,7 +14,7 @@ from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.volcano.job import Job
 from jobflow.core.planning.actions import CreateJob
-from jobflow.core.planning.view import Holder
+from jobflow.core.planning.observed.view import Holder
 from support.plan.foreign_jobs import foreign, owner
 from support.plan.plan_world import World, after, flow, world_of
 from support.plan.steps import step

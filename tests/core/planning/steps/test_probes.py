@@ -10,7 +10,7 @@ import pytest
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.planning.actions import Check
-from jobflow.core.planning.view import PodsRead
+from jobflow.core.planning.observed.view import PodsRead
 from support.plan.plan_pods import deleting_pod
 from support.plan.plan_world import World, flow, world_of
 from support.plan.probing_worlds import (

@@ -47,6 +47,7 @@ from jobflow.core.spec.options import select_dependencies, select_specs, select_
 from jobflow.core.spec.outline import NO_STEPS, Outline
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.violations import MAX_FINDINGS, Verdict, join_path
+from jobflow.core.work import work_of
 
 RANDOM_SUFFIX = "x" * 5
 """Placeholder for the characters that an API server appends to `generateName`."""
@@ -389,7 +390,7 @@ class FlowFacts:
         partly_known = frozenset(
             i
             for i, _, case in self.cases
-            if case.flow is not None
+            if work_of(self.steps[i], case).has_steps
             or ((name := self.steps[i].template_for(case)) and name not in templates)
         )
         return KnownTasks(self.resolved_steps, partly_known)

@@ -13,8 +13,8 @@ from jobflow.api.flow.status import ENDED_STEP_PHASES, FlowPhase
 from jobflow.api.volcano.job import Job
 from jobflow.core.limits import MAX_TTL
 from jobflow.core.planning.actions import DeleteJob
-from jobflow.core.planning.job_records import ended
-from jobflow.core.planning.view import View
+from jobflow.core.planning.observed.job_records import ended
+from jobflow.core.planning.observed.view import View
 from jobflow.core.timestamps import add
 
 
@@ -80,16 +80,13 @@ def _recorded(flow: JobFlow) -> frozenset[str]:
 
 def expires(flow: JobFlow) -> datetime | None:
     """Return when the flow is deleted by its ttl; None if it stays or is being deleted."""
-    ttl, ended = _ttl(flow), flow.status.completion_time
+    spec, ended = flow.spec, flow.status.completion_time
+    succeeded = flow.status.state.phase == FlowPhase.SUCCEED
+    ttl = spec.ttl_seconds_after_succeeded if succeeded else spec.ttl_seconds_after_failed
+    if ttl is None:
+        ttl = spec.ttl_seconds_after_finished
     if ttl is None or ended is None or not flow.final:
         return None
     if flow.metadata.deletion_timestamp is not None:
         return None
     return add(ended, max(0, ttl))
-
-
-def _ttl(flow: JobFlow) -> int | None:
-    """Return the ttl for the way in which the flow has ended; without one, that for both."""
-    spec, succeeded = flow.spec, flow.status.state.phase == FlowPhase.SUCCEED
-    own = spec.ttl_seconds_after_succeeded if succeeded else spec.ttl_seconds_after_failed
-    return spec.ttl_seconds_after_finished if own is None else own

@@ -14,13 +14,14 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.api.volcano.command import RETRIES, Action, Command
 from jobflow.core.planning.actions import DeleteCommand, Event, EventType
-from jobflow.core.planning.children import has_tolerated_failures
 from jobflow.core.planning.flow.concurrency import refuses_retry
 from jobflow.core.planning.flow.restart import is_retried_with
 from jobflow.core.planning.lifecycle import Lifecycle
-from jobflow.core.planning.view import View
+from jobflow.core.planning.observed.view import View
 from jobflow.core.reasons import FlowReason
 from jobflow.core.spec.approvals import ANSWERS, ApprovalKey, StepAnswer, parse_answer
+from jobflow.core.spec.readiness import has_tolerated_failures
+from jobflow.core.work import is_asked
 
 AT_ONCE = 20
 """Most handled Commands of a flow that are not deleted yet; bounds the size of the status."""
@@ -176,7 +177,7 @@ class _Reader:
         step = next((each for each in self.flow.all_steps if each.name == key.step), None)
         if step is None:
             return f'the flow has no step "{key.step}"'
-        if step.approval is None:
+        if not is_asked(step):
             return f"step {key.step} has no approval"
         if step.for_each is not None and key.index is None:
             return f"step {key.step} has items: name one of them, such as {key.step}/0"

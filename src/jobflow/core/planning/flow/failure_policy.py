@@ -15,7 +15,7 @@ from jobflow.api.flow.step import Step
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.lifecycle import Pause
-from jobflow.core.planning.observed import FAILURES, ObservedRun
+from jobflow.core.planning.observed.steps import FAILURES, ObservedRun
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.approvals import is_to_be_stored
 from jobflow.core.spec.readiness import fails_flow
@@ -93,8 +93,17 @@ class FailureStop:
         self.failing: list[str] = []
         """Steps that have failed, but whose reason is being read or whose rejection is being
         stored: no other step starts."""
-        if not continues:
-            self._find_failures(ctx, known)
+        judged = () if continues else known[: ctx.last_from]
+        for position, decision in enumerate(judged):
+            if decision is None:
+                continue
+            if _breaks(ctx, position, decision.condition):
+                found = self.failing if _is_unstored(ctx, position) else self.failed
+                found.append(ctx.steps[position].name)
+            if decision.unjudged and _has_failed(ctx, position):
+                self.failing.append(ctx.steps[position].name)
+        self.is_active = bool(self.failed or self.failing)
+        """Whether steps may not start, or not yet."""
         self._continues = continues
         self._goes_on = policy_of(ctx.flow) is FailurePolicy.STOP
         self._steps = ctx.steps
@@ -104,21 +113,6 @@ class FailureStop:
         self._spared = bytearray(len(ctx.steps))
         self._handling = bytearray(len(ctx.steps))
         """Spared steps that are not skipped: those behind them may start too."""
-
-    def _find_failures(self, ctx: PlanContext, known: Sequence[StepDecision | None]) -> None:
-        for position, decision in zip(range(ctx.last_from), known, strict=False):
-            if decision is None:
-                continue
-            if _breaks(ctx, position, decision.condition):
-                found = self.failing if _is_unstored(ctx, position) else self.failed
-                found.append(ctx.steps[position].name)
-            if decision.unjudged and _has_failed(ctx, position):
-                self.failing.append(ctx.steps[position].name)
-
-    @property
-    def is_active(self) -> bool:
-        """Whether steps may not start, or not yet."""
-        return bool(self.failed or self.failing)
 
     @property
     def why(self) -> str:

@@ -10,7 +10,7 @@ from jobflow.api.flow.dependencies import Strategy
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
-from jobflow.core.planning.observed import ObservedStep
+from jobflow.core.planning.observed.steps import ObservedStep
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import awaits_end
 

@@ -13,7 +13,7 @@ import msgspec
 
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.core.planning.decision import Continuation, Draft, StepDecision
-from jobflow.core.planning.view import Held
+from jobflow.core.planning.observed.view import Held
 from jobflow.core.planning.waiting import postpone
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten

@@ -14,8 +14,7 @@ import msgspec
 
 from jobflow.api.flow.control import to_number
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.planning.actions import CommandFlow, CreateClaim, CreateJob
-from jobflow.core.planning.children import COMMAND_AGAIN
+from jobflow.core.planning.actions import COMMAND_AGAIN, CommandFlow, CreateClaim, CreateJob
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Continuation, CreateFault, Draft, StepDecision
 from jobflow.core.planning.flow.held_creates import Turn, under_way
@@ -124,7 +123,7 @@ def _built(
         if isinstance(create, EvaluationFailure):
             built.faults[draft.name] = CreateFault(StepReason.EXPRESSION_ERROR, create.message)
             continue
-        match None if isinstance(create, CommandFlow) else claims.wait_of(create.manifest):
+        match claims.wait_of(create.manifest) if isinstance(create, CreateJob) else None:
             case None:
                 built.creates.append(create)
                 built.places += 1
@@ -187,7 +186,7 @@ def _not_asked(
     """Yield the creates, and the retries of child flows that were not sent a moment ago. Those
     that were sent have a place already."""
     for create in creates:
-        asked = ctx.view.aborts.get(create.key) if isinstance(create, CommandFlow) else None
+        asked = None if isinstance(create, CreateJob) else ctx.view.aborts.get(create.key)
         if asked is None or ctx.now >= add(asked, COMMAND_AGAIN):
             yield create
 

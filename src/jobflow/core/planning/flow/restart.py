@@ -22,13 +22,14 @@ from jobflow.api.flow.status import (
     StepPhase,
 )
 from jobflow.api.volcano.job import JobPhase
-from jobflow.core.planning.children import ChildFlow, goes_on
 from jobflow.core.planning.context import PlanContext, with_job_as_child
 from jobflow.core.planning.flow.runs_again import Again, find_runs_again
-from jobflow.core.planning.view import View
+from jobflow.core.planning.observed.children import goes_on, hours_of
+from jobflow.core.planning.observed.view import View
 from jobflow.core.pods.resources import replace_hours
 from jobflow.core.text import format_progress
 from jobflow.core.timestamps import truncate_to_second
+from jobflow.core.work import work_of_object
 
 C = TypeVar("C", bound=RunCondition)
 
@@ -58,7 +59,7 @@ def restarted(
     waits = flow.spec.concurrency is not None
     records = () if waits else stored.job_status_list or ()
     begun = any(record.state != JobPhase.PENDING for record in records) or (
-        not waits and any(isinstance(job, ChildFlow) for job in view.jobs.values())
+        not waits and any(not work_of_object(job).is_recorded for job in view.jobs.values())
     )
     return msgspec.structs.replace(
         stored,
@@ -123,11 +124,11 @@ def _with_children(
 
 def _with_child(run: C, view: View, again: Again, *, tolerated: bool) -> C:
     child = view.jobs.get(run.job)
-    if run.phase != StepPhase.WAITING or not isinstance(child, ChildFlow):
+    if run.phase != StepPhase.WAITING or child is None or not work_of_object(child).has_steps:
         return run
     if not (again.goes_on(run.index) and goes_on(child, tolerated=tolerated)):
         return msgspec.structs.replace(run, job="")
-    hours = replace_hours(run.requested_hours, child.hours, None)
+    hours = replace_hours(run.requested_hours, hours_of(child), None)
     return msgspec.structs.replace(run, requested_hours=hours)
 
 

@@ -17,13 +17,14 @@ from jobflow.api.flow.dependencies import Condition
 from jobflow.api.flow.status import TIMEOUT, RunCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import Job
-from jobflow.core.planning.children import ChildFlow, goes_on
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.lifecycle import deadline
-from jobflow.core.planning.observed import ObservedStep
+from jobflow.core.planning.observed.children import goes_on
+from jobflow.core.planning.observed.steps import ObservedStep
 from jobflow.core.reasons import WITH_THE_FLOW, StepReason
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import StepEnd, get_end
+from jobflow.core.work import is_asked
 
 _NONE: frozenset[int] = frozenset()
 _PASSED_OVER = frozenset({StepReason.NOT_TAKEN, StepReason.NOT_TARGETED})
@@ -138,11 +139,10 @@ class _Judge:
     def _stays(self, step: Step, run: RunCondition) -> bool:
         """Return whether a step or a run stays, if nothing that it depends on runs again."""
         if run.phase == StepPhase.COMPLETED:
-            child = self._jobs.get(run.job)
-            return not (isinstance(child, ChildFlow) and goes_on(child, tolerated=self._tolerated))
+            return not goes_on(self._jobs.get(run.job), tolerated=self._tolerated)
         if run.phase == StepPhase.SKIPPED:
             return run.reason in _PASSED_OVER
-        if self._tolerated or step.approval is not None:
+        if self._tolerated or is_asked(step):
             return False
         is_tolerated = get_end(step, run, is_cancelled=False) is StepEnd.TOLERATED
         return is_tolerated and self._ended_by_itself(run)

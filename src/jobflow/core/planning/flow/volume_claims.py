@@ -16,7 +16,7 @@ from jobflow.core.manifests.volume_claims import build_claim, claim_names, mount
 from jobflow.core.planning.actions import CreateClaim
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import CreateFault
-from jobflow.core.planning.view import ClaimHolder, Refusal
+from jobflow.core.planning.observed.view import ClaimHolder, Refusal
 from jobflow.core.reasons import StepReason
 
 _UNPROCESSABLE = 422

@@ -1,4 +1,4 @@
-"""Creation of the next vcjob of a run that may start, except for room.
+"""Creation of the next object of a run that may start, except for room.
 
 The answer to an earlier create (refused, or the name in use) and a missing template decide.
 """
@@ -9,19 +9,17 @@ from itertools import count
 import msgspec
 
 from jobflow.api.flow.status import RunCondition, StepPhase
-from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import AttemptFacts
-from jobflow.core.manifests.job import Attempt, build_job
+from jobflow.core.manifests.job import Attempt
 from jobflow.core.names import format_attempt_name
 from jobflow.core.planning.actions import Guard
-from jobflow.core.planning.children import ChildFlow, goes_on
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.decision import Continuation, Draft, RunDecision
-from jobflow.core.planning.observed import ObservedRun
+from jobflow.core.planning.decision import Draft, RunDecision
+from jobflow.core.planning.observed.steps import ObservedRun
+from jobflow.core.planning.observed.view import Refusal
 from jobflow.core.planning.target_ends import ends_of_targets
-from jobflow.core.planning.view import Refusal
 from jobflow.core.planning.waiting import wait
-from jobflow.core.pods.names import predict_pod_names
+from jobflow.core.planning.work.kinds import OBJECT_WORK
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second
@@ -33,41 +31,20 @@ NAME_AGAIN = timedelta(seconds=5)
 """Time until a name in use is tried again if the answer does not say when."""
 
 
-def first_attempt(run: ObservedRun, ctx: PlanContext) -> RunDecision:
-    """Create the first attempt of a run. The name of its vcjob follows from the spec, so that a
-    second create changes nothing."""
-    return _attempt(run, ctx, run.key, 1)
-
-
 def next_attempt(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     """Create the next attempt of a run whose latest attempt has ended or is gone.
 
     Its name is the next `-r<n>` that was never used.
     """
-    if (child := _retried_child(run, ctx)) is not None:
-        name = child.metadata.name
-        condition = wait(run, StepReason.STARTING, f"the flow {name} is being retried")
-        return RunDecision(condition, drafts=(Continuation(child),))
-    room = _pod_suffix(run, ctx)
+    work = OBJECT_WORK[run.kind]
+    if (resumed := work.resume(run, ctx)) is not None:
+        return resumed
+    room = work.longest_suffix(run, ctx)
     names = (format_attempt_name(run.key, again, room=room) for again in count(run.attempts))
     name = next(name for name in names if name not in ctx.taken)
     is_last_known = run.job is not None and not run.gone
     gone = "" if is_last_known or not run.started else run.job_name
-    return _attempt(run, ctx, name, run.attempts + 1, Guard(ctx.flow.metadata.uid, gone))
-
-
-def _retried_child(run: ObservedRun, ctx: PlanContext) -> ChildFlow | None:
-    """Return the child flow of a run that goes on after a retry of the flow: it is retried too, so
-    that its completed steps stay completed."""
-    stored = run.stored
-    if run.started or not run.work.has_steps or not stored.job:
-        return None
-    found = next((job for job in run.jobs if job.metadata.name == stored.job), None)
-    tolerated = ctx.flow.status.tolerated_retried
-    if not isinstance(found, ChildFlow) or not goes_on(found, tolerated=tolerated):
-        return None
-    gone = stored.job in ctx.view.deleted or found.metadata.deletion_timestamp is not None
-    return None if gone else found
+    return create(run, ctx, name, run.attempts + 1, Guard(ctx.flow.metadata.uid, gone))
 
 
 def refused_for_good(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
@@ -88,9 +65,10 @@ def refused_for_good(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
     return _failed(run, StepReason.NAME_CONFLICT, message)
 
 
-def _attempt(
+def create(
     run: ObservedRun, ctx: PlanContext, name: str, number: int, guard: Guard | None = None
 ) -> RunDecision:
+    """Create an attempt of a run, except for room."""
     what = run.work.noun
     needed = run.step.template_for(run.case)
     template = ctx.view.templates.get(needed)
@@ -125,7 +103,8 @@ def _attempt(
         retried=run.stored.failures > 0,
         seen=ctx.seen(run, attempt=facts),
     )
-    return RunDecision(condition, drafts=(Draft(run.step, template, planned, guard),))
+    draft = Draft(run.step, template, planned, OBJECT_WORK[run.kind].build, guard)
+    return RunDecision(condition, drafts=(draft,))
 
 
 def _refused(run: ObservedRun, refusal: Refusal) -> RunDecision:
@@ -148,21 +127,3 @@ def _failed(run: ObservedRun, reason: str, message: str) -> RunDecision:
         next_attempt_time=None,
     )
     return RunDecision(condition)
-
-
-def _pod_suffix(run: ObservedRun, ctx: PlanContext) -> int:
-    """Return how many characters Volcano appends to the vcjob's name for its longest pod name; 0
-    without a template."""
-    suffixes, step = ctx.progress.pod_suffixes, run.step
-    if not run.work.has_pods:
-        return 0
-    if step.name not in suffixes:
-        needed = step.template_for(run.case)
-        template = ctx.view.templates.get(needed)
-        if needed and template is None:
-            return 0
-        attempt = Attempt(run.key, case=run.case, retried=True)
-        manifest = build_job(ctx.flow, step, template, attempt)
-        assert not isinstance(manifest, EvaluationFailure)  # references stay without `seen`
-        suffixes[step.name] = len(predict_pod_names(manifest["spec"]).longest)
-    return suffixes[step.name]

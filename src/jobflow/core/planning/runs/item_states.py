@@ -12,7 +12,7 @@ from jobflow.api.flow.dependencies import Condition, Strategy
 from jobflow.api.flow.status import RunCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.observed import ObservedRun, ObservedStep, has_run, has_run_once
+from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, has_run, has_run_once
 from jobflow.core.spec.readiness import (
     TARGET_STATES,
     Requirement,

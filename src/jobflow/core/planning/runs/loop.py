@@ -23,17 +23,17 @@ from jobflow.core.limits import MAX_RUNS
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision, TargetEnd
 from jobflow.core.planning.flow.failure_policy import is_last_failure, runs_every_item
-from jobflow.core.planning.observed import ObservedRun, ObservedStep, fresh
-from jobflow.core.planning.runs.abort import aborted, ending_reason
+from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, fresh
 from jobflow.core.planning.runs.create import refused_for_good
 from jobflow.core.planning.runs.item_states import ItemStates
 from jobflow.core.planning.runs.run import FindEnd, decide_run, start_run
-from jobflow.core.planning.runs.timeout import duration
 from jobflow.core.planning.target_ends import (
     recorded_end_message,
     recorded_item_ends,
     run_ended_as_recorded,
 )
+from jobflow.core.planning.work.abort import aborted, ending_reason
+from jobflow.core.planning.work.timeout import duration
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import SKIPS, TargetState

@@ -15,11 +15,11 @@ from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import AttemptFacts, evaluate_condition
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision
-from jobflow.core.planning.observed import ObservedRun
-from jobflow.core.planning.runs.abort import aborted, ending_reason
-from jobflow.core.planning.runs.finish import ends_as, not_judged
-from jobflow.core.planning.runs.timeout import duration
+from jobflow.core.planning.observed.steps import ObservedRun
 from jobflow.core.planning.waiting import wait_between_attempts
+from jobflow.core.planning.work.abort import aborted, ending_reason
+from jobflow.core.planning.work.end import ends_as, not_judged
+from jobflow.core.planning.work.timeout import duration
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second

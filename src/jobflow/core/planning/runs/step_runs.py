@@ -5,7 +5,7 @@ from typing import cast
 from jobflow.api.flow.status import ENDED_STEP_PHASES
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
-from jobflow.core.planning.observed import ObservedStep
+from jobflow.core.planning.observed.steps import ObservedStep
 from jobflow.core.planning.runs import loop as looping
 from jobflow.core.planning.runs.create import refused_for_good
 from jobflow.core.planning.runs.loop_summary import summarize

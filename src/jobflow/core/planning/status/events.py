@@ -26,6 +26,7 @@ from jobflow.core.planning.decision import StepDecision
 from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.spec.approvals import asks
 from jobflow.core.text import join_names, shorten
+from jobflow.core.work import is_asked
 
 TROUBLES: frozenset[str] = frozenset(
     {StepReason.JOB_LOST, StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE, StepReason.RETRYING}
@@ -57,7 +58,7 @@ def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator
             if new.phase == StepPhase.SKIPPED:
                 skipped.setdefault(new.reason, []).append(name)
             else:
-                yield _ended(name, new)
+                yield _ended(observed.step, new)
         elif new.reason in TROUBLES and new.reason != old.reason and not new.runs:
             troubles.setdefault((new.reason, new.message), []).append(name)
     for (reason, message), names in troubles.items():
@@ -105,9 +106,9 @@ def _place_events(flow: JobFlow, status: JobFlowStatus) -> Iterator[Event]:
 def _attempt_events(step: Step, new: StepCondition, ctx: PlanContext) -> Iterator[Event]:
     if new.job:
         again = f" (attempt {new.attempts})" if new.attempts > 1 else ""
-        what, reason = _created(ctx.names_child(step, new.job))
-        message = f"step {step.name}: created {what} {new.job}{again}"
-        yield Event(EventType.NORMAL, reason, message)
+        noun = ctx.work_named(step, new.job).noun
+        message = f"step {step.name}: created {noun} {new.job}{again}"
+        yield Event(EventType.NORMAL, f"{noun.title()}Created", message)
     elif asks(new):
         yield Event(EventType.NORMAL, "ApprovalRequested", f"step {step.name}: {new.message}")
 
@@ -116,17 +117,14 @@ def _steps(names: Sequence[str]) -> str:
     return f"{'step' if len(names) == 1 else 'steps'} {join_names(names)}"
 
 
-def _ended(name: str, new: StepCondition) -> Event:
+def _ended(step: Step, new: StepCondition) -> Event:
+    name = step.name
     if new.reason == StepReason.OUTPUTS_MISSING:
         return Event(EventType.WARNING, new.reason, f"step {name}: completed; {new.message}")
     if new.phase == StepPhase.COMPLETED:
-        how = new.message if new.approval is not None else "completed"
+        how = (is_asked(step) and new.message) or "completed"
         return Event(EventType.NORMAL, "StepCompleted", f"step {name}: {how}")
     return Event(EventType.WARNING, "StepFailed", f"step {name}: {new.message or new.reason}")
-
-
-def _created(is_flow: bool) -> tuple[str, str]:
-    return ("flow", "FlowCreated") if is_flow else ("job", "JobCreated")
 
 
 def _run_events(
@@ -151,10 +149,10 @@ def _run_events(
         elif run.phase == StepPhase.WAITING and run.reason in TROUBLES - {was.reason}:
             warnings.setdefault(run.reason, []).append(run)
     if created:
-        what, reason = _created(ctx.names_child(step, created[0]))
+        noun = ctx.work_named(step, created[0]).noun
         plural = "" if len(created) == 1 else "s"
-        message = f"step {step.name}: created {what}{plural} {join_names(created)}"
-        yield Event(EventType.NORMAL, reason, message)
+        message = f"step {step.name}: created {noun}{plural} {join_names(created)}"
+        yield Event(EventType.NORMAL, f"{noun.title()}Created", message)
     if asked:
         more = f", and {len(asked) - 1} more" if len(asked) > 1 else ""
         message = f"step {step.name}: item {asked[0].index}{more}: {asked[0].message}"

@@ -14,14 +14,14 @@ from jobflow.api.flow.status import (
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import JobPhase
 from jobflow.api.volcano.pod import PodPhase
-from jobflow.core.planning.causes import name_cause
-from jobflow.core.planning.children import ChildFlow
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.lifecycle import HALTS, IN_FINALLY
+from jobflow.core.planning.observed.causes import name_cause
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from jobflow.core.spec.readiness import fails_flow
 from jobflow.core.text import join_names, shorten
+from jobflow.core.work import work_of_object
 
 _COMPLETED = StepPhase.COMPLETED.value
 _FAILED = re.compile(r"steps? (.+?) failed(?:: | \(|$)")
@@ -102,8 +102,8 @@ def _phase(
     if ctx.lifecycle.waits or ctx.lifecycle.starting:
         return FlowPhase.PENDING
     begun = any(record.state != JobPhase.PENDING for record in records) or any(
-        isinstance(job, ChildFlow) and job.phase != JobPhase.PENDING
-        for job in (ctx.view.jobs.values() if ctx.layout.has_children else ())
+        job.phase != JobPhase.PENDING and not work_of_object(job).is_recorded
+        for job in ctx.view.jobs.values()
     )
     return FlowPhase.RUNNING if begun else FlowPhase.PENDING
 

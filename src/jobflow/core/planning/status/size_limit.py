@@ -22,7 +22,8 @@ from jobflow.api.flow.status import (
     StepPhase,
 )
 from jobflow.core.names import format_latest_name
-from jobflow.core.planning.job_records import JOB_LISTS, ended
+from jobflow.core.planning.observed.job_records import ended
+from jobflow.core.planning.status.job_records import JOB_LISTS
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.named_failures import NO_FIELDS, NamedFailure, keep_fields
 
@@ -68,7 +69,11 @@ def fitted(
     go.
     """
     fits = status if _size(status) <= LIMIT else None
-    if fits is not None and not (_cut(stored) and _uncut(status) == _uncut(stored)):
+    # histories are dropped first
+    is_whole = not stored.conditions or any(
+        len(record.running_histories or ()) > 1 for record in stored.job_status_list or ()
+    )
+    if fits is not None and (is_whole or _uncut(status) != _uncut(stored)):
         return fits
     named = find_named()
     for drop in DROPS:
@@ -89,13 +94,6 @@ def fitted(
 
 def _size(status: JobFlowStatus) -> int:
     return len(msgspec.json.encode(status))
-
-
-def _cut(stored: JobFlowStatus) -> bool:
-    # histories are dropped first
-    return bool(stored.conditions) and not any(
-        len(record.running_histories or ()) > 1 for record in stored.job_status_list or ()
-    )
 
 
 def _uncut(status: JobFlowStatus) -> JobFlowStatus:

@@ -9,14 +9,13 @@ from jobflow.api.flow.status import (
     FlowPhase,
     FlowState,
     JobFlowStatus,
-    StepCondition,
 )
-from jobflow.core.planning.children import has_tolerated_children
 from jobflow.core.planning.context import PlanContext, with_job_as_child
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.flow.volume_claims import created_claims
-from jobflow.core.planning.job_records import job_lists, job_records
+from jobflow.core.planning.observed.children import has_tolerated_children
 from jobflow.core.planning.status.flow_state import flow_state, pod_failure_ratio
+from jobflow.core.planning.status.job_records import job_lists, job_records
 from jobflow.core.planning.status.outputs import end_with_outputs
 from jobflow.core.planning.status.size_limit import fitted
 from jobflow.core.reasons import FlowReason
@@ -43,11 +42,13 @@ def flow_status(
         lifecycle = lifecycle.resumed(ctx.second)
     ended = stored.completion_time or ctx.second if state.phase in FINAL_PHASES else None
     conditions = [decision.condition for decision in decisions]
+    tolerated = stored.tolerated_in_children
     if ctx.layout.has_children:
         conditions = [
             with_job_as_child(condition, step, ctx)
             for condition, step in zip(conditions, ctx.steps, strict=True)
         ]
+        tolerated = tolerated or has_tolerated_children(conditions, ctx.view.jobs)
     has_started = not lifecycle.waits
     ran = (ended or ctx.second) - lifecycle.started
     duration = format_go_duration(ran) if has_started else ""
@@ -73,18 +74,12 @@ def flow_status(
         suspended_by=lifecycle.suspended_by,
         retries=stored.retries,
         tolerated_retried=stored.tolerated_retried,
-        tolerated_in_children=_tolerated_in_children(ctx, conditions),
+        tolerated_in_children=tolerated,
         finally_cancelled=lifecycle.finally_too,
         **lists,
     )
     found = known if status == known else fitted(status, known, lambda: ctx.layout.named_failures)
     return stored if found is known else found
-
-
-def _tolerated_in_children(ctx: PlanContext, conditions: Iterable[StepCondition]) -> bool:
-    if ctx.flow.status.tolerated_in_children or not ctx.layout.has_children:
-        return ctx.flow.status.tolerated_in_children
-    return has_tolerated_children(conditions, ctx.view.jobs)
 
 
 def invalid_status(ctx: PlanContext, violations: Iterable[Violation]) -> JobFlowStatus:

@@ -43,7 +43,8 @@ def with_known_lists(
 def _known_items(target: int, ctx: PlanContext) -> Sequence[Any] | None:
     """Return the items of a target, None if they are not known. A target that ended before one of
     its items began has only those that its spec lists, whether its decisions were stored or not."""
-    items, end = ctx.items_of(target), ctx.progress.ends[target]
+    items = get_items(ctx.steps[target], ctx.standing[target].decisions)
+    end = ctx.progress.ends[target]
     began = end in (None, StepEnd.COMPLETED) or ctx.standing[target].runs
     return items if began or get_items(ctx.steps[target], None) is not None else None
 

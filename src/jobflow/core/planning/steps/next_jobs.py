@@ -22,6 +22,7 @@ from jobflow.core.planning.steps.target_messages import TargetStates
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import TARGET_STATES, StepEnd, TargetState, is_tolerated
+from jobflow.core.work import work_of
 
 _PHASE = attrgetter("phase")
 _WAITING, _PARALLELISM = StepPhase.WAITING, StepReason.PARALLELISM
@@ -144,7 +145,7 @@ class Forecast(PendingSteps):
 
     def _names(self, position: int) -> Iterator[str]:
         step = self.ctx.steps[position]
-        if step.approval is not None:
+        if not work_of(step).has_objects:
             return
         if not self.ctx.layout.loops[position]:
             yield self.ctx.observed[position].key

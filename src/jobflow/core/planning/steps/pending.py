@@ -19,7 +19,7 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Decision, StepDecision
 from jobflow.core.planning.flow.failure_policy import FailureStop
 from jobflow.core.planning.flow.finally_and_daemons import are_left, may_begin
-from jobflow.core.planning.observed import ObservedStep, has_run
+from jobflow.core.planning.observed.steps import ObservedStep, has_run
 from jobflow.core.planning.runs.step_runs import begin, continue_step
 from jobflow.core.planning.steps.matched_items import (
     find_mismatch,

@@ -19,9 +19,9 @@ from jobflow.api.flow.status import StepCondition
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.planning.actions import Check, JobProbe, ReadPods
-from jobflow.core.planning.observed import ObservedStep
-from jobflow.core.planning.runs.finish import unread
-from jobflow.core.planning.view import ProbeResult, View
+from jobflow.core.planning.observed.steps import ObservedStep
+from jobflow.core.planning.observed.view import ProbeResult, View
+from jobflow.core.planning.work.vcjob import unread
 from jobflow.core.spec.readiness import StepEnd, TargetState
 from jobflow.core.text import format_count
 

@@ -32,6 +32,7 @@ from jobflow.core.manifests.volume_claims import claim_names, with_claims
 from jobflow.core.pods.names import PodNames, predict_pod_names
 from jobflow.core.suggest import Suggester
 from jobflow.core.violations import join_path
+from jobflow.core.work import work_of
 
 
 class Owner(NamedTuple):
@@ -209,7 +210,7 @@ class Resolver:
         for i, step in enumerate(steps):
             cases: Sequence[Case | None] = step.switch or (None,)
             for at, case in enumerate(cases):
-                if step.flow_for(case) is not None:
+                if work_of(step, case).has_steps:
                     continue
                 work, changes = self._of(i, at if case is not None else None)
                 if work is not None:

@@ -9,12 +9,9 @@ from jobflow.core.suggest import Suggester, did_you_mean
 
 
 def undeclared_output(step: Step, keys: Sequence[str]) -> str | None:
-    """Return the fault of an output that the child flow of the step, if it runs one, does not
-    have."""
-    if step.flow is None:
-        return None
+    """Return the fault of an output that the child flow of the step does not have."""
     named = keys[1:2] if keys[0] == "outputs" else keys[3:4] if keys[2:3] == ["outputs"] else ()
-    declared = step.flow.get("outputs") or {}
+    declared = (step.flow or {}).get("outputs") or {}
     if not named or not isinstance(declared, dict) or named[0] in declared:
         return None
     guess = Suggester([*declared]).nearest(named[0])

@@ -217,7 +217,8 @@ class NameScope:
         assert position is not None, "the step exists"
         step = self._steps[position]
         absent = {"items"} if step.for_each is None else {"job"}
-        if work_of(step).has_steps:
+        runs_flow = work_of(step).has_steps
+        if runs_flow:
             absent |= {"job", "tasks"}
         facts = [fact for fact in STEP_FIELDS if fact not in absent]
         if not keys:
@@ -233,7 +234,7 @@ class NameScope:
                 f'"{name}" has forEach: each of its items has outputs, as in '
                 f'steps["{name}"].items[0].outputs'
             )
-        if (fault := undeclared_output(step, keys)) is not None:
+        if runs_flow and (fault := undeclared_output(step, keys)) is not None:
             return fault
         if keys[0] == "failure":
             return unknown_fact(keys[1:], of_child=may_run_steps(step))

@@ -18,7 +18,7 @@ from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.names.tree_names import Owner, TooManyNames, TreeNames
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.violations import Reason, Violation
-from jobflow.core.work import may_run_steps
+from jobflow.core.work import may_run_steps, work_of
 
 MAX_JOBS = 100_000
 """Vcjobs of an outermost flow and of all flows in it."""
@@ -67,7 +67,7 @@ def steps_with_flows_have_no_job(facts: FlowFacts) -> Iterator[Violation]:
             detail = f"the step runs a flow, not a job; {advice}"
             yield Violation(f"{path}.{field}", Reason.FORBIDDEN, None, detail)
         for at, case in enumerate(step.switch or ()):
-            if case.flow is not None and case.patch is not None:
+            if case.patch is not None and work_of(step, case).has_steps:
                 detail = "the case runs a flow, not a job; write the patches into its steps"
                 yield Violation(f"{path}.switch[{at}].patch", Reason.FORBIDDEN, None, detail)
 

@@ -19,7 +19,7 @@ from jobflow.api.flow.status import (
 )
 from jobflow.api.flow.step import Step
 from jobflow.core.planning.actions import CreateJob
-from jobflow.core.planning.children import ChildFlow, observe
+from jobflow.core.planning.observed.child_flow import ChildFlow, observe
 from support.plan.child_worlds import INNER, child_of, commands, failed, parent, running, with_child
 from support.plan.plan_world import World, after, world_of
 

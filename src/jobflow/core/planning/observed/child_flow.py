@@ -1,4 +1,4 @@
-"""Child flows in the terms of vcjobs, so that one set of rules decides about the runs of a step.
+"""A child flow in the terms of a vcjob, so that one set of rules decides about the runs of a step.
 
 A run is a sequence of attempts; an attempt is a vcjob, or a child flow (docs/decisions/
 child-flows.md). The status of a child flow is observed as the status of a vcjob with a few more
@@ -7,9 +7,9 @@ facts. Plans read nothing else of a child.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -20,8 +20,6 @@ from jobflow.api.flow.status import (
     TIMEOUT,
     FlowPhase,
     RequestedHours,
-    RunCondition,
-    StepCondition,
     StepFailure,
     StepPhase,
 )
@@ -31,9 +29,7 @@ from jobflow.api.volcano.job import Job, JobCondition, JobPhase, JobState, JobSt
 from jobflow.core.names import format_job_name
 from jobflow.core.pods.resources import replace_hours
 from jobflow.core.reasons import FlowReason
-from jobflow.core.spec.readiness import StepEnd, fails_flow, get_end, is_flow_error
-
-C = TypeVar("C", bound=RunCondition)
+from jobflow.core.spec.readiness import fails_flow, has_tolerated_failures, is_flow_error
 
 _PHASES: Mapping[str, str] = {
     FlowPhase.RUNNING: JobPhase.RUNNING,
@@ -41,8 +37,6 @@ _PHASES: Mapping[str, str] = {
     FlowPhase.FAILED: JobPhase.FAILED,
     FlowPhase.TERMINATING: JobPhase.TERMINATING,
 }
-COMMAND_AGAIN = timedelta(seconds=10)
-"""Time until another Command for a child flow on which one had no effect."""
 _HALTS = frozenset({CANCELLED, TIMEOUT})
 _FLOW_ERRORS = frozenset(
     {FlowReason.INVALID, FlowReason.EXPRESSION_ERROR, FlowReason.OUTPUTS_TOO_LARGE}
@@ -109,65 +103,6 @@ def observe(flow: JobFlow) -> ChildFlow:
         hours=_hours(flow) if flow.final else None,
         has_tolerated_failures=flow.final and has_tolerated_failures(flow),
     )
-
-
-def has_tolerated_failures(flow: JobFlow) -> bool:
-    """Return whether continueOnFailure tolerates a failure in a flow or in its child flows."""
-    name, conditions = flow.metadata.name, flow.status.conditions or {}
-    return flow.status.tolerated_in_children or any(
-        step.continue_on_failure
-        and (known := conditions.get(format_job_name(name, step.name))) is not None
-        and get_end(step, known, is_cancelled=False) is StepEnd.TOLERATED
-        for step in flow.all_steps
-    )
-
-
-def with_facts_of_children(flow: JobFlow, jobs: Mapping[str, Job]) -> JobFlow:
-    """Return the flow with the facts about ended child flows that its status lacks, because a
-    version that does not know these fields has written it. `jobs`: its child flows, by name."""
-    children = {
-        name: job
-        for name, job in jobs.items()
-        if isinstance(job, ChildFlow) and (job.flow_error or job.has_tolerated_failures)
-    }
-    if not children:
-        return flow
-    known = flow.status.conditions or {}
-    conditions = {key: _with_flow_error(each, children) for key, each in known.items()}
-    status = msgspec.structs.replace(
-        flow.status,
-        conditions=conditions,
-        tolerated_in_children=flow.status.tolerated_in_children
-        or has_tolerated_children(known.values(), children),
-    )
-    return flow if status == flow.status else msgspec.structs.replace(flow, status=status)
-
-
-def has_tolerated_children(conditions: Iterable[StepCondition], jobs: Mapping[str, Job]) -> bool:
-    """Return whether a child flow with which a run has ended has tolerated failures."""
-    ended = (
-        jobs.get(run.flow)
-        for condition in conditions
-        for run in condition.runs or (condition,)
-        if run.phase in ENDED_STEP_PHASES
-    )
-    return any(isinstance(job, ChildFlow) and job.has_tolerated_failures for job in ended)
-
-
-def _with_flow_error(condition: C, children: Mapping[str, ChildFlow]) -> C:
-    if isinstance(condition, StepCondition) and condition.runs:
-        runs = [_with_flow_error(run, children) for run in condition.runs]
-        return msgspec.structs.replace(condition, runs=runs)
-    child = children.get(condition.flow)
-    if condition.phase != StepPhase.FAILED or child is None or not child.flow_error:
-        return condition
-    return msgspec.structs.replace(condition, flow_error=True)
-
-
-def goes_on(child: ChildFlow, *, tolerated: bool) -> bool:
-    """Return whether a child flow that has ended is retried with its parent, if nothing that its
-    step depends on runs again. `tolerated`: tolerated failures run again too."""
-    return child.phase == JobPhase.FAILED or (tolerated and child.has_tolerated_failures)
 
 
 def _condition(phase: str, since: datetime) -> JobCondition:

@@ -13,7 +13,7 @@ from jobflow.api.duration import parse_duration
 from jobflow.api.flow.status import JobRecord
 from jobflow.api.volcano.job import Job, JobPhase
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.observed import ObservedRun
+from jobflow.core.planning.observed.steps import ObservedRun
 from jobflow.core.timestamps import add, ceil_to_second
 
 SECOND = timedelta(seconds=1)

@@ -11,7 +11,7 @@ from jobflow.api.flow.status import RequestedHours, StepFailure
 from jobflow.api.volcano.job import JobCondition, JobState, JobStatus, TaskState
 from jobflow.api.volcano.pod import ContainerStatus, Pod
 from jobflow.core.limits import MAX_FLOW_OUTPUTS
-from jobflow.core.planning.view import PodsRead
+from jobflow.core.planning.observed.view import PodsRead
 from support.plan.plan_pods import pod_of
 from support.plan.plan_world import World, after, flow
 from support.plan.steps import step

@@ -15,13 +15,13 @@ from jobflow.api import labels
 from jobflow.api.flow.control import Case
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import Decisions, JobRecord, RunCondition, StepCondition, StepPhase
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Step, WorkKind
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobPhase
 from jobflow.core.names import format_attempt_name, format_job_name, format_latest_name
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.compiled import CompiledFlow
 from jobflow.core.spec.items import get_item
-from jobflow.core.work import Work, is_asked, may_run_steps, work_of
+from jobflow.core.work import WORK, Work, may_run_steps, work_of
 
 NOTHING = StepCondition()
 """The stored condition of a step without one."""
@@ -86,7 +86,7 @@ class ObservedRun(msgspec.Struct):
     def job_name(self) -> str:
         """The name of the vcjob of its latest attempt; only for a run that has begun. An approval
         has none."""
-        if not self.work.has_jobs:
+        if not self.work.has_objects:
             return ""
         return self.job.metadata.name if self.job is not None else self.stored.job or self.key
 
@@ -100,21 +100,19 @@ class ObservedRun(msgspec.Struct):
         )
 
     @property
-    def keeps_failure(self) -> bool:
-        """Whether the failure of one attempt is kept during the next, for a further one that may
-        name it although the next is lost or suspended."""
-        step = self.step
-        return step.retry is not None and bool(step.retry.patch or step.vars)
-
-    @property
     def case(self) -> Case | None:
         """The chosen case of `switch`."""
         return self.step.case_of(self.decided)
 
     @property
+    def kind(self) -> WorkKind:
+        """The kind of work that it runs, in the chosen case of `switch`."""
+        return self.step.kind_of(self.case)
+
+    @property
     def work(self) -> Work:
-        """The facts of what it runs, in the chosen case of `switch`."""
-        return work_of(self.step, self.case)
+        """The facts of what it runs."""
+        return WORK[self.kind]
 
     @property
     def item(self) -> Any:
@@ -152,7 +150,7 @@ class ObservedStep(ObservedRun):
         """Its known runs; the step itself if it is its own run."""
         return self.runs if self.loops else (self,)
 
-    def list_unheard_of(self) -> Iterator[tuple[ObservedRun, Job]]:
+    def list_unknown(self) -> Iterator[tuple[ObservedRun, Job]]:
         """Yield the vcjobs of attempts that the status does not know, with their run."""
         for run in self.each:
             known = run.stored.attempts
@@ -188,8 +186,8 @@ def gather(
         if again:
             runs = _remembered(step, flow.metadata.name, stored, now)
         elif stored.attempts or stored.reason or stored.phase in _OWN_PHASES:  # JobFlow wrote it
-            if stored.attempts and not stored.job and not runs_steps and not is_asked(step):
-                stored = _named(stored, key)  # dropped for the status's size
+            if stored.attempts and not stored.job:
+                stored = _with_name(stored, key, step)
         elif stored is not NOTHING or key in records:
             stored = _volcanos(stored, records.get(key), key)
         decided = stored.decisions
@@ -304,11 +302,14 @@ def _remembered(step: Step, flow: str, stored: StepCondition, now: datetime) -> 
         if index is None or index < 0 or index in found:
             continue
         key = format_job_name(flow, step.name, index=index)
-        if known.attempts and not known.job and not (may_run_steps(step) or is_asked(step)):
-            known = _named(known, key)  # dropped for the status's size
+        if known.attempts and not known.job:
+            known = _with_name(known, key, step)
         found[index] = ObservedRun(step, key, known, now, index, stored.decisions)
     return [found[index] for index in sorted(found)]
 
 
-def _named(stored: C, key: str) -> C:
+def _with_name(stored: C, key: str, step: Step) -> C:
+    """Return a condition with the name of its vcjob, which was dropped for the status's size."""
+    if may_run_steps(step) or not work_of(step).has_objects:
+        return stored
     return msgspec.structs.replace(stored, job=format_latest_name(key, stored.attempts))

@@ -21,18 +21,22 @@ from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import resolve_references
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision, StepDecision
-from jobflow.core.planning.observed import ObservedRun
-from jobflow.core.planning.runs.abort import ending_reason, why_in_words
-from jobflow.core.planning.runs.timeout import duration
+from jobflow.core.planning.observed.steps import ObservedRun
+from jobflow.core.planning.work.abort import ending_reason, why_in_words
+from jobflow.core.planning.work.end import take_outputs
+from jobflow.core.planning.work.timeout import duration
 from jobflow.core.pods.outputs import OutputsTooLarge
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.approvals import QUESTION, ApprovalKey, StepAnswer, asks
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second
 
+_VERBS = {ApprovalAnswer.APPROVE: "approved", ApprovalAnswer.REJECT: "rejected"}
 
-def ask(run: ObservedRun, approval: Approval, ctx: PlanContext) -> RunDecision:
+
+def start(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     """Ask for approval, also once more after a retry of the flow."""
+    approval = run.step.approval or Approval()
     message = resolve_references(approval.message or QUESTION, ctx.seen(run))
     if isinstance(message, EvaluationFailure):
         why = f"approval.message: {message.message}"
@@ -51,7 +55,7 @@ def ask(run: ObservedRun, approval: Approval, ctx: PlanContext) -> RunDecision:
     return RunDecision(condition, wake_at=deadline, urgent=True)  # people wait for the question
 
 
-def decide_approval(run: ObservedRun, approval: Approval, ctx: PlanContext) -> RunDecision:
+def decide(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     """Return the decision about a run that asks for approval."""
     stored = run.stored
     if (given := ctx.facts.answers.get(ApprovalKey(run.step.name, run.index))) is not None:
@@ -61,14 +65,20 @@ def decide_approval(run: ObservedRun, approval: Approval, ctx: PlanContext) -> R
         return RunDecision(_ended(run, StepPhase.SKIPPED, StepReason.STOPPED, message))
     if ctx.terminating or stored.deadline is None:
         return RunDecision(stored)
-    deadline = add(stored.deadline, _suspended_since_stored(ctx))
+    # the time of a suspension that ends in this plan does not count
+    before = ctx.flow.status.suspended_seconds or 0
+    deadline = add(stored.deadline, max(0, (ctx.lifecycle.suspended_seconds or 0) - before))
     if deadline != stored.deadline:
         stored = msgspec.structs.replace(stored, deadline=deadline)
     if ctx.pause is not None:
         return RunDecision(stored)
     if ctx.now < deadline:
         return RunDecision(stored, wake_at=deadline)
-    return _by_default(run, approval, ctx)
+    approval = run.step.approval or Approval()
+    approved = approval.default == ApprovalAnswer.APPROVE
+    answer = ApprovalAnswer.APPROVE if approved else ApprovalAnswer.REJECT
+    message = f"{_VERBS[answer]} by default, because nobody answered within {approval.timeout}"
+    return _decided(run, message, ApprovalResult(answer=answer, time=ctx.second), None)
 
 
 def open_approvals(ctx: PlanContext, decisions: Sequence[StepDecision]) -> frozenset[ApprovalKey]:
@@ -87,40 +97,15 @@ def open_approvals(ctx: PlanContext, decisions: Sequence[StepDecision]) -> froze
     return frozenset(found)
 
 
-def _suspended_since_stored(ctx: PlanContext) -> int:
-    """Return the seconds of the suspension that ends in this plan."""
-    stored = ctx.flow.status.suspended_seconds or 0
-    return max(0, (ctx.lifecycle.suspended_seconds or 0) - stored)
-
-
 def _answered(run: ObservedRun, given: StepAnswer, ctx: PlanContext) -> RunDecision:
-    approved = given.answer is ApprovalAnswer.APPROVE
-    verb = "approved" if approved else "rejected"
     by = f" by {given.by}" if given.by else ""
-    message = f"{verb}{by}" + (f": {given.comment}" if given.comment else "")
-    try:
-        _take_room(run, given.outputs, ctx)
-    except OutputsTooLarge as excess:
-        why = f"{message}; the outputs of {run.step.name} {excess}"
+    message = f"{_VERBS[given.answer]}{by}" + (f": {given.comment}" if given.comment else "")
+    outputs = take_outputs(run.key, lambda: given.outputs, ctx)
+    if isinstance(outputs, OutputsTooLarge):
+        why = f"{message}; the outputs of {run.step.name} {outputs}"
         return RunDecision(_ended(run, StepPhase.FAILED, StepReason.OUTPUTS_TOO_LARGE, why))
     result = ApprovalResult(answer=given.answer, by=given.by, time=ctx.second)
-    return _decided(run, message, result, given.outputs)
-
-
-def _take_room(run: ObservedRun, outputs: dict[str, Any] | None, ctx: PlanContext) -> None:
-    """Take room for outputs, once a plan. Raises OutputsTooLarge."""
-    noted = ctx.progress.outputs
-    if outputs is not None and run.key not in noted:
-        ctx.outputs_room.take(outputs)
-        noted[run.key] = outputs
-
-
-def _by_default(run: ObservedRun, approval: Approval, ctx: PlanContext) -> RunDecision:
-    approved = approval.default == ApprovalAnswer.APPROVE
-    answer = ApprovalAnswer.APPROVE if approved else ApprovalAnswer.REJECT
-    verb = "approved" if approved else "rejected"
-    message = f"{verb} by default, because nobody answered within {approval.timeout}"
-    return _decided(run, message, ApprovalResult(answer=answer, time=ctx.second), None)
+    return _decided(run, message, result, outputs)
 
 
 def _decided(

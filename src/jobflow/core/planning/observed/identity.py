@@ -14,8 +14,8 @@ from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.volcano.job import Job, JobPhase
 from jobflow.core.names import is_attempt_name, split_attempt_name
-from jobflow.core.planning.children import ChildFlow
-from jobflow.core.planning.observed import (
+from jobflow.core.planning.observed.children import was_retried_with
+from jobflow.core.planning.observed.steps import (
     ObservedRun,
     ObservedStep,
     attempt_of,
@@ -23,7 +23,7 @@ from jobflow.core.planning.observed import (
     index_of,
     parse_number,
 )
-from jobflow.core.planning.view import View
+from jobflow.core.planning.observed.view import View
 from jobflow.core.spec.compiled import CompiledFlow
 
 _EMPTY: Mapping[str, str] = {}
@@ -59,11 +59,11 @@ def assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flow
             runs = looped.setdefault(place.position, {})
             runs.setdefault(place.run, []).append(_with_attempt(job, place.attempt))
     for position, jobs in plain.items():
-        if found[position].step.approval is None:
+        if layout.has_objects[position]:
             found[position].jobs = jobs
             _choose(found[position], view, flow)
     for position, of_runs in looped.items():
-        if found[position].step.approval is None:
+        if layout.has_objects[position]:
             _assign_to_runs(found[position], of_runs, view, flow)
 
 
@@ -162,7 +162,7 @@ def _choose(run: ObservedRun, view: View, flow: JobFlow) -> None:
     latest = run.jobs[-1]
     attempt = attempt_of(latest)
     if attempt == stored.past_attempts == stored.attempts and stored.job == latest.metadata.name:
-        if isinstance(latest, ChildFlow) and latest.retries == flow.status.retries:
+        if was_retried_with(latest, flow):
             again = {"past_attempts": attempt - 1, "phase": JobPhase.PENDING}
             stored = run.stored = msgspec.structs.replace(stored, **again)
     if attempt < stored.attempts or attempt <= stored.past_attempts:

@@ -5,7 +5,6 @@ timestamps do not change.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
 
 import msgspec
 
@@ -13,16 +12,16 @@ from jobflow.api.flow.status import (
     CANCELLED,
     ENDED_STEP_PHASES,
     JobRecord,
-    JobRunningHistory,
     RunCondition,
     StepPhase,
 )
-from jobflow.api.volcano.job import ENDED_PHASES, Job, JobPhase, JobState
-from jobflow.core.planning.children import ChildFlow
+from jobflow.api.volcano.job import JobPhase
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
-from jobflow.core.planning.observed import FAILURES, ObservedRun, attempt_of
+from jobflow.core.planning.observed.job_records import before_its_end, ended, is_current, job_record
+from jobflow.core.planning.observed.steps import FAILURES, ObservedRun, attempt_of
 from jobflow.core.reasons import StepReason
+from jobflow.core.work import work_of_object
 
 KEPT_HISTORIES = 10
 
@@ -96,40 +95,26 @@ def _of_run(
     decision: StepDecision,
     ctx: PlanContext,
 ) -> None:
+    stored = run.stored
     for job in run.jobs:
-        if isinstance(job, ChildFlow):
-            continue
         name = job.metadata.name
-        known = ctx.records.get(name)
-        if known is None and _dropped(run, job):
+        known, gone = ctx.records.get(name), name in ctx.view.deleted
+        if known is not None and is_current(known, job, gone):
+            ranks[name] = rank
             continue
+        if not work_of_object(job).is_recorded:
+            continue
+        if known is None and job.ended:
+            has_ended = run.between_attempts or stored.phase in ENDED_STEP_PHASES
+            is_earlier = attempt_of(job) < stored.attempts
+            if is_earlier or (has_ended and stored.job == name):
+                continue  # written with the end of its attempt, then dropped for the status's size
         ranks[name] = rank
-        if known is not None and _is_current(known, job, name in ctx.view.deleted):
-            continue
         if job is run.job and job.ended and job.metadata.uid in decision.unjudged:
-            new[name] = known or job_record(before_its_end(job), None, ctx)
+            before = before_its_end(job)
+            new[name] = known or job_record(before, None, gone=gone, now=ctx.second)
         else:
-            new[name] = job_record(job, known, ctx)
-
-
-def job_record(job: Job, old: JobRecord | None, ctx: PlanContext) -> JobRecord:
-    """Return the record of a vcjob; `old` itself if nothing has changed."""
-    gone = job.metadata.name in ctx.view.deleted
-    if old is not None and _is_current(old, job, gone):
-        return old
-    return JobRecord(
-        name=job.metadata.name,
-        state=job.phase,
-        start_timestamp=job.metadata.creation_timestamp,
-        end_timestamp=job.status.state.last_transition_time or ctx.second if job.ended else None,
-        restart_count=job.status.retry_count or 0,
-        running_histories=_histories(job, old, ctx.second) or None,
-    )
-
-
-def ended(record: JobRecord) -> bool:
-    """Whether the record holds the vcjob's end."""
-    return record.state in ENDED_PHASES
+            new[name] = job_record(job, known, gone=gone, now=ctx.second)
 
 
 def job_lists(
@@ -150,92 +135,6 @@ def job_lists(
                 into = _LISTS.get(_PHASE_OF.get(run.reason, run.phase), UNKNOWN_LIST)
                 lists.setdefault(into, []).append(run.job)
     return lists
-
-
-def _dropped(run: ObservedRun, job: Job) -> bool:
-    """Whether the vcjob's record was dropped for the status's size: the end of an attempt is
-    written together with its vcjob's record."""
-    stored = run.stored
-    if not job.ended:
-        return False
-    has_ended = run.between_attempts or stored.phase in ENDED_STEP_PHASES
-    return attempt_of(job) < stored.attempts or (has_ended and stored.job == job.metadata.name)
-
-
-def _is_current(old: JobRecord, job: Job, gone: bool) -> bool:
-    status = job.status
-    phase = status.state.phase
-    has_ended = phase in ENDED_PHASES
-    if gone and not has_ended and old.end_timestamp is not None:
-        return True  # it was closed; its last object knows less than that
-    if old.state != (phase or JobPhase.PENDING) or old.restart_count != (status.retry_count or 0):
-        return False
-    if not (old.end_timestamp is not None if has_ended else gone or old.end_timestamp is None):
-        return False
-    histories = old.running_histories or None
-    return not phase or (histories is not None and histories[-1].state == phase)
-
-
-def running_time(record: JobRecord, until: datetime) -> timedelta:
-    """Return how long the vcjob was Running by its record; `until` ends a phase that lasts."""
-    spans = (
-        max((entry.end_timestamp or until) - entry.start_timestamp, timedelta())
-        for entry in record.running_histories or ()
-        if entry.state == JobPhase.RUNNING and entry.start_timestamp is not None
-    )
-    return sum(spans, timedelta())
-
-
-def before_its_end(job: Job) -> Job:
-    """Return the vcjob as it was before it ended, by its own conditions."""
-    entries = [c for c in job.status.conditions or () if c.status not in ENDED_PHASES]
-    phase = entries[-1].status if entries else JobPhase.PENDING
-    since = entries[-1].last_transition_time if entries else job.metadata.creation_timestamp
-    state = JobState(phase=phase, last_transition_time=since)
-    status = msgspec.structs.replace(job.status, state=state, conditions=entries or None)
-    return msgspec.structs.replace(job, status=status)
-
-
-def _histories(job: Job, old: JobRecord | None, now: datetime) -> list[JobRunningHistory]:
-    """Return the phases of the vcjob, after those of the old record: Volcano's conditions hold a
-    phase only once, with its last time."""
-    known = list((old.running_histories if old is not None else None) or ())
-    for state, since in _new_phases(known, _phases(job, now)):
-        if known:
-            known[-1] = msgspec.structs.replace(known[-1], end_timestamp=since)
-        known.append(JobRunningHistory(state=state, start_timestamp=since))
-    return known[-KEPT_HISTORIES:]
-
-
-def _new_phases(
-    known: Sequence[JobRunningHistory], seen: Sequence[tuple[str, datetime]]
-) -> Sequence[tuple[str, datetime]]:
-    """Return the part of `seen` after `known`, at the largest overlap."""
-    for shared in range(len(seen), 0, -1):
-        ended_in = seen[max(shared - len(known), 0) : shared]
-        if known and all(map(_same, known[-len(ended_in) :], ended_in)):
-            return seen[shared:]
-    return seen
-
-
-def _same(known: JobRunningHistory, seen: tuple[str, datetime]) -> bool:
-    # Volcano moves the time of a phase while it lasts
-    state, since = seen
-    return known.state == state and (known.end_timestamp is None or since <= known.end_timestamp)
-
-
-def _phases(job: Job, now: datetime) -> list[tuple[str, datetime]]:
-    """Return (phase, since when) of each known phase; a vcjob is Pending since its creation."""
-    status, made = job.status, job.metadata.creation_timestamp
-    fallback = status.state.last_transition_time or now
-    phases = [(c.status, c.last_transition_time or fallback) for c in status.conditions or ()]
-    if phases and phases[0][0] == JobPhase.PENDING and made is not None:
-        phases[0] = (JobPhase.PENDING, made)
-    phase = status.state.phase or JobPhase.PENDING
-    if not phases or phases[-1][0] != phase:
-        first = made if phase == JobPhase.PENDING and not phases else None
-        phases.append((phase, first or fallback))
-    return phases
 
 
 def _close(

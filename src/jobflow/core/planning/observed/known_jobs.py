@@ -22,9 +22,9 @@ from jobflow.api.meta import ObjectMeta
 from jobflow.api.volcano.job import ENDED_PHASES, Job
 from jobflow.core.names import format_latest_name
 from jobflow.core.planning.actions import Event, EventType
-from jobflow.core.planning.children import ChildFlow
-from jobflow.core.planning.view import Holder, View
+from jobflow.core.planning.observed.view import Holder, View
 from jobflow.core.text import join_names
+from jobflow.core.work import work_of_object
 
 _LABELS = (labels.CREATED_BY_FLOW, labels.STEP, labels.INDEX, labels.ATTEMPT)
 _ANNOTATIONS = (labels.CREATED_BY_FLOW, labels.STEP, labels.INDEX)
@@ -58,7 +58,7 @@ def find_creator(job: Job | JobFlow) -> str:
     removed its owner references; else "". A child flow needs its owner reference, which only the
     controller can add."""
     meta = job.metadata
-    if isinstance(job, ChildFlow | JobFlow) or meta.controller is not None:
+    if work_of_object(job).has_steps or meta.controller is not None:
         return ""
     return (meta.annotations or _EMPTY).get(labels.FLOW_UID, "")
 

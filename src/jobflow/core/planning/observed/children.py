@@ -1,0 +1,82 @@
+"""What a flow takes over from its child flows, and which of them continue after its retry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import (
+    ENDED_STEP_PHASES,
+    RequestedHours,
+    RunCondition,
+    StepCondition,
+    StepPhase,
+)
+from jobflow.api.volcano.job import Job, JobPhase
+from jobflow.core.planning.observed.child_flow import ChildFlow
+
+C = TypeVar("C", bound=RunCondition)
+
+
+def with_facts_of_children(flow: JobFlow, jobs: Mapping[str, Job]) -> JobFlow:
+    """Return the flow with the facts about ended child flows that its status lacks, because a
+    version that does not know these fields has written it. `jobs`: its child flows, by name."""
+    children = {
+        name: job
+        for name, job in jobs.items()
+        if isinstance(job, ChildFlow) and (job.flow_error or job.has_tolerated_failures)
+    }
+    if not children:
+        return flow
+    known = flow.status.conditions or {}
+    conditions = {key: _with_flow_error(each, children) for key, each in known.items()}
+    status = msgspec.structs.replace(
+        flow.status,
+        conditions=conditions,
+        tolerated_in_children=flow.status.tolerated_in_children
+        or has_tolerated_children(known.values(), children),
+    )
+    return flow if status == flow.status else msgspec.structs.replace(flow, status=status)
+
+
+def has_tolerated_children(conditions: Iterable[StepCondition], jobs: Mapping[str, Job]) -> bool:
+    """Return whether a child flow with which a run has ended has tolerated failures."""
+    ended = (
+        jobs.get(run.flow)
+        for condition in conditions
+        for run in condition.runs or (condition,)
+        if run.phase in ENDED_STEP_PHASES
+    )
+    return any(isinstance(job, ChildFlow) and job.has_tolerated_failures for job in ended)
+
+
+def _with_flow_error(condition: C, children: Mapping[str, ChildFlow]) -> C:
+    if isinstance(condition, StepCondition) and condition.runs:
+        runs = [_with_flow_error(run, children) for run in condition.runs]
+        return msgspec.structs.replace(condition, runs=runs)
+    child = children.get(condition.flow)
+    if condition.phase != StepPhase.FAILED or child is None or not child.flow_error:
+        return condition
+    return msgspec.structs.replace(condition, flow_error=True)
+
+
+def goes_on(job: Job | None, *, tolerated: bool) -> bool:
+    """Return whether this is a child flow that has ended and is retried with its parent, if nothing
+    that its step depends on runs again. `tolerated`: tolerated failures run again too."""
+    if not isinstance(job, ChildFlow):
+        return False
+    return job.phase == JobPhase.FAILED or (tolerated and job.has_tolerated_failures)
+
+
+def was_retried_with(job: Job, flow: JobFlow) -> bool:
+    """Return whether this is a child flow that was retried when its parent was last retried."""
+    return isinstance(job, ChildFlow) and job.retries == flow.status.retries
+
+
+def hours_of(job: Job) -> RequestedHours | None:
+    """Return the requested hours of a child flow that has ended; None for a vcjob, whose hours
+    follow from its record."""
+    return job.hours if isinstance(job, ChildFlow) else None

@@ -1,0 +1,107 @@
+"""The record of one vcjob in `jobStatusList`, in Volcano's format.
+
+A record outlives its vcjob. An unchanged record is the same object as before, and written
+timestamps do not change.
+"""
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from jobflow.api.flow.status import JobRecord, JobRunningHistory
+from jobflow.api.volcano.job import ENDED_PHASES, Job, JobPhase, JobState
+
+KEPT_HISTORIES = 10
+
+
+def job_record(job: Job, old: JobRecord | None, *, gone: bool, now: datetime) -> JobRecord:
+    """Return the record of a vcjob; `old` itself if nothing has changed. `gone`: it is deleted from
+    the cluster; `now`: whole seconds."""
+    if old is not None and is_current(old, job, gone):
+        return old
+    return JobRecord(
+        name=job.metadata.name,
+        state=job.phase,
+        start_timestamp=job.metadata.creation_timestamp,
+        end_timestamp=job.status.state.last_transition_time or now if job.ended else None,
+        restart_count=job.status.retry_count or 0,
+        running_histories=_histories(job, old, now) or None,
+    )
+
+
+def ended(record: JobRecord) -> bool:
+    """Whether the record holds the vcjob's end."""
+    return record.state in ENDED_PHASES
+
+
+def is_current(old: JobRecord, job: Job, gone: bool) -> bool:
+    """Whether a record says of a vcjob what it would say now. `gone`: as for `job_record`."""
+    status = job.status
+    phase = status.state.phase
+    has_ended = phase in ENDED_PHASES
+    if gone and not has_ended and old.end_timestamp is not None:
+        return True  # it was closed; its last object knows less than that
+    if old.state != (phase or JobPhase.PENDING) or old.restart_count != (status.retry_count or 0):
+        return False
+    if not (old.end_timestamp is not None if has_ended else gone or old.end_timestamp is None):
+        return False
+    histories = old.running_histories or None
+    return not phase or (histories is not None and histories[-1].state == phase)
+
+
+def running_time(record: JobRecord, until: datetime) -> timedelta:
+    """Return how long the vcjob was Running by its record; `until` ends a phase that lasts."""
+    spans = (
+        max((entry.end_timestamp or until) - entry.start_timestamp, timedelta())
+        for entry in record.running_histories or ()
+        if entry.state == JobPhase.RUNNING and entry.start_timestamp is not None
+    )
+    return sum(spans, timedelta())
+
+
+def before_its_end(job: Job) -> Job:
+    """Return the vcjob as it was before it ended, by its own conditions."""
+    entries = [c for c in job.status.conditions or () if c.status not in ENDED_PHASES]
+    phase = entries[-1].status if entries else JobPhase.PENDING
+    since = entries[-1].last_transition_time if entries else job.metadata.creation_timestamp
+    state = JobState(phase=phase, last_transition_time=since)
+    status = msgspec.structs.replace(job.status, state=state, conditions=entries or None)
+    return msgspec.structs.replace(job, status=status)
+
+
+def _histories(job: Job, old: JobRecord | None, now: datetime) -> list[JobRunningHistory]:
+    """Return the phases of the vcjob, after those of the old record: Volcano's conditions hold a
+    phase only once, with its last time, so they are put behind the known ones at the largest
+    overlap."""
+    known = list((old.running_histories if old is not None else None) or ())
+    seen = _phases(job, now)
+    for shared in range(len(seen), 0, -1):
+        ended_in = seen[max(shared - len(known), 0) : shared]
+        if known and all(map(_same, known[-len(ended_in) :], ended_in)):
+            seen = seen[shared:]
+            break
+    for state, since in seen:
+        if known:
+            known[-1] = msgspec.structs.replace(known[-1], end_timestamp=since)
+        known.append(JobRunningHistory(state=state, start_timestamp=since))
+    return known[-KEPT_HISTORIES:]
+
+
+def _same(known: JobRunningHistory, seen: tuple[str, datetime]) -> bool:
+    # Volcano moves the time of a phase while it lasts
+    state, since = seen
+    return known.state == state and (known.end_timestamp is None or since <= known.end_timestamp)
+
+
+def _phases(job: Job, now: datetime) -> list[tuple[str, datetime]]:
+    """Return (phase, since when) of each known phase; a vcjob is Pending since its creation."""
+    status, made = job.status, job.metadata.creation_timestamp
+    fallback = status.state.last_transition_time or now
+    phases = [(c.status, c.last_transition_time or fallback) for c in status.conditions or ()]
+    if phases and phases[0][0] == JobPhase.PENDING and made is not None:
+        phases[0] = (JobPhase.PENDING, made)
+    phase = status.state.phase or JobPhase.PENDING
+    if not phases or phases[-1][0] != phase:
+        first = made if phase == JobPhase.PENDING and not phases else None
+        phases.append((phase, first or fallback))
+    return phases

@@ -1,0 +1,88 @@
+"""Abort of running attempts: why, and in which order.
+
+Aborting is level-triggered (docs/decisions/commands-and-cancel.md). The intent is stored first: the
+reason and `abortTime` of the condition. Then the kind of work asks its object to end, as often as
+that has no effect. When it has ended or is gone, the stored intent gives the reason. The facts
+about the flow decide whether to abort; the steps of `finally` are aborted only by a suspension with
+AbortJob and by TerminateNow.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from jobflow.api.flow.status import TIMEOUT, RunCondition
+from jobflow.core.planning.actions import AbortJob, CommandFlow, DeleteJob
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.flow.failure_policy import stored_failures
+from jobflow.core.planning.observed.steps import ObservedRun
+from jobflow.core.reasons import StepReason
+from jobflow.core.text import shorten
+from jobflow.core.timestamps import ceil_to_second
+from jobflow.core.work import work_of_object
+
+_WHY: Mapping[str, str] = {
+    StepReason.CANCELLED: "the flow was cancelled",
+    StepReason.SUSPENDED: "the flow was suspended",
+    StepReason.DAEMON_ENDED: "no other step needs it any more",
+}
+
+
+class Asked(NamedTuple):
+    """What asks an object to end, and when to look again."""
+
+    actions: tuple[AbortJob | CommandFlow | DeleteJob, ...] = ()
+    wake_at: datetime | None = None
+
+
+def intent(run: ObservedRun, ctx: PlanContext) -> str:
+    """Return the reason to abort this run, or "" if it may continue. A stored reason wins."""
+    return ending_reason(run, ctx) if run.stored.abort_time is None else run.stored.reason
+
+
+def ending_reason(run: ObservedRun, ctx: PlanContext) -> str:
+    """Return the reason to abort this run by the facts about the flow, or ""."""
+    lifecycle, name = ctx.lifecycle, run.step.name
+    if name not in ctx.layout.finally_names:
+        if lifecycle.ending_reason:
+            return lifecycle.ending_reason
+        if ctx.facts.aborted_for and name not in ctx.facts.spared:
+            return StepReason.FAILURE_POLICY
+        if name in ctx.facts.ending_daemons:
+            return StepReason.DAEMON_ENDED
+    elif lifecycle.finally_too:
+        return StepReason.CANCELLED
+    if run.job is not None and work_of_object(run.job).has_steps:
+        return ""  # its steps are suspended: it reads that from the status of its parent
+    return StepReason.SUSPENDED if lifecycle.aborts_what_runs else ""
+
+
+def why_in_words(why: str, run: ObservedRun, ctx: PlanContext) -> str:
+    """Return the clause for the reason of an abort."""
+    if why == StepReason.FAILURE_POLICY:
+        return ctx.facts.aborted_for or stored_failures(ctx)
+    if why != TIMEOUT:
+        return _WHY.get(why, why or "it was aborted")
+    if ctx.lifecycle.ending_reason == TIMEOUT and run.step.name not in ctx.layout.finally_names:
+        return ctx.lifecycle.ending_message
+    return f"it took longer than its timeout of {run.step.timeout}"
+
+
+def aborted(why: str, what: str, run: ObservedRun, ctx: PlanContext) -> str:
+    """Return the message of an aborted step. `what`: what happened to its vcjob."""
+    return shorten(f"{why_in_words(why, run, ctx)}; {what}")
+
+
+def being_aborted(
+    run: ObservedRun, running: RunCondition, why: str, ctx: PlanContext
+) -> RunCondition:
+    """Return the condition of a run whose object is asked to end. `running`: without that."""
+    condition = msgspec.structs.replace(
+        running,
+        reason=why,
+        message=shorten(f"is being aborted: {why_in_words(why, run, ctx)}"),
+        abort_time=run.stored.abort_time or ceil_to_second(ctx.now),
+    )
+    return run.stored if condition == run.stored else condition

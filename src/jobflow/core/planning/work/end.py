@@ -1,0 +1,194 @@
+"""Conditions of a run while the object of its attempt exists, and after it has ended.
+
+A kind of work says what it knows of the end (`AttemptEnd`). An aborted run ends for the stored
+reason, with one exception: after a suspension only an Aborted vcjob does, because one that ends
+Failed or Terminated has failed by itself.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from jobflow.api.flow.status import RequestedHours, RunCondition, StepFailure, StepPhase
+from jobflow.api.volcano.job import Job, JobPhase, TaskState
+from jobflow.api.volcano.pod import PodPhase
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import RunDecision
+from jobflow.core.planning.observed.causes import name_cause
+from jobflow.core.planning.observed.job_records import before_its_end
+from jobflow.core.planning.observed.known_jobs import pack_uid
+from jobflow.core.planning.observed.steps import FAILURES, ObservedRun
+from jobflow.core.planning.work.abort import aborted
+from jobflow.core.planning.work.timeout import deadline
+from jobflow.core.pods.outputs import OutputsTooLarge
+from jobflow.core.reasons import StepReason
+from jobflow.core.text import format_count, format_go_duration, shorten
+from jobflow.core.work import work_of_object
+
+MOST_AVOIDED = 10
+"""Most nodes that an attempt avoids."""
+
+Outputs = dict[str, object]
+
+
+class AttemptEnd(NamedTuple):
+    """What is known of an attempt whose object has ended."""
+
+    reason: str = ""
+    """Why it failed; "" if it did not."""
+    detail: str = ""
+    """What is known of the failure, for the message."""
+    failure: StepFailure | None = None
+    within: StepFailure | None = None
+    """The failure, if it is that of a step of the work itself."""
+    outputs: Outputs | OutputsTooLarge | None = None
+    missing: str = ""
+    """Why outputs that another step needs are not known, else ""."""
+    counts: dict[str, TaskState] | None = None
+    """Its pods by task and phase."""
+    failed_on: frozenset[str] = frozenset()
+    """The nodes on which its pods failed."""
+    hours: RequestedHours | None = None
+    """The requested hours of the run, with those of this attempt."""
+    flow_error: bool = False
+    """Whether it failed by an error of a flow itself."""
+
+
+def ended(run: ObservedRun, job: Job, end: AttemptEnd, ctx: PlanContext) -> RunCondition:
+    """Return the condition of a run whose attempt has ended."""
+    reason, message, outputs = end.reason, "", end.outputs
+    if reason:
+        head = f"the {work_of_object(job).noun} {job.metadata.name} ended {job.phase}"
+        message = name_cause(head, end.detail, end.within)
+    if reason and is_aborted(run, job):
+        reason = run.stored.reason
+        message = aborted(reason, message, run, ctx)
+    phase = ends_as(reason)
+    if isinstance(outputs, OutputsTooLarge):
+        excess = f"the outputs of {run.step.name} {outputs}"
+        outputs = None
+        if not reason:
+            phase, reason = StepPhase.FAILED, StepReason.OUTPUTS_TOO_LARGE
+        message = f"{message}; {excess}" if message else excess
+    if end.missing and phase == StepPhase.COMPLETED and not reason:
+        reason = StepReason.OUTPUTS_MISSING
+        message = f"its outputs could not be read: {end.missing}"
+    if phase == StepPhase.COMPLETED and not (reason or message):
+        message = describe_failed_pods(end.counts)
+    lasted = ""  # as Volcano's runningDuration, which may come with a later event
+    begin, since = job.metadata.creation_timestamp, job.status.state.last_transition_time
+    if begin is not None and since is not None:
+        lasted = format_go_duration(since - begin)
+    condition = run.new_condition(
+        phase=phase,
+        reason=reason,
+        message=shorten(message),
+        create_time=begin,
+        running_duration=job.status.running_duration or lasted,
+        task_status_count=end.counts,
+        job=job.metadata.name,
+        attempts=run.attempts,
+        last_transition_time=since,
+        failure=end.failure,
+        flow_error=end.flow_error,
+        outputs=outputs,
+        # those of a job that was lost were added when it was not found
+        requested_hours=run.stored.requested_hours if run.between_attempts else end.hours,
+    )
+    avoided = _avoided(run, end) if phase == StepPhase.FAILED else None
+    return msgspec.structs.replace(condition, avoid_nodes=avoided)
+
+
+def ends_as(reason: str) -> StepPhase:
+    """Return the phase of a run that ends for this reason; "" is success."""
+    well = not reason or reason == StepReason.DAEMON_ENDED
+    return StepPhase.COMPLETED if well else StepPhase.FAILED
+
+
+def is_aborted(run: ObservedRun, job: Job) -> bool:
+    """Return whether the end of an attempt that did not complete is the abort that is recorded."""
+    if run.stored.abort_time is None or job.phase not in FAILURES:
+        return False
+    return run.stored.reason != StepReason.SUSPENDED or job.phase == JobPhase.ABORTED
+
+
+def take_outputs(
+    key: str, read: Callable[[], Outputs | None], ctx: PlanContext
+) -> Outputs | OutputsTooLarge | None:
+    """Return the outputs that `read` returns, or why they are too large. They are read, and take
+    their room, once a plan."""
+    noted = ctx.progress.outputs
+    if key not in noted:
+        try:
+            outputs = read()
+            if outputs is not None:
+                ctx.outputs_room.take(outputs)
+            noted[key] = outputs
+        except OutputsTooLarge as excess:
+            noted[key] = excess
+    return noted[key]
+
+
+def not_judged(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
+    """Return the run as before the end of its object, which is not decided yet."""
+    stored = run.stored
+    known = stored.attempts and stored.job == job.metadata.name
+    if not known or stored.phase == StepPhase.WAITING:
+        stored = running_as(run, before_its_end(job), ctx)
+    return RunDecision(stored, unjudged=frozenset({job.metadata.uid}))
+
+
+def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
+    """Return the condition of a run for the phase of its object."""
+    stored, tasks = run.stored, job.spec.tasks
+    kept = stored.phase == job.phase and not stored.reason
+    message = ""
+    if tasks and not any(task.replicas for task in tasks):
+        message = "has no pod and never ends, because no task of the job has replicas"
+    failure, retry = None, run.step.retry
+    if retry is not None and (retry.patch or run.step.vars):
+        failure = stored.failure  # a further attempt may name it, if this one is lost or suspended
+    condition = run.new_condition(
+        phase=job.phase,
+        message=message,
+        create_time=job.metadata.creation_timestamp,
+        running_duration=job.status.running_duration or "",
+        task_status_count=last_counts(run, job),
+        job=job.metadata.name,
+        uid=pack_uid(job.metadata.uid),
+        attempts=run.attempts,
+        deadline=deadline(run, job, ctx),
+        last_transition_time=(
+            stored.last_transition_time if kept else job.status.state.last_transition_time
+        ),
+        failure=failure,
+        requested_hours=stored.requested_hours,
+    )
+    return stored if condition == stored else condition
+
+
+def last_counts(run: ObservedRun, job: Job) -> dict[str, TaskState] | None:
+    """Return the last known counts of tasks, which Volcano drops in between."""
+    stored = run.stored
+    known = stored.task_status_count if stored.job == job.metadata.name else None
+    return job.status.task_status_count or known
+
+
+def describe_failed_pods(counts: Mapping[str, TaskState] | None) -> str:
+    """Return `1 of 4 pods failed`; "" if no pod has."""
+    phases = Counter[str]()
+    for state in (counts or {}).values():
+        phases.update(state.phase or {})
+    failed = phases[PodPhase.FAILED]
+    return f"{failed} of {format_count(phases.total(), 'pod')} failed" if failed else ""
+
+
+def _avoided(run: ObservedRun, end: AttemptEnd) -> list[str] | None:
+    """Return the nodes that the next attempt avoids: the last ones on which pods failed."""
+    retry = run.step.retry
+    if retry is None or not retry.avoid_nodes:
+        return None
+    before = [node for node in run.stored.avoid_nodes or () if node not in end.failed_on]
+    return [*before, *sorted(end.failed_on - {""})][-MOST_AVOIDED:] or None

@@ -1,0 +1,67 @@
+"""The table of the kinds of work: the module that decides about the attempts of each.
+
+No other place of `core/planning` chooses by the kind of work; what only words and rules need is a
+fact (`core/work.py`). A kind whose attempts are objects says how they are made, aborted and
+settled; when an attempt starts, is retried, lost or aborted is one rule for all of them (`runs`). A
+kind without objects starts and ends by the status alone.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Protocol
+
+from jobflow.api.flow.status import RequestedHours
+from jobflow.api.flow.step import WorkKind
+from jobflow.api.volcano.job import Job
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import Builder, RunDecision
+from jobflow.core.planning.observed.steps import ObservedRun
+from jobflow.core.planning.work import approval, child_flow, vcjob
+from jobflow.core.planning.work.abort import Asked
+from jobflow.core.work import work_of_object
+
+
+class ObjectWork(Protocol):
+    """A kind of work of which each attempt is an object in the cluster. Plans read every object in
+    the form of a vcjob (`Job`), with the facts of its kind beside it."""
+
+    @property
+    def build(self) -> Builder:
+        """Makes the object of an attempt."""
+
+    def longest_suffix(self, run: ObservedRun, ctx: PlanContext) -> int:
+        """Return the characters that names derived from the object's name add at most."""
+
+    def resume(self, run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
+        """Return the decision that continues an ended object after a retry of the flow; None: a
+        new one is made."""
+
+    def abort(self, job: Job, since: datetime | None, ctx: PlanContext) -> Asked:
+        """Return what ends an object that runs. `since`: when this was stored; None if no run needs
+        the object, so that nothing waits for its end."""
+
+    def settle(self, run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
+        """Return the end of a run whose object has ended, or the read that it needs first."""
+
+    def hours(self, run: ObservedRun, job: Job, ctx: PlanContext) -> RequestedHours | None:
+        """Return the requested hours of a run with those of its latest object, which has ended or
+        is gone."""
+
+
+class OwnWork(Protocol):
+    """A kind of work without objects."""
+
+    def start(self, run: ObservedRun, ctx: PlanContext) -> RunDecision:
+        """Start a run, also once more after a retry of the flow."""
+
+    def decide(self, run: ObservedRun, ctx: PlanContext) -> RunDecision:
+        """Decide about a run that has begun and not ended."""
+
+
+OBJECT_WORK: Mapping[WorkKind, ObjectWork] = {WorkKind.JOB: vcjob, WorkKind.FLOW: child_flow}
+OWN_WORK: Mapping[WorkKind, OwnWork] = {WorkKind.APPROVAL: approval}
+
+
+def object_work_of(job: Job) -> ObjectWork:
+    """Return the work of which this object is an attempt."""
+    return OBJECT_WORK[work_of_object(job).kind]

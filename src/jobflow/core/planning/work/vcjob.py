@@ -1,0 +1,258 @@
+"""vcjobs: how an attempt that is a vcjob is made, aborted and settled.
+
+Pods are deleted with their vcjob, so their information is stored together with the end: the pod
+that failed, the outputs, the counts of tasks. If the watched pods do not show it, the pods are read
+live first; until then the step and the vcjob's record stay as before the end. A read that fails is
+tried again for PATIENCE; then the end is stored without it. The pods of an aborted vcjob that did
+not complete are not read.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import msgspec
+
+from jobflow.api.flow.status import RequestedHours
+from jobflow.api.volcano.job import Job, JobPhase, TaskState
+from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
+from jobflow.core.cel.expression import EvaluationFailure
+from jobflow.core.manifests.job import Attempt, build_job
+from jobflow.core.planning.actions import AbortJob, DeleteJob, ReadPods
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import RunDecision
+from jobflow.core.planning.observed.job_records import job_record, running_time
+from jobflow.core.planning.observed.steps import FAILURES, ObservedRun
+from jobflow.core.planning.observed.view import PodsRead, View
+from jobflow.core.planning.work.abort import Asked, intent
+from jobflow.core.planning.work.end import (
+    AttemptEnd,
+    ended,
+    is_aborted,
+    last_counts,
+    not_judged,
+    take_outputs,
+)
+from jobflow.core.pods.disruption import find_eviction_by_policy
+from jobflow.core.pods.failure import PodFailure, find_first_failure
+from jobflow.core.pods.names import predict_pod_names
+from jobflow.core.pods.outputs import (
+    OutputsTooLarge,
+    count_containers,
+    find_output_pod,
+    has_output_pod,
+    parse_outputs,
+    read_message,
+)
+from jobflow.core.pods.resources import add_hours, sum_requests
+from jobflow.core.reasons import StepReason
+from jobflow.core.text import shorten
+from jobflow.core.timestamps import add
+
+AGAIN = timedelta(seconds=10)
+"""Time until another Command for a vcjob that is not Aborting."""
+ABORT_PATIENCE = timedelta(seconds=60)
+"""Time until a vcjob that has not ended is deleted."""
+PATIENCE = timedelta(minutes=5)
+"""How long JobFlow tries to read pods that cannot be read at present."""
+_FOR_A_LIST = (
+    "; keep the list on a volume and output its length n: forEach.from with range(n) then gives "
+    "each job an index, for its entry of the list"
+)
+"""The way out if a list is too long for outputs."""
+
+build = build_job
+
+
+def longest_suffix(run: ObservedRun, ctx: PlanContext) -> int:
+    """Return how many characters Volcano appends to the vcjob's name for its longest pod name; 0
+    without a template."""
+    suffixes, step = ctx.progress.pod_suffixes, run.step
+    if step.name not in suffixes:
+        needed = step.template_for(run.case)
+        template = ctx.view.templates.get(needed)
+        if needed and template is None:
+            return 0
+        attempt = Attempt(run.key, case=run.case, retried=True)
+        manifest = build_job(ctx.flow, step, template, attempt)
+        assert not isinstance(manifest, EvaluationFailure)  # references stay without `seen`
+        suffixes[step.name] = len(predict_pod_names(manifest["spec"]).longest)
+    return suffixes[step.name]
+
+
+def resume(run: ObservedRun, ctx: PlanContext) -> None:
+    """Return None: an ended vcjob is never continued."""
+
+
+def abort(job: Job, since: datetime | None, ctx: PlanContext) -> Asked:
+    """Ask Volcano to abort a vcjob, and delete it if it has not ended after ABORT_PATIENCE, or if
+    no run waits for its end."""
+    if job.metadata.deletion_timestamp is not None:
+        return Asked()
+    deadline = ctx.now if since is None else add(since, ABORT_PATIENCE)
+    if ctx.now >= deadline:
+        return Asked((DeleteJob.of(job),))
+    if job.phase == JobPhase.ABORTING:
+        return Asked(wake_at=deadline)
+    asked = ctx.view.aborts.get(job.metadata.uid)
+    if asked is not None and ctx.now < add(asked, AGAIN):
+        return Asked(wake_at=min(add(asked, AGAIN), deadline))
+    asks = AbortJob(job.metadata.name, job.metadata.uid)
+    return Asked((asks,), min(add(ctx.now, AGAIN), deadline))
+
+
+def settle(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
+    """Return the end of a run whose vcjob has ended, or the read that it needs first."""
+    seen = _look(run, job, ctx)
+    waits = None if seen.is_enough else unread(job, ctx.view, ctx.now)
+    if waits is None:
+        return RunDecision(ended(run, job, _end(run, job, seen, ctx), ctx))
+    decision = not_judged(run, job, ctx)
+    if waits.trouble:
+        until = _patient_until(run, job, ctx)
+        if until is None or ctx.now >= until:
+            return RunDecision(ended(run, job, _end(run, job, seen, ctx), ctx))
+        wake_at = None if waits.wake_at is None else min(waits.wake_at, until)
+        message = shorten(f"has ended, and its pods cannot be read yet: {waits.trouble}")
+        condition = msgspec.structs.replace(
+            decision.condition, reason=StepReason.PODS_UNREAD, message=message
+        )
+        condition = run.stored if condition == run.stored else condition
+        decision = msgspec.structs.replace(decision, condition=condition, wake_at=wake_at)
+    reads = () if waits.read is None else (waits.read,)
+    return msgspec.structs.replace(decision, reads=reads)
+
+
+def hours(run: ObservedRun, job: Job, ctx: PlanContext) -> RequestedHours | None:
+    """Return the requested hours of a run with those of its latest vcjob; until now if its end was
+    not seen."""
+    before, asked = run.stored.requested_hours, sum_requests(job.spec)
+    if not any(asked):
+        return before
+    name = job.metadata.name
+    gone = name in ctx.view.deleted
+    record = job_record(job, ctx.records.get(name), gone=gone, now=ctx.second)
+    return add_hours(asked, running_time(record, ctx.second), before)
+
+
+class _Seen(NamedTuple):
+    """What pods show about the end of their vcjob."""
+
+    pods: tuple[Pod, ...] = ()
+    blamed: PodFailure | None = None
+    outputs: str | None = None
+    """The termination message with the step's outputs; None if it is not known."""
+    containers: int = 1
+    """The containers of its pod."""
+    is_enough: bool = True
+    """Whether a live read would show nothing more."""
+    missing: str = ""
+    """Why outputs that another step needs are not known, else ""."""
+
+
+def _look(run: ObservedRun, job: Job, ctx: PlanContext) -> _Seen:
+    uid, has_failed = job.metadata.uid, job.phase in FAILURES
+    read = ctx.view.read.get(uid)
+    by_name = dict(ctx.view.pods.get(uid, {}))
+    if read is not None:
+        by_name |= {pod.metadata.name: pod for pod in read.pods}
+    pods = tuple(by_name.values())
+    pod = find_output_pod(job.spec, (*pods, *ctx.view.gone_pods.get(uid, {}).values()))
+    outputs = None if pod is None else read_message(job.spec, pod)
+    containers = 1 if pod is None else count_containers(pod)
+    if is_aborted(run, job):
+        return _Seen(pods, outputs=outputs, containers=containers)
+    needed = run.step.name in ctx.layout.outputs_needed and has_output_pod(job.spec)
+    blamed = None
+    if has_failed:
+        blamed = find_first_failure(pods)
+        evicted = None if blamed is not None and blamed.sure else find_eviction_by_policy(job)
+        if evicted is not None:
+            blamed = PodFailure(evicted, False, "one of its pods was evicted")
+        is_enough = blamed is not None and blamed.sure and (outputs is not None or not needed)
+    else:
+        hidden = bool(pods) or not ctx.view.pods_followed
+        is_enough = outputs is not None or not (needed or (hidden and has_output_pod(job.spec)))
+    missing = ""
+    if needed and outputs is None:
+        missing = (read.trouble if read is not None else "") or "its pod is gone"
+    return _Seen(pods, blamed, outputs, containers, is_enough, missing)
+
+
+def _end(run: ObservedRun, job: Job, seen: _Seen, ctx: PlanContext) -> AttemptEnd:
+    state, blamed = job.status.state, seen.blamed
+    failed_on = {pod.spec.node_name for pod in seen.pods if pod.phase == PodPhase.FAILED}
+    if blamed is not None:
+        failed_on.add(blamed.failure.node)
+    text = seen.outputs or ""
+    outputs = take_outputs(job.metadata.uid, lambda: parse_outputs(text, seen.containers), ctx)
+    # the kubelet keeps the end of a long message
+    if isinstance(outputs, OutputsTooLarge) and text.rstrip().endswith("]"):
+        outputs = OutputsTooLarge(f"{outputs}{_FOR_A_LIST}")
+    return AttemptEnd(
+        reason=FAILURES.get(job.phase, ""),
+        detail=blamed.message if blamed is not None else state.message or state.reason,
+        failure=blamed.failure if blamed is not None else None,
+        outputs=outputs,
+        missing=seen.missing,
+        counts=_counts(run, job, seen.pods),
+        failed_on=frozenset(failed_on),
+        hours=hours(run, job, ctx),
+    )
+
+
+def _patient_until(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
+    """Return until when reading the pods is tried again, counted from the status that says so. None
+    if the run is aborted, so that its end does not wait."""
+    stored = run.stored
+    if stored.abort_time is not None or intent(run, ctx) not in ("", StepReason.SUSPENDED):
+        return None
+    if stored.reason != StepReason.PODS_UNREAD:
+        return ctx.now + PATIENCE
+    since = job.status.state.last_transition_time
+    return add(stored.last_transition_time or since or ctx.second, PATIENCE)
+
+
+def _counts(run: ObservedRun, job: Job, pods: Iterable[Pod]) -> dict[str, TaskState] | None:
+    """Return the last counts, updated from the pods, because Volcano drops its counts in Completing
+    before the last pods are counted. For each task the source with more ended pods wins. As in
+    Volcano, a pod that is being deleted is not counted."""
+    counts = dict(last_counts(run, job) or {})
+    seen: dict[str, Counter[str]] = {}
+    for pod in pods:
+        if pod.task and pod.metadata.deletion_timestamp is None:
+            seen.setdefault(pod.task, Counter())[pod.phase] += 1
+    for task, phases in sorted(seen.items()):
+        known = counts[task].phase or {} if task in counts else {}
+        if sum(phases.values()) < sum(known.values()):
+            continue  # pods that are gone are in the counts only
+        if _ends(phases) > _ends(known) or not known:
+            counts[task] = TaskState(phase=dict(sorted(phases.items())))
+    return counts or None
+
+
+def _ends(phases: Mapping[str, int]) -> int:
+    return sum(phases.get(phase, 0) for phase in ENDED_POD_PHASES)
+
+
+class Unread(NamedTuple):
+    """The pods have not been read yet."""
+
+    trouble: str = ""
+    """Why the last read failed, or ""."""
+    read: ReadPods | None = None
+    """The read, if it is due now."""
+    wake_at: datetime | None = None
+    """When it is due, if not now."""
+
+
+def unread(job: Job, view: View, now: datetime) -> Unread | None:
+    """Return the read of the vcjob's pods that is needed, or None if its answer is final."""
+    name, uid = job.metadata.name, job.metadata.uid
+    answer = view.read.get(uid, PodsRead(retry_at=now))
+    if answer.retry_at is None:
+        return None
+    if now < answer.retry_at:
+        return Unread(answer.trouble, wake_at=answer.retry_at)
+    return Unread(answer.trouble, ReadPods(name, uid))
