@@ -7,10 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from chaos import control_plane, invariants, replicas, users
-from chaos.flows import templates
 from chaos.schedule import Disturbance, Lane, draw
 from chaos.world import USERS, World, world
-from jobflow.api.resources import JOBTEMPLATES
 from jobflow.api.volcano.command import Action
 from support.cluster.real_cluster import RealCluster
 
@@ -31,8 +29,7 @@ async def chaos(real: RealCluster, home: Path, seed: int, seconds: float) -> lis
     print(f"seed {seed}, {seconds:g} s")
     schedule = draw(seed, seconds, LANES)
     async with world(real, home) as made:
-        for template in templates():
-            await users.create(made, JOBTEMPLATES, template)
+        await users.create_templates(made)
         async with asyncio.TaskGroup() as lanes:
             for name, lane in LANES.items():
                 events = [event for event in schedule if event.lane == name]
@@ -57,6 +54,7 @@ async def disturb(made: World, lane: Lane, events: Iterable[Disturbance]) -> Non
 
 async def settle(made: World) -> list[str]:
     """Wait until all flows have finished, and return what is wrong then."""
+    await users.create_templates(made)
     unfinished = await until_empty(lambda: unfinished_flows(made), SETTLED_SECONDS)
     if unfinished:
         return unfinished
@@ -90,7 +88,7 @@ async def unfinished_flows(made: World) -> list[str]:
     if flows.failing or not flows.synced:
         found.append("the API server does not answer")
     for flow in [each for each in flows if not each.final]:
-        found.append(f"{flow.metadata.name} has not finished: {flow}")
+        found.append(f"{flow.metadata.name} has not finished: {flow.status.state}")
         if flow.status.suspended_at is not None and not flow.is_child:
             name = f"resume-{flow.metadata.name}-{time.time_ns()}"
             await users.command(made, flow, Action.RESUME_JOB, name)

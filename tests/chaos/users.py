@@ -43,6 +43,13 @@ async def create(world: World, resource: Resource, manifest: dict[str, Any]) -> 
         await asyncio.sleep(AGAIN_SECONDS)
 
 
+async def create_templates(world: World) -> None:
+    """Create the templates that do not exist, also those of which a restored etcd knows only that
+    they were deleted."""
+    for template in templates():
+        await create(world, JOBTEMPLATES, template)
+
+
 # ---------------------------------------------------------------------- commands
 
 
@@ -147,7 +154,7 @@ async def replace_template(world: World, event: Disturbance) -> None:
     template = event.choose(templates())
     await delete(world, JOBTEMPLATES, template["metadata"]["name"])
     await asyncio.sleep(event.seconds)
-    await create(world, JOBTEMPLATES, template)
+    await create_templates(world)
 
 
 async def edit(
