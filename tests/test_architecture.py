@@ -68,7 +68,6 @@ KNOWING = {
     "core/drawing/flow_graph.py",
     "core/explain/step.py",
     "core/schedule/time_left.py",
-    "core/spec/expressions.py",
 }
 """The other files that read the approval or the child flow of a step. With the importers of
 ChildFlow in pyproject.toml, at most twelve."""

@@ -19,8 +19,17 @@ from jobflow.api.flow import control, dependencies, probe
 from jobflow.api.flow.cronjobflow import CronJobFlowSpec
 from jobflow.api.flow.jobflow import JobFlowSpec
 from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import (
+    Evaluated,
+    FlowField,
+    InChild,
+    JobPart,
+    Referring,
+    Role,
+    Setting,
+    fields_of,
+)  # fmt: skip
 from jobflow.api.volcano import job
-from jobflow.core.admission.analysis.child_flows import CHILD_FIELDS
 
 FLOW_TYPES = (
     dependencies.DependsOn, control.Patch, control.Case, control.ForEach, control.Repeat,
@@ -36,8 +45,6 @@ JOB_SPEC = "Mapping[str, Any] | JobSpec"
 TYPES = {
     "template": "str | Template",
     "flow": "InnerBody | Mapping[str, Any]",
-    "job_spec": JOB_SPEC,
-    "spec": JOB_SPEC,
     "command": "Sequence[Any] | Expr",
     "args": "Sequence[Any] | Expr",
     "resources": "Mapping[str, Any]",
@@ -45,14 +52,10 @@ TYPES = {
     "for_each": "ForEach | Sequence[Any] | Expr",
     "retry": "Retry | int",
     "params": "Mapping[str, Any] | Sequence[Param]",
-    "vars": "Mapping[str, str | Expr]",
-    "outputs": "Mapping[str, str | Expr]",
 }
 """Fields that take more, or less, than their type in the API."""
-EXPRESSIONS = {"when", "from_", "until"}
-"""Texts that are expressions."""
-REFERRING = {"image", "timeout", "message", "group"}
-"""Texts that may be a reference."""
+LATE = (Evaluated, JobPart, Referring, Setting)
+"""Traits of fields whose texts and numbers may be values of the run."""
 STEP_TYPES = {"depends_on": "DependsOn | Step | Sequence[Step | str]"}
 FLOWS_HEAD = '''\
 """Fields of flows and steps, written by tools/authoring_types.py (`make manifests`)."""
@@ -101,7 +104,7 @@ def flow_fields() -> str:
     not_fields = {"flows", "finally_"}
     spec = JobFlowSpec
     parts.append(_typed_dict("FlowFields", "Fields of a flow.", spec, not_fields))
-    others = {each.name for each in msgspec.structs.fields(spec)} - CHILD_FIELDS
+    others = {each.name for each in fields_of(spec) if each.get(InChild) is None}
     doc = "Fields of a child flow."
     parts.append(_typed_dict("ChildFields", doc, spec, not_fields | others | {"params"}))
     doc = "Fields of the schedule of a flow."
@@ -132,27 +135,32 @@ def _fields(
     struct: type, default: str, without: set[str] | None = None, own: dict[str, str] | None = None
 ) -> Iterator[str]:
     hints = typing.get_type_hints(struct, include_extras=True)
-    for field in msgspec.structs.fields(struct):
+    for field in fields_of(struct):
         if field.name not in (without or ()):
             kind, doc = _described(hints[field.name])
-            written = (own or {}).get(field.name) or _overridden(struct, field.name, kind)
+            written = (own or {}).get(field.name) or _overridden(struct, field, kind)
             optional = written if "Any" == written else f"{written} | None"
             yield f"    {field.name}: {optional}{default}\n{_docstring(doc)}"
 
 
-def _overridden(struct: type, name: str, kind: str) -> str:
+def _overridden(struct: type, field: FlowField, kind: str) -> str:
     if struct in JOB_TYPES:
-        return "Mapping[str, Any]" if name == "template" else kind
-    if kind == "int | str" or name in EXPRESSIONS | REFERRING and kind == "str":
+        return "Mapping[str, Any]" if field.name == "template" else kind
+    if field.get(JobPart) == JobPart(Role.SPEC):
+        return JOB_SPEC
+    may_be_late = any(isinstance(each, LATE) for each in field.traits)
+    if may_be_late and kind in ("str", "int | str"):
         kind += " | Expr"
-    return TYPES.get(name, kind)
+    elif field.get(Evaluated) is not None:
+        kind = "Mapping[str, str | Expr]"
+    return TYPES.get(field.name, kind)
 
 
 def _described(hint: typing.Any) -> tuple[str, str]:
     """Return the type of a field here, and its description."""
     if typing.get_origin(hint) is typing.Annotated:
         inner, *metadata = typing.get_args(hint)
-        docs = [each.description for each in metadata if each.description]
+        docs = [each.description or "" for each in metadata if isinstance(each, msgspec.Meta)]
         return _type(inner), docs[-1] if docs else ""
     return _type(hint), ""
 

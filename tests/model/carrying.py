@@ -15,7 +15,7 @@ import msgspec
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobFlowStatus, RunCondition, StepCondition
-from jobflow.api.flow.step import WorkKind
+from jobflow.api.flow.traits import WorkKind
 from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.planning.actions import (

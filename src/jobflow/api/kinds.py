@@ -6,10 +6,13 @@ sandbox read the table. CONTRIBUTING.md lists what else a new kind needs.
 
 from dataclasses import dataclass
 
+import msgspec
+
 from jobflow.api.flow.cronjobflow import CronJobFlow, CronJobFlowSpec, CronJobFlowStatus
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.jobtemplate import JobTemplate, JobTemplateStatus
 from jobflow.api.flow.status import JobFlowStatus
+from jobflow.api.flow.traits import walk
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBTEMPLATES, Resource
 from jobflow.api.volcano.job import JobSpec
 
@@ -26,18 +29,24 @@ class FlowKind:
     resource: Resource
     object_type: type[FlowObject]
     """The type that an object is decoded to."""
-    spec_type: type
+    spec_type: type[msgspec.Struct]
     status_type: type
     short_name: str
     columns: tuple[Column, ...]
-    job_specs: tuple[str, ...]
-    """Paths of vcjob specs and patches of them. A CRD sets no defaults below these paths, because
-    Volcano sets them when the vcjob is created."""
 
     @property
     def name(self) -> str:
         """The `kind` of an object."""
         return self.resource.kind
+
+    @property
+    def job_specs(self) -> tuple[str, ...]:
+        """Paths of vcjob specs and of parts of them. A CRD sets no defaults below these paths,
+        because Volcano sets them when the vcjob is created."""
+        if self.spec_type is JobSpec:
+            return ("spec",)
+        places = walk(self.spec_type, "spec.")
+        return tuple(path for path, field in places if field.is_of_job)
 
     @property
     def crd_name(self) -> str:
@@ -51,15 +60,6 @@ class FlowKind:
 
 
 _AGE = ("Age", "date", ".metadata.creationTimestamp", 0)
-
-_JOB_SPECS = tuple(
-    f"{steps}[]{case}.{field}"
-    for steps in ("flows", "finally")
-    for case in ("", ".switch[]")
-    for field in ("jobSpec", "container", "volumes", "patch")
-)
-"""Paths of vcjob specs and patches in the spec of a flow."""
-_FLOW_TEMPLATE = "spec.jobFlowTemplate.spec"
 
 _ROWS = (
     FlowKind(
@@ -78,7 +78,6 @@ _ROWS = (
             ("Started", "date", ".status.startTime", 1),
             ("Parent", "string", r".metadata.labels.flow\.volcano\.sh/parent", 1),
         ),
-        job_specs=tuple(f"spec.{path}" for path in _JOB_SPECS),
     ),
     FlowKind(
         resource=JOBTEMPLATES,
@@ -91,7 +90,6 @@ _ROWS = (
             ("Tasks", "string", ".spec.tasks[*].name", 0),
             _AGE,
         ),
-        job_specs=("spec",),
     ),
     FlowKind(
         resource=CRONJOBFLOWS,
@@ -108,7 +106,6 @@ _ROWS = (
             _AGE,
             ("Last Success", "date", ".status.lastSuccessfulTime", 1),
         ),
-        job_specs=tuple(f"{_FLOW_TEMPLATE}.{path}" for path in _JOB_SPECS),
     ),
 )
 

@@ -13,9 +13,24 @@ from dataclasses import dataclass, field, fields
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
+from jobflow.api.flow import step as api
+from jobflow.api.flow.jobflow import JobFlowSpec
+from jobflow.api.flow.traits import (
+    Evaluated,
+    FlowField,
+    JobPart,
+    Referring,
+    Role,
+    Runs,
+    Setting,
+    Stage,
+    fields_of,
+    names_with,
+    walk,
+)
 from jobflow.authoring.dependencies import add_dependencies
 from jobflow.authoring.objects.expressions import Expr, has_expr, reference_to, to_cel
-from jobflow.authoring.objects.fields import FlowFields, ForEach, Param, Patch, Retry, StepFields
+from jobflow.authoring.objects.fields import FlowFields, ForEach, Param, Retry, StepFields
 from jobflow.authoring.objects.flows import ChildFlow, FlowBody
 from jobflow.authoring.objects.functions import Joined
 from jobflow.authoring.objects.job_fields import Fields
@@ -30,24 +45,20 @@ from jobflow.core.violations import join_path
 if TYPE_CHECKING:
     from jobflow.authoring.objects.steps import Values
 
-EXPRESSIONS = frozenset({"when", "from_", "until", "vars", "outputs"})
-"""Fields of flows and steps that hold expressions, or maps of them."""
-_BUILDING = frozenset(
-    {
-        *("job_spec", "spec", "container", "volumes", "env", "image", "command", "args"),
-        *("resources", "flow", "vars"),
-    }
-)
-"""Fields that may use vars, because they build the job."""
-_REFERRING = frozenset(
-    {
-        *("timeout", "parallelism", "count", "limit", "max", "message", "group"),
-        "volume_claims",
-    }
-)
-"""Other fields that may have references."""
-_WORKS = frozenset({"template", "job_spec", "container", "flow", "approval", "switch"})
-_CONTAINER = ("image", "command", "args", "resources")
+_OF_FLOWS = {field.name: field for field in fields_of(JobFlowSpec)}
+_OF_STEPS = {field.name: field for field in fields_of(api.Step)}
+_TYPES = {
+    field.struct.__name__: field.struct
+    for _, field in walk(JobFlowSpec)
+    if field.struct is not None
+}
+"""Types of objects in a flow. The classes of Python have the same names."""
+_WORKS = names_with(api.Step, Runs)
+_ARGUMENTS = {
+    field.name: field.json
+    for field in fields_of(api.Step)
+    if field.get(JobPart) == JobPart(Role.ARGUMENT)
+}
 _SHORTHANDS: Mapping[str, Callable[[Any], Any]] = {
     "for_each": lambda value: (
         ForEach(from_=Expr(to_cel(value))) if has_expr(value) else ForEach(items=value)
@@ -132,12 +143,15 @@ class _Context:
     mode: _Mode = _Mode.PLAIN
     variables: _Vars | None = None
 
-    def of_field(self, name: str) -> _Context:
+    def of_field(self, field: FlowField) -> _Context:
         """Return the context of a field of a flow or a step."""
-        building = self.variables is not None and name in _BUILDING
-        referring = name in _BUILDING or name in _REFERRING
-        mode = _Mode.REFERRING if referring else _Mode.PLAIN
-        return _Context(_Mode.BUILDING if building else mode, self.variables)
+        references = field.get(Referring)
+        if field.get(JobPart) is None and references is None:
+            mode = _Mode.PLAIN if field.get(Setting) is None else _Mode.REFERRING
+            return _Context(mode, self.variables)
+        is_of_job = references is None or references.stage is Stage.JOB
+        building = is_of_job and self.variables is not None
+        return _Context(_Mode.BUILDING if building else _Mode.REFERRING, self.variables)
 
 
 _PLAIN = _Context()
@@ -171,7 +185,7 @@ class Encoder:
             elif name == "params" and not isinstance(body, ChildFlow):
                 made["params"] = self._params(value, own)
             elif value is not None:
-                made[to_json_name(name)] = self._field(name, value, own, _PLAIN)
+                made[to_json_name(name)] = self._field(_OF_FLOWS[name], value, own, _PLAIN)
         last = {key: made.pop(key) for key in ("outputs",) if key in made}
         groups = {"flows": body._steps, "finally": body._finally}
         for key, steps in groups.items():
@@ -216,7 +230,7 @@ class Encoder:
             if name not in known:
                 self.unknown(own, name, known)
             elif value is not None:
-                made[key] = self._field(name, _spelled_out(name, value), own, context)
+                made[key] = self._field(_OF_STEPS[name], _spelled_out(name, value), own, context)
         if made.get("template") == step.name:
             del made["template"]
         if variables.made:
@@ -253,10 +267,10 @@ class Encoder:
         hint = f"; here that is {ours}" if ours and guess not in known else did_you_mean(guess)
         self.problems.append((path, f"there is no field {name}{hint}"))
 
-    def _field(self, name: str, value: Any, path: str, context: _Context) -> Any:
+    def _field(self, field: FlowField, value: Any, path: str, context: _Context) -> Any:
         """Return the value of a field of a flow or a step."""
-        if name not in EXPRESSIONS:
-            return self.value(value, path, context.of_field(name))
+        if field.get(Evaluated) is None:
+            return self.value(value, path, context.of_field(field))
         if isinstance(value, Mapping):
             return {str(key): _expression(each) for key, each in value.items()}
         return _expression(value)
@@ -288,11 +302,12 @@ class Encoder:
 
     def _fields(self, value: Fields, path: str, context: _Context) -> Any:
         """Return an object of the API. One of a job is as open as the field that it is in."""
-        is_of_job = type(value).__module__ != Patch.__module__
+        struct = _TYPES.get(type(value).__name__)
+        known = {each.name: each for each in fields_of(struct)} if struct is not None else {}
         return {
-            to_json_name(each.name): self.value(inner, own, context)
-            if is_of_job
-            else self._field(each.name, inner, own, context)
+            to_json_name(each.name): self._field(known[each.name], inner, own, context)
+            if known
+            else self.value(inner, own, context)
             for each in fields(value)  # type: ignore[arg-type]
             if (inner := getattr(value, each.name)) is not None
             and (own := join_path(path, to_json_name(each.name)))
@@ -339,9 +354,9 @@ def _with_container(step: Step) -> Values:
     is_container = _value_of(values, "image") is not None and step.name not in templates
     if not is_container or any(_value_of(values, name) is not None for name in _WORKS):
         return values
-    kept = {name: each for name, each in values.items() if name not in _CONTAINER}
-    container = {name: _value_of(values, name) for name in _CONTAINER}
-    found = {name: value for name, value in container.items() if value is not None}
+    kept = {name: each for name, each in values.items() if name not in _ARGUMENTS}
+    container = {json: _value_of(values, name) for name, json in _ARGUMENTS.items()}
+    found = {json: value for json, value in container.items() if value is not None}
     return kept | {"container": (found, values["image"][1])}
 
 

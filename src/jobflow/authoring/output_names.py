@@ -11,6 +11,7 @@ from enum import Enum, auto
 from itertools import chain
 from typing import Any, NamedTuple, get_origin
 
+from jobflow.api.flow.jobflow import STEP_LISTS
 from jobflow.authoring.dependencies import typed_step
 from jobflow.authoring.objects.returns import Outputs
 from jobflow.core.cel.expression import MAX_LENGTH
@@ -78,7 +79,7 @@ def find_misnamed_outputs(
 ) -> Iterator[tuple[str, str]]:
     """Yield the JSON path and a message of each wrong name in the spec of a flow at `path`."""
     texts = [(f"outputs.{name}", text) for name, text in (spec.get("outputs") or {}).items()]
-    for key in ("flows", "finally"):
+    for key in STEP_LISTS.values():
         for i, step in enumerate(spec.get(key, ())):
             own = f"{key}[{i}]"
             for place, reference in find_references(step, f"{path}.{own}"):
@@ -87,7 +88,7 @@ def find_misnamed_outputs(
                         found = _check_name(reference.keys[0], name, known)
                         yield from ((place, message) for message in found)
             if (typed := typed_step(step)) is not None:
-                texts += [(f"{own}.{each.field}", each.text) for each in list_expressions(typed)]
+                texts += [(f"{own}.{each.path}", each.text) for each in list_expressions(typed)]
     for place, text in texts:
         yield from ((f"{path}.{place}", message) for message in _check(text, known))
 

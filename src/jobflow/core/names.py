@@ -11,6 +11,10 @@ MAX_NAME = 63
 """Characters of a label value, and so of the names of vcjobs and pods: pods have the name of their
 vcjob as a label, and a DNS label (RFC 1123) has the same limit."""
 
+_RANDOM_SUFFIX = "x" * 5
+"""Placeholder for the characters that an API server appends to `generateName`."""
+_MAX_GENERATE_NAME = 58
+"""Characters of `generateName` that an API server keeps (k8s.io/apiserver/pkg/storage/names)."""
 _HASH = 8
 _AGAIN = re.compile(r"-r([1-9][0-9]{0,8})$")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -21,6 +25,12 @@ def format_job_name(flow: str, step: str, *, index: int | None = None) -> str:
     """Return the name of the first vcjob of a step, `<flow>-<step>`, or of a run of it,
     `<flow>-<step>-<index>`. It is never shortened."""
     return f"{flow}-{step}" if index is None else f"{flow}-{step}-{index}"
+
+
+def predict_generated_name(prefix: str) -> str:
+    """Return a placeholder of the length of the name that an API server makes of `generateName`;
+    "" if that is empty."""
+    return prefix[:_MAX_GENERATE_NAME] + _RANDOM_SUFFIX if prefix else ""
 
 
 def format_attempt_name(first: str, again: int, *, room: int = 0) -> str:

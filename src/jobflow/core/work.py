@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from jobflow.api.flow.control import Case
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.step import Step, WorkKind
+from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import WorkKind
 from jobflow.api.resources import JOBFLOWS, JOBS, Resource
 from jobflow.api.volcano.job import Job
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from jobflow.api.flow.jobflow import STEP_LISTS
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES
 from jobflow.client.errors import print_error
@@ -155,7 +156,7 @@ def _at(node: Node, keys: Iterable[str | int] | None) -> Node | None:
 
 
 def _step_paths(flow: Manifest) -> Iterator[str]:
-    for key in ("flows", "finally"):
+    for key in STEP_LISTS.values():
         steps = _at(flow.node, ["spec", key])
         if isinstance(steps, ListNode):
             yield from (f"spec.{key}[{i}]" for i in range(len(steps.items)))

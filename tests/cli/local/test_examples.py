@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.flow.cronjobflow import CronJobFlow
+from jobflow.api.flow.cronjobflow import CronJobFlow, CronJobFlowSpec
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.traits import Needs, NotWith, OneOf, Required, walk
 from jobflow.client.manifests.objects import load
 from jobflow.client.manifests.typed import to_typed
 from jobflow.core.admission.analysis.flow_facts import FlowFacts, Known
@@ -202,6 +203,29 @@ def test_every_field_warning_that_lint_refuses_has_a_refused_example(
     rule: FieldWarningRule,
 ) -> None:
     assert any(warning.reason for facts in _flows() for warning in rule(facts))
+
+
+def _faults_of_fields() -> set[str]:
+    """Return the message of each trait of a field that is a rule, after the field."""
+    found = set()
+    for _, field in walk(CronJobFlowSpec):
+        for trait in field.traits:
+            match trait:
+                case Required(detail):
+                    found.add(f".{field.json}: Required value: {detail}")
+                case NotWith(others):
+                    texts = (detail.format(other) for other, detail in others.items())
+                    found |= {f".{field.json}: Forbidden: {text}" for text in texts}
+                case Needs(_, detail):
+                    found.add(f".{field.json}: Forbidden: {detail}")
+                case OneOf(names):
+                    found.add(f"which is set too; keep one of {names}")
+    return found
+
+
+@pytest.mark.parametrize("message", sorted(_faults_of_fields()))
+def test_every_trait_that_is_a_rule_has_a_refused_example(message: str) -> None:
+    assert any(message in path.read_text() for path in REFUSED)
 
 
 def test_skipped_rules_find_nothing_in_the_refused_examples() -> None:

@@ -15,7 +15,7 @@ from jobflow.api.flow.status import (
     StepCondition,
     StepPhase,
 )
-from jobflow.api.flow.step import WorkKind
+from jobflow.api.flow.traits import WorkKind
 from jobflow.api.schema.crd import openapi_schema
 from jobflow.api.volcano.command import RETRIES
 from jobflow.api.volcano.command import Action as CommandAction

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition
-from jobflow.api.flow.step import WorkKind
+from jobflow.api.flow.traits import WorkKind
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.planning.actions import Action, CommandFlow, CreateJob
 from jobflow.core.planning.lifecycle import HALTS

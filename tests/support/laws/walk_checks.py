@@ -9,7 +9,8 @@ from random import Random
 from jobflow.api import labels
 from jobflow.api.flow.control import to_number
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition
-from jobflow.api.flow.step import Step, WorkKind
+from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import WorkKind
 from jobflow.api.volcano.command import RETRIES
 from jobflow.api.volcano.job import Job
 from jobflow.core.planning.actions import (

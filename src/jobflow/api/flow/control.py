@@ -5,11 +5,31 @@ from typing import Annotated, Any
 
 import msgspec
 
+from jobflow.api.flow.traits import (
+    Evaluated,
+    For,
+    JobPart,
+    Needs,
+    NotWith,
+    OneOf,
+    Referring,
+    Required,
+    Role,
+    Runs,
+    Setting,
+    Stage,
+    ValueKind,
+    WorkKind,
+)
 from jobflow.api.meta import Doc, Struct
 from jobflow.api.volcano.job import Int32, Opaque
 
-IntOrParam = Int32 | str
+IntOrParam = Annotated[Int32 | str, Setting()]
 """A number, or one reference to a param such as `$(params.n)`."""
+DurationOrParam = Annotated[str, Setting(is_time=True)]
+"""A duration such as `2h`, or one reference to a param."""
+ONE_SOURCE = OneOf("items, from and count")
+"""Of the sources of the items of forEach."""
 
 
 def to_number(value: int | str | None) -> int | None:
@@ -47,8 +67,16 @@ class Patch(Struct, frozen=True, kw_only=True):
             "$(steps.x.outputs.y).",
             **Opaque,
         ),
+        JobPart(Role.SPEC),
     ] = None
-    spec: Annotated[dict[str, Any] | None, Doc("Another name for jobSpec.", **Opaque)] = None
+    spec: Annotated[
+        dict[str, Any] | None,
+        Doc("Another name for jobSpec.", **Opaque),
+        JobPart(Role.SPEC),
+        NotWith(
+            {"jobSpec": "the same as patch.jobSpec by its other name, which is set too; keep one"}
+        ),
+    ] = None
 
 
 JobSpecField = Annotated[
@@ -59,6 +87,8 @@ JobSpecField = Annotated[
         "contain references.",
         **Opaque,
     ),
+    Runs(WorkKind.JOB),
+    JobPart(Role.SPEC),
 ]
 ContainerField = Annotated[
     dict[str, Any] | None,
@@ -68,10 +98,18 @@ ContainerField = Annotated[
         "(main). Strings may contain references.",
         **Opaque,
     ),
+    Runs(WorkKind.JOB),
+    JobPart(Role.CONTAINER),
 ]
 VolumesField = Annotated[
     list[Any] | None,
     Doc("Volumes of the pod of container; see `kubectl explain pod.spec.volumes`."),
+    JobPart(Role.VOLUMES),
+    Needs(
+        "container",
+        "these are the volumes of the pod of container, which is not set; write them into "
+        "jobSpec or patch.jobSpec, at tasks[].template.spec.volumes",
+    ),
 ]
 
 
@@ -81,19 +119,26 @@ class Case(Struct, frozen=True, kw_only=True):
     when: Annotated[
         str | None,
         Doc("CEL condition. The first case whose condition is true runs. Default: true."),
+        Evaluated(Stage.DECISION),
     ] = None
     template: Annotated[
-        str | None, Doc("JobTemplate to run in this case. Default: the one named like the step.")
+        str | None,
+        Doc("JobTemplate to run in this case. Default: the one named like the step."),
+        Runs(WorkKind.JOB),
     ] = None
     flow: Annotated[
         dict[str, Any] | None,
         Doc("Flow to run as a child in this case, instead of a template.", **Opaque),
+        Runs(WorkKind.FLOW),
+        Referring(Stage.JOB, below="params"),
     ] = None
     job_spec: JobSpecField = None
     container: ContainerField = None
     volumes: VolumesField = None
     patch: Annotated[
-        Patch | None, Doc("Changes to the job in this case, applied after the step's patch.")
+        Patch | None,
+        Doc("Changes to the job in this case, applied after the step's patch."),
+        For((WorkKind.JOB,), {WorkKind.FLOW: "write the patches into its steps"}),
     ] = None
 
 
@@ -103,6 +148,7 @@ class ForEach(Struct, frozen=True, kw_only=True):
     items: Annotated[
         list[Any] | None,
         Doc("Items, values of any type. The patch refers to the current one as $(item)."),
+        ONE_SOURCE,
     ] = None
     from_: Annotated[
         str | None,
@@ -110,6 +156,8 @@ class ForEach(Struct, frozen=True, kw_only=True):
             "CEL expression whose value is the list of items, such as params.rates or "
             'steps["split"].outputs.shards. Evaluated once.'
         ),
+        Evaluated(Stage.DECISION, ValueKind.ITEMS),
+        ONE_SOURCE,
     ] = msgspec.field(name="from", default=None)
     count: Annotated[
         IntOrParam | None,
@@ -117,6 +165,7 @@ class ForEach(Struct, frozen=True, kw_only=True):
             "Number of items; they are 0, 1, 2 and so on. It may be a reference to a param, such "
             "as $(params.n)."
         ),
+        ONE_SOURCE,
     ] = None
     parallelism: Annotated[
         IntOrParam | None,
@@ -136,6 +185,8 @@ class Repeat(Struct, frozen=True, kw_only=True):
             "CEL condition, evaluated after each completed run, such as outputs.accuracy > 0.9. "
             "It can use outputs, phase, reason and index of that run. Required."
         ),
+        Evaluated(Stage.RUN_END),
+        Required("set the CEL expression that ends the loop"),
     ] = None
     max: Annotated[
         IntOrParam | None,
@@ -143,6 +194,7 @@ class Repeat(Struct, frozen=True, kw_only=True):
             "Maximum number of runs, 1 to 1,000. The step fails if the condition is still false "
             "after the last one. It may be a reference to a param, such as $(params.n). Required."
         ),
+        Required("set the maximum of runs, up to 1,000, after which the step fails"),
     ] = None
     pause: Annotated[
         str | None,
@@ -172,6 +224,7 @@ class Retry(Struct, frozen=True, kw_only=True):
             "Maximum number of attempts after the first, 0 to 100. It may be a reference to a "
             "param, such as $(params.n). Required."
         ),
+        Required("set the number of attempts after the first"),
     ] = None
     backoff: Annotated[Backoff | None, Doc("Pause between attempts.")] = None
     when: Annotated[
@@ -181,6 +234,7 @@ class Retry(Struct, frozen=True, kw_only=True):
             "It can use outputs, phase, reason, index and failure of the failed run, attempt and "
             "retries. It is not asked about a disruption that does not count."
         ),
+        Evaluated(Stage.ATTEMPT_END),
     ] = None
     patch: Annotated[
         Patch | None,
@@ -189,6 +243,7 @@ class Retry(Struct, frozen=True, kw_only=True):
             "applied last, such as more memory. Its references can use failure, attempt and "
             "retries."
         ),
+        For((WorkKind.JOB,), {WorkKind.FLOW: "write it into the retry of a step of the flow"}),
     ] = None
     disruptions: Annotated[
         Int32 | None,
@@ -198,7 +253,9 @@ class Retry(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     avoid_nodes: Annotated[
-        bool | None, Doc("Keep the next attempt off the nodes on which pods failed.")
+        bool | None,
+        Doc("Keep the next attempt off the nodes on which pods failed."),
+        For((WorkKind.JOB,), {WorkKind.FLOW: "set it in the steps of the flow"}),
     ] = None
 
 
@@ -218,9 +275,10 @@ class Approval(Struct, frozen=True, kw_only=True):
             "Question to whoever decides. It may contain references such as $(params.x), $(item) "
             "and $(steps.x.outputs.y)."
         ),
+        Referring(Stage.QUESTION),
     ] = None
     timeout: Annotated[
-        str | None,
+        DurationOrParam | None,
         Doc(
             "Maximum time to wait for an answer, such as 24h, without the time the flow was "
             "suspended. Then default is the answer. Default: no limit. It may be a reference to a "
@@ -236,7 +294,9 @@ class Param(Struct, frozen=True, kw_only=True):
     """A parameter of the flow."""
 
     name: Annotated[
-        str, Doc("Name. Patches refer to it as $(params.NAME), CEL expressions as params.NAME.")
+        str,
+        Doc("Name. Patches refer to it as $(params.NAME), CEL expressions as params.NAME."),
+        Required("a param has a name"),
     ] = ""
     value: Annotated[Any, Doc("Value, of any type.")] = None
     enum: Annotated[list[Any] | None, Doc("Allowed values.")] = None
@@ -265,6 +325,8 @@ class Concurrency(Struct, frozen=True, kw_only=True):
             "Name of the group, in which references such as $(params.env) may stand. Flows of the "
             "same namespace whose groups have the same name share the places. Required."
         ),
+        Referring(Stage.FLOW_START),
+        Required("write the name of the group whose flows share the places, such as nightly"),
     ] = ""
     limit: Annotated[
         Int32 | None,

@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 
 from jobflow.api.flow.jobflow import JobFlowSpec
+from jobflow.api.flow.traits import Apart, Required
 from jobflow.api.meta import Doc, ObjectMeta, Struct
 from jobflow.api.volcano.job import Int32
 
@@ -45,6 +46,8 @@ class JobFlowTemplate(Struct, frozen=True, kw_only=True):
             "Specification of the flows. In it, flow.scheduledTime is the scheduled time as a "
             "text, such as 2026-01-01T02:00:00+01:00."
         ),
+        Apart(),
+        Required("write the spec of the flows to create"),
     ] = None
 
 
@@ -57,6 +60,7 @@ class CronJobFlowSpec(Struct, frozen=True, kw_only=True):
             "Times in cron format: minute, hour, day of month, month and day of week, such as "
             "30 2 * * 1-5; or @hourly, @daily, @weekly, @monthly or @yearly. Required."
         ),
+        Required("write the times, such as 30 2 * * * for every day at 2:30"),
     ] = None
     time_zone: Annotated[
         str | None,
@@ -82,7 +86,9 @@ class CronJobFlowSpec(Struct, frozen=True, kw_only=True):
         Doc("Start no flow while this is true. Flows that have started continue."),
     ] = None
     job_flow_template: Annotated[
-        JobFlowTemplate | None, Doc("The flow to create at each scheduled time. Required.")
+        JobFlowTemplate | None,
+        Doc("The flow to create at each scheduled time. Required."),
+        Required("write the spec of the flows to create"),
     ] = None
     successful_jobs_history_limit: Annotated[
         Int32 | None, Doc("Number of flows to keep that have succeeded. Default: 3.")

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from jobflow.api.flow.probe import Probe
+from jobflow.api.flow.traits import Plain
 from jobflow.api.meta import Doc, Struct
 
 
@@ -32,7 +33,7 @@ class ItemDependency(StrEnum):
 class DependsOn(Struct, frozen=True, kw_only=True):
     """Steps that a step waits for, and when it starts."""
 
-    targets: Annotated[list[str] | None, Doc("Names of the steps to wait for.")] = None
+    targets: Annotated[list[str] | None, Doc("Names of the steps to wait for."), Plain()] = None
     strategy: Annotated[
         str | None,
         Doc(

@@ -5,9 +5,19 @@ from typing import Annotated, Any
 
 import msgspec
 
-from jobflow.api.flow.control import Concurrency, IntOrParam, JobDefaults, Param
+from jobflow.api.flow.control import Concurrency, DurationOrParam, IntOrParam, JobDefaults, Param
 from jobflow.api.flow.status import FINAL_PHASES, JobFlowStatus
 from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import (
+    Apart,
+    Evaluated,
+    InChild,
+    Plain,
+    Referring,
+    Stage,
+    ValueKind,
+    fields_of,
+)
 from jobflow.api.meta import Doc, ObjectMeta, Struct
 from jobflow.api.volcano.job import Int32, Opaque
 
@@ -22,7 +32,9 @@ class RetainPolicy(StrEnum):
 class JobFlowSpec(Struct, frozen=True, kw_only=True):
     """Specification of the flow."""
 
-    flows: Annotated[list[Step] | None, Doc("Steps, at least one.")] = None
+    flows: Annotated[
+        list[Step] | None, Doc("Steps, at least one."), Plain(), Apart(), InChild()
+    ] = None
     targets: Annotated[
         list[str] | None,
         Doc(
@@ -37,10 +49,16 @@ class JobFlowSpec(Struct, frozen=True, kw_only=True):
             "succeeded.",
             enum=["retain", "delete"],
         ),
+        Plain(),
+        InChild(inherited=True),
     ] = None
-    params: Annotated[list[Param] | None, Doc("Parameters for patches and CEL expressions.")] = None
+    params: Annotated[
+        list[Param] | None, Doc("Parameters for patches and CEL expressions."), InChild()
+    ] = None
     job_defaults: Annotated[
-        JobDefaults | None, Doc("Defaults for every job. Templates and patches override them.")
+        JobDefaults | None,
+        Doc("Defaults for every job. Templates and patches override them."),
+        InChild(inherited=True),
     ] = None
     volume_claims: Annotated[
         dict[str, Any] | None,
@@ -51,6 +69,7 @@ class JobFlowSpec(Struct, frozen=True, kw_only=True):
             "contain references such as $(params.size).",
             **Opaque,
         ),
+        Referring(Stage.FLOW_START),
     ] = None
     parallelism: Annotated[
         IntOrParam | None,
@@ -58,17 +77,19 @@ class JobFlowSpec(Struct, frozen=True, kw_only=True):
             "Maximum number of jobs at a time. Steps start in the order of flows. It may be a "
             "reference to a param, such as $(params.n)."
         ),
+        InChild(),
     ] = None
     concurrency: Annotated[
         Concurrency | None,
         Doc("Group of flows of which only some run at once. Default: every flow starts at once."),
     ] = None
     timeout: Annotated[
-        str | None,
+        DurationOrParam | None,
         Doc(
             "Maximum time of the whole flow, such as 12h, without the time it was suspended. It "
             "may be a reference to a param, such as $(params.limit)."
         ),
+        InChild(),
     ] = None
     failure_policy: Annotated[
         str | None,
@@ -77,6 +98,7 @@ class JobFlowSpec(Struct, frozen=True, kw_only=True):
             "running jobs, Continue runs all steps that do not depend on the failed one, and all "
             "items of a forEach."
         ),
+        InChild(),
     ] = None
     finally_: Annotated[
         list[Step] | None,
@@ -87,6 +109,8 @@ class JobFlowSpec(Struct, frozen=True, kw_only=True):
             "the steps of finally that they depend on, flow.phase and "
             "flow.failures."
         ),
+        Apart(),
+        InChild(),
     ] = msgspec.field(name="finally", default=None)
     outputs: Annotated[
         dict[str, str] | None,
@@ -95,6 +119,8 @@ class JobFlowSpec(Struct, frozen=True, kw_only=True):
             'steps["train"].outputs.accuracy. They are evaluated after finally, can use every '
             "step, and are stored in status.outputs."
         ),
+        Evaluated(Stage.FLOW_END, ValueKind.ANY),
+        InChild(),
     ] = None
     ttl_seconds_after_finished: Annotated[
         Int32 | None, Doc("Seconds after which the finished flow is deleted. Default: never.")
@@ -111,13 +137,17 @@ class JobFlowSpec(Struct, frozen=True, kw_only=True):
         Doc("Seconds after which a failed flow is deleted. Default: ttlSecondsAfterFinished."),
     ] = None
     suspend: Annotated[
-        bool | None, Doc("Create the flow suspended: no job starts until it is resumed.")
+        bool | None, Doc("Create the flow suspended: no job starts until it is resumed."), Plain()
     ] = None
 
     @property
     def all_steps(self) -> list[Step]:
         """`flows`, then `finally`."""
         return [*(self.flows or ()), *(self.finally_ or ())]
+
+
+STEP_LISTS = {field.name: field.json for field in fields_of(JobFlowSpec) if field.struct is Step}
+"""Fields of a flow that hold its steps: Python names -> JSON names."""
 
 
 def templates_of(step: Step) -> list[str]:

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from jobflow.api.flow.traits import Required
 from jobflow.api.meta import Doc, Struct
 from jobflow.api.volcano.job import Int32
 
@@ -16,9 +17,19 @@ class HTTPHeader(Struct, frozen=True, kw_only=True):
 class HTTPGetProbe(Struct, frozen=True, kw_only=True):
     """HTTP request to each pod of a task."""
 
-    task_name: Annotated[str | None, Doc("Name of the task whose pods are probed.")] = None
-    path: Annotated[str | None, Doc("Path, which begins with a slash.")] = None
-    port: Annotated[int | None, Doc("Port, 1 to 65535.")] = None
+    task_name: Annotated[
+        str | None,
+        Doc("Name of the task whose pods are probed."),
+        Required("name the task of the targets' jobs"),
+    ] = None
+    path: Annotated[
+        str | None,
+        Doc("Path, which begins with a slash."),
+        Required('set the path to request, such as "/healthz"'),
+    ] = None
+    port: Annotated[int | None, Doc("Port, 1 to 65535."), Required("set the port of the pods")] = (
+        None
+    )
     http_header: Annotated[HTTPHeader | None, Doc("Header to send.")] = None
 
     @property
@@ -33,20 +44,31 @@ class HTTPGetProbe(Struct, frozen=True, kw_only=True):
 class TCPSocketProbe(Struct, frozen=True, kw_only=True):
     """TCP connection to each pod of a task."""
 
-    task_name: Annotated[str | None, Doc("Name of the task whose pods are probed.")] = None
-    port: Annotated[int | None, Doc("Port, 1 to 65535.")] = None
+    task_name: Annotated[
+        str | None,
+        Doc("Name of the task whose pods are probed."),
+        Required("name the task of the targets' jobs"),
+    ] = None
+    port: Annotated[int | None, Doc("Port, 1 to 65535."), Required("set the port of the pods")] = (
+        None
+    )
 
 
 class TaskStatusProbe(Struct, frozen=True, kw_only=True):
     """Phase of a task's pods."""
 
-    task_name: Annotated[str | None, Doc("Name of the task whose pods are counted.")] = None
+    task_name: Annotated[
+        str | None,
+        Doc("Name of the task whose pods are counted."),
+        Required("name the task of the targets' jobs"),
+    ] = None
     phase: Annotated[
         str | None,
         Doc(
             "Pod phase to reach: Pending, Running, Succeeded or Failed. A pod in a later phase "
             "has reached Pending and Running too."
         ),
+        Required('set the phase to wait for: "Pending", "Running", "Succeeded", "Failed"'),
     ] = None
     count: Annotated[
         Int32 | None, Doc("Number of pods that must reach the phase. Default: all.")

@@ -1,7 +1,6 @@
 """A step of a flow: its work, and when and how often it runs."""
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
@@ -10,6 +9,7 @@ from jobflow.api.flow.control import (
     Approval,
     Case,
     ContainerField,
+    DurationOrParam,
     ForEach,
     JobSpecField,
     Patch,
@@ -19,16 +19,23 @@ from jobflow.api.flow.control import (
 )
 from jobflow.api.flow.dependencies import DependsOn, ItemDependency
 from jobflow.api.flow.status import Decisions
+from jobflow.api.flow.traits import (
+    EVERY_KIND,
+    OF_JOBS,
+    Evaluated,
+    For,
+    JobPart,
+    NotWith,
+    Plain,
+    Referring,
+    Role,
+    Runs,
+    Stage,
+    ValueKind,
+    WorkKind,
+)
 from jobflow.api.meta import Doc, Struct
 from jobflow.api.volcano.job import Opaque
-
-
-class WorkKind(StrEnum):
-    """A kind of work. `core/work.py` has the facts of each, `core/planning/work` its decisions."""
-
-    JOB = "job"
-    FLOW = "flow"
-    APPROVAL = "approval"
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -41,9 +48,14 @@ class Step(Struct, frozen=True, kw_only=True):
             "Name, unique in the flow. It is also the name of the JobTemplate to run, unless "
             "template, jobSpec or container is set. The job is named <flow>-<step>."
         ),
+        Plain(),
+        EVERY_KIND,
     ] = ""
     template: Annotated[
-        str | None, Doc("JobTemplate to run. Default: the one named like the step.")
+        str | None,
+        Doc("JobTemplate to run. Default: the one named like the step."),
+        Plain(),
+        Runs(WorkKind.JOB),
     ] = None
     flow: Annotated[
         dict[str, Any] | None,
@@ -54,6 +66,8 @@ class Step(Struct, frozen=True, kw_only=True):
             "nothing else of this flow.",
             **Opaque,
         ),
+        Runs(WorkKind.FLOW),
+        Referring(Stage.JOB, below="params"),
     ] = None
     job_spec: JobSpecField = None
     container: ContainerField = None
@@ -66,13 +80,20 @@ class Step(Struct, frozen=True, kw_only=True):
             "removes it. Strings may contain references.",
             **Opaque,
         ),
+        JobPart(Role.ENV),
+        OF_JOBS,
     ] = None
     image: Annotated[
-        str | None, Doc("Image of the first container of the first task. May be a reference.")
+        str | None,
+        Doc("Image of the first container of the first task. May be a reference."),
+        JobPart(Role.ARGUMENT),
+        OF_JOBS,
     ] = None
     command: Annotated[
         Any,
         Doc("Command of the first container of the first task: a list, which may have references."),
+        JobPart(Role.ARGUMENT),
+        OF_JOBS,
     ] = None
     args: Annotated[
         Any,
@@ -80,6 +101,8 @@ class Step(Struct, frozen=True, kw_only=True):
             "Arguments of the first container of the first task: a list of texts, numbers and "
             "booleans, which may have references."
         ),
+        JobPart(Role.ARGUMENT),
+        OF_JOBS,
     ] = None
     resources: Annotated[
         Any,
@@ -87,6 +110,8 @@ class Step(Struct, frozen=True, kw_only=True):
             "Resources of the first container of the first task, merged into its own, such as "
             "{limits: {nvidia.com/gpu: 1}}. Strings may contain references."
         ),
+        JobPart(Role.ARGUMENT),
+        OF_JOBS,
     ] = None
     approval: Annotated[
         Approval | None,
@@ -94,9 +119,14 @@ class Step(Struct, frozen=True, kw_only=True):
             "Run no job, but wait until a user approves or rejects. Excludes template, jobSpec and "
             "container."
         ),
+        Runs(WorkKind.APPROVAL),
+        For((WorkKind.APPROVAL,)),
     ] = None
     depends_on: Annotated[
-        DependsOn | None, Doc("Steps to wait for. Default: the step starts at once.")
+        DependsOn | None,
+        Doc("Steps to wait for. Default: the step starts at once."),
+        Plain(),
+        EVERY_KIND,
     ] = None
     vars: Annotated[
         dict[str, str] | None,
@@ -106,8 +136,13 @@ class Step(Struct, frozen=True, kw_only=True):
             "refer to one as $(vars.NAME). They see only phase and job of a step that may still "
             "run."
         ),
+        Evaluated(Stage.VARS, ValueKind.ANY),
     ] = None
-    patch: Annotated[Patch | None, Doc("Changes to the job.")] = None
+    patch: Annotated[
+        Patch | None,
+        Doc("Changes to the job."),
+        For((WorkKind.JOB,), {WorkKind.FLOW: "write the patches into the steps of the flow"}),
+    ] = None
     when: Annotated[
         str | None,
         Doc(
@@ -115,6 +150,8 @@ class Step(Struct, frozen=True, kw_only=True):
             "steps that this one depends on, directly or not. Evaluated once; if false, the step "
             "is Skipped."
         ),
+        Evaluated(Stage.DECISION),
+        EVERY_KIND,
     ] = None
     switch: Annotated[
         list[Case] | None,
@@ -122,28 +159,45 @@ class Step(Struct, frozen=True, kw_only=True):
             "Cases, in order; the first one whose condition is true decides what runs. If no "
             "condition is true, the step is Skipped. Excludes template, jobSpec and container."
         ),
+        Runs(),
     ] = None
     for_each: Annotated[
-        ForEach | None, Doc("Run one job per item. Set exactly one of items, from or count.")
+        ForEach | None,
+        Doc("Run one job per item. Set exactly one of items, from or count."),
+        EVERY_KIND,
     ] = None
     repeat: Annotated[
         Repeat | None,
         Doc("Run again, one run after another, until a condition is true. Excludes forEach."),
+        NotWith(
+            {
+                "forEach": "excludes forEach: a step runs once per item, or again until an "
+                "expression holds; for both, repeat a step that depends on this one"
+            }
+        ),
     ] = None
     retry: Annotated[Retry | None, Doc("Run the step again if it fails.")] = None
     timeout: Annotated[
-        str | None,
+        DurationOrParam | None,
         Doc(
             "Maximum time of one attempt after its job is first Running, such as 2h. Then the job "
             "is aborted and the attempt has failed. It may be a reference to a param, such as "
             "$(params.limit)."
         ),
+        For((WorkKind.JOB, WorkKind.FLOW), {WorkKind.APPROVAL: "set approval.timeout"}),
     ] = None
     daemon: Annotated[
         bool | None,
         Doc(
             "The step is a service. Dependants start once it runs, or once their probe passes. It "
             "is stopped when no step needs it to run any more."
+        ),
+        For((WorkKind.JOB,), {WorkKind.FLOW: "a child flow ends by itself"}),
+        NotWith(
+            dict.fromkeys(
+                ("forEach", "repeat"),
+                "excludes {}: a daemon is one job, which runs until the flow ends",
+            )
         ),
     ] = None
     continue_on_failure: Annotated[
@@ -153,6 +207,8 @@ class Step(Struct, frozen=True, kw_only=True):
             "of the flow itself, such as ExpressionError. With forEach, every item runs even if "
             "others fail."
         ),
+        Plain(),
+        EVERY_KIND,
     ] = None
 
     def template_for(self, case: Case | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,15 +13,15 @@ from jobflow.api.flow.control import Case
 from jobflow.api.flow.cronjobflow import CronJobFlowSpec
 from jobflow.api.flow.jobflow import JobFlowSpec
 from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import JobPart, Role, Runs, fields_of
 from jobflow.api.volcano.job import JobSpec
 from jobflow.cli.local.python_code import Call, Code, Name, Names, write, write_lines
 from jobflow.client.manifests.objects import Manifest
 from jobflow.core.text import join_names
 
-_WORKS = frozenset({"template", "jobSpec", "container", "flow", "approval", "switch"})
-_JOB_SPECS = frozenset({"jobSpec", "spec"})
-_OWN = frozenset({"flows", "finally", "params"})
-"""Fields of flows that are not written as they are."""
+_WORKS = frozenset(each.json for each in fields_of(Step) if each.get(Runs) is not None)
+_STEP_METHODS = {"flows": "step", "finally": "finally_"}
+"""Methods that add a step, by the field of the flow."""
 _Fields = Sequence[tuple[str, Code]]
 
 
@@ -140,27 +139,27 @@ class _Module:
         call = Call(self.imported("Template"), [name, ("", spec), *metadata])
         return self.assign(f"{manifest.name}_template", call)
 
-    def fields(self, value: Mapping[str, Any], struct: type, owner: str) -> list[tuple[str, Code]]:
+    def fields(
+        self, value: Mapping[str, Any], struct: type[msgspec.Struct], owner: str
+    ) -> list[tuple[str, Code]]:
         """Return the fields of an object of the API as arguments, in the order of its type."""
-        hints = typing.get_type_hints(struct)
         found: list[tuple[str, Code]] = []
-        for each in msgspec.structs.fields(struct):
-            inner = value.get(each.encode_name)
+        for each in fields_of(struct):
+            inner = value.get(each.json)
             if inner is None:
                 continue
-            kind = _struct_of(hints[each.name])
-            if each.encode_name in _JOB_SPECS:
+            if each.get(JobPart) == JobPart(Role.SPEC):
                 code = self.job_spec(inner, owner)
-            elif kind is not None and isinstance(inner, list):
-                code = [self.object(entry, kind, owner) for entry in inner]
-            elif kind is not None:
-                code = self.object(inner, kind, owner)
+            elif each.struct is not None and each.is_list:
+                code = [self.object(entry, each.struct, owner) for entry in inner]
+            elif each.struct is not None:
+                code = self.object(inner, each.struct, owner)
             else:
                 code = self.value(inner, owner, each.name)
             found.append((each.name, code))
         return found
 
-    def object(self, value: Mapping[str, Any], struct: type, owner: str) -> Code:
+    def object(self, value: Mapping[str, Any], struct: type[msgspec.Struct], owner: str) -> Code:
         """Return an object of the API as a call of its class."""
         return Call(self.imported(struct.__name__), self.fields(value, struct, owner))
 
@@ -222,12 +221,12 @@ class _Flow:
         return Name(child.name)
 
     def _fields(self, spec: Mapping[str, Any], owner: str, params: Code) -> _Fields:
-        rest = {key: each for key, each in spec.items() if key not in _OWN}
+        rest = {key: each for key, each in spec.items() if key not in (*_STEP_METHODS, "params")}
         found = self.module.fields(rest, JobFlowSpec, owner)
         return [*([("params", params)] if params is not None else []), *found]
 
     def _steps(self, spec: Mapping[str, Any]) -> None:
-        for key, method in (("flows", "step"), ("finally", "finally_")):
+        for key, method in _STEP_METHODS.items():
             steps = spec.get(key) or []
             groups = dict(_edges(steps))
             ordered = {name for each in groups.items() for names in each for name in names}
@@ -264,7 +263,9 @@ class _Flow:
             found = [("template", owner)]  # else it would be a container
         return [*found, *self.module.fields(own, Step, owner)]
 
-    def _work(self, works: Mapping[str, Any], struct: type, owner: str) -> list[tuple[str, Code]]:
+    def _work(
+        self, works: Mapping[str, Any], struct: type[msgspec.Struct], owner: str
+    ) -> list[tuple[str, Code]]:
         special: dict[str, Code] = {}
         if works.get("flow") is not None:
             special["flow"] = self.child(works["flow"], owner)
@@ -356,16 +357,7 @@ def _operation(chain: Sequence[Sequence[str]], names: Mapping[str, str]) -> str:
     return " >> ".join(parts)
 
 
-def _struct_of(hint: Any) -> type | None:
-    """Return the type of the API in `X | None` or `list[X] | None`."""
-    for each in typing.get_args(hint) or (hint,):
-        inner = typing.get_args(each)[0] if typing.get_origin(each) is list else each
-        if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
-            return inner
-    return None
-
-
-def _fits(value: Any, struct: type) -> bool:
+def _fits(value: Any, struct: type[msgspec.Struct]) -> bool:
     """Whether a type of the API has all fields of an object, with values of their types."""
     try:
         msgspec.convert(value, struct)
@@ -374,11 +366,8 @@ def _fits(value: Any, struct: type) -> bool:
     return _has_fields(value, struct)
 
 
-def _has_fields(value: Mapping[str, Any], struct: type) -> bool:
-    hints = typing.get_type_hints(struct)
-    kinds = {
-        each.encode_name: _struct_of(hints[each.name]) for each in msgspec.structs.fields(struct)
-    }
+def _has_fields(value: Mapping[str, Any], struct: type[msgspec.Struct]) -> bool:
+    kinds = {each.json: each.struct for each in fields_of(struct)}
     for key, inner in value.items():
         if key not in kinds or inner is None:
             return False

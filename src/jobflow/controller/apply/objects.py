@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.step import WorkKind
+from jobflow.api.flow.traits import WorkKind
 from jobflow.api.resources import JOBFLOWS, JOBS, Resource
 from jobflow.api.volcano.job import Job
 from jobflow.controller.apply.live_reads import LiveReads

@@ -68,11 +68,11 @@ def _in_spec(spec: JobFlowSpec, path: str) -> Iterator[str]:
 def _in_step(step: Step, path: str) -> Iterator[str]:
     if step.for_each is not None:
         yield from _in_value(step.for_each.items, f"{path}.forEach.items")
+    for field, value in free_form_values(step):
+        yield from _in_value(value, f"{path}.{field}")
     owners: list[tuple[str, Step | Case]] = [(path, step)]
     owners += [(f"{path}.switch[{i}]", case) for i, case in enumerate(step.switch or ())]
     for at, owner in owners:
-        for field, value in free_form_values(owner):
-            yield from _in_value(value, f"{at}.{field}")
         if owner.flow is not None:
             yield from _in_value(owner.flow.get("params"), f"{at}.flow.params")
             child = without_nulls("JobFlow", {"spec": owner.flow})["spec"]

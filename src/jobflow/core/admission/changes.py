@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
-from jobflow.api.flow.jobflow import JobFlow, templates_of
+from jobflow.api.flow.jobflow import STEP_LISTS, JobFlow, templates_of
 from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.flow.status import CANCELLED, ENDED_STEP_PHASES, FlowPhase
 from jobflow.api.flow.step import Step
@@ -57,8 +57,9 @@ def _changes(old: JobFlow, new: JobFlow) -> Iterator[tuple[str, str]]:
     yield from _changes_of_steps("spec.flows", old.steps, new.steps)
     before, after = old.spec.finally_ or [], new.spec.finally_ or []
     yield from _changes_of_steps("spec.finally", before, after)
-    steps = {"flows": None, "finally_": None}
-    one, other = (msgspec.structs.replace(spec, **steps) for spec in (old.spec, new.spec))
+    one, other = (
+        msgspec.structs.replace(spec, **dict.fromkeys(STEP_LISTS)) for spec in (old.spec, new.spec)
+    )
     yield from ((path, _CHANGED) for path in find_differences("spec", one, other))
 
 

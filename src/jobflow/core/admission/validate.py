@@ -36,13 +36,13 @@ from jobflow.core.admission.rule import (
     findings,
     flow_with_options,
 )
+from jobflow.core.admission.rules.fields import FIELD_RULES
 from jobflow.core.admission.rules.flow.child_flows import CHILD_FLOW_RULES, CHILD_LIMITS
 from jobflow.core.admission.rules.flow.concurrency import CONCURRENCY_RULES
 from jobflow.core.admission.rules.flow.schedules import (
     CRON_RULES,
     TEMPLATE,
     deadline_is_long_enough,
-    template_is_there,
 )
 from jobflow.core.admission.rules.flow.size_limits import STATUS_LIMITS, flow_is_not_too_deep
 from jobflow.core.admission.rules.jobs.generated_names import GENERATED_NAME_RULES
@@ -104,6 +104,7 @@ CREATE_RULES = (
             *VOLUME_CLAIM_RULES,
             *CONCURRENCY_RULES,
             *WORK_RULES,
+            *FIELD_RULES,
             *PATCH_RULES,
         ),
     ),
@@ -208,7 +209,8 @@ def validate_cron(cron: CronJobFlow, known: Known) -> Verdict:
 
 def facts_of_cron(cron: CronJobFlow, known: Known) -> FlowFacts | None:
     """Return the facts of a flow of a CronJobFlow, or None if it says nothing about its flows."""
-    if any(template_is_there(cron)):
+    template = cron.spec.job_flow_template
+    if template is None or template.spec is None:
         return None
     return FlowFacts(sample_flow(cron), known)
 

@@ -15,7 +15,6 @@ from jobflow.core.admission.analysis.awaited_ends import awaited_ends
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.layer_locations import as_written, innermost, locations_of
 from jobflow.core.admission.analysis.jobs.resolved_specs import is_open
-from jobflow.core.admission.analysis.names.places import ExpressionPlace
 from jobflow.core.admission.mistaken_references import MAX_MISTAKEN, mistaken_references
 from jobflow.core.admission.rule import (
     FieldWarningRule,
@@ -227,7 +226,7 @@ def references_are_spelled_right(facts: FlowFacts) -> Iterator[FieldWarning]:
     """A text that only looks like a reference stays as it is."""
     room, suggestions = MAX_MISTAKEN, SuggestedReferences(facts)
     for layer in facts.references:
-        judge = partial(suggestions.nearest, ExpressionPlace(layer.step, layer.place_of_references))
+        judge = partial(suggestions.nearest, layer.place)
         for found in mistaken_references(layer.written, layer.path, judge):
             detail = (
                 f"{quote(found.text)} looks like a reference but is not one, so it is left as it "

@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 
 from jobflow.api import labels
-from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import InChild, fields_of
 from jobflow.api.resources import JOBFLOWS
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import resolve_references
@@ -15,8 +16,12 @@ from jobflow.core.manifests.job import Attempt, attempt_labels
 from jobflow.core.manifests.owner import owner_reference, root_label
 from jobflow.core.names import to_label_value
 
-INHERITED = ("job_defaults", "job_retain_policy")
-"""Fields of the parent's spec that a child without them has too."""
+INHERITED = {
+    field.name: field.json
+    for field in fields_of(JobFlowSpec)
+    if field.get(InChild) == InChild(inherited=True)
+}
+"""Fields of the parent's spec that a child without them has too: Python names -> JSON names."""
 
 
 def build_child(
@@ -33,9 +38,8 @@ def build_child(
     annotations = {labels.STEP: step.name, labels.TARGET_ENDS: attempt.target_ends}
     if attempt.index is not None:
         annotations[labels.INDEX] = str(attempt.index)
-    own = msgspec.to_builtins(msgspec.structs.replace(flow.spec, flows=None, finally_=None))
-    fields = {each.name: each.encode_name for each in msgspec.structs.fields(flow.spec)}
-    inherited = {fields[name]: own[fields[name]] for name in INHERITED if fields[name] in own}
+    values = ((json, getattr(flow.spec, name)) for name, json in INHERITED.items())
+    inherited = {json: msgspec.to_builtins(each) for json, each in values if each is not None}
     return {
         "apiVersion": JOBFLOWS.api_version,
         "kind": JOBFLOWS.kind,

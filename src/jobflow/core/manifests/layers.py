@@ -1,7 +1,6 @@
 """Layers of a vcjob's spec: what a step or a case runs, its arguments such as env, its patches.
 
-`layers_of` lists them in order of precedence. Manifests, admission, the outputs that a flow reads,
-and depth checks take the fields from here, so a new field needs an entry only in this file. Each
+`layers_of` lists them in order of precedence. The fields are those with the trait JobPart. Each
 layer is JSON in the shape of a vcjob's spec, so references, types and unknown fields are judged as
 in a patch; `Layer.written_path` returns the path that the user knows.
 """
@@ -9,7 +8,7 @@ in a patch; `Layer.written_path` returns the path that the user knows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import chain
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ import msgspec
 
 from jobflow.api.flow.control import Case, JobDefaults, Patch
 from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import FlowField, JobPart, Role, Runs, WorkKind, fields_of, find_set
 from jobflow.core.cel.references import measure_json
 from jobflow.core.manifests.strategic_merge import CONTAINER, overlaid
 from jobflow.core.violations import join_path
@@ -99,13 +99,18 @@ class Layer(NamedTuple):
 
 def works_of(owner: Step | Case) -> list[str]:
     """Return the fields that say what a step or a case runs and are set. Admission allows one."""
-    fields = {
-        "template": owner.template or None,
-        "jobSpec": owner.job_spec,
-        "container": owner.container,
-        "flow": owner.flow,
-    }
-    return [field for field, value in fields.items() if value is not None]
+    return [json for name, json in _WORKS if getattr(owner, name) not in (None, "")]
+
+
+def _list_works() -> Iterator[tuple[str, str]]:
+    """Yield the fields of a case; `switch` and `approval` have rules of their own."""
+    for kind in WorkKind:
+        for field in fields_of(Case):
+            if field.get(Runs) == Runs(kind):
+                yield field.name, field.json
+
+
+_WORKS = tuple(_list_works())
 
 
 def layers_of(step: Step, case: Case | None, *, retried: bool) -> list[Layer]:
@@ -116,23 +121,19 @@ def layers_of(step: Step, case: Case | None, *, retried: bool) -> list[Layer]:
     return sorted((each for each in layers if each.rank <= ranks), key=lambda each: each.rank)
 
 
-def may_have_layers(step: Step) -> bool:
-    """Return whether a step or one of its cases may write a layer, or runs a flow in its place:
-    most steps do not, and this is the quickest way to pass them by."""
-    return not (
-        step.patch is None
-        and step.env is None
-        and step.container is None
-        and step.job_spec is None
-        and step.flow is None
-        and step.switch is None
-        and step.retry is None
-        and step.args is None
-        and step.command is None
-        and step.image is None
-        and step.resources is None
-        and step.volumes is None
-    )
+def _has_layer(field: FlowField) -> bool:
+    if field.get(JobPart) is not None or field.get(Runs) == Runs(WorkKind.FLOW):
+        return True
+    return field.struct is not None and any(map(_has_layer, fields_of(field.struct)))
+
+
+# compiled, because rules and plans ask for every step with options
+may_have_layers: Callable[[Step], bool] = eval(
+    "lambda step: "
+    + " or ".join(f"step.{each.name} is not None" for each in fields_of(Step) if _has_layer(each))
+)
+"""Return whether a step or one of its cases may write a layer, or runs a flow in its place: most
+steps do not, and this is the quickest way to pass them by."""
 
 
 def own_layers(owner: Step | Case) -> Iterator[Layer]:
@@ -154,26 +155,10 @@ def own_layers(owner: Step | Case) -> Iterator[Layer]:
         yield Layer(Rank.RETRY_PATCH, f"retry.patch.{field}", changes)
 
 
-def free_form_values(owner: Step | Case) -> Iterator[tuple[str, Any]]:
-    """Yield each free-form value from which layers are built, with its path below the owner."""
-    fields = {
-        "jobSpec": owner.job_spec,
-        "container": owner.container,
-        "volumes": owner.volumes,
-        "patch.jobSpec": owner.patch.job_spec if owner.patch is not None else None,
-        "patch.spec": owner.patch.spec if owner.patch is not None else None,
-    }
-    if isinstance(owner, Step):
-        fields |= {
-            "env": owner.env,
-            "command": owner.command,
-            "args": owner.args,
-            "resources": owner.resources,
-        }
-        if owner.retry is not None and owner.retry.patch is not None:
-            fields["retry.patch.jobSpec"] = owner.retry.patch.job_spec
-            fields["retry.patch.spec"] = owner.retry.patch.spec
-    yield from ((path, value) for path, value in fields.items() if value is not None)
+def free_form_values(step: Step) -> Iterator[tuple[str, Any]]:
+    """Yield each value from which the layers of a step and its cases are built, with its path below
+    the step."""
+    return ((each.path, each.value) for each in find_set(step, JobPart))
 
 
 def changes_of(patch: Patch | None) -> dict[str, Any] | None:
@@ -237,19 +222,19 @@ def _path_of_container(path: str) -> str:
 
 # ----------------------------------------------------------------------------- arguments
 
+_ARGUMENTS = tuple(
+    (each.name, each.json)
+    for each in fields_of(Step)
+    if each.get(JobPart) == JobPart(Role.ARGUMENT)
+)
 _ENV_INDEX = re.compile(r"\.env\[(\d+)\](?:\.(?:name|value)\b)?")
 
 
 def _arguments_of(step: Step) -> dict[str, Any]:
     """Return the arguments of a step as fields of a container; empty if it has none. A variable
     that is removed has the value None."""
-    arguments = {
-        "image": step.image,
-        "command": _as_texts(step.command),
-        "args": _as_texts(step.args),
-        "resources": step.resources,
-    }
-    found = {key: value for key, value in arguments.items() if value is not None}
+    arguments = ((json, getattr(step, name)) for name, json in _ARGUMENTS)
+    found = {json: _as_texts(value) for json, value in arguments if value is not None}
     if step.env:
         found["env"] = [*filter(None, (_variable(*each) for each in step.env.items()))]
     return found

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from jobflow.api.flow.status import JobFlowStatus
-from jobflow.api.flow.step import WorkKind
+from jobflow.api.flow.traits import WorkKind
 from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.api.volcano.job import Job
 from jobflow.core.work import work_of_object

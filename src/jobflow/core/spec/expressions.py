@@ -2,61 +2,50 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 from jobflow.api.flow.jobflow import JobFlowSpec
 from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import Evaluated, Referring, Stage, find_set
 from jobflow.core.cel.expression import Expression, parse_expression
 from jobflow.core.cel.references import find_references
 from jobflow.core.manifests.layers import may_have_layers, own_layers
 from jobflow.core.violations import join_path
 
-VARS = "vars"
-"""Field of a step whose expressions have any value."""
-
 
 class StepExpression(NamedTuple):
     """An expression in a field of a step."""
 
-    field: str
+    path: str
     """Its JSON path below the step: `switch[0].when`, `forEach.from`, `vars.x`."""
     text: str
-
-    @property
-    def kind(self) -> str:
-        """The field without a place in a list or map: `switch`, `forEach.from`, `vars`."""
-        first = re.split(r"[.\[]", self.field, maxsplit=1)[0]
-        return first if first in ("switch", VARS) else self.field
+    trait: Evaluated
 
 
-def list_expressions(step: Step) -> Iterator[StepExpression]:
-    """Yield each expression of a step, in the order of the fields."""
-    if step.when is not None:
-        yield StepExpression("when", step.when)
-    for i, case in enumerate(step.switch or ()):
-        if case.when is not None:
-            yield StepExpression(f"switch[{i}].when", case.when)
-    if step.for_each is not None and step.for_each.from_ is not None:
-        yield StepExpression("forEach.from", step.for_each.from_)
-    if step.repeat is not None and step.repeat.until is not None:
-        yield StepExpression("repeat.until", step.repeat.until)
-    if step.retry is not None and step.retry.when is not None:
-        yield StepExpression("retry.when", step.retry.when)
-    for name, text in (step.vars or {}).items():
-        yield StepExpression(join_path(VARS, name), text)
+def list_expressions(owner: Step | JobFlowSpec) -> Iterator[StepExpression]:
+    """Yield each expression of a step, or of a flow apart from its steps, in the order in which
+    they are evaluated."""
+    written = [*find_set(owner, Evaluated)]
+    if len(written) > 1:
+        written.sort(key=lambda each: each.trait.stage.value)
+    for found in written:
+        if isinstance(found.value, str):
+            yield StepExpression(found.path, found.value, found.trait)
+        else:
+            for name, text in found.value.items():
+                yield StepExpression(join_path(found.path, name), text, found.trait)
 
 
-def list_layers(step: Step) -> list[Mapping[str, Any]]:
+def list_referring(step: Step) -> list[Any]:
     """Return the JSON of a step that may contain references: all layers of its jobs, the params of
-    its child flows, and the message of its approval."""
+    its child flows, and other texts."""
     owners = (step, *(step.switch or ())) if may_have_layers(step) else ()
-    found = [layer.content for owner in owners for layer in own_layers(owner)]
-    found += [params for raw in step.child_flows if (params := raw.get("params"))]
-    if step.approval is not None and step.approval.message:
-        found.append({"message": step.approval.message})
+    found: list[Any] = [layer.content for owner in owners for layer in own_layers(owner)]
+    for _, trait, value, *_ in find_set(step, Referring):
+        if (inner := value.get(trait.below) if trait.below else value) is not None:
+            found.append(inner)
     return found
 
 
@@ -92,7 +81,7 @@ def find_needed_outputs(spec: JobFlowSpec) -> frozenset[str]:
 
 def reads_of_outputs(spec: JobFlowSpec) -> Iterator[StepRead]:
     """Return all that the outputs of the flow read."""
-    return chain.from_iterable(map(reads_of_text, (spec.outputs or {}).values()))
+    return chain.from_iterable(reads_of_text(each.text) for each in list_expressions(spec))
 
 
 def reads_of_text(text: str) -> Iterator[StepRead]:
@@ -108,7 +97,7 @@ def reads_of(step: Step) -> Iterator[StepRead]:
         expression = parse_expression(each.text)
         if isinstance(expression, Expression):
             yield from _mentioned(step, each, expression)
-    for content in list_layers(step):
+    for content in list_referring(step):
         for _, reference in find_references(content, ""):
             yield from _read(step.name, reference.root, reference.keys)
 
@@ -118,7 +107,7 @@ def _mentioned(step: Step, written: StepExpression, expression: Expression) -> I
     for mention in expression.mentions:
         if mention.root == "outputs":
             yield StepRead(step.name, mention.root)
-        elif mention.root != "failure" or written.kind == VARS:
+        elif mention.root != "failure" or written.trait.stage is Stage.VARS:
             # in retry.when, `failure` is that of the attempt that has just ended
             yield from _read(step.name, mention.root, mention.keys)
 

@@ -17,7 +17,7 @@ from jobflow.core.spec.expressions import (
     ALL_FAILED,
     StepRead,
     list_expressions,
-    list_layers,
+    list_referring,
     reads_of,
     reads_of_outputs,
 )
@@ -71,7 +71,9 @@ def find_named_failures(spec: JobFlowSpec, readers: Iterable[Step]) -> dict[str,
 def _list_reads(spec: JobFlowSpec, readers: Iterable[Step]) -> Iterator[StepRead]:
     """Yield the reads of texts that may name a failure: to parse them all costs much more."""
     for step in readers:
-        texts = chain((each.text for each in list_expressions(step)), map(str, list_layers(step)))
+        texts = chain(
+            (each.text for each in list_expressions(step)), map(str, list_referring(step))
+        )
         if any("failure" in text for text in texts):
             yield from reads_of(step)
     if any("failure" in text for text in (spec.outputs or {}).values()):

@@ -21,7 +21,7 @@ class Outline:
 
     @lazy_property
     def with_options(self) -> list[tuple[int, Step]]:
-        """Steps with a field set beyond PLAIN_FIELDS."""
+        """Steps with an option set."""
         return select_steps(self.steps)
 
     @lazy_property

@@ -7,49 +7,19 @@ Whoever reads these fields reads them of a flow with its values (`with_param_val
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET
 
-from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.traits import Setting, fields_of
 from jobflow.core.cel.references import Reference, has_reference, parse_reference
 
+S = TypeVar("S", bound=msgspec.Struct)
 _REFERENCE = re.compile(r"\$\((params\.[^()$\s]*)\)")
-_TIMEOUT = "timeout"
-_GROUPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "for_each": ("forEach", ("count", "parallelism")),
-    "retry": ("retry", ("limit",)),
-    "repeat": ("repeat", ("max",)),
-    "approval": ("approval", (_TIMEOUT,)),
-}
-"""Attribute of a step -> its field, and the numbers or the timeout in it."""
-
-
-class Setting(NamedTuple):
-    """A number or a timeout of a spec or a step that is set."""
-
-    field: str
-    """Its JSON path below the spec or the step: `forEach.count`."""
-    value: int | str
-    is_time: bool
-
-
-def list_settings(owner: JobFlowSpec | Step) -> Iterator[Setting]:
-    """Yield the settings of a step, or those of the flow itself."""
-    if owner.timeout is not None:
-        yield Setting(_TIMEOUT, owner.timeout, is_time=True)
-    if isinstance(owner, JobFlowSpec):
-        if owner.parallelism is not None:
-            yield Setting("parallelism", owner.parallelism, is_time=False)
-        return
-    for attribute, (field, names) in _GROUPS.items():
-        if (group := getattr(owner, attribute)) is not None:
-            for name in names:
-                if (value := getattr(group, name)) is not None:
-                    yield Setting(f"{field}.{name}", value, is_time=name == _TIMEOUT)
 
 
 def find_param_reference(text: str) -> Reference | None:
@@ -89,32 +59,41 @@ def with_param_values(flow: JobFlow) -> JobFlow:
     without a value that fits, which admission refuses, stays."""
     if not flow.spec.params:
         return flow
-    params = params_of(flow)
-    spec = _resolve(flow.spec, ("parallelism", _TIMEOUT), params)
-    for attribute in ("flows", "finally_"):
-        steps: list[Step] = getattr(spec, attribute) or []
-        found = [_resolve_step(step, params) for step in steps]
-        if any(new is not old for new, old in zip(found, steps, strict=True)):
-            spec = msgspec.structs.replace(spec, **{attribute: found})
+    spec = _resolve(flow.spec, params_of(flow))
     return flow if spec is flow.spec else msgspec.structs.replace(flow, spec=spec)
 
 
-def _resolve_step(step: Step, params: Mapping[str, Any]) -> Step:
-    step = _resolve(step, (_TIMEOUT,), params)
-    for attribute, (_, names) in _GROUPS.items():
-        if (group := getattr(step, attribute)) is not None:
-            resolved = _resolve(group, names, params)
-            if resolved is not group:
-                step = msgspec.structs.replace(step, **{attribute: resolved})
-    return step
-
-
-def _resolve(owner: Any, names: tuple[str, ...], params: Mapping[str, Any]) -> Any:
+def _resolve(owner: S, params: Mapping[str, Any]) -> S:
+    settings, below = _fields_with_settings(type(owner))
     changes: dict[str, Any] = {}
-    for name in names:
+    for name, is_time in settings:
         text = getattr(owner, name)
         if isinstance(text, str) and (reference := find_param_reference(text)) is not None:
             value = find_value(reference, params)
-            if fits(value, is_time=name == _TIMEOUT):
+            if fits(value, is_time=is_time):
                 changes[name] = value
+    for name in below:
+        if (old := getattr(owner, name)) is None:
+            continue
+        if isinstance(old, list):
+            new: Any = [_resolve(each, params) for each in old]
+            if any(each is not other for each, other in zip(new, old, strict=True)):
+                changes[name] = new
+        elif (new := _resolve(old, params)) is not old:
+            changes[name] = new
     return msgspec.structs.replace(owner, **changes) if changes else owner
+
+
+@cache
+def _fields_with_settings(
+    struct: type[msgspec.Struct],
+) -> tuple[tuple[tuple[str, bool], ...], tuple[str, ...]]:
+    """Return the settings of a type, each with whether it is a duration, and the fields whose
+    objects have settings."""
+    fields = fields_of(struct)
+    settings = ((each.name, each.get(Setting)) for each in fields)
+    below = ((each.name, each.struct) for each in fields)
+    return (
+        tuple((name, found.is_time) for name, found in settings if found is not None),
+        tuple(name for name, inner in below if inner and any(_fields_with_settings(inner))),
+    )

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import Runs, fields_of
 from jobflow.client.manifests.yaml_nodes import data_of
 from jobflow.migrate.context import Context
 from jobflow.migrate.expressions.parse import split_tags
@@ -27,9 +29,10 @@ COMMENT = "__comment__"
 """Key of a step with sentences that are written above it as comments."""
 _ITEM = re.compile(r"\bitem\b")
 _ORDER = (
-    *(COMMENT, "name", "dependsOn", "when", "forEach", "repeat", "vars", "daemon", "retry"),
-    *("timeout", "continueOnFailure"),
+    COMMENT,
+    *(each.json for each in fields_of(Step) if each.get(Runs) is None and not each.is_of_job),
 )
+"""Fields of a step before those that say what it runs, in the order of its type."""
 
 
 @dataclass(slots=True)

@@ -16,9 +16,11 @@ import msgspec
 from jobflow.api.flow.control import Param
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, child_spec
 from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import InChild, Stage, fields_of
 from jobflow.api.meta import ObjectMeta
 from jobflow.core.admission.analysis.jobs.constants import Constants
 from jobflow.core.admission.analysis.jobs.job_counts import JobCount
+from jobflow.core.admission.analysis.names.places import ExpressionPlace
 from jobflow.core.admission.analysis.tree_budget import TreeBudget
 from jobflow.core.manifests.child import INHERITED
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
@@ -33,28 +35,8 @@ MAX_PARAM_VALUES = 65_536
 """Bytes of JSON of the values of all params of a flow."""
 MAX_LEVEL = 4
 """Levels of flows in flows; the outermost flow is the first."""
-CHILD_FIELDS = frozenset(
-    {
-        "flows",
-        "finally_",
-        "params",
-        "outputs",
-        "failure_policy",
-        "parallelism",
-        "timeout",
-        *INHERITED,
-    }
-)
-"""Fields of the spec of a flow that a child flow has."""
-_INHERITED = tuple(
-    field.encode_name for field in msgspec.structs.fields(JobFlowSpec) if field.name in INHERITED
-)
-_OTHERS: dict[str, None] = {
-    field.name: None
-    for field in msgspec.structs.fields(JobFlowSpec)
-    if field.name not in CHILD_FIELDS
-}
-"""The other fields, which are not set in a child flow."""
+_NOT_IN_CHILD = {field.name: None for field in fields_of(JobFlowSpec) if field.get(InChild) is None}
+"""Fields of a flow that a child flow does not have."""
 _UNKNOWN_FIELD = "unknown field"
 _PARAM = re.compile(r"\.params\[(\d+)\](?:\.\w+)?")
 
@@ -74,9 +56,9 @@ class ChildParams(NamedTuple):
     """Whether the values are too large; then `content` is `written`."""
 
     @property
-    def place_of_references(self) -> str:
-        """The field of an `ExpressionPlace`."""
-        return "patch"
+    def place(self) -> ExpressionPlace:
+        """The place of its references."""
+        return ExpressionPlace(self.step, Stage.JOB)
 
     def written_path(self, path: str) -> str:
         """Return the path that the user knows, which is the same."""
@@ -105,7 +87,8 @@ class Child(NamedTuple, Generic[Facts]):
         if not path.startswith("spec"):
             return False
         return not any(
-            path.startswith(f"spec.{field}") and field not in self.raw for field in _INHERITED
+            path.startswith(f"spec.{field}") and field not in self.raw
+            for field in INHERITED.values()
         )
 
     def place(self, path: str) -> str:
@@ -190,7 +173,7 @@ def _flow(facts: Parent, step: int, raw: dict[str, Any], params: ChildParams | N
     spec = msgspec.structs.replace(
         spec,
         params=[Param(name=name, value=value) for name, value in values.items()] or None,
-        **_OTHERS,
+        **_NOT_IN_CHILD,
         **inherited,
     )
     name = format_job_name(facts.flow_name, facts.names[step])

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from jobflow.api.flow.jobflow import STEP_LISTS
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.constants import MAX_REFERENCED
 from jobflow.core.cel.references import measure_json
@@ -74,7 +75,7 @@ def _costs(facts: FlowFacts, templates: "_Templates") -> Iterator[float]:
         (
             [step for _, step in facts.steps_with_options],
             [depends_on for _, depends_on in facts.dependencies_with_options],
-            msgspec.structs.replace(facts.flow.spec, flows=None, finally_=None),
+            msgspec.structs.replace(facts.flow.spec, **dict.fromkeys(STEP_LISTS)),
         )
     )
     if text is None:

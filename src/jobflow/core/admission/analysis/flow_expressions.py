@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.status import FlowPhase, RunCondition, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import ValueKind
 from jobflow.core.admission.analysis.names.places import ExpressionPlace
 from jobflow.core.admission.analysis.names.visible_names import NameFault, NameScope
 from jobflow.core.admission.analysis.tree_budget import TreeBudget
@@ -29,7 +30,7 @@ from jobflow.core.cel.scope import (
     resolve_references,
 )
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.expressions import VARS
+from jobflow.core.spec.expressions import list_expressions
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import find_value, params_of
 from jobflow.core.suggest import Suggester, did_you_mean
@@ -80,11 +81,11 @@ _SAMPLES = (
 all failed."""
 
 
-_FAULTS: Mapping[str, Callable[[Any], str | None]] = {
-    "forEach.from": find_items_fault,
-    VARS: lambda value: None,
+_FAULTS: Mapping[ValueKind, Callable[[Any], str | None]] = {
+    ValueKind.CONDITION: find_condition_fault,
+    ValueKind.ITEMS: find_items_fault,
+    ValueKind.ANY: lambda value: None,
 }
-"""Faults of values, by the field of the expression."""
 
 
 class WrittenExpression(NamedTuple):
@@ -93,6 +94,14 @@ class WrittenExpression(NamedTuple):
     place: ExpressionPlace
     path: str
     text: str
+    result: ValueKind
+
+
+def written_in(position: int, owner: Step | JobFlowSpec, path: str) -> Iterator[WrittenExpression]:
+    """Yield the expressions of the step at a position, or of a flow apart from its steps."""
+    for each in list_expressions(owner):
+        place = ExpressionPlace(position, each.trait.stage)
+        yield WrittenExpression(place, f"{path}.{each.path}", each.text, each.trait.result)
 
 
 class FlowExpressions:
@@ -163,20 +172,22 @@ class TrialEvaluation:
         }
         self._budget = budget
         self._level = level
-        self._results: dict[tuple[str, str], str | None] = {}
-        """By text and field, for steps without items: their scopes are equal."""
+        self._results: dict[tuple[str, ValueKind], str | None] = {}
+        """By text and result, for steps without items: their scopes are equal."""
         self._scopes_without_items = tuple(self._scopes(None))
 
-    def fault(self, step: Step, field: str, parsed: Expression) -> str | None:
+    def fault(self, step: Step, result: ValueKind, parsed: Expression) -> str | None:
         """Return the fault of the value, or None if it is valid or depends on the run."""
         if step.for_each is not None:
-            return self._try(field, parsed, self._scopes(get_items(step, None)))
-        key = (parsed.text, field)
+            return self._try(result, parsed, self._scopes(get_items(step, None)))
+        key = (parsed.text, result)
         if key not in self._results:
-            self._results[key] = self._try(field, parsed, self._scopes_without_items)
+            self._results[key] = self._try(result, parsed, self._scopes_without_items)
         return self._results[key]
 
-    def _try(self, field: str, parsed: Expression, scopes: Iterable[EvaluationScope]) -> str | None:
+    def _try(
+        self, result: ValueKind, parsed: Expression, scopes: Iterable[EvaluationScope]
+    ) -> str | None:
         first = None
         for scope in scopes:
             if not self._is_known(parsed, scope):
@@ -191,7 +202,7 @@ class TrialEvaluation:
             if isinstance(value, EvaluationFailure):
                 fault = None if value.missing else value.message
             else:
-                fault = _FAULTS.get(field, find_condition_fault)(value)
+                fault = _FAULTS[result](value)
             if fault is None:
                 return None
             first = first or fault

@@ -7,17 +7,24 @@ reference cycles is freed at once (docs/performance.md).
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from jobflow.api.flow.control import Approval, Case
 from jobflow.api.flow.dependencies import DependsOn
-from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.probe import HTTPGetProbe, Probe, TaskStatusProbe, TCPSocketProbe
 from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import Found, Referring, Relation, find_set
 from jobflow.core.admission.analysis.child_flows import Child, ChildParams, child_flows
-from jobflow.core.admission.analysis.flow_expressions import FlowExpressions, WrittenExpression
+from jobflow.core.admission.analysis.flow_expressions import (
+    FlowExpressions,
+    WrittenExpression,
+    written_in,
+)
 from jobflow.core.admission.analysis.jobs.job_counts import ONE_JOB, JobCount, job_counts
 from jobflow.core.admission.analysis.jobs.layer_locations import UnknownElement, unknown_elements
+from jobflow.core.admission.analysis.jobs.layer_misfits import misfits_of_layers
 from jobflow.core.admission.analysis.jobs.resolved_specs import (
     KnownTasks,
     Owner,
@@ -25,34 +32,27 @@ from jobflow.core.admission.analysis.jobs.resolved_specs import (
     ResolvedSpec,
     ResolvedStep,
     Resolver,
-    is_open,
     owners_of,
     resolved_layers,
 )
 from jobflow.core.admission.analysis.jobs.volume_claims import VolumeClaim, list_claims
 from jobflow.core.admission.analysis.known import Known as Known
-from jobflow.core.admission.analysis.names.places import OUTPUTS, ExpressionPlace
+from jobflow.core.admission.analysis.names.places import ExpressionPlace
 from jobflow.core.admission.analysis.names.visible_names import NameScope
 from jobflow.core.admission.analysis.probe_entries import AnyProbeEntry as AnyProbeEntry
 from jobflow.core.admission.analysis.probe_entries import ProbeEntry as ProbeEntry
 from jobflow.core.admission.analysis.tree_budget import TreeBudget
 from jobflow.core.lazy import lazy_property
 from jobflow.core.manifests.layers import Rank
-from jobflow.core.manifests.unknown_fields import misfits
-from jobflow.core.spec.expressions import list_expressions
+from jobflow.core.names import predict_generated_name
 from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.items import takes_items
 from jobflow.core.spec.named_failures import NamedFailure, find_named_failures
 from jobflow.core.spec.options import select_dependencies, select_specs, select_steps
 from jobflow.core.spec.outline import NO_STEPS, Outline
 from jobflow.core.spec.param_values import with_param_values
-from jobflow.core.violations import MAX_FINDINGS, Verdict, join_path
+from jobflow.core.violations import Verdict
 from jobflow.core.work import work_of
-
-RANDOM_SUFFIX = "x" * 5
-"""Placeholder for the characters that an API server appends to `generateName`."""
-_MAX_GENERATE_NAME = 58
-"""Characters of `generateName` that an API server keeps (k8s.io/apiserver/pkg/storage/names)."""
 
 
 class FlowFacts:
@@ -91,7 +91,7 @@ class FlowFacts:
         self.dependencies_with_options = first.dependencies_with_options
         """Dependencies with a field set beyond targets."""
         self.steps_with_options = first.with_options
-        """Steps with a field set beyond PLAIN_FIELDS. Rules of options walk only these."""
+        """Steps with an option set (`core/spec/options.py`). Rules of options walk only these."""
         if last.steps:
             self.dependencies_with_options = select_dependencies(self.steps)
             self.steps_with_options = select_steps(self.steps)
@@ -104,6 +104,21 @@ class FlowFacts:
         """Return the JSON path of a step: `spec.flows[3]`, `spec.finally[0]`."""
         in_finally = step - len(self.flows)
         return f"spec.flows[{step}]" if in_finally < 0 else f"spec.finally[{in_finally}]"
+
+    @lazy_property
+    def with_options(self) -> list[tuple[str, Step | JobFlowSpec]]:
+        """The spec, and the steps with options of their own or of their dependencies, each with its
+        JSON path and a dot."""
+        steps = {i for i, _ in (*self.steps_with_options, *self.dependencies_with_options)}
+        of_steps = ((f"{self.path(i)}.", self.steps[i]) for i in sorted(steps))
+        return [("spec.", self.flow.spec), *of_steps]
+
+    @lazy_property
+    def relations(self) -> list[Found[Relation]]:
+        """Fields that are set and exclude others, or need them."""
+        return [
+            each for path, owner in self.with_options for each in find_set(owner, Relation, path)
+        ]
 
     @lazy_property
     def probes(self) -> list[tuple[int, Probe]]:
@@ -225,23 +240,26 @@ class FlowFacts:
     @lazy_property
     def written_expressions(self) -> list[WrittenExpression]:
         """Every expression, in the order of the flow; outputs last."""
-        of_flow = ExpressionPlace(len(self.steps), OUTPUTS)
-        return [
-            WrittenExpression(
-                ExpressionPlace(i, each.kind), f"{self.path(i)}.{each.field}", each.text
-            )
-            for i, step in self.steps_with_options
-            for each in list_expressions(step)
-        ] + [
-            WrittenExpression(of_flow, join_path("spec.outputs", name), text)
-            for name, text in (self.flow.spec.outputs or {}).items()
-        ]
+        of_steps = (written_in(i, step, self.path(i)) for i, step in self.steps_with_options)
+        of_flow = written_in(len(self.steps), self.flow.spec, "spec")
+        return [*chain.from_iterable(of_steps), *of_flow]
 
     @lazy_property
     def expressions(self) -> FlowExpressions:
         """The expressions, parsed, and the names that each may use."""
         scope = NameScope(self.flow, self.graph, self.finally_graph, self.steps, self.tasks)
         return FlowExpressions(self.written_expressions, scope, self.budget, self.level)
+
+    @lazy_property
+    def referring(self) -> list[tuple[ExpressionPlace, Any, str]]:
+        """Values of steps that may have references and are neither part of a job nor of a child
+        flow, each with its place and its JSON path."""
+        return [
+            (ExpressionPlace(i, each.trait.stage), each.value, f"{self.path(i)}.{each.path}")
+            for i, step in self.steps_with_options
+            for each in find_set(step, Referring)
+            if not each.trait.below
+        ]
 
     @lazy_property
     def named_failures(self) -> Mapping[str, NamedFailure]:
@@ -255,9 +273,7 @@ class FlowFacts:
     def flow_name(self) -> str:
         """The flow's name; a placeholder of the same length if the API server generates it."""
         metadata = self.flow.metadata
-        if metadata.name or not metadata.generate_name:
-            return metadata.name
-        return metadata.generate_name[:_MAX_GENERATE_NAME] + RANDOM_SUFFIX
+        return metadata.name or predict_generated_name(metadata.generate_name)
 
     @lazy_property
     def longest_name(self) -> int:
@@ -325,33 +341,14 @@ class FlowFacts:
 
     @lazy_property
     def misfits(self) -> list[tuple[ResolvedLayer, Verdict]]:
-        """Fields and values of layers that no vcjob has; about MAX_FINDINGS at most."""
-        found: list[tuple[ResolvedLayer, Verdict]] = []
-        wrong = unknown = 0
-        for layer in self.resolved_layers:
-            of_layer = misfits(
-                layer.content,
-                layer.path,
-                is_open=is_open,
-                has_directives=layer.layer.rank >= Rank.PATCH,
-                unknown_before=unknown,
-            )
-            found.append((layer, of_layer))
-            wrong += len(of_layer.violations)
-            unknown += len(of_layer.field_warnings)
-            if wrong >= MAX_FINDINGS:
-                break
-        return found
+        """Fields and values of layers that no vcjob has (`misfits_of_layers`)."""
+        return misfits_of_layers(self.resolved_layers)
 
     @lazy_property
     def unknown_elements(self) -> list[tuple[ResolvedSpec, ResolvedLayer, UnknownElement]]:
         """Tasks and containers of patches that do not exist in what they change."""
-        return [
-            (resolved, patch, element)
-            for resolved in self.resolved_specs
-            if resolved.changes
-            for patch, element in unknown_elements(resolved)
-        ]
+        changed = (resolved for resolved in self.resolved_specs if resolved.changes)
+        return [(each, *found) for each in changed for found in unknown_elements(each)]
 
     @lazy_property
     def templates(self) -> list[str]:

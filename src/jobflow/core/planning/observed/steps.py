@@ -15,7 +15,8 @@ from jobflow.api import labels
 from jobflow.api.flow.control import Case
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import Decisions, JobRecord, RunCondition, StepCondition, StepPhase
-from jobflow.api.flow.step import Step, WorkKind
+from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import WorkKind
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobPhase
 from jobflow.core.names import format_attempt_name, format_job_name, format_latest_name
 from jobflow.core.reasons import StepReason

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Protocol
 
 from jobflow.api.flow.status import RequestedHours
-from jobflow.api.flow.step import WorkKind
+from jobflow.api.flow.traits import WorkKind
 from jobflow.api.volcano.job import Job
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Builder, RunDecision

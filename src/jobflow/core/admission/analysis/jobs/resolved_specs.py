@@ -11,7 +11,9 @@ from jobflow.api.flow.control import Case
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import Stage
 from jobflow.core.admission.analysis.jobs.constants import Constants
+from jobflow.core.admission.analysis.names.places import ExpressionPlace
 from jobflow.core.admission.analysis.tree_budget import TreeBudget
 from jobflow.core.admission.volcano.job_view import job_view
 from jobflow.core.cel.references import (
@@ -75,9 +77,10 @@ class ResolvedLayer(NamedTuple):
         return self.layer.content
 
     @property
-    def place_of_references(self) -> str:
-        """The field of an `ExpressionPlace`."""
-        return "retry.patch" if self.layer.rank is Rank.RETRY_PATCH else "patch"
+    def place(self) -> ExpressionPlace:
+        """The place of its references."""
+        stage = Stage.RETRY if self.layer.rank is Rank.RETRY_PATCH else Stage.JOB
+        return ExpressionPlace(self.step, stage)
 
     def written_path(self, path: str) -> str:
         """Return the path that the user knows for one in `written`, which begins with `path`."""

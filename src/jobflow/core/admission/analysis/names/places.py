@@ -4,22 +4,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import Stage
 from jobflow.core.cel.scope import RUN_FIELDS
-from jobflow.core.spec.expressions import VARS
 
 COMMON_VARIABLES = ("params", "flow", "steps")
 """Variables of every place."""
-_FIELDS_OF_ENDED_RUNS = frozenset({"repeat.until", "retry.when"})
-_FIELDS_OF_RUNS = frozenset({*_FIELDS_OF_ENDED_RUNS, "patch", "retry.patch", "approval", VARS})
-_FIELDS_OF_ATTEMPTS: Mapping[str, tuple[str, ...]] = {
-    "retry.when": ("failure", "attempt", "retries"),
-    "retry.patch": ("failure", "attempt", "retries"),
-    "patch": ("attempt", "retries"),
-    VARS: ("failure", "attempt", "retries"),
+_OF_RUNS = frozenset(
+    {Stage.VARS, Stage.JOB, Stage.RETRY, Stage.QUESTION, Stage.RUN_END, Stage.ATTEMPT_END}
+)
+_OF_ENDED_RUNS = frozenset({Stage.RUN_END, Stage.ATTEMPT_END})
+_OF_ATTEMPTS: Mapping[Stage, tuple[str, ...]] = {
+    Stage.ATTEMPT_END: ("failure", "attempt", "retries"),
+    Stage.RETRY: ("failure", "attempt", "retries"),
+    Stage.JOB: ("attempt", "retries"),
+    Stage.VARS: ("failure", "attempt", "retries"),
 }
-"""Variables of an attempt, by the fields that have them."""
-FIELDS_WITH_VARS = frozenset({"patch", "retry.patch"})
-_OF_ATTEMPTS = (
+"""Variables of an attempt."""
+VARS = "vars"
+"""The variable with the vars of a step."""
+WITH_VARS = frozenset({Stage.JOB, Stage.RETRY})
+_ONLY_OF_ATTEMPTS = (
     "only the patch, vars and the retry.when have the numbers of an attempt; for another step "
     'write steps["NAME"].attempts'
 )
@@ -33,13 +37,11 @@ OTHER_PLACES: Mapping[str, str] = {
         "only vars, retry.when and retry.patch have failure, of the last attempt; for another step "
         'write steps["NAME"].failure'
     ),
-    **dict.fromkeys(("attempt", "retries"), _OF_ATTEMPTS),
+    **dict.fromkeys(("attempt", "retries"), _ONLY_OF_ATTEMPTS),
     "last": "only the patch, vars, the retry and the until of a step with repeat have last",
     VARS: "expressions have no vars; env, patch and so on refer to them as $(vars.NAME)",
 }
 """Faults of variables that other places have."""
-OUTPUTS = "outputs"
-"""Field of the place of an output of the flow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +50,16 @@ class ExpressionPlace:
 
     position: int
     """Position of its step."""
-    field: str
-    """`when`, `switch`, `forEach.from`, `repeat.until`, `retry.when`, `vars`, `patch` or
-    `outputs`."""
+    stage: Stage
 
     @property
     def is_of_flow(self) -> bool:
         """Whether it is an output of the flow, which no step holds; its position is behind all
         steps."""
-        return self.field == OUTPUTS
+        return self.stage is Stage.FLOW_END
 
 
-NO_STEP = ExpressionPlace(-1, "patch")
+NO_STEP = ExpressionPlace(-1, Stage.JOB)
 """The place of a reference that belongs to the flow as a whole, and so to no step."""
 
 
@@ -68,14 +68,14 @@ def variables_of(place: ExpressionPlace, step: Step | None) -> list[str]:
     names = [*COMMON_VARIABLES]
     if step is None:
         return names
-    if place.field in _FIELDS_OF_RUNS and step.for_each is not None:
+    if place.stage in _OF_RUNS and step.for_each is not None:
         names.append("item")
-    if place.field in _FIELDS_OF_RUNS and (step.for_each or step.repeat) is not None:
+    if place.stage in _OF_RUNS and (step.for_each or step.repeat) is not None:
         names.append("index")
-    if place.field in _FIELDS_OF_RUNS and step.repeat is not None:
+    if place.stage in _OF_RUNS and step.repeat is not None:
         names.append("last")
-    if place.field in _FIELDS_OF_ENDED_RUNS:
+    if place.stage in _OF_ENDED_RUNS:
         names += RUN_FIELDS
-    if place.field in FIELDS_WITH_VARS and step.vars:
+    if place.stage in WITH_VARS and step.vars:
         names.append(VARS)
-    return [*names, *_FIELDS_OF_ATTEMPTS.get(place.field, ())]
+    return [*names, *_OF_ATTEMPTS.get(place.stage, ())]

@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import Stage
 from jobflow.api.labels import SCHEDULED_TIME
 from jobflow.core.admission.analysis.jobs.resolved_specs import KnownTasks
 from jobflow.core.admission.analysis.names.places import (
     COMMON_VARIABLES,
-    FIELDS_WITH_VARS,
     OTHER_PLACES,
+    VARS,
+    WITH_VARS,
     ExpressionPlace,
     variables_of,
 )
@@ -33,7 +35,6 @@ from jobflow.core.cel.scope import (
     STEP_FIELDS,
 )
 from jobflow.core.cel.variables import Mention
-from jobflow.core.spec.expressions import VARS
 from jobflow.core.spec.graph import Graph
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names
@@ -45,7 +46,6 @@ REFERENCE_FACTS = ("outputs", "phase", "reason", "job", "failure")
 """Fields of a step that references have."""
 _LITERALS = {"true": "true", "false": "false", "null": "null", "none": "null", "nil": "null"}
 """Literals of other languages -> CEL's."""
-_DECISIONS = frozenset({"when", "switch", "forEach.from"})
 _DASHED = re.compile(r"[-.\w]+")
 
 
@@ -129,7 +129,7 @@ class NameScope:
         return unknown_field("this step", (f"vars.{name}",), [f"vars.{each}" for each in known])
 
     def _no_variable(self, place: ExpressionPlace, root: str) -> str:
-        if root == VARS and place.field in FIELDS_WITH_VARS:
+        if root == VARS and place.stage in WITH_VARS:
             return "the step sets no vars"
         if root in OTHER_PLACES:
             return OTHER_PLACES[root]
@@ -168,7 +168,7 @@ class NameScope:
             return 'write the name of the step, as in steps["NAME"].phase'
         name = mention.keys[0]
         fault = self._step(place, name) or self._fact(name, mention)
-        if fault is not None or place.field != VARS:
+        if fault is not None or place.stage is not Stage.VARS:
             return fault
         is_over = not self._upstream.may_still_run(place.position, name)
         if is_over or mention.keys[1:2] in (("phase",), ("job",)):
@@ -202,7 +202,7 @@ class NameScope:
         """Return a fault if a decision of a step uses a target whose items are matched: it is made
         while these still run."""
         step = self._steps[place.position]
-        if place.field not in _DECISIONS or not step.matches_items:
+        if place.stage is not Stage.DECISION or not step.matches_items:
             return None
         if self._upstream.is_settled(place.position, target):
             return None

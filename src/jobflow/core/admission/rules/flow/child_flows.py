@@ -3,12 +3,11 @@ are judged by all rules (`validate`)."""
 
 from collections.abc import Iterator
 
-import msgspec
-
+from jobflow.api.flow.control import Case
 from jobflow.api.flow.jobflow import JobFlowSpec
 from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import InChild, WorkKind, fields_of, find_without
 from jobflow.core.admission.analysis.child_flows import (
-    CHILD_FIELDS,
     MAX_CHILDREN,
     MAX_LEVEL,
     count_children,
@@ -22,11 +21,7 @@ from jobflow.core.work import may_run_steps, work_of
 
 MAX_JOBS = 100_000
 """Vcjobs of an outermost flow and of all flows in it."""
-_OTHERS = {
-    field.encode_name: field.name
-    for field in msgspec.structs.fields(JobFlowSpec)
-    if field.name not in CHILD_FIELDS
-}
+_OTHERS = frozenset(field.json for field in fields_of(JobFlowSpec) if field.get(InChild) is None)
 
 
 def child_flows_have_the_right_types(facts: FlowFacts) -> Iterator[Violation]:
@@ -43,33 +38,16 @@ def child_flows_have_own_fields(facts: FlowFacts) -> Iterator[Violation]:
                 yield Violation(f"{child.path}.{name}", Reason.FORBIDDEN, None, detail)
 
 
-_OF_JOBS = {
-    "env": "write it into the steps of the flow",
-    "image": "write it into the steps of the flow",
-    "command": "write it into the steps of the flow",
-    "args": "write it into the steps of the flow",
-    "resources": "write it into the steps of the flow",
-    "patch": "write the patches into the steps of the flow",
-    "daemon": "a child flow ends by itself",
-}
-"""Fields of a step about its job, and what to do instead."""
-
-
 def steps_with_flows_have_no_job(facts: FlowFacts) -> Iterator[Violation]:
     for i, step in _with_flows(facts):
-        path = facts.path(i)
-        found = [(field, advice) for field, advice in _OF_JOBS.items() if getattr(step, field)]
-        if step.retry is not None and step.retry.avoid_nodes:
-            found.append(("retry.avoidNodes", "set it in the steps of the flow"))
-        if step.retry is not None and step.retry.patch is not None:
-            found.append(("retry.patch", "write it into the retry of a step of the flow"))
-        for field, advice in found:
-            detail = f"the step runs a flow, not a job; {advice}"
-            yield Violation(f"{path}.{field}", Reason.FORBIDDEN, None, detail)
-        for at, case in enumerate(step.switch or ()):
-            if case.patch is not None and work_of(step, case).has_steps:
-                detail = "the case runs a flow, not a job; write the patches into its steps"
-                yield Violation(f"{path}.switch[{at}].patch", Reason.FORBIDDEN, None, detail)
+        for path, trait, _, owner, _ in find_without(step, WorkKind.FLOW, f"{facts.path(i)}."):
+            is_of_case = isinstance(owner, Case)
+            if is_of_case and not work_of(step, owner).has_steps:
+                continue
+            what = "case" if is_of_case else "step"
+            advice = trait.instead.get(WorkKind.FLOW, "write it into the steps of the flow")
+            detail = f"the {what} runs a flow, not a job; {advice}"
+            yield Violation(path, Reason.FORBIDDEN, None, detail)
 
 
 def probes_check_jobs(facts: FlowFacts) -> Iterator[Violation]:

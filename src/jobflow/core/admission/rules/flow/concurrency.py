@@ -22,12 +22,8 @@ _VALUES = frozenset({"params", "flow"})
 
 def groups_have_names(facts: FlowFacts) -> Iterator[Violation]:
     concurrency, path = facts.flow.spec.concurrency, f"{_PATH}.group"
-    if concurrency is None:
-        return
-    if not concurrency.group:
-        detail = "write the name of the group whose flows share the places, such as nightly"
-        yield Violation(path, Reason.REQUIRED, None, detail)
-        return
+    if concurrency is None or not concurrency.group:
+        return  # the name is Required
     known = True
     for _, reference in find_references(concurrency.group, path):
         if reference.root in _VALUES:

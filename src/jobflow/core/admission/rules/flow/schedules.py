@@ -7,6 +7,8 @@ flows are judged by the rules of flows (`validate_cron`).
 from collections.abc import Callable, Iterator
 
 from jobflow.api.flow.cronjobflow import ConcurrencyPolicy, CronJobFlow
+from jobflow.api.flow.traits import Required, find_unset
+from jobflow.core.admission.rules.fields import missing_field
 from jobflow.core.admission.rules.jobs.job_defaults import annotation_violations, label_violations
 from jobflow.core.cron.expression import ScheduleFault
 from jobflow.core.cron.schedule import parse_schedule, parse_zone
@@ -20,14 +22,15 @@ SHORT_DEADLINE = 10
 CronRule = Callable[[CronJobFlow], Iterator[Violation]]
 
 
+def required_fields_are_set(cron: CronJobFlow) -> Iterator[Violation]:
+    return map(missing_field, find_unset(cron.spec, Required, "spec."))
+
+
 def schedule_has_times(cron: CronJobFlow) -> Iterator[Violation]:
     text = cron.spec.schedule
-    if not text:
-        detail = "write the times, such as 30 2 * * * for every day at 2:30"
-        yield Violation("spec.schedule", Reason.REQUIRED, text, detail)
-        return
     try:
-        parse_schedule(text, None)
+        if text:
+            parse_schedule(text, None)
     except ScheduleFault as fault:
         yield Violation("spec.schedule", Reason.INVALID, text, str(fault))
 
@@ -58,13 +61,6 @@ def concurrency_policy_exists(cron: CronJobFlow) -> Iterator[Violation]:
         yield Violation("spec.concurrencyPolicy", Reason.NOT_SUPPORTED, policy, detail)
 
 
-def template_is_there(cron: CronJobFlow) -> Iterator[Violation]:
-    template = cron.spec.job_flow_template
-    if template is None or template.spec is None:
-        path = f"{TEMPLATE}.spec" if template is not None else TEMPLATE
-        yield Violation(path, Reason.REQUIRED, None, "write the spec of the flows to create")
-
-
 def template_metadata_is_valid(cron: CronJobFlow) -> Iterator[Violation]:
     """A label or an annotation with a fault would make the API server refuse every flow."""
     template = cron.spec.job_flow_template
@@ -75,11 +71,11 @@ def template_metadata_is_valid(cron: CronJobFlow) -> Iterator[Violation]:
 
 
 CRON_RULES: tuple[CronRule, ...] = (
+    required_fields_are_set,
     schedule_has_times,
     time_zone_exists,
     numbers_are_not_negative,
     concurrency_policy_exists,
-    template_is_there,
     template_metadata_is_valid,
 )
 

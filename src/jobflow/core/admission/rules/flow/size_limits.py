@@ -46,10 +46,9 @@ def flow_is_not_too_deep(facts: FlowFacts) -> Iterator[Violation]:
         yield from depth_violations(param.enum, f"spec.params[{i}].enum")
     for name, claim in (facts.flow.spec.volume_claims or {}).items():
         yield from depth_violations(claim, join_path("spec.volumeClaims", name))
-    for owner in facts.owners:
-        for field, value in free_form_values(owner.written):
-            yield from depth_violations(value, f"{owner.path}.{field}")
     for i, step in facts.steps_with_options:
+        for field, value in free_form_values(step):
+            yield from depth_violations(value, f"{facts.path(i)}.{field}")
         for case, raw in flows_of(step):
             at = "" if case is None else f".switch[{case}]"
             yield from depth_violations(raw, f"{facts.path(i)}{at}.flow")

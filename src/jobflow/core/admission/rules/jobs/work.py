@@ -34,16 +34,6 @@ def steps_run_one_thing(facts: FlowFacts) -> Iterator[Violation]:
                 yield Violation(f"{owner.path}.{field}", Reason.FORBIDDEN, None, detail)
 
 
-def volumes_are_beside_a_container(facts: FlowFacts) -> Iterator[Violation]:
-    for owner in facts.owners:
-        if owner.written.volumes is not None and owner.written.container is None:
-            detail = (
-                "these are the volumes of the pod of container, which is not set; write them into "
-                "jobSpec or patch.jobSpec, at tasks[].template.spec.volumes"
-            )
-            yield Violation(f"{owner.path}.volumes", Reason.FORBIDDEN, None, detail)
-
-
 def variables_have_names(facts: FlowFacts) -> Iterator[Violation]:
     for i, step in facts.steps_with_options:
         for name in step.env or ():
@@ -72,7 +62,6 @@ WORK_RULES = (
         lambda facts: facts.owners,
         (
             steps_run_one_thing,
-            volumes_are_beside_a_container,
             variables_have_names,
             variables_have_values,
         ),

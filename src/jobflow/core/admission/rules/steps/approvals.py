@@ -2,33 +2,27 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
 from jobflow.api.flow.control import ApprovalAnswer
 from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import WorkKind, fields_without
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.suggest import list_supported
 from jobflow.core.violations import Reason, Violation
 
-_ALLOWED = frozenset({"name", "approval", "depends_on", "when", "for_each", "continue_on_failure"})
-"""Fields of a step that have a meaning beside approval. Every other field is about a job, a new
-field too."""
-_OTHERS = tuple(field for field in msgspec.structs.fields(Step) if field.name not in _ALLOWED)
+_OTHERS = tuple(fields_without(Step, WorkKind.APPROVAL))
 
 
 def approvals_run_nothing(facts: FlowFacts) -> Iterator[Violation]:
     for i, _ in facts.approvals:
-        for field in _OTHERS:
+        for field, trait in _OTHERS:
             if not getattr(facts.steps[i], field.name):
                 continue  # not set, or set to false
-            detail = "excludes approval: a step that waits for approval runs no job; "
-            if field.name == "timeout":
-                detail += "set approval.timeout"
-            else:
-                detail += "move it to a step that depends on this one"
-            path = f"{facts.path(i)}.{field.encode_name}"
-            yield Violation(path, Reason.FORBIDDEN, None, detail)
+            advice = trait.instead.get(
+                WorkKind.APPROVAL, "move it to a step that depends on this one"
+            )
+            detail = f"excludes approval: a step that waits for approval runs no job; {advice}"
+            yield Violation(f"{facts.path(i)}.{field.json}", Reason.FORBIDDEN, None, detail)
 
 
 def approvals_have_a_known_default(facts: FlowFacts) -> Iterator[Violation]:

@@ -41,19 +41,13 @@ def default_cases_come_last(facts: FlowFacts) -> Iterator[Violation]:
             yield Violation(path, Reason.FORBIDDEN, None, detail)
 
 
-def items_have_one_source(facts: FlowFacts) -> Iterator[Violation]:
+def items_have_a_source(facts: FlowFacts) -> Iterator[Violation]:
     for i, step in facts.steps_with_options:
-        if (each := step.for_each) is None:
+        if (each := step.for_each) is None or step.matches_items:
             continue
-        sources = {"items": each.items, "from": each.from_, "count": each.count}
-        fields = [field for field, value in sources.items() if value is not None]
-        path = f"{facts.path(i)}.forEach"
-        if not fields and not step.matches_items:
+        if each.items is None and each.from_ is None and each.count is None:
             detail = "set the source of the items: items (a list), from (CEL) or count (a number)"
-            yield Violation(path, Reason.REQUIRED, None, detail)
-        for field in fields[1:]:
-            detail = f"excludes {fields[0]}, which is set too; keep one of items, from and count"
-            yield Violation(f"{path}.{field}", Reason.FORBIDDEN, None, detail)
+            yield Violation(f"{facts.path(i)}.forEach", Reason.REQUIRED, None, detail)
 
 
 def items_are_not_too_many(facts: FlowFacts) -> Iterator[Violation]:
@@ -71,35 +65,12 @@ def items_are_not_too_many(facts: FlowFacts) -> Iterator[Violation]:
             yield Violation(f"{path}.count", Reason.INVALID, count, detail)
 
 
-def options_do_not_exclude_each_other(facts: FlowFacts) -> Iterator[Violation]:
-    for i, step in facts.steps_with_options:
-        if step.for_each is not None and step.repeat is not None:
-            detail = (
-                "excludes forEach: a step runs once per item, or again until an expression holds; "
-                "for both, repeat a step that depends on this one"
-            )
-            yield Violation(f"{facts.path(i)}.repeat", Reason.FORBIDDEN, None, detail)
-        loops = (("forEach", step.for_each), ("repeat", step.repeat)) if step.daemon else ()
-        for field, loop in loops:
-            if loop is not None:
-                detail = f"excludes {field}: a daemon is one job, which runs until the flow ends"
-                yield Violation(f"{facts.path(i)}.daemon", Reason.FORBIDDEN, None, detail)
-
-
 def repeats_are_bounded(facts: FlowFacts) -> Iterator[Violation]:
     for i, step in facts.steps_with_options:
-        if (repeat := step.repeat) is None:
-            continue
-        path = f"{facts.path(i)}.repeat"
-        if repeat.until is None:
-            detail = "set the CEL expression that ends the loop"
-            yield Violation(f"{path}.until", Reason.REQUIRED, None, detail)
-        if repeat.max is None:
-            detail = f"set the maximum of runs, up to {MAX_RUNS:,}, after which the step fails"
-            yield Violation(f"{path}.max", Reason.REQUIRED, None, detail)
-        elif (most := to_number(repeat.max)) is not None and not 1 <= most <= MAX_RUNS:
+        most = to_number(step.repeat.max) if step.repeat is not None else None
+        if most is not None and not 1 <= most <= MAX_RUNS:
             detail = f"a number of runs from 1 to {MAX_RUNS:,}"
-            yield Violation(f"{path}.max", Reason.INVALID, most, detail)
+            yield Violation(f"{facts.path(i)}.repeat.max", Reason.INVALID, most, detail)
 
 
 def parallelism_is_positive(facts: FlowFacts) -> Iterator[Violation]:
@@ -145,9 +116,8 @@ CONTROL_RULES = (
         (
             switches_have_cases,
             default_cases_come_last,
-            items_have_one_source,
+            items_have_a_source,
             items_are_not_too_many,
-            options_do_not_exclude_each_other,
             repeats_are_bounded,
             parallelism_is_positive,
             daemons_leave_room,

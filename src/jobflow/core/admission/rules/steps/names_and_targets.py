@@ -1,4 +1,4 @@
-"""Rules of names, templates, dependencies, jobRetainPolicy and the names of patches.
+"""Rules of names, templates, dependencies and jobRetainPolicy.
 
 A flow that can reach Succeed is admitted, so a target that is named twice is no fault.
 """
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from jobflow.api.flow.dependencies import Condition, Strategy
 from jobflow.api.flow.jobflow import RetainPolicy
-from jobflow.api.flow.step import Step
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.object_names import all_names, name_violations, object_name_violations
 from jobflow.core.admission.rule import Group, Rule, every_flow
@@ -184,17 +183,6 @@ def retain_policy_is_known(facts: FlowFacts) -> Iterator[Violation]:
         yield Violation("spec.jobRetainPolicy", Reason.NOT_SUPPORTED, policy, detail)
 
 
-def patches_have_one_name(facts: FlowFacts) -> Iterator[Violation]:
-    for owner in facts.owners:
-        patches = {"patch": owner.written.patch}
-        if isinstance(owner.written, Step) and owner.written.retry is not None:
-            patches["retry.patch"] = owner.written.retry.patch
-        for field, patch in patches.items():
-            if patch is not None and patch.spec is not None and patch.job_spec is not None:
-                detail = "the same as patch.jobSpec by its other name, which is set too; keep one"
-                yield Violation(f"{owner.path}.{field}.spec", Reason.FORBIDDEN, None, detail)
-
-
 STEP_RULES = (
     Group[Rule](
         every_flow,
@@ -223,5 +211,4 @@ DEPENDENCY_RULES = (
         (strategies_and_conditions_are_known, conditions_are_of_targets),
     ),
     Group[Rule](lambda facts: facts.flow.spec.targets, (targets_of_the_flow_are_steps,)),
-    Group[Rule](lambda facts: facts.owners, (patches_have_one_name,)),
 )

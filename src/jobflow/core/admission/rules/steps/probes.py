@@ -88,18 +88,12 @@ def entries_name_tasks(facts: FlowFacts) -> Iterator[Violation]:
     """If a template is known, `targets_have_the_tasks` checks the name."""
     for entry in facts.entries:
         name = entry.asked.task_name
-        if not name:
-            yield _missing(entry, "taskName", "name the task of the targets' jobs")
-        elif not DNS_LABEL.fullmatch(name) and not _groups(facts, entry.step):
+        if name and not DNS_LABEL.fullmatch(name) and not _groups(facts, entry.step):
             detail = (
                 'a task\'s name has at most 63 lower-case letters, digits and "-", and begins and '
                 "ends with a letter or digit"
             )
             yield Violation(f"{entry.path}.taskName", Reason.INVALID, name, detail)
-
-
-def _missing(entry: AnyProbeEntry, field: str, detail: str) -> Violation:
-    return Violation(f"{entry.path}.{field}", Reason.REQUIRED, None, detail)
 
 
 class _Group(NamedTuple):
@@ -206,9 +200,7 @@ def ports_are_ports(facts: FlowFacts) -> Iterator[Violation]:
     asked = [*facts.requests, *facts.connections]
     for entry in asked:
         port = entry.asked.port
-        if port is None:
-            yield _missing(entry, "port", "set the port of the pods")
-        elif not 1 <= port <= 65535:
+        if port is not None and not 1 <= port <= 65535:
             detail = "a port is a number from 1 to 65535"
             yield Violation(f"{entry.path}.port", Reason.INVALID, port, detail)
 
@@ -217,8 +209,8 @@ def paths_are_paths(facts: FlowFacts) -> Iterator[Violation]:
     for entry in facts.requests:
         text = entry.asked.path
         if not text:
-            yield _missing(entry, "path", 'set the path to request, such as "/healthz"')
-        elif len(text) > MAX_TEXT:
+            continue  # the path is Required
+        if len(text) > MAX_TEXT:
             yield _too_long(f"{entry.path}.path", text)
         elif not _PATH.fullmatch(text):
             yield Violation(f"{entry.path}.path", Reason.INVALID, text, _path_fault(text))
@@ -280,10 +272,7 @@ def _header_value(path: str, value: str | None) -> Iterator[Violation]:
 def phases_are_of_pods(facts: FlowFacts) -> Iterator[Violation]:
     for entry in facts.task_statuses:
         phase = entry.asked.phase
-        if not phase:
-            listed = ", ".join(_quoted(PHASES))
-            yield _missing(entry, "phase", f"set the phase to wait for: {listed}")
-        elif phase not in PHASES:
+        if phase and phase not in PHASES:
             yield Violation(f"{entry.path}.phase", Reason.NOT_SUPPORTED, phase, _phase_fault(phase))
 
 

@@ -29,15 +29,11 @@ def timeouts_are_positive_durations(facts: FlowFacts) -> Iterator[Violation]:
 
 def retries_are_limited(facts: FlowFacts) -> Iterator[Violation]:
     for i, step in facts.steps_with_options:
-        if step.retry is None:
-            continue
-        limit, path = step.retry.limit, f"{facts.path(i)}.retry.limit"
-        if limit is None:
-            detail = "set the number of attempts after the first"
-            yield Violation(path, Reason.REQUIRED, None, detail)
-        elif (number := to_number(limit)) is not None and not 0 <= number <= MOST_RETRIES:
+        limit = to_number(step.retry.limit) if step.retry is not None else None
+        if limit is not None and not 0 <= limit <= MOST_RETRIES:
+            path = f"{facts.path(i)}.retry.limit"
             detail = f"a number of further attempts from 0 to {MOST_RETRIES}"
-            yield Violation(path, Reason.INVALID, number, detail)
+            yield Violation(path, Reason.INVALID, limit, detail)
 
 
 def disruptions_are_limited(facts: FlowFacts) -> Iterator[Violation]:

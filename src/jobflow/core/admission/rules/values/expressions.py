@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from jobflow.api.flow.traits import Stage
 from jobflow.core.admission.analysis.child_flows import MAX_PARAM_VALUES, ChildParams
 from jobflow.core.admission.analysis.flow_expressions import (
     MAX_CHARACTERS,
@@ -72,32 +73,18 @@ def values_have_the_right_type(facts: FlowFacts) -> Iterator[Violation]:
     for each, parsed, faults in facts.expressions.parsed:
         if not faults and not each.place.is_of_flow:  # an output has any type
             step = facts.steps[each.place.position]
-            if (fault := trial.fault(step, each.place.field, parsed)) is not None:
+            if (fault := trial.fault(step, each.result, parsed)) is not None:
                 yield Violation(each.path, Reason.INVALID, each.text, fault)
 
 
 def names_in_references_exist(facts: FlowFacts) -> Iterator[Violation]:
-    """Checks the references in patches and in the messages of approvals."""
+    """Checks the references in patches, in params of child flows, and in texts."""
     scope = facts.expressions.scope
     trial = ReferenceTrial(facts.flow, facts.steps, facts.budget, facts.level)
     written: list[tuple[ExpressionPlace, Any, str, Callable[[str], str]]] = [
-        (
-            ExpressionPlace(layer.step, layer.place_of_references),
-            layer.written,
-            layer.path,
-            layer.written_path,
-        )
-        for layer in facts.references
+        (each.place, each.written, each.path, each.written_path) for each in facts.references
     ]
-    written += [
-        (
-            ExpressionPlace(step, "approval"),
-            approval.message,
-            f"{facts.path(step)}.approval.message",
-            str,
-        )
-        for step, approval in facts.approvals
-    ]
+    written += [(*each, str) for each in facts.referring]
     for here, value, place, written_path in written:
         for path, reference in find_references(value, place):
             detail = scope.reference_fault(here, reference.root, reference.keys)
@@ -167,7 +154,7 @@ EXPRESSION_RULES = (
         ),
     ),
     Group[Rule](
-        lambda facts: facts.references or facts.approvals,
+        lambda facts: facts.references or facts.referring,
         (names_in_references_exist, references_are_small),
     ),
 )
@@ -199,7 +186,7 @@ _STEP = _Owner("a step", REASONS_OF_STEPS)
 def compared_reasons_exist(facts: FlowFacts) -> Iterator[Violation]:
     """A comparison with a word that is no reason has the same result for every run."""
     for each, parsed, _ in facts.expressions.parsed:
-        run = _ATTEMPT if each.place.field == "retry.when" else _RUN
+        run = _ATTEMPT if each.place.stage is Stage.ATTEMPT_END else _RUN
         for found in parsed.comparisons() if "reason" in each.text else ():
             match found:
                 case Comparison(path=("reason",), bound=False):

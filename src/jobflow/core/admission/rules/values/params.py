@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
+from jobflow.api.flow.traits import Found, Setting, find_set
 from jobflow.core.admission.analysis.child_flows import MAX_PARAM_VALUES
 from jobflow.core.admission.analysis.flow_expressions import is_unknown
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
@@ -14,11 +15,9 @@ from jobflow.core.cel.language.values import describe_type
 from jobflow.core.cel.references import measure_json
 from jobflow.core.cel.scope import MAX_PARAMS
 from jobflow.core.spec.param_values import (
-    Setting,
     find_param_reference,
     find_value,
     fits,
-    list_settings,
     params_of,
 )
 from jobflow.core.suggest import Suggester, did_you_mean
@@ -41,8 +40,8 @@ def params_have_names(facts: FlowFacts) -> Iterator[Violation]:
     for i, param in enumerate(facts.flow.spec.params or ()):
         path, name = f"spec.params[{i}].name", param.name
         if not name:
-            yield Violation(path, Reason.REQUIRED, name, "a param has a name")
-        elif not _NAME.fullmatch(name) or name in RESERVED:
+            continue  # the name is Required
+        if not _NAME.fullmatch(name) or name in RESERVED:
             yield Violation(path, Reason.INVALID, name, _name_fault(name))
         elif first.setdefault(name, i) != i:
             yield Violation(
@@ -97,8 +96,8 @@ def settings_refer_to_params(facts: FlowFacts) -> Iterator[Violation]:
     field itself judge the value."""
     params = params_of(facts.written_flow)
     suggester = Suggester([*params])
-    for path, setting in _settings(facts):
-        text, is_time = setting.value, setting.is_time
+    for path, setting, text, *_ in _settings(facts):
+        is_time = setting.is_time
         if not isinstance(text, str) or (is_time and "$(" not in text):
             continue
         what = "a duration such as 2h" if is_time else "a whole number"
@@ -118,13 +117,11 @@ def settings_refer_to_params(facts: FlowFacts) -> Iterator[Violation]:
         yield Violation(path, Reason.INVALID, text, detail)
 
 
-def _settings(facts: FlowFacts) -> Iterator[tuple[str, Setting]]:
-    for each in list_settings(facts.written_flow.spec):
-        yield f"spec.{each.field}", each
+def _settings(facts: FlowFacts) -> Iterator[Found[Setting]]:
+    yield from find_set(facts.written_flow.spec, Setting, "spec.")
     steps = facts.written_flow.all_steps
     for i, _ in facts.steps_with_options:
-        for each in list_settings(steps[i]):
-            yield f"{facts.path(i)}.{each.field}", each
+        yield from find_set(steps[i], Setting, f"{facts.path(i)}.")
 
 
 SETTING_RULES = (Group[Rule](flow_with_options, (settings_refer_to_params,)),)
