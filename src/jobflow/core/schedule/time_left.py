@@ -12,7 +12,7 @@ its steps take. If nothing is known of its steps, it takes as long as earlier fl
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -33,15 +33,10 @@ from jobflow.core.names import format_job_name
 from jobflow.core.reasons import StepReason
 from jobflow.core.schedule.history import History
 from jobflow.core.schedule.spans import Attempts, State, runs_of, spans_of_job
-from jobflow.core.spec.graph import Graph
+from jobflow.core.spec.compiled import CompiledFlow, compile_flow
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import with_param_values
-from jobflow.core.spec.readiness import (
-    get_condition,
-    get_condition_for,
-    get_probe,
-    get_strategy,
-)
+from jobflow.core.spec.readiness import Requirement, StepEnd, TargetState, combine_states
 from jobflow.core.timestamps import truncate_to_second
 
 LOW, HIGH = 0.1, 0.9
@@ -158,22 +153,25 @@ class _Estimate:
         conditions, attempts = flow.status.conditions or {}, Attempts(flow)
         keys = dict(zip((step.name for step in flow.all_steps), attempts.keys, strict=True))
 
-        def remaining(step: Step) -> float:
+        layout = compile_flow(flow)
+
+        def remaining(position: int) -> float:
+            step, need = layout.steps[position], layout.needs[position]
             condition = conditions.get(keys[step.name], StepCondition())
+            if _waits(condition) and not condition.attempts and _handles_failures(need):
+                return 0.0
             return self._of_step(step, condition, keys[step.name], attempts)
 
-        longest = _longest_chain(flow.steps, remaining)
+        longest = _longest_chain(layout, range(layout.last_from), remaining)
         if at_once := to_number(flow.spec.parallelism):
             self.at_least = True
             longest = max(longest, self.work / at_once)
-        return longest + _longest_chain(flow.spec.finally_ or (), remaining)
+        last = range(layout.last_from, len(layout.steps))
+        return longest + _longest_chain(layout, last, remaining)
 
     def _of_step(self, step: Step, condition: StepCondition, key: str, attempts: Attempts) -> float:
         """Return the seconds until a step ends after its dependencies are met."""
-        waits = condition.phase in ("", StepPhase.WAITING)
         if step.daemon or condition.phase in ENDED_STEP_PHASES:
-            return 0.0
-        if waits and not condition.attempts and _handles_failures(step):
             return 0.0
         whole = self._whole(step, condition)
         if whole is None:
@@ -242,7 +240,7 @@ class _Estimate:
         self, step: str, key: str, run: RunCondition, whole: float, attempts: Attempts
     ) -> float:
         """Return the seconds until a run ends after it may start."""
-        if run.phase in ("", StepPhase.WAITING):
+        if _waits(run):
             again = run.next_attempt_time
             return whole + (max((again - self.now).total_seconds(), 0.0) if again else 0.0)
         if (child := self.children.get(run.flow)) is not None:
@@ -257,31 +255,34 @@ class _Estimate:
         return max(whole - ran, 0.0)
 
 
-def _longest_chain(steps: Sequence[Step], remaining: Callable[[Step], float]) -> float:
-    """Return the seconds of the longest chain of steps that depend on each other."""
-    graph = Graph(steps)
-    starts, ends = [0.0] * len(graph), [0.0] * len(graph)
-    for position in graph.order:
-        step, targets = steps[position], graph.targets[position]
+def _longest_chain(
+    layout: CompiledFlow, positions: range, remaining: Callable[[int], float]
+) -> float:
+    """Return the seconds of the longest chain of these steps. Targets among others do not count."""
+    starts, ends = dict[int, float](), dict[int, float]()
+    for position in layout.graph.order:
+        if position not in positions:
+            continue
+        need = layout.needs[position]
         met = [
-            (starts if _only_has_to_run(step, steps[target]) else ends)[target]
-            for target in targets
+            (starts if need.probe or want is Condition.RUNNING else ends)[target]
+            for target, want in zip(need.targets, need.wants, strict=True)
+            if target in positions
         ]
-        first = min if get_strategy(step) is Strategy.ANY else max
+        first = min if need.how is Strategy.ANY else max
         starts[position] = first(met, default=0.0)
-        ends[position] = starts[position] + remaining(step)
-    return max(ends, default=0.0)
+        ends[position] = starts[position] + remaining(position)
+    return max(ends.values(), default=0.0)
 
 
-def _handles_failures(step: Step) -> bool:
+def _handles_failures(need: Requirement) -> bool:
     """Whether the step runs only if another step fails."""
-    fail = [get_condition(step, target) is Condition.FAILED for target in step.targets]
-    return any(fail) if get_strategy(step) is Strategy.ALL else bool(fail) and all(fail)
+    states = (row[StepEnd.COMPLETED] for row in need.rows)
+    return combine_states(need.how, states) is TargetState.NOT_TAKEN
 
 
-def _only_has_to_run(step: Step, target: Step) -> bool:
-    wanted = get_condition_for(step, target)
-    return wanted is Condition.RUNNING or get_probe(step) is not None
+def _waits(run: RunCondition) -> bool:
+    return run.phase in ("", StepPhase.WAITING)
 
 
 def _makespan(lengths: Iterable[float], workers: int) -> float:
