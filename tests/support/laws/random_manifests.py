@@ -11,7 +11,7 @@ from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.step import Step
 from jobflow.api.labels import SANDBOX_PREFIX
 from jobflow.api.resources import JOBFLOWS
-from jobflow.sandbox.virtual_time.window import can_be_planned_in_parts
+from jobflow.core.planning.virtual_time.replan import can_replan
 from model.random_flows import METADATA, WITHOUT_CHILDREN, Drawing
 from model.random_values import TEMPLATES
 from support.sandbox.simulated_flows import Manifests
@@ -70,7 +70,7 @@ def plain_manifests(draw: st.DrawFn) -> Manifests:
         failure_policy=policy,
         finally_=draw(st.sampled_from([None, last])),
     )
-    assert can_be_planned_in_parts(JobFlow(spec=spec))
+    assert can_replan(JobFlow(spec=spec))
     return [*(draw(templates(name)) for name in TEMPLATES), manifest(spec)]
 
 

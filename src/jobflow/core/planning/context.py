@@ -7,7 +7,7 @@ first one in its facts alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -321,12 +321,15 @@ def with_job_as_child(condition: StepCondition, step: Step, ctx: PlanContext) ->
     return named(condition)
 
 
-def with_times(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[StepDecision]:
+def with_times(
+    ctx: PlanContext, decisions: Sequence[StepDecision], among: Iterable[int] | None = None
+) -> list[StepDecision]:
     """Return the decisions with `lastTransitionTime`: the stored one while phase and reason stay,
-    else the vcjob's own time if the condition has it already, else now."""
+    else the vcjob's own time if the condition has it already, else now. `among`: the positions that
+    may have changed; default: all."""
     found = list(decisions)
-    for position, observed in enumerate(ctx.observed):
-        condition, stored = found[position].condition, observed.stored
+    for position in range(len(found)) if among is None else among:
+        condition, stored = found[position].condition, ctx.observed[position].stored
         if condition is not stored and condition.last_transition_time is not ctx.second:
             timed = with_time(condition, stored, ctx.second)
             if timed is not condition:

@@ -31,6 +31,7 @@ from jobflow.core.planning.flow.commands import read_commands
 from jobflow.core.planning.flow.failure_policy import policy_of
 from jobflow.core.planning.flow.parallelism import in_room, in_start_order
 from jobflow.core.planning.flow.restart import restarted
+from jobflow.core.planning.forecast import next_jobs
 from jobflow.core.planning.lifecycle import deadline, stored_lifecycle, untouched
 from jobflow.core.planning.observed.children import with_facts_of_children
 from jobflow.core.planning.observed.known_jobs import without_namesakes
@@ -41,7 +42,6 @@ from jobflow.core.planning.status.events import flow_events, step_events
 from jobflow.core.planning.status.flow_state import has_ended
 from jobflow.core.planning.status.outputs import flow_waits_for_outputs
 from jobflow.core.planning.status.status import flow_status, invalid_status
-from jobflow.core.planning.steps.next_jobs import next_jobs
 from jobflow.core.planning.steps.pending import PendingSteps
 from jobflow.core.planning.work.approval import open_approvals
 from jobflow.core.spec.compiled import compile_flow

@@ -106,6 +106,11 @@ class CompiledFlow:
         return order if len(order) == len(self.steps) else range(len(self.steps))
 
     @lazy_property
+    def ranks(self) -> dict[int, int]:
+        """The place in `graph.order` of each position; a step in a cycle has none."""
+        return {position: rank for rank, position in enumerate(self.graph.order)}
+
+    @lazy_property
     def by_key(self) -> dict[str, int]:
         """Positions by key."""
         return {key: position for position, key in enumerate(self.keys)}

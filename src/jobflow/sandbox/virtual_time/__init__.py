@@ -1,1 +1,1 @@
-"""Flows in virtual time: the planner and Volcano's rules without server, process or clock."""
+"""Flows in virtual time with the vcjobs of the sandbox, and the documents about them."""

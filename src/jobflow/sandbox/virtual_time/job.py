@@ -16,12 +16,21 @@ from jobflow.core.timestamps import add, truncate_to_second
 from jobflow.sandbox.jobs.job import Vcjob, with_defaults
 from jobflow.sandbox.jobs.job_queue import JobQueue
 from jobflow.sandbox.jobs.pods import build_pod
-from jobflow.sandbox.jobs.policies import SYNC, JobRequest, PodFacts, pod_request
+from jobflow.sandbox.jobs.policies import (
+    SYNC,
+    BusAction,
+    BusEvent,
+    JobRequest,
+    PodFacts,
+    pod_request,
+)
 from jobflow.sandbox.jobs.state_machine import JobSnapshot, failed, pod_name, step
 from jobflow.sandbox.nodes.pod_status import pod_status
 from jobflow.sandbox.nodes.simulate import progress_of
 from jobflow.sandbox.nodes.simulation_script import PhaseChange, SimulationScript, read_script
 from jobflow.sandbox.virtual_time.capacity import Amounts, Room, gang_requests, pod_requests
+
+_ABORT = JobRequest(event=BusEvent.COMMAND_ISSUED, action=BusAction.ABORT)
 
 
 @dataclass(slots=True)
@@ -113,9 +122,9 @@ class VirtualJob:
         """When a delayed action of a policy is due."""
         return self._queue.next_due
 
-    def offer(self, request: JobRequest) -> None:
-        """Add a request, such as the action of a Command."""
-        self._queue.offer(request)
+    def abort(self) -> None:
+        """Ask it to abort, as a Command does."""
+        self._queue.offer(_ABORT)
 
     def admit(self, now: datetime) -> bool:
         """Let the pods be created if all of the gang have room; return whether they have."""

@@ -7,10 +7,10 @@ undone, so they start only once the stored status says so.
 from collections.abc import Iterable, Iterator, Sequence
 
 from jobflow.api.flow.dependencies import Strategy
-from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
+from jobflow.api.flow.status import ENDED_STEP_PHASES, StepPhase
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
-from jobflow.core.planning.observed.steps import ObservedStep
+from jobflow.core.planning.observed.steps import ObservedStep, has_begun
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import awaits_end
 
@@ -56,7 +56,7 @@ def ending_daemons(ctx: PlanContext, decisions: Sequence[StepDecision]) -> froze
     left = [i for i in range(ctx.last_from) if not _has_ended(decisions[i])]
     if all(ctx.steps[i].daemon for i in left):
         return frozenset(left)
-    lasting = {i for i in left if ctx.steps[i].daemon and _has_begun(decisions[i].condition)}
+    lasting = {i for i in left if ctx.steps[i].daemon and has_begun(decisions[i].condition)}
     waiting = [i for i in left if i not in lasting]
     if not lasting or ctx.pause is not None:
         return frozenset()
@@ -81,10 +81,6 @@ def ending_daemons(ctx: PlanContext, decisions: Sequence[StepDecision]) -> froze
 
 def _has_ended(decision: StepDecision) -> bool:
     return decision.condition.phase in ENDED_STEP_PHASES
-
-
-def _has_begun(condition: StepCondition) -> bool:
-    return condition.attempts > condition.past_attempts
 
 
 def _is_stopped(decision: StepDecision) -> bool:

@@ -37,24 +37,27 @@ class Made(NamedTuple):
     decided again, in this plan or the next."""
 
 
-def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
+def in_room(
+    ctx: PlanContext, decisions: Sequence[StepDecision], among: Iterable[int] | None = None
+) -> Made:
     """Return the decisions with as many creates as there is room for. While a quota or missing
-    rights refuse creates, only those whose turn it is are tried."""
+    rights refuse creates, only those whose turn it is are tried. `among`: the positions that may
+    have drafts; default: all."""
     most, held = to_number(ctx.flow.spec.parallelism), ctx.view.held
     room = None
     if most is not None and most >= 1:
         jobs, deleted = ctx.view.jobs, ctx.view.deleted
         alive = sum(not job.ended and name not in deleted for name, job in jobs.items())
         room = max(most - alive, 0)
-    order = in_start_order(ctx, range(len(decisions)))
+    positions = range(len(decisions)) if among is None else among
+    order = in_start_order(ctx, (each for each in positions if decisions[each].drafts))
     turn = None
     if held is not None and room != 0:
         turn = Turn(held, [decisions[position] for position in order], ctx.now, room)
     found, faults, claims = list(decisions), dict[str, CreateFault](), Claims(ctx)
     for position in order:
         decision = decisions[position]
-        if not (drafts := decision.drafts):
-            continue
+        drafts = decision.drafts
         tried = drafts if turn is None else turn.let_through(drafts)
         built = _built(ctx, tried, room, claims, _is_held(ctx, position))
         faults |= built.faults

@@ -5,7 +5,7 @@ with forEach has one run an item, a step with repeat one after another. `identit
 is whose.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -172,13 +172,21 @@ class ObservedStep(ObservedRun):
 
 
 def gather(
-    flow: JobFlow, layout: CompiledFlow, records: Mapping[str, JobRecord], now: datetime
+    flow: JobFlow,
+    layout: CompiledFlow,
+    records: Mapping[str, JobRecord],
+    now: datetime,
+    among: Iterable[int] | None = None,
 ) -> list[ObservedStep]:
     """Return the observed steps by position, without their jobs (`identity`). `records`: those of
-    the status, by name."""
+    the status, by name. `among`: the positions, in this order; default: all."""
     conditions = flow.status.conditions or {}
     found = []
+    kinds: Iterable[tuple[Step, str, bool, bool]]
     kinds = zip(layout.steps, layout.keys, layout.loops, layout.runs_steps, strict=True)
+    if among is not None:
+        steps, keys, loops, flows = layout.steps, layout.keys, layout.loops, layout.runs_steps
+        kinds = ((steps[i], keys[i], loops[i], flows[i]) for i in among)
     for step, key, again, runs_steps in kinds:
         stored = conditions.get(key, NOTHING)
         runs: Sequence[ObservedRun] = ()
@@ -242,6 +250,11 @@ def index_of(job: Job) -> int | None:
 def parse_number(text: str) -> int | None:
     """Return the number of a run or an attempt; None if the text is not one."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else None
+
+
+def has_begun(condition: RunCondition) -> bool:
+    """Whether the step or run of this condition has begun since the last retry of the flow."""
+    return condition.attempts > condition.past_attempts
 
 
 def has_run(observed: ObservedStep, now: StepCondition, records: Mapping[str, JobRecord]) -> bool:

@@ -1,5 +1,6 @@
 """Decisions about steps that have begun. A step without forEach and repeat is its own run."""
 
+from collections.abc import Iterable
 from typing import cast
 
 from jobflow.api.flow.status import ENDED_STEP_PHASES
@@ -19,13 +20,14 @@ from jobflow.core.planning.target_ends import (
 from jobflow.core.spec.approvals import is_to_be_stored
 
 
-def begun_steps(ctx: PlanContext) -> list[StepDecision | None]:
+def begun_steps(ctx: PlanContext, among: Iterable[int] | None = None) -> list[StepDecision | None]:
     """Return the decision about each step that has begun, by position; None for the others. Targets
-    are decided first, because a run may use their outputs."""
+    are decided first, because a run may use their outputs. `among`: the steps to decide, in this
+    order; default: all."""
     found: list[StepDecision | None] = [None] * len(ctx.steps)
     answered = bool(ctx.view.refusals or ctx.view.holders)
     ends, ended = recorded_ends(ctx), ctx.facts.ended
-    for position in ctx.layout.order:
+    for position in ctx.layout.order if among is None else among:
         observed = ctx.observed[position]
         stored = observed.stored
         if stored.phase in ENDED_STEP_PHASES:

@@ -4,7 +4,7 @@ A record outlives its vcjob. An unchanged record is the same object as before, a
 timestamps do not change.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -62,11 +62,23 @@ _PHASE_OF: Mapping[str, str] = {
 def job_records(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[JobRecord]:
     """Return all records, ordered by step, run and attempt. The end of a vcjob is recorded together
     with the end of its run, never before."""
+    ranks: dict[str, int] = {}
+    new = new_records(ctx, decisions, range(len(decisions)), ranks)
+    return _ordered({**ctx.records, **new}, ranks, ctx.layout.by_key)
+
+
+def new_records(
+    ctx: PlanContext,
+    decisions: Sequence[StepDecision],
+    positions: Iterable[int],
+    ranks: dict[str, int],
+) -> dict[str, JobRecord]:
+    """Return the records of these steps that differ from the stored ones, by name. `ranks` gets the
+    place of each vcjob in the order of all records."""
     old = ctx.records
     new: dict[str, JobRecord] = {}
-    ranks: dict[str, int] = {}
-    for position, observed in enumerate(ctx.observed):
-        decision = decisions[position]
+    for position in positions:
+        observed, decision = ctx.observed[position], decisions[position]
         condition = decision.condition
         if observed.loops:
             for run in observed.runs:
@@ -84,7 +96,7 @@ def job_records(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[Job
             _of_run(new, ranks, observed, rank, decision, ctx)
             if condition.job and (observed.job is None or observed.gone):
                 _close(new, old, condition, ctx)
-    return _ordered({**old, **new}, ranks, ctx.layout.by_key)
+    return new
 
 
 def _of_run(

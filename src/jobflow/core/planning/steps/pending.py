@@ -6,7 +6,9 @@ decisions, which are stored before it starts (`stored_decisions`); the flow has 
 failure (`failure_policy`). If a step fails in a pass, all steps are decided again (`plan`).
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -19,14 +21,15 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Decision, StepDecision
 from jobflow.core.planning.flow.failure_policy import FailureStop
 from jobflow.core.planning.flow.finally_and_daemons import are_left, may_begin
-from jobflow.core.planning.observed.steps import ObservedStep, has_run
-from jobflow.core.planning.runs.step_runs import begin, continue_step
+from jobflow.core.planning.observed.steps import ObservedStep, has_begun, has_run
+from jobflow.core.planning.runs.step_runs import continue_step
+from jobflow.core.planning.steps.course import AsObserved, Course
 from jobflow.core.planning.steps.matched_items import (
     find_mismatch,
     given_items,
     with_known_lists,
 )
-from jobflow.core.planning.steps.probes import ProbeState, Probing
+from jobflow.core.planning.steps.probes import ProbeState
 from jobflow.core.planning.steps.stored_decisions import NotTaken, decide, decides
 from jobflow.core.planning.steps.target_messages import (
     TargetStates,
@@ -35,6 +38,7 @@ from jobflow.core.planning.steps.target_messages import (
     unsatisfiable,
     waits_for,
 )
+from jobflow.core.planning.steps.wave import Wave
 from jobflow.core.planning.waiting import wait
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import takes_items
@@ -51,11 +55,18 @@ _NOT_YET, _UNSATISFIABLE = TargetState.NOT_YET, TargetState.UNSATISFIABLE
 
 
 class PendingSteps:
-    """One pass over the steps in dependency order."""
+    """One pass over the steps in dependency order: over all of them, or over those alone that a
+    change of others concerns."""
 
-    def __init__(self, ctx: PlanContext, decisions: Sequence[StepDecision | None]) -> None:
+    def __init__(
+        self,
+        ctx: PlanContext,
+        decisions: Sequence[StepDecision | None],
+        course: Course | None = None,
+    ) -> None:
         """`decisions`: those of the steps that have begun; None for all others."""
         self.ctx = ctx
+        self.course = course or AsObserved(ctx)
         self.needs = ctx.layout.needs
         self.last_from = ctx.last_from
         self.lifecycle = ctx.lifecycle
@@ -65,12 +76,43 @@ class PendingSteps:
         self.stopping = FailureStop(ctx, decisions)
         self.failing: list[int] = []
         """Steps that fail in this pass and stop the flow."""
+        self._wave: Wave | None = None
 
     def run(self) -> list[StepDecision]:
         """Return the decision about every step, by position."""
+        self._pass(self.ctx.graph.order)
+        return [d or self._blocked(i) for i, d in enumerate(self.decisions)]
+
+    def run_again(
+        self, changed: Iterable[int], *, dependants_of: Iterable[int] = ()
+    ) -> frozenset[int]:
+        """Decide these steps again, those that depend on others and have not begun, and all that
+        depends on what ends thereby; return all of them. After a failure, the pass looks at every
+        step, to note what it handles."""
+        self._wave = Wave(self.ctx)
+        for position in changed:
+            self._decide_again(position)
+        for position in dependants_of:
+            self._decide_dependants_again(position)
+        self._pass(self.ctx.graph.order if self.stopping.is_active else self._wave)
+        return frozenset(self._wave.added)
+
+    def _decide_dependants_again(self, position: int) -> None:
+        for dependant in self.ctx.graph.dependants[position]:
+            condition = self.ctx.standing[dependant]
+            if condition.phase == StepPhase.WAITING and not has_begun(condition):
+                self._decide_again(dependant)
+
+    def _decide_again(self, position: int) -> None:
+        assert self._wave is not None
+        if position < self.last_from or self.finally_may_begin:
+            self.decisions[position] = None
+            self._wave.add(position)
+
+    def _pass(self, order: Iterable[int]) -> None:
         decisions, stopped = self.decisions, self.stopping.is_active
         blocked, matching = self.ctx.layout.blocked, self.ctx.layout.matching
-        for position in self.ctx.graph.order:
+        for position in order:
             before = decision = decisions[position]
             if before and position in matching and self._may_go_on(position, before):
                 decision = self._continued(position)
@@ -80,7 +122,6 @@ class PendingSteps:
             if stopped:
                 met = self._target_states(position, began=True).met() if before else None
                 self.stopping.note(position, decision.condition.phase, met)
-        return [d or self._blocked(i) for i, d in enumerate(decisions)]
 
     def _may_go_on(self, position: int, decision: StepDecision) -> bool:
         """Whether a step that has begun may begin further items, because a target of these items
@@ -104,6 +145,8 @@ class PendingSteps:
             self.ends[position] = self.ctx.end_of(self.ctx.steps[position], condition)
             if self.stopping.stopped_by(position, condition):
                 self.failing.append(position)
+            if self._wave is not None:
+                self._decide_dependants_again(position)
 
     def ended(self) -> dict[int, StepDecision]:
         """Return the decisions that more facts do not change, by position: those of steps that had
@@ -160,7 +203,7 @@ class PendingSteps:
         """Return the decision about a step of `finally` that may not begin, else None."""
         if self.lifecycle.finally_too:
             return self._skipped(observed, StepReason.STOPPED, self.lifecycle.ending_message)
-        if not self._finally_may_begin and not self.ctx.terminating:
+        if not self.finally_may_begin and not self.ctx.terminating:
             return StepDecision(wait(observed, "", "waits until all other steps have ended"))
         return None
 
@@ -183,14 +226,14 @@ class PendingSteps:
         if (old := _resumed(observed, ctx)) and observed.stored.past_attempts:
             message = f"waits until the old job {old}, which was resumed, has ended"
             return StepDecision(wait(observed, StepReason.NAME_IN_USE, message))
-        return begin(observed, ctx)
+        return self.course.begin(position)
 
     def _decided(self, position: int, observed: ObservedStep) -> Decisions | StepDecision | None:
         """Return what a ready step has decided, or the decision about the step if it cannot start
         because of that."""
         ctx, step = self.ctx, observed.step
         decided: Decisions | NotTaken | EvaluationFailure | None = observed.stored.decisions
-        if decided is None and decides(step):
+        if decided is None and self.course.evaluates and decides(step):
             given = given_items(position, ctx) if takes_items(step) else ()
             if given is None:
                 message = "no target has items that are known"
@@ -240,11 +283,7 @@ class PendingSteps:
         return TargetStates(need, reaches)
 
     @lazy_property
-    def _probing(self) -> Probing:
-        return Probing(self.ctx.view, self.ctx.now)
-
-    @lazy_property
-    def _finally_may_begin(self) -> bool:
+    def finally_may_begin(self) -> bool:
         return may_begin(self.ctx)
 
     @lazy_property
@@ -262,9 +301,7 @@ class PendingSteps:
     def _look(self, position: int, probe: api.Probe, target: int) -> ProbeState:
         if self._met_before(position, target):
             return ProbeState(TargetState.MET)
-        step = self.ctx.steps[position]
-        observed, condition = self.ctx.observed[target], self.ctx.standing[target]
-        return self._probing.look(step, probe, observed, condition, self.ends[target])
+        return self.course.look(position, probe, target)
 
     def _has_run(self, position: int, target: int) -> bool:
         if self._met_before(position, target):

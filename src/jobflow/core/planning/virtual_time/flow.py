@@ -5,29 +5,53 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Protocol
 
 import msgspec
 
-from jobflow.api import labels
-from jobflow.api.flow.dependencies import Condition
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.status import FlowPhase, JobRecord
 from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.resources import JOBFLOWS
 from jobflow.api.volcano.command import Action, Command
-from jobflow.api.volcano.job import Job, JobPhase
+from jobflow.api.volcano.job import Job
+from jobflow.api.volcano.pod import Pod
 from jobflow.core.names import format_job_name
 from jobflow.core.planning.actions import CreateJob, JobProbe, Plan
 from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.planning.observed.view import PodsRead, ProbeResult, View
 from jobflow.core.planning.plan import is_unjudged, judge, plan
-from jobflow.core.schedule.spans import runs_of
+from jobflow.core.planning.virtual_time.replan import Replanner, can_replan
 from jobflow.core.spec.approvals import ApprovalKey, asks
+from jobflow.core.spec.compiled import compile_flow
 from jobflow.core.spec.concurrency import NO_GROUP, Group
 from jobflow.core.work import is_asked
-from jobflow.sandbox.virtual_time.job import VirtualJob
-from jobflow.sandbox.virtual_time.window import Window, can_be_planned_in_parts
+
+
+class RunningJob(Protocol):
+    """A vcjob that exists, with its pods."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+    @property
+    def job(self) -> Job:
+        """The vcjob as a View shows it."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is in a final phase."""
+
+    def pods(self) -> tuple[Pod, ...]:
+        """Return its pods as the API server would have them."""
+
+    def count_running(self, task: str) -> int:
+        """Return the number of Running pods of a task."""
+
+    def delete(self, now: datetime) -> None:
+        """End it and its pods, because somebody deleted it."""
 
 
 @dataclass(eq=False, slots=True)
@@ -40,7 +64,7 @@ class VirtualFlow:
     """The flow of which it is a child."""
     place: str = ""
     """The place of its steps in the outermost flow: `train/0/`; "" for that."""
-    jobs: dict[str, VirtualJob] = field(default_factory=dict)
+    jobs: dict[str, RunningJob] = field(default_factory=dict)
     """The vcjobs that exist."""
     children: dict[str, VirtualFlow] = field(default_factory=dict)
     """The child flows that exist."""
@@ -63,30 +87,26 @@ class VirtualFlow:
     """Whether more than the end of a vcjob can have an effect on the flow."""
     _shown: dict[str, Job] = field(default_factory=dict)
     """The vcjobs of the View, also deleted ones, until the status holds their end."""
+    _steps: dict[str, str] = field(default_factory=dict)
+    """The step of each vcjob, by its name."""
     _deleted: set[str] = field(default_factory=set)
-    _completed: dict[str, str] = field(default_factory=dict)
-    """The steps of vcjobs that have completed since the last plan, by vcjob."""
+    _changed: dict[str, str] = field(default_factory=dict)
+    """The steps of vcjobs that were created or have changed since the last plan, by vcjob."""
     _approvals: list[Step] = field(init=False)
-    _is_plain: bool = field(init=False)
-    """Whether parts of the flow can be planned (`window`)."""
-    _window: Window | None = None
+    _can_replan: bool = field(init=False)
+    """Whether the changes of the flow can be planned alone (`replan`)."""
+    _replanner: Replanner | None = None
     _known: set[tuple[ApprovalKey, int]] = field(default_factory=set)
     """Approvals that were asked for, and the number of the attempt."""
     _pods: dict[str, PodsRead] = field(default_factory=dict)
     """The pods of ended vcjobs, by UID."""
 
     def __post_init__(self) -> None:
-        self._is_plain = can_be_planned_in_parts(self.flow)
+        self._can_replan = self.parent is None and can_replan(self.flow)
         self._approvals = [step for step in self.flow.all_steps if is_asked(step)]
-        self.follows_phases = self.flow.spec.timeout is not None or any(
-            step.daemon
-            or step.timeout is not None
-            or (
-                step.depends_on is not None
-                and (step.depends_on.probe or Condition.RUNNING in step.depends_on.all_conditions)
-            )
-            for step in self.flow.all_steps
-        )
+        layout = compile_flow(self.flow)
+        timeouts = (self.flow.spec.timeout, *(step.timeout for step in self.flow.all_steps))
+        self.follows_phases = layout.has_daemons or not layout.only_ends_matter or any(timeouts)
 
     @property
     def is_over(self) -> bool:
@@ -96,7 +116,7 @@ class VirtualFlow:
     @property
     def present(self) -> JobFlow:
         """The flow with its present status."""
-        return self.flow if self._window is None else self._window.flow
+        return self.flow if self._replanner is None else self._replanner.flow
 
     def create_child(self, child: VirtualFlow) -> None:
         """Add a child flow."""
@@ -104,7 +124,6 @@ class VirtualFlow:
         self.children[name] = child
         self._shown[name] = observe(child.flow)
         self._deleted.discard(name)
-        self._is_plain = False
 
     def delete_child(self, name: str) -> None:
         """Show that a child flow is gone."""
@@ -112,12 +131,13 @@ class VirtualFlow:
         self._deleted.add(name)
         self.must_plan = True
 
-    def command(self, action: str, now: datetime) -> None:
-        """Add a Command of the parent."""
+    def command(self, action: str, now: datetime, message: str = "") -> None:
+        """Add a Command of another flow: the parent, or one that replaces this."""
         name = f"{self.flow.metadata.name}-{action.lower()}"
         self.commands[name] = Command(
             metadata=ObjectMeta(name=name, uid=f"{name}-{now}", creation_timestamp=now),
             action=action,
+            message=message,
             target=OwnerReference(
                 api_version=JOBFLOWS.api_version,
                 kind=JOBFLOWS.kind,
@@ -137,32 +157,32 @@ class VirtualFlow:
             parent._shown[name] = seen
             parent.must_plan = True
 
-    def create_job(self, job: VirtualJob) -> None:
-        """Add a vcjob."""
+    def create_job(self, job: RunningJob, step: str) -> None:
+        """Add a vcjob of a step."""
         name = job.metadata.name
         self.jobs[name] = job
         self._shown[name] = job.job
+        self._changed[name] = self._steps[name] = step
         self._deleted.discard(name)
         self.missing.discard(name)
 
-    def update_job(self, job: VirtualJob) -> None:
+    def update_job(self, job: RunningJob) -> None:
         """Show the new status of a vcjob."""
         name = job.metadata.name
         if self.jobs.get(name) is not job:
             return
         self._shown[name] = job.job
+        self._changed[name] = self._steps[name]
         if job.ended:
             self.read_pods(job)
-        if job.status.state.phase == JobPhase.COMPLETED:
-            self._completed[name] = (job.metadata.labels or {})[labels.STEP]
-        elif job.ended:
-            self._is_plain = False
         self.must_plan = self.must_plan or job.ended or self.follows_phases
 
-    def delete_job(self, job: VirtualJob) -> None:
+    def delete_job(self, job: RunningJob) -> None:
         """Show that a vcjob is gone."""
-        del self.jobs[job.metadata.name]
-        self._deleted.add(job.metadata.name)
+        name = job.metadata.name
+        del self.jobs[name]
+        self._deleted.add(name)
+        self._changed[name] = self._steps[name]
         self.must_plan = True
 
     def approve(self, key: ApprovalKey) -> None:
@@ -188,41 +208,35 @@ class VirtualFlow:
         conditions = self.flow.status.conditions or {}
         for step in self._approvals:
             condition = conditions.get(format_job_name(self.flow.metadata.name, step.name))
-            for run in runs_of(condition) if condition is not None else ():
+            for run in () if condition is None else condition.runs or (condition,):
                 key = ApprovalKey(step.name, run.index)
                 if asks(run) and (key, run.attempts) not in self._known:
                     self._known.add((key, run.attempts))
                     self.asked[key] = None
 
-    def read_pods(self, job: VirtualJob) -> None:
+    def read_pods(self, job: RunningJob) -> None:
         """Answer a ReadPods; for ended vcjobs also before it is asked, which saves a plan."""
         self._pods[job.metadata.uid] = PodsRead(job.pods())
 
     def plan(self, now: datetime) -> Plan:
         """Plan what has changed, and store the status."""
-        made = None
-        if self._window is not None and self._is_plain and not self._window.all_ended:
-            view = self._view(self._completed)
-            made = self._window.plan(view, self._completed.values(), self.jobs, now)
-            self._is_plain = made is not None
-        if made is None:
-            made = self._plan_all(now)
-        else:
-            self._forget(self._completed)
-        self._completed.clear()
+        made, replanner = None, self._replanner
+        if replanner is not None and not replanner.all_ended:
+            if (made := replanner.plan(self._view(), self._changed, now)) is not None:
+                self._forget(self._changed, replanner.records)
+            self._can_replan = made is not None
+        made = made or self._plan_all(now)
+        self._changed.clear()
         self.probes = made.probes
         # a plan that only creates vcjobs waits for no answer: what comes next follows from them
         waits = any(not isinstance(action, CreateJob) for action in made.actions)
-        if self._window is not None:
-            self.must_plan = waits or made.urgent or self._window.all_ended
-            self._is_plain = self._is_plain and not waits
-        else:
-            self.must_plan = waits or made.urgent
+        all_ended = self._replanner is not None and self._replanner.all_ended
+        self.must_plan = waits or made.urgent or all_ended
         return made
 
     def _plan_all(self, now: datetime) -> Plan:
-        self.flow, self._window = self.present, None
-        view = self._view(self._shown)
+        self.flow, self._replanner = self.present, None
+        view = self._view()
         if is_unjudged(self.flow, view.jobs):
             view = replace(view, violations=judge(self.flow) or ())
         made = plan(self.flow, view, now=now)
@@ -235,32 +249,30 @@ class VirtualFlow:
             for child in self.children.values():
                 child.must_plan = True
         self._note_approvals()
-        ended = {
-            record.name
-            for record in self.flow.status.job_status_list or ()
-            if record.end_timestamp is not None
-        }
-        self._forget([name for name in self._shown if name in ended])
-        if self._is_plain and not made.urgent and not self.is_over:
-            window = Window(self.flow)
-            self._window = None if window.all_ended else window
+        records = {record.name: record for record in self.flow.status.job_status_list or ()}
+        self._forget([*self._shown], records)
+        if self._can_replan and self.flow.status.state.phase == FlowPhase.RUNNING:
+            replanner = Replanner(self.flow, self._view(), now)
+            self._replanner = None if replanner.all_ended else replanner
         return made
 
-    def _forget(self, names: Iterable[str]) -> None:
+    def _forget(self, names: Iterable[str], records: Mapping[str, JobRecord]) -> None:
         """Forget vcjobs whose end the status holds, as if they were deleted then: plans get faster,
         and decide the same, because they read a recorded end from the status."""
         for name in names:
-            shown = self._shown[name]
+            record, shown = records.get(name), self._shown[name]
+            if record is None or record.end_timestamp is None:
+                continue
             if shown.ended or name in self._deleted:
                 del self._shown[name]
                 self._deleted.discard(name)
                 self._pods.pop(shown.metadata.uid, None)
 
-    def _view(self, names: Iterable[str]) -> View:
-        """Return what the next plan sees, with these vcjobs."""
+    def _view(self) -> View:
+        """Return what the next plan sees."""
         return View(
             templates=self.templates,
-            jobs={name: self._shown[name] for name in names},
+            jobs=dict(self._shown),
             deleted=frozenset(self._deleted | (self.missing - self._shown.keys())),
             claims=self.claims,
             group=self.group(self.flow),

@@ -1,0 +1,1 @@
+"""Flows in virtual time: plan after plan without server, process or clock."""

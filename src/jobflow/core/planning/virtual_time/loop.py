@@ -1,0 +1,250 @@
+"""The loop over `plan` in virtual time.
+
+The time leaps from one event to the next. At each time all vcjobs act first, and then each flow
+whose vcjobs have changed is planned until a plan has nothing to do: a controller plans again as
+soon as a decision is stored, before the pods of a vcjob that it has created can run. How vcjobs run
+is passed in (`Jobs`); the loop only applies what these and the plans decide.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import count
+from typing import Protocol
+
+import msgspec
+
+from jobflow.api import labels
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.status import JobFlowStatus
+from jobflow.api.volcano import command
+from jobflow.core.planning.actions import (
+    AbortJob,
+    Action,
+    CancelFlow,
+    CommandFlow,
+    CreateClaim,
+    CreateJob,
+    DeleteCommand,
+    DeleteFlow,
+    DeleteJob,
+    ReadJob,
+    ReadPods,
+)
+from jobflow.core.planning.virtual_time.flow import RunningJob, VirtualFlow
+from jobflow.core.spec.approvals import ApprovalKey
+from jobflow.core.spec.concurrency import Group
+from jobflow.core.timestamps import add
+from jobflow.core.work import WORK
+
+MAX_TIME = timedelta(days=3650)
+MAX_EVENTS = 1_000_000
+"""Flows that need more time or events count as endless."""
+
+
+class Jobs(Protocol):
+    """How vcjobs run."""
+
+    def create(self, flow: VirtualFlow, action: CreateJob, now: datetime) -> RunningJob:
+        """Create a vcjob of a flow."""
+
+    def abort(self, flow: VirtualFlow, job: RunningJob) -> None:
+        """Ask a vcjob of a flow to abort."""
+
+    def act(self, time: VirtualTime) -> bool:
+        """Let one vcjob act that has something to do now, and show its flow what has changed.
+        Return whether there was one."""
+
+
+class ConcurrencyGroups(Protocol):
+    """The concurrency groups of the flows."""
+
+    def of(self, flow: JobFlow) -> Group:
+        """Return the group of a flow, as the flow sees it."""
+
+    def update(self, old: JobFlow | None, new: JobFlow | None) -> Iterable[tuple[str, str]]:
+        """Take in a change of a flow. Return namespace and name of the flows that it concerns."""
+
+
+class VirtualTime:
+    """Runs flows from their creation to their end.
+
+    `approve_after` returns after which time a step that waits for approval is approved; None:
+    never.
+    """
+
+    def __init__(
+        self,
+        start: datetime,
+        jobs: Jobs,
+        groups: ConcurrencyGroups,
+        approve_after: Callable[[str], timedelta | None],
+    ) -> None:
+        self.now = start
+        self._limit = add(start, MAX_TIME)
+        self._events_left = MAX_EVENTS
+        self._jobs = jobs
+        self._groups = groups
+        self._approve_after = approve_after
+        self._flows: list[VirtualFlow] = []
+        self._order = count()
+        self._due: list[tuple[datetime, int, Callable[[], None]]] = []
+
+    def add(self, flow: JobFlow, templates: Iterable[JobTemplate]) -> None:
+        """Create a flow now. `templates` are those of its namespace."""
+        uid = f"flow-{len(self._flows)}"
+        metadata = msgspec.structs.replace(
+            flow.metadata, uid=uid, creation_timestamp=self.now, generation=1
+        )
+        new = msgspec.structs.replace(flow, metadata=metadata, status=JobFlowStatus())
+        known = {each.metadata.name: each for each in templates}
+        self._flows.append(VirtualFlow(new, known, group=self._groups.of))
+        self._groups.update(None, new)
+
+    def run(self) -> None:
+        """Run until all flows have ended, nothing happens any more, or the limits are reached."""
+        self._settle()
+        while self._due and self._due[0][0] <= self._limit and self._events_left > 0:
+            if all(each.is_over for each in self._flows):
+                return
+            self.now = self._due[0][0]
+            while self._due and self._due[0][0] <= self.now:
+                heapq.heappop(self._due)[2]()
+            self._settle()
+
+    @property
+    def flows(self) -> list[JobFlow]:
+        """The flows with their present status, in the order in which they were added, without
+        child flows."""
+        return [each.present for each in self._flows if each.parent is None]
+
+    @property
+    def all_flows(self) -> list[VirtualFlow]:
+        """The flows and their child flows, in the order of their creation."""
+        return self._flows
+
+    def at(self, moment: datetime, act: Callable[[], None]) -> None:
+        """Act at a moment: now, if it has come."""
+        if moment <= self.now:
+            act()
+        else:
+            heapq.heappush(self._due, (moment, next(self._order), act))
+
+    # ------------------------------------------------------------------ one moment
+
+    def _settle(self) -> None:
+        """Let vcjobs and flows act until nothing changes at this time."""
+        while self._events_left > 0:
+            while self._events_left > 0 and self._jobs.act(self):
+                self._events_left -= 1
+            flows = [each for each in self._flows if each.must_plan and not each.is_deleted]
+            if not flows:
+                return
+            for each in flows:
+                while each.must_plan and not each.is_deleted and self._events_left > 0:
+                    self._plan(each)
+
+    # -------------------------------------------------------------------- the plan
+
+    def _plan(self, flow: VirtualFlow) -> None:
+        self._events_left -= 1
+        before = flow.flow
+        made = flow.plan(self.now)
+        self._wake_group(before, flow.flow)
+        for action in made.actions:
+            self._apply(flow, action)
+        while flow.asked:
+            self._approve(flow, next(iter(flow.asked)))
+        if made.requeue_after is not None and not flow.must_plan and not flow.is_over:
+            self.at(add(self.now, made.requeue_after), partial(self._wake, flow))
+
+    def _wake_group(self, before: JobFlow, after: JobFlow | None) -> None:
+        """Plan the flows that may start, or act, because of a change of this one."""
+        for woken in self._groups.update(before, after):
+            for each in self._flows:
+                if (each.flow.metadata.namespace, each.flow.metadata.name) == woken:
+                    each.must_plan = True
+
+    def _approve(self, flow: VirtualFlow, key: ApprovalKey) -> None:
+        del flow.asked[key]
+        if (after := self._approve_after(key.step)) is not None:
+            self.at(add(self.now, after), partial(flow.approve, key))
+
+    def _wake(self, flow: VirtualFlow) -> None:
+        flow.must_plan = True
+
+    def _apply(self, flow: VirtualFlow, action: Action) -> None:
+        match action:
+            case CreateJob(kind=kind) if WORK[kind].has_steps:
+                self._create_child(flow, action)
+            case CreateJob(name=name) if name not in flow.jobs:
+                flow.create_job(self._jobs.create(flow, action, self.now), action.step)
+            case CreateClaim(name=name):
+                flow.claims[name] = None
+            case DeleteJob():
+                self._delete(flow, action)
+            case AbortJob() | CommandFlow():
+                self._command(flow, action)
+            case ReadPods(job=name):
+                if (job := flow.jobs.get(name)) is not None:
+                    flow.read_pods(job)
+            case ReadJob(name=name) if name not in flow.jobs:
+                flow.missing.add(name)
+            case _:
+                self._apply_to_flows(flow, action)
+
+    def _apply_to_flows(self, flow: VirtualFlow, action: Action) -> None:
+        match action:
+            case DeleteFlow():
+                flow.is_deleted = True
+                self._wake_group(flow.flow, None)
+            case CancelFlow():
+                self._cancel(flow, action)
+            case DeleteCommand(name=name):
+                flow.delete_command(name)
+
+    def _delete(self, flow: VirtualFlow, action: DeleteJob) -> None:
+        if WORK[action.kind].has_steps:
+            flow.delete_child(action.name)
+            return
+        job = flow.jobs.get(action.name)
+        if job is not None and job.metadata.uid == action.uid:
+            job.delete(self.now)
+            flow.delete_job(job)
+
+    def _command(self, flow: VirtualFlow, action: AbortJob | CommandFlow) -> None:
+        if isinstance(action, CommandFlow):
+            flow.aborts[action.key] = self.now
+            if (child := flow.children.get(action.name)) is not None:
+                child.command(action.action, self.now)
+            return
+        flow.aborts[action.uid] = self.now
+        if (job := flow.jobs.get(action.name)) is not None:
+            self._jobs.abort(flow, job)
+
+    def _cancel(self, flow: VirtualFlow, action: CancelFlow) -> None:
+        flow.cancels[action.uid] = self.now
+        for each in self._flows:
+            if each.flow.metadata.uid == action.uid:
+                each.command(command.Action.TERMINATE_JOB, self.now, action.message)
+
+    def _create_child(self, flow: VirtualFlow, action: CreateJob) -> None:
+        if action.name in flow.children:
+            return
+        child = msgspec.convert(dict(action.manifest), JobFlow)
+        metadata = msgspec.structs.replace(
+            child.metadata,
+            uid=f"flow-{len(self._flows)}",
+            creation_timestamp=self.now,
+            generation=1,
+        )
+        child = msgspec.structs.replace(child, metadata=metadata)
+        index = (metadata.annotations or {}).get(labels.INDEX)
+        step = action.step if index is None else f"{action.step}/{index}"
+        made = VirtualFlow(child, flow.templates, parent=flow, place=f"{flow.place}{step}/")
+        self._flows.append(made)
+        flow.create_child(made)
