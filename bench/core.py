@@ -111,6 +111,7 @@ def virtual_times(runs: int) -> dict[str, list[float]]:
 
     shapes = {
         "chain": samples.flow(samples.chain(1000)),
+        "chain with timeouts": samples.limited(samples.chain(1000)),
         "wide": samples.flow(samples.wide(1000)),
         "layers of 10": samples.flow(samples.layered(1000)),
         "forEach of 1,000": samples.searching(1000),

@@ -107,6 +107,14 @@ def flow(targets: list[list[int]]) -> JobFlow:
     return msgspec.convert(manifest(targets), JobFlow)
 
 
+def limited(targets: list[list[int]]) -> JobFlow:
+    """Return a flow in which every step has a timeout."""
+    made = manifest(targets)
+    for step in made["spec"]["flows"]:
+        step["timeout"] = "1h"
+    return msgspec.convert(made, JobFlow)
+
+
 def probing(targets: list[list[int]]) -> JobFlow:
     """Return a flow in which every step with targets has a probe on both of their tasks."""
     made = manifest(targets)
