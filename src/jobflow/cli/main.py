@@ -13,7 +13,7 @@ is a tenth of the time of a short command. `event_loop` sets it back for command
 
 
 def main() -> None:
-    """Run the command line and end the process with one of the exit codes of `cli.errors`."""
+    """Run the command line and end the process with one of the exit codes of `client.errors`."""
     ctrl_c.exit_at_once()
     gc.set_threshold(MANY_OBJECTS)
     try:

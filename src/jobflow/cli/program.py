@@ -23,7 +23,7 @@ _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Program(TyperGroup):
-    """The group of all commands. It ends with an exit code of `cli.errors`."""
+    """The group of all commands. It ends with an exit code of `client.errors`."""
 
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **_: Any
