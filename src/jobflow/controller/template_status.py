@@ -22,6 +22,7 @@ from jobflow.store import Listener, Store, template_of
 log = structlog.get_logger(__name__)
 
 MAX_NAMES = 100
+"""The newest jobs are listed. With all jobs of a busy template, the object would be too large."""
 SETTLE_SECONDS = 2.0
 """Delay from a change to the write, so that a burst of jobs is in it."""
 REST_SECONDS = 30.0

@@ -1,6 +1,10 @@
 """The CustomResourceDefinitions, generated from the types: shapes and descriptions, no defaults.
 
-The webhook checks the rules instead (docs/decisions/crd-shapes-webhook-rules.md).
+The webhook checks the rules instead. An API server checks the schema first and stops at a fault,
+so with patterns and limits in the schema a user would learn of the other faults only later, and a
+stored object that a stricter schema refuses could not be labelled any more. The only enums are
+those of Volcano's own CRD. Pod templates and volume claims keep unknown fields, because their
+schema is that of Kubernetes and larger than all else.
 """
 
 import sys

@@ -251,7 +251,12 @@ class Applier:
                 raise
 
     async def _delete_flow(self, flow: JobFlow, action: DeleteFlow, applied: Applied) -> None:
-        """Delete the flow unless it has changed since the plan: it may have been retried."""
+        """Delete the flow unless it has changed since the plan: it may have been retried.
+
+        A retried flow keeps its UID, so the version is a precondition too. The garbage collector
+        deletes the vcjobs afterwards: with foreground deletion, the flow would stay in all lists
+        until its last pod is gone.
+        """
         meta = flow.metadata
         try:
             await self._client.delete(

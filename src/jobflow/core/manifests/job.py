@@ -93,6 +93,7 @@ def build_job(
     own = template.metadata if template is not None else _NO_METADATA
     annotations = _inherited(defaults.annotations) | _inherited(own.annotations)
     annotations |= _annotations(flow, step, template, attempt)
+    # Volcano would delete the vcjob before its result is in the status, so the controller does it
     ttl = spec.get("ttlSecondsAfterFinished")
     if ttl is None or (isinstance(ttl, int) and not isinstance(ttl, bool)):
         spec.pop("ttlSecondsAfterFinished", None)

@@ -18,6 +18,9 @@ of a pod by name. Cases that Kubernetes leaves open, or to its client:
 - If keys exclude each other (the source of a volume, value and valueFrom of a variable), the
   patch's key removes the template's, like `kubectl apply` with `$retainKeys`.
 - If the types differ (a map onto a list), the patch's value wins.
+
+Libraries need the OpenAPI document of Kubernetes at run time, or merge by RFC 7386, which replaces
+every list.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Kubernetes marks such a pod with the condition DisruptionTarget. Older clusters and Volcano leave
 other marks. A pod that Volcano evicts is deleted, so often only a lifecycle policy of its vcjob
-shows it (docs/decisions/disruptions.md).
+shows it. A vcjob that Volcano restarted after an eviction, and that later failed, has failed by
+itself.
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ def find_eviction_by_policy(job: Job) -> StepFailure | None:
     action = _ACTION_OF.get(job.phase)
     for part in (job.spec, *(job.spec.tasks or ())) if action is not None else ():
         for policy in part.policies or ():
+            # "*" is not enough: it covers other events too
             events = (policy.event, *(policy.events or ()))
             if policy.action == action and _POD_EVICTED in events:
                 return StepFailure(reason=EVICTED, disruption=True)

@@ -39,12 +39,13 @@ _OF_THE_CONNECTION = frozenset(
     ["connection", "content-length", "expect", "keep-alive", "proxy-connection", "te", "trailer"]
     + ["transfer-encoding", "upgrade"]
 )
-"""Headers of the connection. `Host` is allowed: one pod may serve several hosts, and the request
-goes to the pod's own address anyway."""
+"""Headers of the connection: with others than its own, a probe could not read the answer. `Host` is
+allowed: one pod may serve several hosts, and the request goes to the pod's own address anyway."""
 
 
 def probes_have_targets(facts: FlowFacts) -> Iterator[Violation]:
     for i, _ in facts.probes:
+        # Volcano would start the step at once, but its author wants it to wait
         if not facts.steps[i].targets:
             detail = "a probe checks the jobs of targets; name the steps whose jobs are meant"
             yield Violation(f"{facts.path(i)}.dependsOn.targets", Reason.REQUIRED, None, detail)
@@ -79,6 +80,7 @@ def entries_are_unique(facts: FlowFacts) -> Iterator[Violation]:
     seen: dict[tuple[int, object], AnyProbeEntry] = {}
     for entry in facts.entries:
         first = seen.setdefault((entry.step, entry.asked), entry)
+        # nearly always a copied line that was not changed
         if first is not entry:
             detail = f"the same as {first.place}; remove one of them"
             yield Violation(entry.path, Reason.DUPLICATE, entry.asked, detail)
