@@ -3,7 +3,7 @@
 Volcano's own chart can replace our definitions at any time. Until ours are back, nothing is
 admitted, planned or written. `core.manifests.installed_crds` decides which definitions fit. An API
 server drops from a stored object, at its next write by anybody, what a foreign definition does not
-name: `LostFields` finds the flows (docs/decisions/schema-guard.md).
+name: `LostFields` finds the flows (docs/decisions/definitions.md).
 """
 
 import asyncio

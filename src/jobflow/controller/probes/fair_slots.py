@@ -11,7 +11,7 @@ K = TypeVar("K", bound=Hashable)
 MOST = 10
 SECONDS = 0.1
 """At most MOST connections begin in any SECONDS: a hundred a second, never all at once
-(docs/decisions/prober.md)."""
+(docs/decisions/probes.md)."""
 AT_ONCE = 100
 
 

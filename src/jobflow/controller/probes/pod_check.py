@@ -1,7 +1,7 @@
 """A single check of one pod: a TCP connection, or an HTTP GET and the head of its answer.
 
 The pod is not trusted: time and size are limited, and no part of the answer is followed, kept or
-shown except its status code. For asyncio streams and h11, see docs/decisions/prober.md.
+shown except its status code. For asyncio streams and h11, see docs/decisions/probes.md.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Misfits of a vcjob spec or a patch: unknown fields, and values of pods with a wrong type.
 
-Volcano refuses a wrong type and drops an unknown field (docs/decisions/unknown-fields.md).
+Volcano refuses a wrong type and drops an unknown field (docs/decisions/job-rules.md).
 `crd_schema` reports wrong types of the job's own fields.
 """
 
