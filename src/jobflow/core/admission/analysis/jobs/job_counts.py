@@ -18,7 +18,7 @@ MOST_RETRIES = 100
 """Maximum of `retry.limit`: with the longest pause, 5 minutes, a hundred retries take eight hours,
 and each leaves a vcjob behind."""
 MOST_DISRUPTIONS = 100
-"""Maximum of `retry.disruptions`."""
+"""Maximum of `retry.disruptions`: a step that is evicted again and again must end."""
 
 _PARAM = re.compile(r"\s*params(?:\.(\w+)|\[(?:'([^'\\]+)'|\"([^\"\\]+)\")\])\s*")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,2}")
@@ -77,6 +77,7 @@ def _runs(step: Step, params: Mapping[str, Any]) -> int | None:
             return _clamp(len(each.items), 0, MAX_RUNS)
         if each.count is not None:
             return _clamp(to_number(each.count) or 0, 0, MAX_RUNS)
+        # only a list that is a param is known before the flow runs
         items = items_of_param(params, each.from_ or "")
         return MAX_RUNS if items is None else _clamp(len(items), 0, MAX_RUNS)
     if step.repeat is not None:

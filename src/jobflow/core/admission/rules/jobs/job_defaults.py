@@ -60,7 +60,8 @@ def annotation_violations(
 
 
 def defaults_are_not_bookkeeping(facts: FlowFacts) -> Iterator[Violation]:
-    """A vcjob gets no bookkeeping, neither from its template nor from jobDefaults."""
+    """A vcjob gets no bookkeeping, neither from its template nor from jobDefaults, and to drop it
+    silently would be worse than to refuse it."""
     for field in ("labels", "annotations"):
         for key, value in _texts(facts, field).items():
             if not is_inherited(key, value):

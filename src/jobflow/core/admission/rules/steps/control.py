@@ -1,4 +1,4 @@
-"""Rules of switch, loops, daemon, finally and limits (docs/decisions/bounds-of-control.md)."""
+"""Rules of switch, loops, daemon, finally and limits."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,8 @@ from jobflow.core.suggest import list_supported
 from jobflow.core.violations import Reason, Violation
 
 MAX_CASES = 100
-"""Cases of a switch: each is evaluated until one holds, and each patch is checked."""
+"""Cases of a switch: each is evaluated until one holds, and each patch is checked. That is once for a
+step, before its first job, so `when` does not see `item`."""
 _FAILURE_POLICIES = frozenset({None, *FailurePolicy})
 _REDUCE_RUNS = "let each job do several, or split the step"
 

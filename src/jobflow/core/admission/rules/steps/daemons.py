@@ -1,4 +1,4 @@
-"""Rules of steps that wait for the end of a daemon (docs/decisions/bounds-of-control.md)."""
+"""Rules of steps that wait for the end of a daemon (docs/decisions/policies-of-a-flow.md)."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Rules of timeouts, retries and backoff (docs/decisions/bounds-of-control.md), and of the ttl."""
+"""Rules of timeouts, retries and backoff, and of the ttl."""
 
 from collections.abc import Iterator
 
