@@ -21,7 +21,8 @@ def claim_names(flow: JobFlow) -> dict[str, str]:
 
 def build_claim(flow: JobFlow, claim: str) -> dict[str, Any] | EvaluationFailure:
     """Return the manifest of a claim, or a Failure if a reference in it has no value. The flow owns
-    it, so that it is deleted with the flow."""
+    it, so that it is deleted with the flow: the controller has no right to delete claims, and
+    cannot delete a wrong one."""
     spec = claim_spec(flow, claim)
     if isinstance(spec, EvaluationFailure):
         return spec
@@ -66,7 +67,8 @@ def with_claims(spec: Mapping[str, Any], claims: Mapping[str, str]) -> Mapping[s
 
 def with_placeholders(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the spec of a JobTemplate with an empty volume for each that its containers mount and
-    its pods do not have, because a flow may provide it. Shares content with `spec`."""
+    its pods do not have, because a flow may provide it. The dry run of a flow has the real
+    volumes, so a flow without the claim is refused. Shares content with `spec`."""
     return _with_volumes(spec, lambda name: {"emptyDir": {}})
 
 

@@ -1,5 +1,9 @@
 """`spec.volumeClaims`: a claim is created before the first vcjob that mounts it.
 
+The vcjob is built first, which shows what its pods mount. So a branch that is not taken costs no
+claim, and no second rule tells which step needs one. Claims are not watched: that would need the
+right to list all claims of the cluster, for a change that nobody makes while a flow runs.
+
 The status remembers the claims that exist, so that one which a user deletes later does not come
 back empty while the flow runs. Only a retry of the flow creates it again.
 """

@@ -10,8 +10,8 @@ from jobflow.core.suggest import list_supported
 from jobflow.core.violations import Reason, Violation
 
 MAX_CASES = 100
-"""Cases of a switch: each is evaluated until one holds, and each patch is checked. That is once for a
-step, before its first job, so `when` does not see `item`."""
+"""Cases of a switch: each is evaluated until one holds, and each patch is checked. A step decides
+once, before its first job, so its cases do not see `item`."""
 _FAILURE_POLICIES = frozenset({None, *FailurePolicy})
 _REDUCE_RUNS = "let each job do several, or split the step"
 
