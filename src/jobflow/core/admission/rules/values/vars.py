@@ -1,4 +1,4 @@
-"""Rules of vars: names that a reference can use, and how many (docs/decisions/vars.md)."""
+"""Rules of vars: names that a reference can use, and how many (docs/decisions/expressions.md)."""
 
 import re
 from collections.abc import Iterator
