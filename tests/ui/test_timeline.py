@@ -139,6 +139,7 @@ async def test_a_retry_keeps_the_bars_of_earlier_attempts(world: PageWorld) -> N
     await expect(tab.locator("#axis .from")).to_contain_text(f"retried {clock.ago(100)[11:19]} UTC")
     await expect(tab.locator("#header")).to_contain_text("running for 1m")
     await tab.get_by_role("link", name="Show the time since then").click()
+    await expect(tab.locator("[id='lane:b'] rect.running")).to_have_count(1)
     await expect(tab.locator("[id='lane:b'] rect.running")).to_have_class("running is-running")
     await expect(tab.locator("#axis .from")).to_have_text(
         f"from {clock.ago(100)[11:19]} UTC, the last retry. Show the whole time"
