@@ -34,7 +34,6 @@ _INLINE = {
     "php": "-r",
 }
 """The flag with which an interpreter takes a program as an argument."""
-_CAN_WAIT = "write it as a step: its program fails until then"
 
 
 @dataclass(slots=True)

@@ -23,8 +23,6 @@ from jobflow.core.planning.observed.steps import FAILURES, ObservedRun, attempt_
 from jobflow.core.reasons import StepReason
 from jobflow.core.work import work_of_object
 
-KEPT_HISTORIES = 10
-
 _LISTS: Mapping[str, str] = {
     JobPhase.PENDING: "pending_jobs",
     JobPhase.RUNNING: "running_jobs",
