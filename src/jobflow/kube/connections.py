@@ -28,6 +28,18 @@ class Limits(NamedTuple):
     """Between two parts of an answer."""
 
 
+class Request(NamedTuple):
+    """A request as it is sent, but for the headers of every request."""
+
+    method: str
+    path: str
+    """Below the server, encoded, with the query."""
+    body: bytes | None
+    headers: Mapping[str, str]
+    """With those that name the user."""
+    limits: Limits
+
+
 class Headers(Protocol):
     """Headers of an answer. Names may be in any case."""
 
@@ -97,25 +109,16 @@ class Connections:
         NETWORK_ERRORS."""
         text = quote(path, safe="/:") + (f"?{urlencode(query)}" if query else "")
         login = await self.auth.login()
-        signed = _sign(headers or {}, login)
+        request = Request(method, text, body, headers or {}, limits)
         sent_at = boot_clock()
-        answer = await self._send(login, method, text, body, signed, limits)
+        answer = await self._send(login, _sign(request, login))
         if answer.status == 401 and (other := await self.auth.renewed(login)) is not None:
             answer.close()
-            signed = _sign(headers or {}, other)
-            answer = await self._send(other, method, text, body, signed, limits)
+            answer = await self._send(other, _sign(request, other))
         self.clock.answered(answer.headers.get("Date"), sent_at, boot_clock())
         return answer
 
-    async def _send(
-        self,
-        login: Login,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        limits: Limits,
-    ) -> Answer:
+    async def _send(self, login: Login, request: Request) -> Answer:
         raise NotImplementedError
 
 
@@ -129,7 +132,8 @@ def common_headers() -> Mapping[str, str]:
     }
 
 
-def _sign(headers: Mapping[str, str], login: Login) -> Mapping[str, str]:
-    """Return the headers with those that name the user."""
+def _sign(request: Request, login: Login) -> Request:
+    """Return the request with the headers that name the user."""
     user = {"Authorization": login.authorization, "Impersonate-User": login.impersonate}
-    return {**headers, **{name: text for name, text in user.items() if text is not None}}
+    named = {name: text for name, text in user.items() if text is not None}
+    return request._replace(headers={**request.headers, **named})

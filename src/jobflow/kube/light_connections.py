@@ -4,7 +4,7 @@ quarter of the time of aiohttp, which is longer than such a command takes."""
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import h11
 
 from jobflow.kube.clock import ServerClock
-from jobflow.kube.connections import CONNECT_SECONDS, Answer, Connections, Limits, common_headers
+from jobflow.kube.connections import CONNECT_SECONDS, Answer, Connections, Request, common_headers
 from jobflow.kube.credentials import Credentials, Login, is_loopback
 from jobflow.kube.errors import NetworkError
 
@@ -40,20 +40,12 @@ class LightConnections(Connections):
             await self._proxied.close()
         await asyncio.sleep(0)  # so that the transports close before their loop
 
-    async def _send(
-        self,
-        login: Login,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        limits: Limits,
-    ) -> Answer:
+    async def _send(self, login: Login, request: Request) -> Answer:
         if _may_have_proxy(login):
-            return await self._through_proxy()._send(login, method, path, body, headers, limits)
-        target = (urlsplit(login.server).path + path).encode()
+            return await self._through_proxy()._send(login, request)
         loop = asyncio.get_running_loop()
-        deadline = None if limits.total is None else loop.time() + limits.total
+        total = request.limits.total
+        deadline = None if total is None else loop.time() + total
         async with asyncio.timeout_at(deadline):
             while self._idle:
                 kept = self._idle.pop()
@@ -61,29 +53,22 @@ class LightConnections(Connections):
                     kept.close()
                     continue
                 try:
-                    return await self._ask(kept, method, target, body, headers, deadline, limits)
+                    return await self._ask(kept, request, deadline)
                 except _Closed:  # at this moment; a write may have been carried out
-                    if method != "GET":
+                    if request.method != "GET":
                         raise
             fresh = await _connect(login)
-            return await self._ask(fresh, method, target, body, headers, deadline, limits)
+            return await self._ask(fresh, request, deadline)
 
     async def _ask(
-        self,
-        connection: "_Connection",
-        method: str,
-        target: bytes,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        deadline: float | None,
-        limits: Limits,
+        self, connection: "_Connection", request: Request, deadline: float | None
     ) -> Answer:
         try:
-            response = await connection.ask(method, target, body, headers)
+            response = await connection.ask(request)
         except BaseException:
             connection.close()
             raise
-        return _Answer(response, connection, self._idle, deadline, limits.silence)
+        return _Answer(response, connection, self._idle, deadline, request.limits.silence)
 
     def _through_proxy(self) -> Connections:
         if self._proxied is None:
@@ -159,15 +144,14 @@ class _Connection:
         )
         return same and not self._reader.at_eof() and not self._writer.is_closing()
 
-    async def ask(
-        self, method: str, target: bytes, body: bytes | None, headers: Mapping[str, str]
-    ) -> h11.Response:
+    async def ask(self, request: Request) -> h11.Response:
         """Send a request and return the head of the answer. Raises NetworkError."""
-        given = {**self._headers, **headers}
+        headers, body = {**self._headers, **request.headers}, request.body
         if body is not None:
-            given["Content-Length"] = str(len(body))
-        request = h11.Request(method=method, target=target, headers=[*given.items()])
-        events: list[h11.Event] = [request, h11.EndOfMessage()]
+            headers["Content-Length"] = str(len(body))
+        target = (urlsplit(self._login.server).path + request.path).encode()
+        head = h11.Request(method=request.method, target=target, headers=[*headers.items()])
+        events: list[h11.Event] = [head, h11.EndOfMessage()]
         if body:
             events.insert(1, h11.Data(data=body))
         try:

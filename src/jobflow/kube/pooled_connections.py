@@ -1,6 +1,6 @@
 """Connections of a program that runs for long or sends many requests, by aiohttp."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -15,7 +15,7 @@ from jobflow.kube.connections import (
     Answer,
     Connections,
     Headers,
-    Limits,
+    Request,
     common_headers,
 )
 from jobflow.kube.credentials import Credentials, Login
@@ -35,24 +35,17 @@ class PooledConnections(Connections):
             session, self._session = self._session, None
             await session.close()
 
-    async def _send(
-        self,
-        login: Login,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        limits: Limits,
-    ) -> Answer:
+    async def _send(self, login: Login, request: Request) -> Answer:
+        limits = request.limits
         timeout = aiohttp.ClientTimeout(
             total=limits.total, sock_connect=CONNECT_SECONDS, sock_read=limits.silence
         )
         try:
             response = await self._pool(login).request(
-                method,
-                URL(login.server + path, encoded=True),
-                data=body,
-                headers=headers,
+                request.method,
+                URL(login.server + request.path, encoded=True),
+                data=request.body,
+                headers=request.headers,
                 timeout=timeout,
                 ssl=login.tls or True,
                 server_hostname=login.tls_name,

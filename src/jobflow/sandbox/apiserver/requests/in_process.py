@@ -9,7 +9,7 @@ from multidict import CIMultiDict
 
 from jobflow.kube.client import Client
 from jobflow.kube.clock import ServerClock
-from jobflow.kube.connections import Connections, Limits, common_headers
+from jobflow.kube.connections import Connections, Limits, Request, common_headers
 from jobflow.kube.credentials import Credentials, Login
 from jobflow.kube.errors import NetworkError
 from jobflow.sandbox.apiserver.requests.http import App, Scope
@@ -47,25 +47,17 @@ class InProcessConnections(Connections):
         while self._exchanges:
             await asyncio.wait(self._exchanges)
 
-    async def _send(
-        self,
-        login: Login,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        limits: Limits,
-    ) -> "_Exchange":
-        plain, _, query = path.partition("?")
-        given = {"Host": _HOST, **common_headers(), **headers}.items()
+    async def _send(self, login: Login, request: Request) -> "_Exchange":
+        path, _, query = request.path.partition("?")
+        given = {"Host": _HOST, **common_headers(), **request.headers}.items()
         scope = {
             "type": "http",
-            "method": method,
-            "path": unquote(plain),
+            "method": request.method,
+            "path": unquote(path),
             "query_string": query.encode("ascii"),
             "headers": [(name.lower().encode(), text.encode()) for name, text in given],
         }
-        exchange = _Exchange(scope, body or b"", limits)
+        exchange = _Exchange(scope, request.body or b"", request.limits)
         task = asyncio.create_task(exchange.run(self._app))
         self._exchanges[task] = exchange
         task.add_done_callback(self._exchanges.pop)
