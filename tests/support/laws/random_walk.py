@@ -214,15 +214,15 @@ class Walk(CheckedFlow):
 
     def command(self) -> None:
         if self.random.random() < 0.5:
-            self.commands += 1
             uid = self.random.choice((None, None, "uid-old"))
-            action = self.random.choice(COMMANDS)
-            self.world = self.world.with_command(action, name=f"c{self.commands}", uid=uid)
+            self.order(self.random.choice(COMMANDS), uid=uid)
 
-    def order(self, action: str, text: str = "") -> None:
-        """Let a user create a Command, which no other has the name and UID of."""
+    def order(self, action: str, *, uid: str | None = None, text: str = "") -> None:
+        """Let a user create a Command with a name and UID of its own, for the flow, or for an
+        earlier one with this UID."""
         self.commands += 1
-        self.world = self.world.with_command(action, name=f"c{self.commands}", text=text)
+        name = f"c{self.commands}"
+        self.world = self.world.with_command(action, name=name, uid=uid, text=text)
 
     def end_well(self, *, retries: bool = True) -> World:
         """Run the flow to its end without losses and refusals; a flow that has ended may be retried
@@ -261,7 +261,7 @@ class Walk(CheckedFlow):
             items = [f"{step.name}/{run.index}" for run in condition.runs or () if asks(run)]
             for text in items or ([step.name] if asks(condition) else []):
                 verb = self.random.choice(("ApproveStep", "RejectStep"))
-                self.order(verb, text)
+                self.order(verb, text=text)
 
 
 def walks(

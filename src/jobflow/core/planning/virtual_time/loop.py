@@ -96,11 +96,7 @@ class VirtualTime:
 
     def add(self, flow: JobFlow, templates: Iterable[JobTemplate]) -> None:
         """Create a flow now. `templates` are those of its namespace."""
-        uid = f"flow-{len(self._flows)}"
-        metadata = msgspec.structs.replace(
-            flow.metadata, uid=uid, creation_timestamp=self.now, generation=1
-        )
-        new = msgspec.structs.replace(flow, metadata=metadata, status=JobFlowStatus())
+        new = self._created(flow)
         known = {each.metadata.name: each for each in templates}
         self._flows.append(VirtualFlow(new, known, group=self._groups.of))
         self._groups.update(None, new)
@@ -235,16 +231,19 @@ class VirtualTime:
     def _create_child(self, flow: VirtualFlow, action: CreateJob) -> None:
         if action.name in flow.children:
             return
-        child = msgspec.convert(dict(action.manifest), JobFlow)
-        metadata = msgspec.structs.replace(
-            child.metadata,
-            uid=f"flow-{len(self._flows)}",
-            creation_timestamp=self.now,
-            generation=1,
-        )
-        child = msgspec.structs.replace(child, metadata=metadata)
-        index = (metadata.annotations or {}).get(labels.INDEX)
+        child = self._created(msgspec.convert(dict(action.manifest), JobFlow))
+        index = (child.metadata.annotations or {}).get(labels.INDEX)
         step = action.step if index is None else f"{action.step}/{index}"
         made = VirtualFlow(child, flow.templates, parent=flow, place=f"{flow.place}{step}/")
         self._flows.append(made)
         flow.create_child(made)
+
+    def _created(self, flow: JobFlow) -> JobFlow:
+        """Return the next flow as an API server would store it now."""
+        metadata = msgspec.structs.replace(
+            flow.metadata,
+            uid=f"flow-{len(self._flows)}",
+            creation_timestamp=self.now,
+            generation=1,
+        )
+        return msgspec.structs.replace(flow, metadata=metadata, status=JobFlowStatus())
