@@ -122,7 +122,7 @@ class FlowScope:
     workflow: WorkflowInfo
     parent: FlowScope | None = None
     params: dict[str, Text] = field(default_factory=dict)
-    """Of a child flow: its params as values in its parent."""
+    """The params of a child flow, as values in its parent."""
     brought: dict[tuple[str, Text], str] = field(default_factory=dict)
     """Names of params by their hints and values."""
     numbers: dict[str, int] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class FlowScope:
     """Names of its steps, each with the number of names that were made from it."""
     depth: int = 1
     outputs: dict[str, Ref] = field(default_factory=dict)
-    """Of a child flow: global outputs of its steps, by their names."""
+    """Global outputs of the steps of a child flow, by their names."""
 
     def child(self) -> FlowScope:
         return FlowScope(self.workflow, self, depth=self.depth + 1)

@@ -48,10 +48,10 @@ class _Members:
 
     holders: dict[str, Member] = field(default_factory=dict)
     line: list[Order] = field(default_factory=list)
-    """Those that wait, in their order."""
+    """The flows that wait, in their order."""
     waiting: dict[str, _Entry] = field(default_factory=dict)
     acting: dict[str, None] = field(default_factory=dict)
-    """Those that wait and act."""
+    """The flows that wait and act."""
 
     def add(self, entry: _Entry) -> None:
         name = entry.member.name

@@ -29,7 +29,7 @@ IntOrParam = Annotated[Int32 | str, Setting()]
 DurationOrParam = Annotated[str, Setting(is_time=True)]
 """A duration such as `2h`, or one reference to a param."""
 ONE_SOURCE = OneOf("items, from and count")
-"""Of the sources of the items of forEach."""
+"""The sources of the items of forEach, of which one is set."""
 
 
 def to_number(value: int | str | None) -> int | None:

@@ -117,7 +117,7 @@ class For(Trait, frozen=True):
 
     kinds: tuple[WorkKind, ...]
     instead: Mapping[WorkKind, str] = {}
-    """What to do with another kind, as a clause, where that is not to write the field into another
+    """Advice for a step of another kind, as a clause; without it: to write the field into another
     step."""
 
 
@@ -166,7 +166,7 @@ class Required(Trait, frozen=True):
     specs themselves, rules pass by those without options."""
 
     detail: str
-    """What to write, as a clause."""
+    """The values that may be written, as a clause."""
 
 
 class Relation(Trait, frozen=True):

@@ -25,7 +25,7 @@ class Place:
     end: tuple[int, int] = (0, 0)
     """Last line, and the byte after the last one in it, by which the call is found again."""
     keyword: Place | None = None
-    """Of the value of a keyword argument: the place of its name."""
+    """The place of the name of a keyword argument, if this is its value."""
 
     @property
     def arguments(self) -> Mapping[str, Place]:

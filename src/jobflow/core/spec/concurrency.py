@@ -42,9 +42,9 @@ class Group:
     """The other flows of a flow's group."""
 
     holders: tuple[Member, ...] = ()
-    """Those that hold a place, by name."""
+    """The flows that hold a place, by name."""
     before: tuple[Member, ...] = ()
-    """Those that wait before it, in their order."""
+    """The flows that wait before it, in their order."""
     moves: bool = False
     """Whether the first of `before` can start now, so that the group is about to change."""
 

@@ -126,7 +126,7 @@ class FlowRow:
 
 @dataclass(frozen=True, slots=True)
 class Pager:
-    """Which rows are shown of how many, and where the others are."""
+    """The rows that are shown, their total, and links to the others."""
 
     first: int
     last: int

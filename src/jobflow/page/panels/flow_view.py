@@ -35,7 +35,7 @@ class FlowQuery:
     sort: str = ""
     """The column by which the table is sorted, after `-` from the last value to the first."""
     items: str = ""
-    """Which items of a step its panel shows: `STEP:failed:2` is the second page of those that
+    """The items of a step that its panel shows: `STEP:failed:2` is the second page of those that
     failed, `STEP:all:1` the first page of all. It is ignored if another step is selected."""
     at: str = ""
     """An earlier time, in RFC 3339, at which graph, timeline and table show the flow."""

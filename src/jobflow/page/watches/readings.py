@@ -1,5 +1,5 @@
-"""What a page reads about a step now and then, because it cannot be watched for a single step: what
-Volcano says about its jobs that wait, child flows that explain it, and events."""
+"""Facts about a step that a page reads now and then, because they cannot be watched for a single
+step: words of Volcano about its jobs that wait, child flows that explain it, and events."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class StepReadings:
         self.children: tuple[str, ...] = ()
         """Sentences about child flows that explain the step."""
         self.events: tuple[EventLine, ...] = ()
-        """Of the step's jobs, their PodGroups and pods; the newest first."""
+        """Events of the step's jobs, their PodGroups and pods; the newest first."""
         self.problem = ""
         """Why events are missing."""
         self._client = client

@@ -57,7 +57,7 @@ class Guard:
         self._links: dict[str, bool] = {}
         """Tokens, and whether each works only once."""
         self._cookie_name = f"jobflow-{secrets.token_hex(4)}"
-        """Of this process: a browser sends cookies to all ports of a host."""
+        """The name is of this process alone: a browser sends cookies to all ports of a host."""
         self._cookie = secrets.token_urlsafe(32)
 
     def new_link(self, *, once: bool = False) -> str:

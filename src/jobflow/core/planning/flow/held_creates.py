@@ -1,4 +1,4 @@
-"""Which creates are tried while a quota or missing rights refuse them.
+"""The creates that are tried while a quota or missing rights refuse them.
 
 A full quota or a missing right refuses every vcjob of the flow, so only a few are tried: first
 those that were never tried, in their start order, then those that were refused longest ago.

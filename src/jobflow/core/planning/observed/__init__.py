@@ -1,1 +1,1 @@
-"""What a plan reads: the objects of a flow, in the form of steps, runs and attempts."""
+"""The objects of a flow as a plan reads them: steps, runs and attempts."""

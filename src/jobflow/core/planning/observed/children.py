@@ -1,4 +1,5 @@
-"""What a flow takes over from its child flows, and which of them continue after its retry."""
+"""Facts that a flow takes over from its child flows, and the child flows that continue after its
+retry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which step, run and attempt each job of a flow is.
+"""The step, run and attempt that each job of a flow is.
 
 The status names the last job of each run. Any other job is known by its name, which nobody can
 edit; labels and annotations only say which reading of the name is meant, and count if the name

@@ -1,4 +1,4 @@
-"""Which jobs of a flow's name are the flow's: the status knows the job of an attempt by its UID.
+"""The jobs that are a flow's, among those that name it: the status knows them by their UIDs.
 
 A job is taken at first sight, once: by its name, its controller owner (without a controller, the
 flow that has created the vcjob, by an annotation) and its attempt (`identity`). From then on, until

@@ -31,7 +31,7 @@ _WHY: Mapping[str, str] = {
 
 
 class Asked(NamedTuple):
-    """What asks an object to end, and when to look again."""
+    """The actions that ask an object to end, and the time to look again."""
 
     actions: tuple[AbortJob | CommandFlow | DeleteJob, ...] = ()
     wake_at: datetime | None = None

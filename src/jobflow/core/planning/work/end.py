@@ -34,12 +34,12 @@ Outputs = dict[str, object]
 
 
 class AttemptEnd(NamedTuple):
-    """What is known of an attempt whose object has ended."""
+    """The facts about an attempt whose object has ended."""
 
     reason: str = ""
     """Why it failed; "" if it did not."""
     detail: str = ""
-    """What is known of the failure, for the message."""
+    """Details of the failure, for the message."""
     failure: StepFailure | None = None
     within: StepFailure | None = None
     """The failure, if it is that of a step of the work itself."""

@@ -137,7 +137,7 @@ def hours(run: ObservedRun, job: Job, ctx: PlanContext) -> RequestedHours | None
 
 
 class _Seen(NamedTuple):
-    """What pods show about the end of their vcjob."""
+    """Facts that pods show about the end of their vcjob."""
 
     pods: tuple[Pod, ...] = ()
     blamed: PodFailure | None = None

@@ -89,7 +89,7 @@ class ItemRow:
 
 @dataclass(frozen=True, slots=True)
 class ItemPages:
-    """Which items are shown of how many."""
+    """The items that are shown, and their total."""
 
     step: str
     noun: str

@@ -22,9 +22,9 @@ class SelectedStep:
     choice: StepChoice
     step: Step
     condition: StepCondition
-    """Of the step, also if an item is selected."""
+    """The condition of the step, also if an item is selected."""
     run: RunCondition
-    """Of the item; the condition of the step if none is selected."""
+    """The condition of the item, or that of the step if no item is selected."""
     unknown: str
     """Why there is no such item; "" if there is one."""
 

@@ -39,7 +39,7 @@ class Slider:
 
     start: datetime
     seconds: int
-    """Of its whole width."""
+    """The time that its whole width stands for."""
     end: datetime | None
     """The end of the flow; None while it runs: then the present time is the last one to choose."""
     marks: tuple[Mark, ...]

@@ -48,7 +48,7 @@ class Bar:
     since: datetime | None
     """When the state began, if it lasts: then the bar ends at the present time."""
     seconds: float
-    """Of the axis."""
+    """The time that the whole axis stands for."""
 
 
 @dataclass(frozen=True, slots=True)
