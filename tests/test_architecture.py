@@ -67,7 +67,7 @@ KNOWING = {
     "core/admission/analysis/flow_facts.py",
     "core/drawing/flow_graph.py",
     "core/explain/step.py",
-    "core/schedule/time_left.py",
+    "core/timelines/time_left.py",
 }
 """The other files that read the approval or the child flow of a step. With the importers of
 ChildFlow in pyproject.toml, at most twelve."""

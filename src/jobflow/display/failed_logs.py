@@ -10,8 +10,8 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepPhase
 from jobflow.client.logs.clean import without_escapes
 from jobflow.client.step_rows import StepRow, step_rows
-from jobflow.core.schedule.spans import runs_of
 from jobflow.core.text import printable
+from jobflow.core.timelines.spans import runs_of
 from jobflow.display.tree import NO_CHILDREN
 from jobflow.sandbox.nodes.process.logs import tail
 from jobflow.sandbox.nodes.process.runner import START_ERROR, FailedRun

@@ -14,10 +14,10 @@ from jobflow.api.volcano.job import JobPhase
 from jobflow.client.flows.time_left import describe_time_left
 from jobflow.core.drawing.phase_looks import style_of
 from jobflow.core.drawing.time_axis import ticks
-from jobflow.core.schedule.spans import Span, State
-from jobflow.core.schedule.time_left import NoEstimate, TimeLeft
-from jobflow.core.schedule.timeline import StepTimeline, Timeline
 from jobflow.core.text import format_count, format_duration, printable
+from jobflow.core.timelines.spans import Span, State
+from jobflow.core.timelines.time_left import NoEstimate, TimeLeft
+from jobflow.core.timelines.timeline import StepTimeline, Timeline
 
 _BARS = {State.WAITING: "·", State.QUEUED: "░", State.RUNNING: "█"}
 _ASCII_BARS = {State.WAITING: ".", State.QUEUED: "-", State.RUNNING: "#"}

@@ -27,9 +27,9 @@ from jobflow.client.step_rows import (
 from jobflow.core.drawing.phase_looks import look_of, style_of
 from jobflow.core.drawing.tree_layout import Branch, branches, guides
 from jobflow.core.explain.progress import format_task_progress
-from jobflow.core.schedule.spans import runs_of
 from jobflow.core.spec.approvals import asks
 from jobflow.core.text import format_duration, printable
+from jobflow.core.timelines.spans import runs_of
 from jobflow.core.work import may_run_steps
 
 _GAP = "  "

@@ -9,8 +9,8 @@ from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobRecord, JobRunningHistory, StepCondition
 from jobflow.api.flow.step import Step
-from jobflow.core.schedule.spans import State
-from jobflow.core.schedule.timeline import StepTimeline, Timeline, timeline
+from jobflow.core.timelines.spans import State
+from jobflow.core.timelines.timeline import StepTimeline, Timeline, timeline
 from support.plan.flow_statuses import START, several
 
 LETTERS = {State.WAITING: "w", State.QUEUED: "q", State.RUNNING: "r"}

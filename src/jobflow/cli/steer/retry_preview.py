@@ -15,8 +15,8 @@ from jobflow.cli.flags import ClusterOptions, RetryOptions
 from jobflow.client.errors import FAILED, INTERRUPTED, SUCCESS, CommandError
 from jobflow.client.flows.children import read_children
 from jobflow.client.signals import interruption, run_unless
-from jobflow.core.schedule.runs_again import RunsAgain, list_runs_again, sum_lost
 from jobflow.core.text import format_duration
+from jobflow.core.timelines.runs_again import RunsAgain, list_runs_again, sum_lost
 from jobflow.kube.client import Client
 
 MOST_UNASKED = timedelta(hours=1)

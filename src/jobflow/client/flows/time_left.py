@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jobflow.core.schedule.time_left import NoEstimate, TimeLeft
 from jobflow.core.text import format_duration, join_names, printable
+from jobflow.core.timelines.time_left import NoEstimate, TimeLeft
 
 
 def describe_time_left(left: TimeLeft | NoEstimate) -> str:

@@ -9,9 +9,9 @@ from jobflow.api.flow.status import StepPhase
 from jobflow.core.drawing.phase_looks import class_of
 from jobflow.core.drawing.svg import CHAR, MARGIN, cut, document, xml_text
 from jobflow.core.drawing.time_axis import ticks
-from jobflow.core.schedule.spans import Span, State
-from jobflow.core.schedule.timeline import StepTimeline, Timeline
 from jobflow.core.text import format_duration
+from jobflow.core.timelines.spans import Span, State
+from jobflow.core.timelines.timeline import StepTimeline, Timeline
 
 _ROW, _BAR, _CHART, _LENGTH, _AXIS = 24, 14, 640, 120, 28
 """Pixels: from row to row, of a bar, of the chart's width, of a duration with a phase, of

@@ -1,6 +1,6 @@
 """`nextJobs`: the vcjobs that come next if every vcjob completes. Nothing is created here.
 
-It is the pass over the steps of every plan (`steps/pending.py`), once more, over those alone that
+It is the pass over the steps of every plan (`pending/step.py`), once more, over those alone that
 depend on what completes.
 """
 
@@ -20,9 +20,9 @@ from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.flow.failure_policy import runs_every_item
 from jobflow.core.planning.flow.parallelism import in_start_order
 from jobflow.core.planning.observed.steps import has_begun
-from jobflow.core.planning.runs.item_states import ItemStates
-from jobflow.core.planning.steps.pending import PendingSteps
-from jobflow.core.planning.steps.probes import ProbeState
+from jobflow.core.planning.pending.probes import ProbeState
+from jobflow.core.planning.pending.step import PendingSteps
+from jobflow.core.planning.started.item_states import ItemStates
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import TARGET_STATES, StepEnd, TargetState, is_tolerated

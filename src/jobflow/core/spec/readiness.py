@@ -4,7 +4,7 @@ A target has not ended, or has ended in one of six ways (`StepEnd`). A table giv
 by that and by the condition of the dependant. A second table, the ranking of the strategy, combines
 the states of all targets into one: MET starts the step, NOT_YET lets it wait, UNSATISFIABLE fails
 it, and the other three skip it. If the step has a probe, the states are those of the probe
-(`planning/steps/probes.py`).
+(`planning/pending/probes.py`).
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ from jobflow.client.verbs.lifecycle import (
     SUSPEND_AND_ABORT,
 )
 from jobflow.core.names import format_job_name
-from jobflow.core.schedule.runs_again import RunsAgain, list_runs_again, sum_lost
 from jobflow.core.spec.readiness import has_tolerated_failures
 from jobflow.core.text import format_command, join_names
+from jobflow.core.timelines.runs_again import RunsAgain, list_runs_again, sum_lost
 from jobflow.core.work import is_asked, may_run_steps
 
 MAX_AGAIN = 50

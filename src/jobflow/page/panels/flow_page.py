@@ -12,9 +12,9 @@ from jobflow.api.flow.status import FlowPhase, StepPhase
 from jobflow.core.explain.progress import message_of
 from jobflow.core.names import format_job_name
 from jobflow.core.reasons import FlowReason, StepReason
-from jobflow.core.schedule.spans import runs_of
 from jobflow.core.spec.approvals import QUESTION, asks
 from jobflow.core.text import format_count
+from jobflow.core.timelines.spans import runs_of
 from jobflow.core.work import is_asked
 from jobflow.page.actions.offers import Offers, list_offers
 from jobflow.page.panels.flow_view import FlowQuery, FlowView, Panel

@@ -10,8 +10,8 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.core.names import format_job_name
-from jobflow.core.schedule.past import flow_at, last_time
-from jobflow.core.schedule.timeline import first_start
+from jobflow.core.timelines.past import flow_at, last_time
+from jobflow.core.timelines.timeline import first_start
 from jobflow.page.watches.flows import LiveFlow
 from jobflow.page.watches.readings import StepReadings
 from jobflow.page.watches.step import LivePage, LiveStep, StepChoice

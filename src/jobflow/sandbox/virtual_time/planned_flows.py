@@ -18,10 +18,10 @@ from jobflow.api.volcano.job import JobPhase
 from jobflow.core.names import format_job_name
 from jobflow.core.pods.resources import sum_requests
 from jobflow.core.reasons import StepReason
-from jobflow.core.schedule.spans import runs_of
-from jobflow.core.schedule.timeline import Timeline, timeline
 from jobflow.core.spec.expressions import reads_of
 from jobflow.core.text import join_names
+from jobflow.core.timelines.spans import runs_of
+from jobflow.core.timelines.timeline import Timeline, timeline
 from jobflow.sandbox.virtual_time.cluster import StepJob, VirtualCluster
 from jobflow.sandbox.virtual_time.job import VirtualJob
 

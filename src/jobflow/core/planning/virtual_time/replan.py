@@ -27,9 +27,9 @@ from jobflow.core.planning.flow.parallelism import in_room, in_start_order
 from jobflow.core.planning.observed.identity import assign
 from jobflow.core.planning.observed.steps import gather
 from jobflow.core.planning.observed.view import View
-from jobflow.core.planning.runs.step_runs import begun_steps
+from jobflow.core.planning.pending.step import PendingSteps
+from jobflow.core.planning.started.step_runs import begun_steps
 from jobflow.core.planning.status.job_records import new_records
-from jobflow.core.planning.steps.pending import PendingSteps
 from jobflow.core.spec.compiled import compile_flow
 from jobflow.core.timestamps import truncate_to_second
 

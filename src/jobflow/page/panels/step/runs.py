@@ -10,10 +10,10 @@ from jobflow.api.flow.status import ENDED_STEP_PHASES, JobRecord, RunCondition, 
 from jobflow.client.step_rows import step_rows
 from jobflow.core.explain.progress import message_of
 from jobflow.core.names import format_job_name
-from jobflow.core.schedule.spans import Attempts
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.step_times import times_of
 from jobflow.core.text import format_count
+from jobflow.core.timelines.spans import Attempts
 from jobflow.page.panels.step.selected import SelectedStep
 from jobflow.page.panels.step.values import value_text
 from jobflow.page.web.fragments import Fragment

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from jobflow.client.flows.time_left import describe_time_left
-from jobflow.core.schedule.spans import State
-from jobflow.core.schedule.time_left import NoEstimate, time_left
-from jobflow.core.schedule.timeline import Timeline
 from jobflow.core.text import format_duration
+from jobflow.core.timelines.spans import State
+from jobflow.core.timelines.time_left import NoEstimate, time_left
+from jobflow.core.timelines.timeline import Timeline
 from jobflow.core.timestamps import add, truncate_to_second
 from jobflow.page.panels.flow_view import FlowView
 from jobflow.page.web.fragments import Fragment

@@ -31,12 +31,12 @@ from jobflow.api.flow.step import Step
 from jobflow.core.limits import MAX_RUNS
 from jobflow.core.names import format_job_name
 from jobflow.core.reasons import StepReason
-from jobflow.core.schedule.history import History
-from jobflow.core.schedule.spans import Attempts, State, runs_of, spans_of_job
 from jobflow.core.spec.compiled import CompiledFlow, compile_flow
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.readiness import Requirement, StepEnd, TargetState, combine_states
+from jobflow.core.timelines.history import History
+from jobflow.core.timelines.spans import Attempts, State, runs_of, spans_of_job
 from jobflow.core.timestamps import truncate_to_second
 
 LOW, HIGH = 0.1, 0.9

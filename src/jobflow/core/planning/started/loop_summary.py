@@ -22,7 +22,7 @@ from jobflow.core.planning.context import with_time
 from jobflow.core.planning.decision import RunDecision, StepDecision
 from jobflow.core.planning.observed.causes import name_cause
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep
-from jobflow.core.planning.runs.loop import Loop, LoopEnd
+from jobflow.core.planning.started.loop import Loop, LoopEnd
 from jobflow.core.planning.work.end import describe_failed_pods
 from jobflow.core.pods.resources import replace_hours
 from jobflow.core.reasons import WITH_THE_FLOW, StepReason

@@ -1,7 +1,7 @@
 """The start of a step with `items: Matching`: when its items are known, and which they are.
 
 It may begin once every matched target has begun, so that its items are known. The targets may still
-run. Which of its items may start is decided for each of them (`runs/item_states.py`).
+run. Which of its items may start is decided for each of them (`started/item_states.py`).
 """
 
 from collections.abc import Iterator, Sequence

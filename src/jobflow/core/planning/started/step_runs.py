@@ -7,10 +7,10 @@ from jobflow.api.flow.status import ENDED_STEP_PHASES
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.observed.steps import ObservedStep
-from jobflow.core.planning.runs import loop as looping
-from jobflow.core.planning.runs.create import refused_for_good
-from jobflow.core.planning.runs.loop_summary import summarize
-from jobflow.core.planning.runs.run import decide_run, start_run
+from jobflow.core.planning.started import loop as looping
+from jobflow.core.planning.started.create import refused_for_good
+from jobflow.core.planning.started.loop_summary import summarize
+from jobflow.core.planning.started.run import decide_run, start_run
 from jobflow.core.planning.target_ends import (
     end_beyond_all_known,
     ended_as_recorded,

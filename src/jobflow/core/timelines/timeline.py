@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 from jobflow.api.flow.dependencies import Condition, Strategy
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
-from jobflow.core.schedule.spans import RunSpans, Span, State, runs_of, time_by_state
 from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
+from jobflow.core.timelines.spans import RunSpans, Span, State, runs_of, time_by_state
 from jobflow.core.timestamps import truncate_to_second
 from jobflow.core.work import is_asked
 

@@ -14,9 +14,9 @@ from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.planning.observed.children import goes_on
 from jobflow.core.planning.observed.steps import ObservedStep
 from jobflow.core.planning.observed.view import View
-from jobflow.core.schedule.spans import Attempts, State, runs_of, spans_of_job
 from jobflow.core.spec.items import get_items
 from jobflow.core.text import format_count
+from jobflow.core.timelines.spans import Attempts, State, runs_of, spans_of_job
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from jobflow.api.flow.control import ForEach
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobRecord, StepCondition
 from jobflow.api.flow.step import Step
-from jobflow.core.schedule.runs_again import list_runs_again, sum_lost
+from jobflow.core.timelines.runs_again import list_runs_again, sum_lost
 from support.plan.child_worlds import INNER, child_of, with_child
 from support.plan.plan_world import World, world_of
 from support.plan.steps import after

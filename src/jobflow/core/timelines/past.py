@@ -27,9 +27,9 @@ from jobflow.api.flow.status import (
     StepPhase,
 )
 from jobflow.api.volcano.job import JobPhase
-from jobflow.core.schedule.spans import Attempts, State, list_retries, runs_of, spans_of_job
-from jobflow.core.schedule.timeline import first_start
 from jobflow.core.text import format_duration, join_names
+from jobflow.core.timelines.spans import Attempts, State, list_retries, runs_of, spans_of_job
+from jobflow.core.timelines.timeline import first_start
 
 UNKNOWN = "Unknown"
 """Phase of a step at a time that its status does not remember."""

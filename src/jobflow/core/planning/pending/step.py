@@ -22,23 +22,23 @@ from jobflow.core.planning.decision import Decision, StepDecision
 from jobflow.core.planning.flow.failure_policy import FailureStop
 from jobflow.core.planning.flow.finally_and_daemons import are_left, may_begin
 from jobflow.core.planning.observed.steps import ObservedStep, has_begun, has_run
-from jobflow.core.planning.runs.step_runs import continue_step
-from jobflow.core.planning.steps.course import AsObserved, Course
-from jobflow.core.planning.steps.matched_items import (
+from jobflow.core.planning.pending.course import AsObserved, Course
+from jobflow.core.planning.pending.matched_items import (
     find_mismatch,
     given_items,
     with_known_lists,
 )
-from jobflow.core.planning.steps.probes import ProbeState
-from jobflow.core.planning.steps.stored_decisions import NotTaken, decide, decides
-from jobflow.core.planning.steps.target_messages import (
+from jobflow.core.planning.pending.probes import ProbeState
+from jobflow.core.planning.pending.stored_decisions import NotTaken, decide, decides
+from jobflow.core.planning.pending.target_messages import (
     TargetStates,
     blocked_by,
     skipped_for,
     unsatisfiable,
     waits_for,
 )
-from jobflow.core.planning.steps.wave import Wave
+from jobflow.core.planning.pending.wave import Wave
+from jobflow.core.planning.started.step_runs import continue_step
 from jobflow.core.planning.waiting import wait
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import takes_items

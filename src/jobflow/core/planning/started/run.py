@@ -15,8 +15,8 @@ from jobflow.core.planning.actions import ReadJob
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision, TargetEnd
 from jobflow.core.planning.observed.steps import ObservedRun
-from jobflow.core.planning.runs.create import create, next_attempt
-from jobflow.core.planning.runs.retry import backoff, retry_or_end
+from jobflow.core.planning.started.create import create, next_attempt
+from jobflow.core.planning.started.retry import backoff, retry_or_end
 from jobflow.core.planning.target_ends import recorded_end_message
 from jobflow.core.planning.waiting import wait
 from jobflow.core.planning.work.abort import aborted, being_aborted, intent

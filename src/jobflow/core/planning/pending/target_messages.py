@@ -8,7 +8,7 @@ import msgspec
 from jobflow.api.flow.dependencies import Condition, Strategy
 from jobflow.api.flow.step import Step
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.steps.probes import ProbeState
+from jobflow.core.planning.pending.probes import ProbeState
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import SKIPS, Requirement, StepEnd, TargetState
 from jobflow.core.text import MAX_NAMES, join_names

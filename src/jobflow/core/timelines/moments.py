@@ -11,9 +11,9 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.names import format_job_name
-from jobflow.core.schedule.spans import last_retry
-from jobflow.core.schedule.timeline import StepTimeline, Timeline
 from jobflow.core.text import join_names
+from jobflow.core.timelines.spans import last_retry
+from jobflow.core.timelines.timeline import StepTimeline, Timeline
 
 
 class MomentKind(StrEnum):

@@ -8,8 +8,8 @@ from dataclasses import replace
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepCondition, StepPhase
 from jobflow.core.names import format_job_name
-from jobflow.core.schedule.spans import RunSpans, Span, State
-from jobflow.core.schedule.timeline import StepTimeline, Timeline
+from jobflow.core.timelines.spans import RunSpans, Span, State
+from jobflow.core.timelines.timeline import StepTimeline, Timeline
 
 
 def run_timelines(flow: JobFlow, found: Timeline, step: str) -> Iterator[StepTimeline]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.core.schedule.timeline import timeline
+from jobflow.core.timelines.timeline import timeline
 from model.carrying import Case, Simulation
 from model.random_flows import cases
 from support.laws.acyclic_graphs import Targets, acyclic_graphs

@@ -9,8 +9,8 @@ from datetime import datetime
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepCondition
 from jobflow.core.names import format_job_name
-from jobflow.core.schedule.spans import runs_of
-from jobflow.core.schedule.timeline import StepTimeline, Timeline, timeline
+from jobflow.core.timelines.spans import runs_of
+from jobflow.core.timelines.timeline import StepTimeline, Timeline, timeline
 
 MAX_CHILDREN = 8
 """Child flows of a step whose steps are shown."""

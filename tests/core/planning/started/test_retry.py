@@ -8,7 +8,7 @@ import pytest
 from jobflow.api import labels
 from jobflow.api.flow.control import Backoff, Retry
 from jobflow.core.planning.actions import CreateJob
-from jobflow.core.planning.runs.retry import backoff
+from jobflow.core.planning.started.retry import backoff
 from support.plan.loop_worlds import (
     end_jobs,
     finish,

@@ -10,7 +10,7 @@ from typing import Any
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobRecord, StepCondition, StepPhase
 from jobflow.api.volcano.job import JobPhase
-from jobflow.core.schedule.spans import Attempts, State, runs_of, spans_of_job
+from jobflow.core.timelines.spans import Attempts, State, runs_of, spans_of_job
 
 
 @dataclass(frozen=True, slots=True)
