@@ -49,6 +49,7 @@ lint: $(VENV)/installed
 	$(BIN)/mypy
 	$(BIN)/mypy examples/python
 	$(BIN)/lint-imports
+	$(BIN)/python tools/size.py
 
 crds: $(VENV)/installed ## write charts/jobflow/crds from the types in jobflow.api
 	$(BIN)/python -m jobflow.api.schema.crd charts/jobflow/crds
