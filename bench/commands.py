@@ -18,7 +18,7 @@ from bench import samples
 from bench.figures import Figure
 from jobflow.api.resources import JOBFLOWS
 from jobflow.kube.client import Client
-from jobflow.sandbox.apiserver.kubeconfig import kubeconfig as sandbox_kubeconfig
+from jobflow.sandbox.apiserver.requests.access import kubeconfig as sandbox_kubeconfig
 from jobflow.sandbox.apiserver.server import ApiServer
 
 JOBFLOW = Path(sys.executable).with_name("jobflow")

@@ -18,8 +18,7 @@ from jobflow.controller.probes.pod_check import check_pod
 from jobflow.kube.client import Client
 from jobflow.runtime.http_listener import in_use
 from jobflow.runtime.task_group import together
-from jobflow.sandbox.apiserver.kubeconfig import kubeconfig, written
-from jobflow.sandbox.apiserver.requests.access import Access
+from jobflow.sandbox.apiserver.requests.access import Access, kubeconfig, written
 from jobflow.sandbox.apiserver.requests.in_process import in_process_client
 from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.sandbox.nodes.runner import Runner

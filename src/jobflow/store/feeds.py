@@ -8,15 +8,7 @@ from typing import Any
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.jobtemplate import JobTemplate
-from jobflow.api.resources import (
-    COMMANDS,
-    CRONJOBFLOWS,
-    JOBFLOWS,
-    JOBS,
-    JOBTEMPLATES,
-    PODS,
-    QUEUES,
-)
+from jobflow.api.resources import COMMANDS, CRONJOBFLOWS, JOBFLOWS, JOBS, JOBTEMPLATES, PODS, QUEUES
 from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import JOB_NAME, Pod

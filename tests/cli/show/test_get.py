@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from jobflow.api.resources import JOBFLOWS, NAMESPACES
-from jobflow.sandbox.apiserver.kubeconfig import kubeconfig as kubeconfig_text
+from jobflow.sandbox.apiserver.requests.access import kubeconfig as kubeconfig_text
 from jobflow.sandbox.apiserver.requests.failures import failure
 from support.network.scripted_server import Answer, ScriptedServer
 from support.sandbox.command_line import Result

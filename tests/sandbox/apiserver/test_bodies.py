@@ -5,7 +5,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from jobflow.sandbox.apiserver.bodies import protobuf
+from jobflow.sandbox.apiserver.requests import codec
 from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox.api_server import ApiServer, InjectedFault
 from support.sandbox.rest_client import FLOWS, NAMESPACES, Rest, flow, rest
@@ -42,7 +42,7 @@ def message(*fields: tuple[int, Any]) -> bytes:
 
 def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
     types = message((1, api_version), (2, kind))
-    return protobuf.MAGIC + message((1, types), (2, raw), (3, ""), (4, ""))
+    return codec.MAGIC + message((1, types), (2, raw), (3, ""), (4, ""))
 
 
 async def test_a_namespace_in_protobuf_is_created(api: Rest) -> None:
@@ -60,7 +60,7 @@ def test_a_secret_with_an_owner_is_decoded_from_protobuf() -> None:
     owner = message((1, "Pod"), (3, "p"), (4, "u"), (5, "v1"), (6, 1), (7, 0))
     data = message((1, "k"), (2, b"\x00\xff"))
     secret = message((1, message((1, "s"), (13, owner))), (2, data), (3, "Opaque"))
-    decoded = protobuf.decode(envelope("v1", "Secret", secret))
+    decoded = codec.decode_protobuf(envelope("v1", "Secret", secret))
     assert decoded["data"] == {"k": "AP8="}
     reference = {"kind": "Pod", "name": "p", "uid": "u", "apiVersion": "v1"}
     flags = {"controller": True, "blockOwnerDeletion": False}
@@ -85,7 +85,7 @@ async def test_delete_options_in_protobuf_are_used(api: Rest) -> None:
         (envelope("v1", "Namespace", message((1, 3))), 400),
         (envelope("v1", "Namespace", b"\x0a\x7f"), 400),
         (envelope("v1", "Namespace", b"\x0b"), 400),
-        (protobuf.MAGIC + b"\x80" * 20, 400),
+        (codec.MAGIC + b"\x80" * 20, 400),
         (envelope("v1", "DeleteOptions", message((1, "three"))), 400),
         (envelope("v1", "Event", b""), 415),
     ],

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from jobflow.sandbox.apiserver.bodies.patches import json_patch, merge, strategic_merge
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
+from jobflow.sandbox.apiserver.requests.patches import json_patch, merge, strategic_merge
 from support.sandbox.rest_client import APPLY, FLOWS, Rest, flow
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.sandbox.apiserver.resources.schema import SchemaNode, SchemaRules
+from jobflow.sandbox.apiserver.resources.crds import SchemaNode, SchemaRules
 from support.sandbox.rest_client import FLOWS, Rest, flow
 
 

@@ -13,7 +13,7 @@ from playwright.async_api import Browser, BrowserContext, Page
 from jobflow.api.resources import JOBFLOWS, NAMESPACES
 from jobflow.kube.client import ApiError, Client
 from jobflow.page.serve import ServedPage, served_page
-from jobflow.sandbox.apiserver.reads.pod_logs import LogSource
+from jobflow.sandbox.apiserver.handlers.pod_logs import LogSource
 from support.sandbox.api_server import ApiServer
 from support.sandbox.running_controller import Cluster, write_status
 

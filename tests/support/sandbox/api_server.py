@@ -10,8 +10,8 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from jobflow.sandbox.apiserver import server
-from jobflow.sandbox.apiserver.kubeconfig import kubeconfig
 from jobflow.sandbox.apiserver.requests import http
+from jobflow.sandbox.apiserver.requests.access import kubeconfig
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
 
 

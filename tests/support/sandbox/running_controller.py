@@ -28,7 +28,7 @@ from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError, Client
 from jobflow.kube.reflector import Reflector
-from jobflow.sandbox.apiserver.reads.pod_logs import LogSource
+from jobflow.sandbox.apiserver.handlers.pod_logs import LogSource
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
 from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.requests.in_process import in_process_client

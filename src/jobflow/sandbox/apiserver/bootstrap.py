@@ -7,10 +7,10 @@ from typing import Any
 from jobflow.api.kinds import KINDS
 from jobflow.api.meta import OwnerReference
 from jobflow.api.schema.crd import crd, struct_schema
+from jobflow.sandbox.apiserver.handlers.writes import Writer
 from jobflow.sandbox.apiserver.kinds import Registry
-from jobflow.sandbox.apiserver.requests.operations import Target, WriteOptions
+from jobflow.sandbox.apiserver.requests.targets import Target, WriteOptions
 from jobflow.sandbox.apiserver.resources import builtin
-from jobflow.sandbox.apiserver.writes.writer import Writer
 
 NAMESPACES = ("default", "kube-system")
 

@@ -1,4 +1,4 @@
-"""API server: startup, shutdown, and the way of a request."""
+"""API server: startup, shutdown, and the way of a request to the handler of its path."""
 
 from __future__ import annotations
 
@@ -6,33 +6,30 @@ import asyncio
 import socket
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from jobflow.sandbox.apiserver.bootstrap import preinstall
-from jobflow.sandbox.apiserver.kinds import Registry
-from jobflow.sandbox.apiserver.reads.pod_logs import LogHandler, LogSource
-from jobflow.sandbox.apiserver.reads.reads import ReadHandler
-from jobflow.sandbox.apiserver.requests import failures, http
+from jobflow.sandbox.apiserver.handlers.admission import Admission
+from jobflow.sandbox.apiserver.handlers.garbage_collector import GarbageCollector
+from jobflow.sandbox.apiserver.handlers.pod_logs import LogHandler, LogSource
+from jobflow.sandbox.apiserver.handlers.reads import ReadHandler
+from jobflow.sandbox.apiserver.handlers.writes import Writer, delete_options
+from jobflow.sandbox.apiserver.kinds import Kind, Registry
+from jobflow.sandbox.apiserver.requests import bodies, failures, http
 from jobflow.sandbox.apiserver.requests.access import Access, check_body, user_of
+from jobflow.sandbox.apiserver.requests.codec import UnreadableBody, decoder
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
-from jobflow.sandbox.apiserver.resources import builtin
+from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response, encode
+from jobflow.sandbox.apiserver.requests.patches import APPLY
+from jobflow.sandbox.apiserver.requests.targets import Target, find_target, selector, write_options
+from jobflow.sandbox.apiserver.resources import builtin, discovery
 from jobflow.sandbox.apiserver.resources.crds import update_registry
-from jobflow.sandbox.apiserver.resources.discovery import (
-    discover,
-    no_such_page,
-    openapi,
-    own_user,
-)
-from jobflow.sandbox.apiserver.routes import ResourceRoutes, find_target
-from jobflow.sandbox.apiserver.storage import Storage
-from jobflow.sandbox.apiserver.writes.admission import Admission
-from jobflow.sandbox.apiserver.writes.deletes import Deleter
-from jobflow.sandbox.apiserver.writes.garbage_collector import GarbageCollector
-from jobflow.sandbox.apiserver.writes.writer import Writer
+from jobflow.sandbox.apiserver.resources.table import renderer
+from jobflow.sandbox.apiserver.storage import Storage, Stored
 
 
 class ApiServer:
@@ -64,11 +61,8 @@ class ApiServer:
         self.admission = Admission(self.storage)
         self.reader = ReadHandler(self.storage, bookmark_seconds=bookmark_seconds)
         self.writer = Writer(self.storage, self.admission)
-        deleter = Deleter(self.storage, self.admission)
-        self._resources = ResourceRoutes(
-            self.storage, self.reader, LogHandler(self.storage, logs), self.writer, deleter
-        )
-        self._collector = GarbageCollector(self.storage, self.registry, self.writer, deleter)
+        self._logs = LogHandler(self.storage, logs)
+        self._collector = GarbageCollector(self.storage, self.registry, self.writer)
         self._collecting: asyncio.Task[None] | None = None
         self._crashes: list[Exception] = []
         self._address = (host, port)
@@ -148,6 +142,113 @@ class ApiServer:
     async def respond(self, request: http.Request, receive: http.Receive) -> http.Response:
         """Return the answer to an authorized request. Raises RequestFailure."""
         if (target := find_target(self.registry, request.path)) is not None:
-            return await self._resources.handle(target, request, receive)
-        found = discover(self.registry, request) or openapi(self.registry, request)
-        return found or own_user(request) or no_such_page(request)
+            return await self._handle(target, request, receive)
+        found = discovery.discover(self.registry, request) or discovery.openapi(
+            self.registry, request
+        )
+        return found or discovery.own_user(request) or discovery.no_such_page(request)
+
+    async def _handle(self, target: Target, request: Request, receive: Receive) -> Response:
+        """Return the answer to a request for objects. Raises RequestFailure."""
+        if target.kind.namespaced and not target.namespace:
+            if target.name or request.method != "GET":
+                return discovery.no_such_page(request)
+        kind = target.kind
+        if request.method == "GET":
+            if target.subresource == "log":
+                return self._logs.get(target, request, receive)
+            if target.name:
+                return self.reader.get(target, request)
+            if request.flag("watch"):
+                return self.reader.watch(target, request, receive)
+            return self.reader.list(target, request)
+        match (request.method, bool(target.name)):
+            case _ if target.subresource == "log":
+                raise _not_allowed()
+            case ("POST", named) if kind.custom or not named:
+                write = write_options("CreateOptions", request)
+                obj = bodies.new_object(target, request, write)
+                return _written(kind, await self.writer.create(target, obj, write), request, 201)
+            case ("PUT" | "PATCH", False) if kind.custom:
+                raise failures.bad_request("name must be provided")
+            case ("PUT", True):
+                write = write_options("UpdateOptions", request)
+                change = bodies.replacement(target, request, write)
+                return _written(kind, await self.writer.update(target, change, write), request)
+            case ("PATCH", True):
+                return await self._patch(target, request)
+            case ("DELETE", named) if named or "deletecollection" in kind.verbs:
+                return await self._delete(target, request)
+        raise _not_allowed()
+
+    async def _patch(self, target: Target, request: Request) -> Response:
+        kind, applies = target.kind, request.content_type == APPLY
+        bodies.check_patch_type(kind, request.content_type)
+        write = write_options("PatchOptions", request)
+        exists = self.storage.get(kind.bucket, target.key) is not None
+        # Only an apply creates, and only a whole object.
+        if not exists and (not applies or target.subresource):
+            raise failures.not_found(kind, target.name)
+        if not applies:
+            change = bodies.revised(target, request, write)
+            return _written(kind, await self.writer.update(target, change, write), request)
+        wanted = bodies.applied(target, request, exists=exists)
+        applied = {bodies.manager_of(target, request): encode(wanted)}
+        if exists:
+            change = bodies.reapplied(target, request, write, wanted)
+            stored = await self.writer.update(target, change, write)
+            applied = {**stored.applied, **applied}
+        else:
+            stored = await self.writer.create(target, wanted, write)
+        if not write.dry_run:
+            # Kept beside the object instead of in managedFields, which nothing here reads.
+            self.storage.keep_applied(kind.bucket, target.key, applied)
+        return _written(kind, stored, request, 200 if exists else 201)
+
+    async def _delete(self, target: Target, request: Request) -> Response:
+        kind = target.kind
+        if target.subresource:
+            raise failures.unsupported(kind, "delete")
+        body: Any = {}
+        if request.body:
+            try:
+                body = decoder(request.content_type)(request.body)
+            except UnreadableBody as error:
+                why = f"couldn't get version/kind; json parse error: {error}"
+                raise failures.bad_request(why) from error
+        if not isinstance(body, dict):
+            raise failures.bad_request("DeleteOptions: not a JSON object")
+        given = {key: value for key, value in body.items() if value is not None}
+        wanted = delete_options(given, request.query)
+        write = write_options("DeleteOptions", request, given)
+        if target.name:
+            last, is_gone = await self.writer.delete(target, wanted, write)
+            if is_gone and not kind.returns_deleted:
+                name, group, uid = last.key[1], kind.group, last.uid
+                details = {"name": name, "group": group, "kind": kind.plural, "uid": uid}
+                head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+                return Response(encode({**head, "details": details}))
+            return _written(kind, last, request)
+        is_chosen = selector(kind, request)
+        stored = self.storage.bucket(kind.bucket).select(target.namespace)
+        deleted = [each for each in stored if is_chosen(each)]
+        for each in deleted:
+            try:
+                await self.writer.delete(Target(kind, *each.key), wanted, write)
+            except failures.RequestFailure as failed:
+                # Somebody else has deleted it meanwhile, which is as good.
+                if failed.code != 404:
+                    raise
+        # The answer has the objects as they were before the request.
+        render = renderer(kind, request)
+        return render.response(render.many(deleted, self.storage.revision, "", 0))
+
+
+def _not_allowed() -> failures.RequestFailure:
+    why = "the server does not allow this method on the requested resource"
+    return failures.failure(405, "MethodNotAllowed", why)
+
+
+def _written(kind: Kind, stored: Stored, request: Request, code: int = 200) -> Response:
+    render = renderer(kind, request)
+    return render.response(render.one(stored), code)

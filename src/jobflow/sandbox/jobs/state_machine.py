@@ -26,14 +26,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.duration import format_duration
-from jobflow.api.volcano.job import (
-    JobCondition,
-    JobPhase,
-    JobSpec,
-    JobState,
-    JobStatus,
-    TaskState,
-)
+from jobflow.api.volcano.job import JobCondition, JobPhase, JobSpec, JobState, JobStatus, TaskState
 from jobflow.api.volcano.pod import ENDED_POD_PHASES, PodPhase
 from jobflow.sandbox.jobs.policies import SYNC, BusAction, JobRequest, PodFacts
 

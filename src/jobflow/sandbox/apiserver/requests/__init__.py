@@ -1,1 +1,1 @@
-"""Requests: their HTTP form, access, targets, selectors and failures."""
+"""Requests: their HTTP form, access, targets, bodies and failures."""

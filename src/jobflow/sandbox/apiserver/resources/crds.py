@@ -1,20 +1,16 @@
 """CustomResourceDefinitions: their rules, and the kinds that they define."""
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
+import jsonschema_rs
+
+from jobflow.api.meta import ObjectMeta
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.kinds import (
-    Kind,
-    Object,
-    Projection,
-    Registry,
-    Rules,
-    missing,
-)
+from jobflow.sandbox.apiserver.kinds import Kind, Object, Projection, Registry, Rules, missing
 from jobflow.sandbox.apiserver.resources.metadata import now
-from jobflow.sandbox.apiserver.resources.schema import SchemaRules
 from jobflow.sandbox.apiserver.resources.table import AGE, NAME, printed
 from jobflow.sandbox.apiserver.storage import ObjectChange
 
@@ -167,3 +163,166 @@ def update_registry(registry: Registry, crd_bucket: str, bucket: str, change: Ob
     registry.withdraw(spec["group"], spec["names"]["plural"])
     for kind in () if is_gone else kinds_of(change.new.obj):
         registry.serve(kind)
+
+
+_OBJECT_META = {
+    *ObjectMeta.__struct_encode_fields__,
+    *("selfLink", "deletionGracePeriodSeconds", "managedFields"),
+}
+_TYPE_FIELDS = frozenset(("apiVersion", "kind", "metadata"))
+_ABSENT = object()
+
+
+class SchemaNode:
+    """One node of a compiled schema."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self.type = str(schema.get("type", ""))
+        if schema.get("x-kubernetes-int-or-string"):
+            self.type = "integer,string"
+        additional, items = schema.get("additionalProperties"), schema.get("items")
+        self.nullable = bool(schema.get("nullable"))
+        self.keeps_unknown = (
+            bool(schema.get("x-kubernetes-preserve-unknown-fields")) or additional is True
+        )
+        self.embedded = bool(schema.get("x-kubernetes-embedded-resource"))
+        self.default = schema.get("default", _ABSENT)
+        self.required = tuple(schema.get("required", ()))
+        self.properties = {k: SchemaNode(v) for k, v in schema.get("properties", {}).items()}
+        self.items = SchemaNode(items) if isinstance(items, dict) else None
+        self.additional = SchemaNode(additional) if isinstance(additional, dict) else None
+        own = {word: schema[word] for word in _MESSAGES if word in schema and word != "format"}
+        if schema.get("format") == "date-time":
+            own["format"] = "date-time"
+        validator = jsonschema_rs.Draft4Validator(own, validate_formats=True) if own else None
+        self._errors = validator.iter_errors if validator else lambda value: ()
+        self._logic = [
+            (jsonschema_rs.Draft4Validator({word: schema[word]}).is_valid, words)
+            for word, words in _LOGIC.items()
+            if word in schema
+        ]
+
+    def complete(self, value: Any, path: str, dropped: list[str], old: Any = _ABSENT) -> None:
+        """Prune unknown fields and forbidden nulls, and set defaults, in place. A null in a list
+        stays, so that validation refuses it. Parts that are those of `old`, which was completed
+        before, stay as they are."""
+        if value is old:
+            return
+        if isinstance(value, list) and self.items is not None:
+            for index, item in enumerate(value):
+                self.items.complete(item, f"{path}[{index}]", dropped)
+        if not isinstance(value, dict):
+            return
+        before = old if isinstance(old, dict) else {}
+        for key in list(value):
+            where = f"{path}.{key}" if path else key
+            node = self.properties.get(key, self.additional)
+            # A null of a field that is not nullable means that a default applies.
+            if node is not None and value[key] is None and node.type and not node.nullable:
+                del value[key]
+            elif node is not None:
+                node.complete(value[key], where, dropped, before.get(key, _ABSENT))
+            elif not self.keeps_unknown and not (self.embedded and key in _TYPE_FIELDS):
+                del value[key]
+                dropped.append(where)
+        for key, node in self.properties.items():
+            if node.default is not _ABSENT and key not in value:
+                value[key] = deepcopy(node.default)
+                node.complete(value[key], f"{path}.{key}", dropped)
+
+    def violations(self, value: Any, path: str, old: Any = _ABSENT) -> Iterator[Violation]:
+        """Yield the violations of a value. A value equal to `old` is not checked."""
+        # Ratcheting, as in kube-apiserver: what was stored before a schema changed may stay.
+        if (old is not _ABSENT and value == old) or (value is None and self.nullable):
+            return
+        found = _TYPES[type(value)]
+        if found == "number" and value.is_integer():
+            found = "integer"  # as in Go
+        is_number = found == "integer" and self.type == "number"
+        if self.type and found not in self.type.split(",") and not is_number:
+            detail = f'{path} in body must be of type {self.type}: "{found}"'
+            yield Violation(path, Reason.TYPE_INVALID, found, detail)
+            return
+        for error in self._errors(value):
+            word, shown, params = error.kind.name, error.instance, error.kind.as_dict()
+            if word == "enum":
+                options = params["options"]
+                texts = (f'"{each}"' if isinstance(each, str) else f"{each}" for each in options)
+                params["options"] = ", ".join(texts)
+            reason, words = _MESSAGES[word]
+            size = len(shown) if isinstance(shown, list | dict) else 0
+            detail = words.format(path=f"{path} in body", size=size, value=shown, **params)
+            yield Violation(path, reason, size if word in _SIZES else shown, detail)
+        for holds, words in self._logic:
+            if not holds(value):
+                yield Violation(path, Reason.INVALID, "", f'"{path}" {words}')
+        if isinstance(value, list) and self.items is not None:
+            for index, item in enumerate(value):
+                yield from self.items.violations(item, f"{path}[{index}]")
+        if not isinstance(value, dict):
+            return
+        before = old if isinstance(old, dict) else {}
+        for key in self.required:
+            if key not in value:
+                yield Violation(f"{path}.{key}" if path else key, Reason.REQUIRED, None, "")
+        for key, inner in value.items():
+            node = self.properties.get(key, self.additional)
+            if node is not None:
+                where = f"{path}.{key}" if path else key
+                yield from node.violations(inner, where, before.get(key, _ABSENT))
+
+
+class SchemaRules(Rules):
+    """Rules of a kind that a CRD's schema describes."""
+
+    def __init__(self, schema: Mapping[str, Any], *, status_apart: bool = False) -> None:
+        self._status_apart = status_apart
+        self._root = SchemaNode(schema)
+        for name in _TYPE_FIELDS:
+            self._root.properties.pop(name, None)
+        self._root.embedded = True
+
+    def complete(self, obj: Object, old: Object | None = None) -> list[str]:
+        dropped: list[str] = []
+        for key in [key for key in obj["metadata"] if key not in _OBJECT_META]:
+            del obj["metadata"][key]
+            dropped.append(f"metadata.{key}")
+        self._root.complete(obj, "", dropped, _ABSENT if old is None else old)
+        return dropped
+
+    def violations(self, obj: Object, old: Object | None) -> Iterator[Violation]:
+        for fault in self._root.violations(obj, "", _ABSENT if old is None else old):
+            if self._status_apart:  # a real server validates the status separately
+                fault = replace(fault, detail=fault.detail.removeprefix("status."))
+            yield fault
+
+
+_TYPES: dict[type[Any], str] = {
+    **{str: "string", bool: "boolean", int: "integer", float: "number"},
+    **{dict: "object", list: "array", type(None): "null"},
+}
+
+
+_LOGIC = {
+    "allOf": "must validate all the schemas (allOf)",
+    "anyOf": "must validate at least one schema (anyOf)",
+    "oneOf": "must validate one and only one schema (oneOf)",
+    "not": "must not validate the schema (not)",
+}
+_MESSAGES = {
+    "enum": (Reason.NOT_SUPPORTED, "supported values: {options}"),
+    "pattern": (Reason.INVALID, "{path} should match '{pattern}'"),
+    "format": (Reason.TYPE_INVALID, '{path} must be of type date-time: "{value}"'),
+    "minimum": (Reason.INVALID, "{path} should be greater than or equal to {limit}"),
+    "exclusiveMinimum": (Reason.INVALID, "{path} should be greater than {limit}"),
+    "maximum": (Reason.INVALID, "{path} should be less than or equal to {limit}"),
+    "exclusiveMaximum": (Reason.INVALID, "{path} should be less than {limit}"),
+    "minLength": (Reason.INVALID, "{path} should be at least {limit} chars long"),
+    "minItems": (Reason.INVALID, "{path} should have at least {limit} items"),
+    "minProperties": (Reason.INVALID, "{path} should have at least {limit} properties"),
+    "maxLength": (Reason.TOO_LONG, "may not be more than {limit} bytes"),
+    "maxItems": (Reason.TOO_MANY, "{size}: must have at most {limit} items"),
+    "maxProperties": (Reason.TOO_MANY, "{size}: must have at most {limit} items"),
+}
+"""Reason and message of the library's errors, whose parameters fill the gaps."""
+_SIZES = ("minItems", "minProperties")

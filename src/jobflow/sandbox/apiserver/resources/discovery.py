@@ -6,10 +6,10 @@ from typing import Any
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.resources import SELF_SUBJECT_REVIEWS
 from jobflow.api.schema.crd import struct_schema
-from jobflow.sandbox.apiserver.bodies.patches import APPLY, JSON_PATCH, MERGE
 from jobflow.sandbox.apiserver.kinds import Kind, Registry
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.requests.http import Request, Response, encode
+from jobflow.sandbox.apiserver.requests.patches import APPLY, JSON_PATCH, MERGE
 from jobflow.sandbox.apiserver.resources.metadata import now
 
 # kubectl warns if its own version is too far from this one.

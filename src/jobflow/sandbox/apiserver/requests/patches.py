@@ -5,7 +5,7 @@ from functools import reduce
 from typing import Any
 
 from jobflow.core.json_values import copy_json, is_same_json
-from jobflow.sandbox.apiserver.bodies.checks import go_word
+from jobflow.sandbox.apiserver.requests.codec import go_word
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure, bad_request, failure, status
 
 MERGE = "application/merge-patch+json"

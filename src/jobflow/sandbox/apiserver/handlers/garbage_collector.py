@@ -12,9 +12,16 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from jobflow.sandbox.apiserver.handlers.writes import (
+    FOREGROUND,
+    ORPHAN,
+    DeleteOptions,
+    Preconditions,
+    Writer,
+)
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
-from jobflow.sandbox.apiserver.requests.operations import (
+from jobflow.sandbox.apiserver.requests.targets import (
     COLLECTOR,
     NAMESPACE_CONTROLLER,
     Target,
@@ -23,14 +30,6 @@ from jobflow.sandbox.apiserver.requests.operations import (
 from jobflow.sandbox.apiserver.resources import builtin
 from jobflow.sandbox.apiserver.resources.crds import CLEANUP
 from jobflow.sandbox.apiserver.storage import Key, ObjectChange, Storage, Stored
-from jobflow.sandbox.apiserver.writes.deletes import (
-    FOREGROUND,
-    ORPHAN,
-    DeleteOptions,
-    Deleter,
-    Preconditions,
-)
-from jobflow.sandbox.apiserver.writes.writer import Writer
 
 _RETRY_SECONDS = 1.0
 
@@ -38,13 +37,10 @@ _RETRY_SECONDS = 1.0
 class GarbageCollector:
     """Garbage collector and namespace controller; `run` it beside the server."""
 
-    def __init__(
-        self, storage: Storage, registry: Registry, writer: Writer, deleter: Deleter
-    ) -> None:
+    def __init__(self, storage: Storage, registry: Registry, writer: Writer) -> None:
         self._storage = storage
         self._registry = registry
         self._writer = writer
-        self._deleter = deleter
         self._owners = OwnerIndex()
         self._queue: dict[Place, None] = {}
         self._wake = asyncio.Event()
@@ -123,7 +119,7 @@ class GarbageCollector:
         write = WriteOptions(user=COLLECTOR, options=options)
         preconditions = Preconditions(uid=stored.uid)
         wanted = DeleteOptions(propagation_policy=policy, preconditions=preconditions)
-        await self._deleter.delete(target, wanted, write)
+        await self._writer.delete(target, wanted, write)
 
     def _state(self, reference: dict[str, Any], dependent: Stored) -> str:
         """Return the state of an owner: alive, gone, or waiting, which means foreground deletion.
@@ -191,7 +187,7 @@ class GarbageCollector:
                 continue
             wanted = DeleteOptions(propagation_policy="Background")
             try:
-                await self._deleter.delete(Target(kind, *stored.key), wanted, write)
+                await self._writer.delete(Target(kind, *stored.key), wanted, write)
             except RequestFailure as failed:
                 # The others are deleted all the same; then the place is tried again.
                 refused = failed if failed.code != 404 else refused

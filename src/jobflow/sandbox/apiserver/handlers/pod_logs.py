@@ -13,11 +13,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from jobflow.core.violations import Reason, Violation
+from jobflow.sandbox.apiserver.handlers.reads import until_gone
 from jobflow.sandbox.apiserver.kinds import Object, value_at
-from jobflow.sandbox.apiserver.reads.watches import until_gone
 from jobflow.sandbox.apiserver.requests import failures
 from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response
-from jobflow.sandbox.apiserver.requests.operations import Target
+from jobflow.sandbox.apiserver.requests.targets import Target
 from jobflow.sandbox.apiserver.storage import Storage
 
 POLL_SECONDS = 0.1

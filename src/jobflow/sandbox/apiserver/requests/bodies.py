@@ -3,16 +3,20 @@
 Unknown and duplicate fields are an error (Strict), a warning (Warn) or dropped (Ignore).
 """
 
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
+
+from jobflow.api.meta import ObjectMeta
 from jobflow.core.json_values import copy_json
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.bodies import checks, codec, patches
 from jobflow.sandbox.apiserver.kinds import Kind, Object
-from jobflow.sandbox.apiserver.requests import failures
+from jobflow.sandbox.apiserver.requests import codec, failures, patches
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure, bad_request, invalid_as
 from jobflow.sandbox.apiserver.requests.http import JSON, Request, encode
-from jobflow.sandbox.apiserver.requests.operations import Target, WriteOptions
+from jobflow.sandbox.apiserver.requests.targets import Target, WriteOptions
 from jobflow.sandbox.apiserver.storage import Manager, Stored
 
 _NOT_PARSED = "couldn't get version/kind; json parse error: "
@@ -26,20 +30,20 @@ def new_object(target: Target, request: Request, write: WriteOptions) -> Object:
         obj = decode(body)
     except codec.UnreadableBody as error:
         prefix = "" if request.content_type == codec.YAML else _NOT_PARSED
-        raise checks.unrecognized(kind, body, f"{prefix}{error}") from error
+        raise unrecognized(kind, body, f"{prefix}{error}") from error
     if not isinstance(obj, dict):
-        found = checks.go_word(obj)
+        found = codec.go_word(obj)
         why = f"{_NOT_PARSED}json: cannot unmarshal {found} into Go value of type struct"
-        raise checks.unrecognized(kind, body, why)
-    checks.check_kind(kind, obj, body)
+        raise unrecognized(kind, body, why)
+    check_kind(kind, obj, body)
     try:
-        checks.check_metadata(obj)
-    except checks.Mistyped as error:
-        raise checks.unhandled(obj, kind, error) from error
-    checks.check_address(target, obj)
+        check_metadata(obj)
+    except Mistyped as error:
+        raise unhandled(obj, kind, error) from error
+    check_address(target, obj)
     obj = kind.projection.take(obj)
     if faults := _strict_faults(request, write, kind.rules.complete(obj)):
-        raise checks.unhandled(obj, kind, f"strict decoding error: {', '.join(faults)}")
+        raise unhandled(obj, kind, f"strict decoding error: {', '.join(faults)}")
     return obj
 
 
@@ -81,8 +85,8 @@ def applied(target: Target, request: Request, *, exists: bool) -> Object:
         raise failures.invalid_option("PatchOptions", "fieldManager", Reason.REQUIRED, None, fault)
     try:
         obj = _mapping(codec.load_yaml(request.body))
-        checks.check_metadata(obj)
-    except (codec.UnreadableBody, checks.Mistyped) as error:
+        check_metadata(obj)
+    except (codec.UnreadableBody, Mistyped) as error:
         raise failures.bad_request(f"error decoding YAML: {error}") from error
     declared = (obj.get("apiVersion") or "", obj.get("kind") or "")
     if declared != (kind.api_version, kind.kind):
@@ -91,7 +95,7 @@ def applied(target: Target, request: Request, *, exists: bool) -> Object:
     namespace = obj["metadata"].get("namespace") or ""
     if exists:
         obj["metadata"].setdefault("name", target.name)
-    checks.check_address(target, obj)
+    check_address(target, obj)
     obj["metadata"].pop("managedFields", None)
     obj = kind.projection.take(obj)
     if dropped := kind.rules.complete(obj):
@@ -162,12 +166,12 @@ def _revision(
 ) -> Object:
     if not isinstance(obj, dict):
         raise failures.bad_request("error decoding patch: the result is not a JSON object")
-    checks.keep_kind(target.kind, obj)
+    keep_kind(target.kind, obj)
     try:
-        checks.check_metadata(obj)
-    except checks.Mistyped as error:
+        check_metadata(obj)
+    except Mistyped as error:
         raise failures.invalid_patch(encode(obj).decode(), str(error)) from error
-    checks.check_address(target, obj)
+    check_address(target, obj)
     new = target.kind.projection.take(obj)
     new["metadata"].setdefault("resourceVersion", str(current.revision))
     if faults := _strict_faults(request, write, target.kind.rules.complete(new, current.obj)):
@@ -178,7 +182,7 @@ def _revision(
 
 def _mapping(loaded: Any) -> Object:
     if not isinstance(loaded, dict):
-        why = f"json: cannot unmarshal {checks.go_word(loaded)} into Go value of type"
+        why = f"json: cannot unmarshal {codec.go_word(loaded)} into Go value of type"
         raise failures.bad_request(f"error decoding patch: {why} map[string]interface {{}}")
     return loaded
 
@@ -196,3 +200,118 @@ def _strict_faults(request: Request, write: WriteOptions, dropped: list[str]) ->
         return faults
     request.warnings.extend(fault for fault in faults if fault not in request.warnings)
     return []
+
+
+T = TypeVar("T")
+
+_SUMMARY = 30
+"""Bytes of the body that an error message repeats."""
+
+
+class Mistyped(ValueError):
+    """A field has the wrong type."""
+
+
+def unrecognized(kind: Kind, body: bytes, why: str) -> RequestFailure:
+    """Return 400 for a body that is not an object."""
+    shown = body[:_SUMMARY]
+    text = shown.decode(errors="replace") if body.startswith(b"{") else shown.hex()
+    summary = (f"{text} ..." if len(body) > _SUMMARY else text) or "<empty>"
+    what = f"the object provided is unrecognized (must be of type {kind.kind})"
+    return bad_request(f"{what}: {why} ({summary})")
+
+
+def unhandled(obj: Object, kind: Kind, why: object) -> RequestFailure:
+    """Return 400 for an object that cannot be read as its kind."""
+    found = str(obj.get("kind") or kind.kind)
+    version = str(obj.get("apiVersion") or kind.version).rpartition("/")[2]
+    return bad_request(f'{found} in version "{version}" cannot be handled as a {kind.kind}: {why}')
+
+
+def check_kind(kind: Kind, obj: Object, body: bytes) -> None:
+    """Raise RequestFailure if the object has another kind or version; a built-in may omit them."""
+    if not obj.get("kind") and kind.custom:
+        raise unrecognized(kind, body, f"Object 'Kind' is missing in '{body.decode()}'")
+    version = obj.setdefault("apiVersion", "" if kind.custom else kind.api_version)
+    if version != kind.api_version:
+        found, expected = f"({version})", f"the expected API version ({kind.api_version})"
+        raise bad_request(f"the API version in the data {found} does not match {expected}")
+    if obj.setdefault("kind", kind.kind) != kind.kind:
+        if not kind.custom:
+            raise unhandled(obj, kind, f"no kind {obj['kind']} is registered for this path")
+        raise _misnamed(obj, "kind", kind.kind)
+
+
+def keep_kind(kind: Kind, obj: Object) -> None:
+    """Raise RequestFailure if a patch changed the object's kind or version."""
+    for field, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
+        if obj.get(field) != wanted:
+            raise _misnamed(obj, field, wanted)
+
+
+def _misnamed(obj: Object, field: str, wanted: str) -> RequestFailure:
+    fault = Violation(field, Reason.INVALID, obj.get(field), f"must be {wanted}")
+    group = str(obj.get("apiVersion")).rpartition("/")[0]
+    metadata = obj.get("metadata")
+    name = str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+    return invalid_as(group, str(obj.get("kind")), name, [fault])
+
+
+def check_address(target: Target, obj: Object) -> None:
+    """Set the URL's namespace; raise RequestFailure, 400, if the object is not the URL's."""
+    metadata = obj["metadata"]
+    if metadata.get("namespace") not in (None, "", target.namespace):
+        where = "the namespace of the provided object"
+        raise bad_request(f"{where} does not match the namespace sent on the request")
+    if target.namespace:
+        metadata["namespace"] = target.namespace
+    else:
+        metadata.pop("namespace", None)
+    if target.name and not metadata.get("name"):
+        name = f"the name of the object ({target.name} based on URL)"
+        raise bad_request(f"{name} was undeterminable: name must be provided")
+    if target.name and metadata["name"] != target.name:
+        name = f"the name of the object ({metadata['name']})"
+        raise bad_request(f"{name} does not match the name on the URL ({target.name})")
+
+
+def check_metadata(obj: Object) -> None:
+    """Raise Mistyped if metadata has a wrong type; remove nulls in place."""
+    metadata = obj.get("metadata")
+    # Go reads a null as if the field were missing.
+    if isinstance(metadata, dict):
+        metadata = {name: value for name, value in metadata.items() if value is not None}
+        for name in ("labels", "annotations"):
+            if isinstance(entries := metadata.get(name), dict):
+                metadata[name] = {k: "" if v is None else v for k, v in entries.items()}
+    obj["metadata"] = {} if metadata is None else metadata
+    convert(obj["metadata"], ObjectMeta)
+
+
+def convert(value: Any, kind: type[T]) -> T:
+    """Convert a JSON value to a type. Raises Mistyped."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        text = str(error)
+    fault = _FAULT.fullmatch(text)
+    path = re.sub(r"\[[^]]*\]", "", text.partition(" - at `$.")[2].rstrip("`"))
+    if fault is None:
+        layout = "2006-01-02T15:04:05Z07:00"
+        why = "it is not an RFC 3339 time"
+        raise Mistyped(f'parsing time "{value[path]}" as "{layout}": {why}')
+    place, wanted = f"struct field {kind.__name__}.{path}", _GO_TYPES[fault[1]]
+    if not path:
+        place, wanted = "value", f"v1.{kind.__name__}"
+    elif path == "ownerReferences":
+        wanted = "[]v1.OwnerReference" if fault[1] == "array" else "v1.OwnerReference"
+    found = codec.GO_WORDS.get(fault[2], fault[2])
+    raise Mistyped(f"json: cannot unmarshal {found} into Go {place} of type {wanted}")
+
+
+_FAULT = re.compile(r"Expected `(\w+)(?: \| null)?`, got `(\w+)`.*")
+_GO_TYPES = {
+    **{"str": "string", "int": "int64", "bool": "bool", "datetime": "string"},
+    **{"object": "map[string]string", "array": "[]string"},
+}
+"""Go's type of a field, by msgspec's word."""

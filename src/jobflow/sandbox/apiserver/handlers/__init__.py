@@ -1,0 +1,1 @@
+"""Handlers of requests: reads, writes, logs, admission, and the collection of garbage."""

@@ -1,1 +1,0 @@
-"""Gets, lists and watches."""

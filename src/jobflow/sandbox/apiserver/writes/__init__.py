@@ -1,1 +1,0 @@
-"""Creates, updates, patches and deletes, with admission and garbage collection."""
