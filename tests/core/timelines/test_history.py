@@ -10,8 +10,7 @@ from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobRecord, JobRunningHistory, RunCondition, StepCondition
 from jobflow.api.flow.step import Step
-from jobflow.core.timelines.history import History, learn
-from jobflow.core.timelines.time_left import NoEstimate, TimeLeft, time_left
+from jobflow.core.timelines.time_left import History, NoEstimate, TimeLeft, learn, time_left
 from support.plan.flow_statuses import START, TAKEN, several
 
 TEN = History({"t": [10.0] * 10, "u": [20.0, 30.0]})

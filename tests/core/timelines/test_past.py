@@ -12,8 +12,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition
 from jobflow.api.flow.step import Step
 from jobflow.core.names import format_job_name
-from jobflow.core.timelines.moments import moments
-from jobflow.core.timelines.past import UNKNOWN, flow_at, forgotten, last_time, phases_at
+from jobflow.core.timelines.past import UNKNOWN, flow_at, forgotten, last_time, moments, phases_at
 from jobflow.core.timelines.spans import Attempts, list_retries
 from jobflow.core.timelines.timeline import first_start, timeline
 from model.carrying import Case, Simulation

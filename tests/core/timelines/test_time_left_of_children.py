@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.core.timelines.history import History
-from jobflow.core.timelines.time_left import NoEstimate, TimeLeft, time_left
+from jobflow.core.timelines.time_left import History, NoEstimate, TimeLeft, time_left
 from support.plan.flow_statuses import START
 
 KNOWN = History({"fetch": [10.0] * 3, "fit": [60.0] * 3})

@@ -11,7 +11,7 @@ from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.probe import Probe, TaskStatusProbe
 from jobflow.api.flow.status import RunCondition, StepCondition
 from jobflow.api.flow.step import Step
-from jobflow.core.timelines.child_timelines import with_children
+from jobflow.core.timelines.rows import with_children
 from jobflow.core.timelines.spans import Span, State, time_by_state
 from jobflow.core.timelines.timeline import timeline
 from support.laws.counted_work import lines_run

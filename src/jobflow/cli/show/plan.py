@@ -23,7 +23,7 @@ from jobflow.core.names import format_job_name
 from jobflow.core.pods.resources import parse_quantity
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import join_names, printable
-from jobflow.core.timelines.history import History, learn
+from jobflow.core.timelines.time_left import History, learn
 from jobflow.display.formats import PlanOutput
 from jobflow.display.plan import print_planned
 from jobflow.kube.client import ApiError, Client

@@ -16,10 +16,9 @@ from jobflow.client.flows.children import read_children
 from jobflow.client.flows.find_flow import connect, find_flow, find_flows
 from jobflow.client.options import Connection
 from jobflow.core.drawing.timeline_svg import timeline_svg
-from jobflow.core.timelines.child_timelines import with_children
-from jobflow.core.timelines.history import learn
+from jobflow.core.timelines.rows import with_children
 from jobflow.core.timelines.spans import State
-from jobflow.core.timelines.time_left import NoEstimate, TimeLeft, time_left
+from jobflow.core.timelines.time_left import NoEstimate, TimeLeft, learn, time_left
 from jobflow.core.timelines.timeline import StepTimeline, Timeline, timeline
 from jobflow.display.console import columns_of, make_console
 from jobflow.display.timeline import timeline_lines

@@ -16,7 +16,7 @@ from jobflow.core.names import format_job_name
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed.steps import ObservedStep
 from jobflow.core.planning.observed.view import View
-from jobflow.core.planning.started.item_states import ItemStates
+from jobflow.core.planning.started.matched_items import ItemStates
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import TargetState
 from jobflow.core.text import format_count

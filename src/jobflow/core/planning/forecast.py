@@ -22,7 +22,7 @@ from jobflow.core.planning.flow.parallelism import in_start_order
 from jobflow.core.planning.observed.steps import has_begun
 from jobflow.core.planning.pending.probes import ProbeState
 from jobflow.core.planning.pending.step import PendingSteps
-from jobflow.core.planning.started.item_states import ItemStates
+from jobflow.core.planning.started.matched_items import ItemStates
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import TARGET_STATES, StepEnd, TargetState, is_tolerated

@@ -37,12 +37,19 @@ from jobflow.core.planning.observed.children import with_facts_of_children
 from jobflow.core.planning.observed.known_jobs import without_namesakes
 from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.pending.step import PendingSteps
-from jobflow.core.planning.started.step_runs import begun_steps
-from jobflow.core.planning.started.strays import end_left_over, end_unknown, ends_all_steps
+from jobflow.core.planning.started.steps import (
+    begun_steps,
+    end_left_over,
+    end_unknown,
+    ends_all_steps,
+)
 from jobflow.core.planning.status.events import flow_events, step_events
-from jobflow.core.planning.status.flow_state import has_ended
-from jobflow.core.planning.status.outputs import flow_waits_for_outputs
-from jobflow.core.planning.status.status import flow_status, invalid_status
+from jobflow.core.planning.status.status import (
+    flow_status,
+    flow_waits_for_outputs,
+    has_ended,
+    invalid_status,
+)
 from jobflow.core.planning.work.approval import open_approvals
 from jobflow.core.spec.compiled import compile_flow
 from jobflow.core.timestamps import truncate_to_second

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.flow.runs_again import Again, find_runs_again
+from jobflow.core.planning.flow.restart import Again, find_runs_again
 from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.planning.observed.children import goes_on
 from jobflow.core.planning.observed.steps import ObservedStep

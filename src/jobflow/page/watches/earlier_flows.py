@@ -9,7 +9,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
 from jobflow.client.errors import CommandError
 from jobflow.client.flows.find_flow import to_flow
-from jobflow.core.timelines.history import History, learn
+from jobflow.core.timelines.time_left import History, learn
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.reading import RawList
 from jobflow.page.web.stream import Signal

@@ -15,7 +15,7 @@ from jobflow.api.meta import ObjectMeta, Struct
 from jobflow.api.resources import JOBFLOWS
 from jobflow.client.flows.children import has_children
 from jobflow.core.manifests.owner import root_label
-from jobflow.core.timelines.history import History
+from jobflow.core.timelines.time_left import History
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import Client
 from jobflow.page.watches.earlier_flows import EarlierFlows

@@ -8,7 +8,7 @@ import pytest
 from jobflow.api import labels
 from jobflow.api.flow.control import Approval, Backoff, ForEach, Patch, Retry
 from jobflow.api.flow.status import JobFlowStatus
-from jobflow.core.planning.status.flow_state import name_failed
+from jobflow.core.planning.status.status import name_failed
 from support.plan.loop_worlds import end_jobs, for_each
 from support.plan.plan_world import World, flow
 from support.plan.steps import after, step

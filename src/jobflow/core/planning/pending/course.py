@@ -7,7 +7,7 @@ from jobflow.core.lazy import lazy_property
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.pending.probes import ProbeState, Probing
-from jobflow.core.planning.started.step_runs import begin
+from jobflow.core.planning.started.steps import begin
 
 
 class Course(Protocol):

@@ -18,16 +18,11 @@ from jobflow.api.flow.status import ENDED_STEP_PHASES, Decisions, StepCondition,
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.lazy import lazy_property
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.decision import Decision, StepDecision
+from jobflow.core.planning.decision import Decision, StepDecision, wait
 from jobflow.core.planning.flow.failure_policy import FailureStop
 from jobflow.core.planning.flow.finally_and_daemons import are_left, may_begin
 from jobflow.core.planning.observed.steps import ObservedStep, has_begun, has_run
 from jobflow.core.planning.pending.course import AsObserved, Course
-from jobflow.core.planning.pending.matched_items import (
-    find_mismatch,
-    given_items,
-    with_known_lists,
-)
 from jobflow.core.planning.pending.probes import ProbeState
 from jobflow.core.planning.pending.stored_decisions import NotTaken, decide, decides
 from jobflow.core.planning.pending.target_messages import (
@@ -38,8 +33,12 @@ from jobflow.core.planning.pending.target_messages import (
     waits_for,
 )
 from jobflow.core.planning.pending.wave import Wave
-from jobflow.core.planning.started.step_runs import continue_step
-from jobflow.core.planning.waiting import wait
+from jobflow.core.planning.started.matched_items import (
+    find_mismatch,
+    given_items,
+    with_known_lists,
+)
+from jobflow.core.planning.started.steps import continue_step
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import takes_items
 from jobflow.core.spec.readiness import (

@@ -24,9 +24,8 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision, TargetEnd
 from jobflow.core.planning.flow.failure_policy import is_last_failure, runs_every_item
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, fresh
-from jobflow.core.planning.started.create import refused_for_good
-from jobflow.core.planning.started.item_states import ItemStates
-from jobflow.core.planning.started.run import FindEnd, decide_run, start_run
+from jobflow.core.planning.started.matched_items import ItemStates
+from jobflow.core.planning.started.run import FindEnd, decide_run, refused_for_good, start_run
 from jobflow.core.planning.target_ends import (
     recorded_end_message,
     recorded_item_ends,

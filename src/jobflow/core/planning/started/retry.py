@@ -14,9 +14,8 @@ from jobflow.api.flow.status import RunCondition, StepPhase
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import AttemptFacts, evaluate_condition
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.decision import RunDecision
+from jobflow.core.planning.decision import RunDecision, wait_between_attempts
 from jobflow.core.planning.observed.steps import ObservedRun
-from jobflow.core.planning.waiting import wait_between_attempts
 from jobflow.core.planning.work.abort import aborted, ending_reason
 from jobflow.core.planning.work.end import ends_as, not_judged
 from jobflow.core.planning.work.timeout import duration

@@ -1,26 +1,50 @@
-"""The status of a flow, put together from the decisions about its steps."""
+"""The status of a flow, put together from the decisions about its steps.
 
-from collections.abc import Iterable, Sequence
+`status.outputs` is worked out when everything else has ended.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from jobflow.api.flow.status import (
+    ENDED_STEP_PHASES,
     FINAL_PHASES,
     FlowPhase,
     FlowState,
     JobFlowStatus,
+    JobRecord,
+    StepCondition,
+    StepPhase,
 )
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.job import JobPhase
+from jobflow.api.volcano.pod import PodPhase
+from jobflow.core.cel.expression import EvaluationFailure
+from jobflow.core.cel.scope import evaluate_output
+from jobflow.core.limits import MAX_STEP_OUTPUTS
 from jobflow.core.planning.context import PlanContext, with_job_as_child
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.flow.volume_claims import created_claims
+from jobflow.core.planning.lifecycle import HALTS, IN_FINALLY
+from jobflow.core.planning.observed.causes import name_cause
 from jobflow.core.planning.observed.children import has_tolerated_children
-from jobflow.core.planning.status.flow_state import flow_state, pod_failure_ratio
 from jobflow.core.planning.status.job_records import job_lists, job_records
-from jobflow.core.planning.status.outputs import end_with_outputs
 from jobflow.core.planning.status.size_limit import fitted
-from jobflow.core.reasons import FlowReason
-from jobflow.core.text import MAX_NAMES, format_go_duration, format_progress, shorten
+from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
+from jobflow.core.spec.items import drop_null_keys
+from jobflow.core.spec.readiness import fails_flow
+from jobflow.core.text import MAX_NAMES, format_go_duration, format_progress, join_names, shorten
 from jobflow.core.violations import Violation
+from jobflow.core.work import work_of_object
+
+_COMPLETED = StepPhase.COMPLETED.value
+_FAILED = re.compile(r"steps? (.+?) failed(?:: | \(|$)")
+_NO_PODS: Mapping[str, int] = {}
+
+Outputs = dict[str, Any]
 
 
 def flow_status(
@@ -97,3 +121,162 @@ def invalid_status(ctx: PlanContext, violations: Iterable[Violation]) -> JobFlow
         duration="0s",
         observed_generation=ctx.flow.metadata.generation,
     )
+
+
+def flow_state(
+    ctx: PlanContext, decisions: Sequence[StepDecision], records: Sequence[JobRecord]
+) -> FlowState:
+    """Return phase, reason and message of the flow."""
+    failed: list[tuple[str, StepCondition]] = []
+    held_up: list[tuple[Step, StepCondition]] = []
+    has_ended = not ctx.terminating
+    for step, decision in zip(ctx.steps, decisions, strict=True):
+        condition = decision.condition
+        if condition.phase not in ENDED_STEP_PHASES:
+            has_ended = False
+            if condition.reason in HELD_UP and condition.phase == StepPhase.WAITING:
+                held_up.append((step, condition))
+        elif condition.phase != _COMPLETED and fails_flow(step, condition):
+            failed.append((step.name, condition))
+    has_ended = has_ended and not _alive(ctx)
+    lifecycle = ctx.lifecycle
+    phase = _phase(
+        ctx, records, has_ended=has_ended, failed=bool(failed or lifecycle.ending_reason in HALTS)
+    )
+    reason, message = lifecycle.ending_reason, lifecycle.ending_message
+    if phase is FlowPhase.TERMINATING:
+        message = "the flow is being deleted"
+    elif reason in HALTS and held_up:
+        message = shorten(f"{message}{IN_FINALLY}{_trouble(held_up)[1]}")
+    elif not reason and lifecycle.pause is not None and not has_ended:
+        reason, message = ("", "") if lifecycle.starting else lifecycle.pause
+    elif not reason:
+        reason, message = _failure(failed) if failed else _trouble(held_up)
+    return FlowState(phase=phase, reason=reason, message=message)
+
+
+def has_ended(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool:
+    """Whether every step has ended and no vcjob is left that may do anything."""
+    return all(d.condition.phase in ENDED_STEP_PHASES for d in decisions) and not _alive(ctx)
+
+
+def pod_failure_ratio(decisions: Sequence[StepDecision]) -> str:
+    """Return `0.25`: the share of failed pods in the last counts of the steps; "" without pods."""
+    pods = failed = 0
+    for decision in decisions:
+        counts = decision.condition.task_status_count
+        if counts is None:
+            continue
+        for task in counts.values():
+            for phase, count in (task.phase or _NO_PODS).items():
+                pods += count
+                if phase == PodPhase.FAILED:
+                    failed += count
+    return f"{failed / pods:.2f}" if pods > 0 else ""
+
+
+def _alive(ctx: PlanContext) -> bool:
+    """Whether any vcjob has not ended, also one of an ended step."""
+    deleted = ctx.view.deleted
+    return any(
+        not job.ended and job.metadata.name not in deleted
+        for observed in ctx.observed
+        for job in observed.jobs
+    )
+
+
+def _phase(
+    ctx: PlanContext, records: Sequence[JobRecord], *, has_ended: bool, failed: bool
+) -> FlowPhase:
+    if ctx.terminating:
+        return FlowPhase.TERMINATING
+    if has_ended:
+        return FlowPhase.FAILED if failed else FlowPhase.SUCCEED
+    if ctx.flow.status.state.phase == FlowPhase.RUNNING:
+        return FlowPhase.RUNNING
+    if ctx.lifecycle.waits or ctx.lifecycle.starting:
+        return FlowPhase.PENDING
+    begun = any(record.state != JobPhase.PENDING for record in records) or any(
+        job.phase != JobPhase.PENDING and not work_of_object(job).is_recorded
+        for job in ctx.view.jobs.values()
+    )
+    return FlowPhase.RUNNING if begun else FlowPhase.PENDING
+
+
+def _trouble(held_up: Sequence[tuple[Step, StepCondition]]) -> tuple[str, str]:
+    """Return reason and message of the first step that does not wait for other steps."""
+    if not held_up:
+        return "", ""
+    step, condition = held_up[0]
+    if condition.reason == StepReason.WAITING_FOR_TEMPLATE:
+        missing = [
+            s.template_for(s.case_of(c.decisions))
+            for s, c in held_up
+            if c.reason == StepReason.WAITING_FOR_TEMPLATE
+        ]
+        names = list(dict.fromkeys(missing))
+        kind = "JobTemplate" if len(names) == 1 else "JobTemplates"
+        return condition.reason, shorten(f"waits for the {kind} {join_names(names)}")
+    return condition.reason, shorten(f"step {step.name}: {condition.message or condition.reason}")
+
+
+def name_failed(state: FlowState) -> str:
+    """Return the names of the failed steps in the message of a flow: `a`, or `a, b and 3 more`; ""
+    if the flow has another reason."""
+    if state.reason not in (FlowReason.STEP_FAILED, FlowReason.NAME_CONFLICT):
+        return ""
+    found = _FAILED.match(state.message)
+    return found[1] if found else ""
+
+
+def _failure(failed: Sequence[tuple[str, StepCondition]]) -> tuple[str, str]:
+    name, condition = failed[0]
+    conflict = condition.reason == StepReason.NAME_CONFLICT
+    reason = FlowReason.NAME_CONFLICT if conflict else FlowReason.STEP_FAILED
+    if len(failed) == 1:
+        if not condition.message:
+            return reason, shorten(f"step {name} failed ({condition.reason})")
+        failure = condition.failure if condition.reason == StepReason.FLOW_FAILED else None
+        return reason, shorten(name_cause(f"step {name} failed", condition.message, failure))
+    return reason, shorten(f"steps {join_names([name for name, _ in failed])} failed")
+
+
+def end_with_outputs(ctx: PlanContext, end: FlowState) -> tuple[FlowState, Outputs | None] | None:
+    """Return the end of the flow and its outputs; None if this plan may evaluate no more, so that
+    the next plan ends the flow. All outputs share one budget.
+
+    An output without a value is left out of a flow that has failed, and fails any other flow. So
+    do outputs that are too large, none of which is stored.
+    """
+    expressions = ctx.flow.spec.outputs
+    if not expressions or end.reason == FlowReason.CONCURRENCY:  # nothing has run
+        return end, None
+    if ctx.progress.allowance.spent:
+        return None
+    found, scope = Outputs(), ctx.seen_at_the_end(end.phase)
+    for name, text in expressions.items():
+        value = evaluate_output(f"outputs.{name}", text, scope)
+        if not isinstance(value, EvaluationFailure):
+            found[name] = value
+        elif end.phase == FlowPhase.SUCCEED:
+            end = _failed(FlowReason.EXPRESSION_ERROR, value.message)
+    outputs: Outputs = drop_null_keys([found])[0]
+    if (size := len(msgspec.json.encode(outputs))) <= MAX_STEP_OUTPUTS:
+        return end, outputs or None
+    if end.phase == FlowPhase.SUCCEED:
+        message = f"the outputs of the flow have {size:,} bytes; at most {MAX_STEP_OUTPUTS:,} fit"
+        end = _failed(FlowReason.OUTPUTS_TOO_LARGE, message)
+    return end, None
+
+
+def flow_waits_for_outputs(
+    ctx: PlanContext, status: JobFlowStatus, decisions: Sequence[StepDecision]
+) -> bool:
+    """Return whether only the outputs keep the flow from ending with this status."""
+    if not ctx.flow.spec.outputs or ctx.terminating or status.state.phase in FINAL_PHASES:
+        return False
+    return has_ended(ctx, decisions)
+
+
+def _failed(reason: FlowReason, message: str) -> FlowState:
+    return FlowState(phase=FlowPhase.FAILED, reason=reason, message=shorten(message))

@@ -28,7 +28,7 @@ from jobflow.core.planning.observed.identity import assign
 from jobflow.core.planning.observed.steps import gather
 from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.pending.step import PendingSteps
-from jobflow.core.planning.started.step_runs import begun_steps
+from jobflow.core.planning.started.steps import begun_steps
 from jobflow.core.planning.status.job_records import new_records
 from jobflow.core.spec.compiled import compile_flow
 from jobflow.core.timestamps import truncate_to_second

@@ -17,11 +17,10 @@ from jobflow.core.manifests.child import build_child
 from jobflow.core.manifests.job import Attempt
 from jobflow.core.planning.actions import COMMAND_AGAIN, CommandFlow
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.decision import Continuation, RunDecision
+from jobflow.core.planning.decision import Continuation, RunDecision, wait
 from jobflow.core.planning.observed.child_flow import ChildFlow
 from jobflow.core.planning.observed.children import goes_on, hours_of
 from jobflow.core.planning.observed.steps import FAILURES, ObservedRun
-from jobflow.core.planning.waiting import wait
 from jobflow.core.planning.work.abort import Asked
 from jobflow.core.planning.work.end import AttemptEnd, ended, is_aborted, take_outputs
 from jobflow.core.pods.resources import replace_hours

@@ -15,7 +15,7 @@ from jobflow.core.explain.progress import format_case, format_run_progress
 from jobflow.core.names import format_job_name
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.step_times import StepTimes, times_of
-from jobflow.core.timelines.run_timelines import run_timelines
+from jobflow.core.timelines.rows import run_timelines
 from jobflow.core.timelines.spans import runs_of
 from jobflow.core.timelines.timeline import StepTimeline, Timeline, timeline
 from jobflow.core.work import work_of

@@ -9,8 +9,7 @@ from datetime import datetime
 
 from jobflow.api.flow.status import ENDED_STEP_PHASES
 from jobflow.core.text import format_count, format_duration
-from jobflow.core.timelines.moments import Moment, moments
-from jobflow.core.timelines.past import forgotten
+from jobflow.core.timelines.past import Moment, forgotten, moments
 from jobflow.core.timelines.timeline import timeline
 from jobflow.page.panels.flow_view import FlowView
 from jobflow.page.panels.views.axis import Axis

@@ -11,7 +11,7 @@ from jobflow.api.volcano.job import JobPhase
 from jobflow.core.drawing.phase_looks import OTHER
 from jobflow.core.spec.step_times import StepTimes
 from jobflow.core.text import format_count, format_duration
-from jobflow.core.timelines.run_timelines import merge_spans
+from jobflow.core.timelines.rows import merge_spans
 from jobflow.core.timelines.spans import Span, State, last_retry
 from jobflow.core.timelines.timeline import PathStep, StepTimeline, first_start
 from jobflow.page.panels.flow_view import FlowView

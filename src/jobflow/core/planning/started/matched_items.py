@@ -1,18 +1,23 @@
-"""States of the targets of a step with `items: Matching`, for each of its items.
+"""Steps with `items: Matching`: when their items are known, and which of them may start.
+
+Such a step may begin once every matched target has begun, so that its items are known. The targets
+may still run.
 
 Item i of the step depends on item i of each target that has items; other targets count as a whole.
 The state of an item follows from the same tables as that of a step (`spec/readiness.py`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from jobflow.api.flow.dependencies import Condition, Strategy
-from jobflow.api.flow.status import RunCondition, StepPhase
+from jobflow.api.flow.status import Decisions, RunCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, has_run, has_run_once
+from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import (
     TARGET_STATES,
     Requirement,
@@ -20,7 +25,10 @@ from jobflow.core.spec.readiness import (
     TargetState,
     combine_states,
 )
-from jobflow.core.text import MAX_NAMES, join_names
+from jobflow.core.text import MAX_NAMES, format_count, join_names
+
+_ENDS_AFTER_ITEMS = (StepEnd.COMPLETED, StepEnd.FAILED, StepEnd.TOLERATED)
+"""Ends of steps whose items may have run. The items of a skipped step did not."""
 
 _NEVER_BEGUN: Mapping[Condition, TargetState] = {
     Condition.COMPLETED: TargetState.UPSTREAM_FAILED,
@@ -124,3 +132,61 @@ def _whole_state(
         if ctx.graph.names[target] in passed or has_run(other, shown, ctx.records):
             return TargetState.MET
     return need.rows[place][ctx.progress.ends[target]]
+
+
+def with_known_lists(
+    ctx: PlanContext, need: Requirement, reaches: Sequence[TargetState]
+) -> list[TargetState]:
+    """Return the states of a step's targets, in which those whose items are known count as met. All
+    items must be known before the step begins, with strategy `any` too.
+
+    A target must have begun before this plan: only then all that it depends on has ended, which
+    expressions of the step may use, and a fault of the step's items cannot keep the target from
+    starting."""
+    found = list(reaches)
+    for place, target in enumerate(need.targets):
+        if target not in need.matched:
+            continue
+        end, is_known = ctx.progress.ends[target], _known_items(target, ctx) is not None
+        if end in _ENDS_AFTER_ITEMS and is_known:
+            found[place] = TargetState.MET
+        elif end is None and not (is_known and ctx.observed[target].started):
+            return [TargetState.NOT_YET] * len(found)
+        elif end is None:
+            found[place] = TargetState.MET
+    return found
+
+
+def _known_items(target: int, ctx: PlanContext) -> Sequence[Any] | None:
+    """Return the items of a target, None if they are not known. A target that ended before one of
+    its items began has only those that its spec lists, whether its decisions were stored or not."""
+    items = get_items(ctx.steps[target], ctx.standing[target].decisions)
+    end = ctx.progress.ends[target]
+    began = end in (None, StepEnd.COMPLETED) or ctx.standing[target].runs
+    return items if began or get_items(ctx.steps[target], None) is not None else None
+
+
+def given_items(position: int, ctx: PlanContext) -> Sequence[Any] | None:
+    """Return the items of the first matched target that has some; None without any."""
+    return next((items for _, items in _lists(position, ctx)), None)
+
+
+def find_mismatch(position: int, decided: Decisions | None, ctx: PlanContext) -> str:
+    """Return how the number of the step's items differs from that of a target, or ""."""
+    if position not in ctx.layout.matching:
+        return ""
+    items = get_items(ctx.steps[position], decided)
+    for name, others in _lists(position, ctx):
+        if items is not None and len(others) != len(items):
+            own = format_count(len(items), "item")
+            return f"it has {own} and {name} has {len(others):,}; items: Matching needs as many"
+    return ""
+
+
+def _lists(position: int, ctx: PlanContext) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Yield the items of each matched target that was taken and whose items are known, by name."""
+    need = ctx.layout.needs[position]
+    for target in need.targets:
+        if target in need.matched and ctx.progress.ends[target] is not StepEnd.NOT_TAKEN:
+            if (items := _known_items(target, ctx)) is not None:
+                yield ctx.graph.names[target], items
