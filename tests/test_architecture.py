@@ -62,8 +62,8 @@ TABLES = (
 )
 """The files that the kinds of work are made of."""
 KNOWING = {
-    "client/sandbox/apply.py",
-    "page/panels/step/approval.py",
+    "client/sandbox.py",
+    "page/step/approval.py",
     "core/admission/analysis/flow_facts.py",
     "core/drawing/flow_graph.py",
     "core/explain/step.py",

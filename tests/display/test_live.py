@@ -9,7 +9,7 @@ from rich.console import Console
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.client.sandbox.display import Display
+from jobflow.client.flows.follow import Display
 from jobflow.display.flow_table import FlowTable, phase_of
 from jobflow.display.live import ChangeLog, LiveTable, LiveTrees, TableLog
 from support.plan.flow_statuses import DIAMOND, FAILED, NOW, standing, with_conditions

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from jobflow.client.manifests.check import Report
-from jobflow.client.manifests.faults import ManifestFault, Source, SourcePlace
+from jobflow.client.manifests.sources import ManifestFault, Source, SourcePlace
 from jobflow.display.report import excerpt, print_fault, print_report
 
 PLACE = SourcePlace(Source("f.yaml", "a: b"), 1, 4)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from jobflow.client.manifests.faults import Source
 from jobflow.client.manifests.objects import Manifest, Manifests
+from jobflow.client.manifests.sources import Source
 from jobflow.client.manifests.yaml_nodes import MappingNode, documents
 from jobflow.migrate.report import convert_argo
 from support.argo.migrated import dag, echo, inputs, parameters, shell, step, steps, workflow

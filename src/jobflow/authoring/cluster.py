@@ -17,8 +17,7 @@ from jobflow.client.flows.find_cron import find_cron
 from jobflow.client.flows.find_flow import connect, find_flow
 from jobflow.client.flows.follow import FlowFollower, following
 from jobflow.client.options import Connection
-from jobflow.client.verbs.copy import create_flow
-from jobflow.client.verbs.cron import manual_flow
+from jobflow.client.verbs.copy import create_flow, manual_flow
 from jobflow.client.verbs.send_manifests import Sent, send
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import Client

@@ -25,9 +25,9 @@ from jobflow.authoring.objects.templates import Manifest as Object
 from jobflow.authoring.objects.templates import Template
 from jobflow.client.manifests.check import Report
 from jobflow.client.manifests.check import check as check_manifests
-from jobflow.client.manifests.faults import Source, SourcePlace
+from jobflow.client.manifests.flag_values import set_params
 from jobflow.client.manifests.objects import DEFAULT_NAMESPACE, Manifest, Manifests
-from jobflow.client.manifests.params import set_params
+from jobflow.client.manifests.sources import Source, SourcePlace
 from jobflow.client.manifests.write_yaml import write_yaml
 from jobflow.client.manifests.yaml_errors import Span
 from jobflow.client.manifests.yaml_nodes import (

@@ -17,11 +17,10 @@ from jobflow.authoring.objects.steps import Step
 from jobflow.authoring.objects.templates import Manifest
 from jobflow.authoring.results import Result
 from jobflow.client.errors import CommandError
-from jobflow.client.manifests.flows_of_crons import add_flows_of_crons
+from jobflow.client.flows.follow import Display
+from jobflow.client.manifests.check import add_flows_of_crons
 from jobflow.client.options import NodeOptions, RunnerName
-from jobflow.client.sandbox.display import Display
-from jobflow.client.sandbox.run import RunResult, run_in_sandbox
-from jobflow.client.sandbox.runner import node_runner
+from jobflow.client.sandbox import RunResult, node_runner, run_in_sandbox
 from jobflow.core.text import join_names
 from jobflow.display.console import make_console
 from jobflow.display.results import display_on, print_tables

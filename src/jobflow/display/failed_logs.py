@@ -8,7 +8,7 @@ from rich.text import Text
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepPhase
-from jobflow.client.logs.clean import without_escapes
+from jobflow.client.logs.stream import without_escapes
 from jobflow.client.step_rows import StepRow, step_rows
 from jobflow.core.text import printable
 from jobflow.core.timelines.spans import runs_of

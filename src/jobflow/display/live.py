@@ -15,7 +15,7 @@ from rich.text import Text
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepPhase
-from jobflow.client.sandbox.display import Display
+from jobflow.client.flows.follow import Display
 from jobflow.client.step_rows import step_rows, with_reason
 from jobflow.core.drawing.phase_looks import style_of
 from jobflow.core.manifests.owner import root_label

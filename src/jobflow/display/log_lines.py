@@ -10,7 +10,7 @@ from rich.cells import cell_len, chop_cells
 from rich.text import Text
 
 from jobflow.client.errors import UNUSABLE, CommandError, discard_output
-from jobflow.client.logs.clean import clean
+from jobflow.client.logs.stream import clean
 from jobflow.display.console import make_console
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_cyan", "bright_magenta")

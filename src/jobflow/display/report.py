@@ -16,7 +16,7 @@ from jobflow.display.console import columns_of
 
 if TYPE_CHECKING:  # commands that show flows import nothing that checks manifests
     from jobflow.client.manifests.check import Report
-    from jobflow.client.manifests.faults import ManifestFault, SourcePlace
+    from jobflow.client.manifests.sources import ManifestFault, SourcePlace
 
 
 class HasPlace(Protocol):

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.text import Text
 
-from jobflow.client.sandbox.display import Display
-from jobflow.client.sandbox.run import RunResult
+from jobflow.client.flows.follow import Display
+from jobflow.client.sandbox import RunResult
 from jobflow.display.console import columns_of, print_lines
 from jobflow.display.failed_logs import failed_logs
 from jobflow.display.live import ChangeLog, LiveTrees

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS
-from jobflow.client.manifests.faults import SourcePlace
 from jobflow.client.manifests.objects import Manifest
+from jobflow.client.manifests.sources import SourcePlace
 from jobflow.core.admission.object_names import to_valid_name
 from jobflow.core.names import MAX_NAME
 from jobflow.migrate.fields import Budget, Field, Finding, Findings, Severity, TooLargeError

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from jobflow.client.manifests.faults import Source, SourcePlace
+from jobflow.client.manifests.sources import Source, SourcePlace
 from jobflow.client.manifests.yaml_nodes import (
     ListNode,
     MappingEntry,

@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console
 
 from jobflow.client.manifests.check import check
-from jobflow.client.manifests.faults import ManifestFault, Source
 from jobflow.client.manifests.objects import Manifest, Manifests
+from jobflow.client.manifests.sources import ManifestFault, Source
 from jobflow.client.manifests.yaml_nodes import MappingNode, documents
 from jobflow.core.text import printable
 from jobflow.core.violations import MAX_SHOWN

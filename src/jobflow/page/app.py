@@ -19,19 +19,18 @@ from starlette.responses import (
 
 from jobflow.core.admission.object_names import all_names
 from jobflow.page.actions.offers import ACTIONS
-from jobflow.page.actions.routes import add_action_routes
+from jobflow.page.actions.perform import add_action_routes
+from jobflow.page.flow_view import FlowQuery
 from jobflow.page.logs.routes import add_log_routes
 from jobflow.page.panels.flow_list import ALL_NAMESPACES, ListQuery, list_fragments
 from jobflow.page.panels.flow_page import flow_fragments
-from jobflow.page.panels.flow_view import FlowQuery
-from jobflow.page.watches.flows import summaries
-from jobflow.page.watches.jobs import read_job
+from jobflow.page.watches.flows import list_namespaces, summaries
 from jobflow.page.watches.live import Watches
-from jobflow.page.watches.namespaces import list_namespaces
+from jobflow.page.watches.readings import read_job
 from jobflow.page.watches.step import live_page
+from jobflow.page.web.filters import phase_styles
 from jobflow.page.web.fragments import Fragment, render_page
 from jobflow.page.web.guard import HOME, Guard
-from jobflow.page.web.phase_styles import phase_styles
 from jobflow.page.web.stream import Closing, Pages, updates
 
 _STATIC = Path(__file__).parent / "static"

@@ -11,7 +11,7 @@ import pytest
 from rich.text import Text
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.client.logs.clean import without_escapes
+from jobflow.client.logs.stream import without_escapes
 from jobflow.client.signals import interruption
 from jobflow.display.failed_logs import failed_logs
 from jobflow.sandbox.nodes.process.runner import FailedRun

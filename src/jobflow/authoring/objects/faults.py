@@ -15,7 +15,7 @@ from jobflow.authoring.objects.places import Place, read_source
 
 if TYPE_CHECKING:
     from jobflow.client.manifests.check import Report
-    from jobflow.client.manifests.faults import ManifestFault
+    from jobflow.client.manifests.sources import ManifestFault
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -170,7 +170,7 @@ def step_path_of(path: str, data: Mapping[str, Any]) -> str:
 
 
 def _with_excerpt(fault: Fault) -> str:
-    from jobflow.client.manifests.faults import Source, SourcePlace
+    from jobflow.client.manifests.sources import Source, SourcePlace
     from jobflow.display.report import excerpt
 
     source = Source(fault.file, read_source(fault.place.file))

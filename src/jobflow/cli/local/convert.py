@@ -13,8 +13,8 @@ from jobflow.api.resources import JOBS, JOBTEMPLATES, Resource
 from jobflow.cli.local.to_python import to_python
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, print_error
 from jobflow.client.manifests.check import Report, check
-from jobflow.client.manifests.faults import ManifestFault
 from jobflow.client.manifests.objects import Manifest, Manifests, load
+from jobflow.client.manifests.sources import ManifestFault
 from jobflow.client.manifests.write_yaml import write_yaml
 from jobflow.client.manifests.yaml_nodes import MappingEntry, MappingNode, ScalarNode
 from jobflow.core.json_values import maps

@@ -10,7 +10,7 @@ from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on, print_error
 from jobflow.client.manifests.check import Report, check_files
-from jobflow.client.manifests.faults import UNREADABLE, ManifestFault
+from jobflow.client.manifests.sources import UNREADABLE, ManifestFault
 from jobflow.client.options import FileOptions
 from jobflow.core.admission.applied_nulls import WAYS, null_places
 from jobflow.core.violations import MAX_FINDINGS

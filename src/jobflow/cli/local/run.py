@@ -17,13 +17,10 @@ from jobflow.client.errors import (
     exit_on,
     print_error,
 )
-from jobflow.client.manifests.check import Report, check_files
-from jobflow.client.manifests.flows_of_crons import add_flows_of_crons
+from jobflow.client.flows.follow import Display
+from jobflow.client.manifests.check import Report, add_flows_of_crons, check_files
 from jobflow.client.options import FileOptions, NodeOptions
-from jobflow.client.sandbox.apply import AppliedObjects
-from jobflow.client.sandbox.display import Display
-from jobflow.client.sandbox.run import RunResult, run_in, run_in_sandbox
-from jobflow.client.sandbox.runner import node_runner
+from jobflow.client.sandbox import AppliedObjects, RunResult, node_runner, run_in, run_in_sandbox
 from jobflow.client.signals import interruption
 from jobflow.display.console import make_console
 from jobflow.display.report import print_fault, print_report, print_warnings

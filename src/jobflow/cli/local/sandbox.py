@@ -16,7 +16,7 @@ from jobflow.app.serve import START_ERRORS
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on
 from jobflow.client.manifests.objects import Manifest
 from jobflow.client.options import NodeOptions, RunnerName
-from jobflow.client.sandbox.runner import node_runner
+from jobflow.client.sandbox import node_runner
 from jobflow.client.signals import interruption
 from jobflow.kube.client import Client
 from jobflow.runtime import logs

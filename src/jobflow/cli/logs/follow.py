@@ -13,8 +13,7 @@ from jobflow.api.volcano.pod import Pod
 from jobflow.cli.logs.read import make_printer, read_logs, report_none, warn
 from jobflow.client.errors import FAILED, CommandError, print_error
 from jobflow.client.flows.children import FlowFamily, may_have_children
-from jobflow.client.flows.follow import FlowFollower, following
-from jobflow.client.flows.follow_children import following_children
+from jobflow.client.flows.follow import FlowFollower, following, following_children
 from jobflow.client.logs.pods import ALL, check_rights, list_pods, read_family
 from jobflow.client.logs.selection import (
     LogSelection,

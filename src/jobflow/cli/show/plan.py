@@ -17,7 +17,7 @@ from jobflow.api.volcano.scheduling import Queue
 from jobflow.cli.show.sources import FoundFlows, flows_of, is_file
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error
 from jobflow.client.flows.find_flow import connect, find_flows
-from jobflow.client.manifests.durations_file import read_durations
+from jobflow.client.manifests.flag_values import read_durations
 from jobflow.client.options import Connection
 from jobflow.core.names import format_job_name
 from jobflow.core.pods.resources import parse_quantity

@@ -16,8 +16,7 @@ from jobflow.api.resources import JOBTEMPLATES
 from jobflow.client.errors import UNUSABLE, CommandError
 from jobflow.client.flows.children import read_children
 from jobflow.client.flows.find_flow import connect, find_flow, raise_unless_missing, unique_names
-from jobflow.client.manifests.check import check_files
-from jobflow.client.manifests.flows_of_crons import add_flows_of_crons
+from jobflow.client.manifests.check import add_flows_of_crons, check_files
 from jobflow.client.options import Connection, FileOptions
 from jobflow.display.console import make_console
 from jobflow.display.report import print_report, print_warnings

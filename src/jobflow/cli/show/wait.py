@@ -14,9 +14,8 @@ from jobflow.api.duration import parse_duration
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.client.errors import FAILED, INTERRUPTED, TIMED_OUT, UNUSABLE, CommandError, Errors
-from jobflow.client.flows.find_flow import connect, find_each
+from jobflow.client.flows.find_flow import connect, find_each, state_of
 from jobflow.client.flows.follow import following
-from jobflow.client.flows.state import state_of
 from jobflow.client.options import Connection, Selection
 from jobflow.client.signals import interruption, run_unless
 from jobflow.core.text import format_command, format_elapsed, join_names, printable

@@ -15,10 +15,15 @@ from jobflow.cli.show.print_flows import GetOptions, flow_table, full_name, prin
 from jobflow.client.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, Errors
 from jobflow.client.flows.children import read_children
 from jobflow.client.flows.find_flow import find_each, raise_unless_missing
-from jobflow.client.flows.follow import FlowFollower, Scope, follow_scope, following
-from jobflow.client.flows.follow_children import following_children
+from jobflow.client.flows.follow import (
+    Display,
+    FlowFollower,
+    Scope,
+    follow_scope,
+    following,
+    following_children,
+)
 from jobflow.client.options import Selection
-from jobflow.client.sandbox.display import Display
 from jobflow.client.signals import interruption, run_unless
 from jobflow.display.console import columns_of, make_console
 from jobflow.display.live import ChangeLog, LiveTable, LiveTrees, TableLog

@@ -20,10 +20,9 @@ from jobflow.cli.steer.submit import SubmitOptions, finish
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error
 from jobflow.client.flows.find_cron import find_cron
 from jobflow.client.flows.find_flow import connect
-from jobflow.client.manifests.params import parse_params
+from jobflow.client.manifests.flag_values import parse_params
 from jobflow.client.options import Connection
-from jobflow.client.verbs.copy import send_checked
-from jobflow.client.verbs.cron import flow_at, manual_flow, schedule_of
+from jobflow.client.verbs.copy import flow_at, manual_flow, schedule_of, send_checked
 from jobflow.client.verbs.send_manifests import FIELD_MANAGER
 from jobflow.core.cron.flows import Instantiation, belongs_to
 from jobflow.core.cron.schedule import Schedule

@@ -11,8 +11,8 @@ from jobflow.cli.steer.submit import SubmitOptions, finish
 from jobflow.client.errors import FAILED, CommandError
 from jobflow.client.flows.find_flow import connect, read_flow, to_flow
 from jobflow.client.manifests.check import Report
-from jobflow.client.manifests.faults import SourcePlace
-from jobflow.client.manifests.params import parse_params
+from jobflow.client.manifests.flag_values import parse_params
+from jobflow.client.manifests.sources import SourcePlace
 from jobflow.client.manifests.yaml_nodes import Node
 from jobflow.client.options import Connection
 from jobflow.client.verbs.copy import check_flow, copy_of, send_checked

@@ -12,8 +12,8 @@ from jobflow.cli.steer.until_end import View, until_end
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error
 from jobflow.client.flows.find_flow import connect
 from jobflow.client.manifests.check import Report, check_files
-from jobflow.client.manifests.faults import UNREADABLE, ManifestFault
 from jobflow.client.manifests.objects import Manifest
+from jobflow.client.manifests.sources import UNREADABLE, ManifestFault
 from jobflow.client.options import Connection, FileOptions
 from jobflow.client.verbs.send_manifests import Applied, Sent, body_of, send
 from jobflow.core.text import printable

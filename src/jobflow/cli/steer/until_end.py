@@ -17,10 +17,8 @@ from jobflow.cli.logs.follow import follow_logs
 from jobflow.cli.steer.wait_for_goal import PATIENCE_SECONDS
 from jobflow.client.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, print_error
 from jobflow.client.flows.children import read_children
-from jobflow.client.flows.follow import following
-from jobflow.client.flows.follow_children import following_children
-from jobflow.client.flows.state import state_of
-from jobflow.client.sandbox.display import Display
+from jobflow.client.flows.find_flow import state_of
+from jobflow.client.flows.follow import Display, following, following_children
 from jobflow.client.signals import interruption, run_unless
 from jobflow.core.text import format_command, printable
 from jobflow.display.console import make_console, print_lines

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.client.errors import print_error
-from jobflow.client.flows.follow import following
-from jobflow.client.flows.follow_children import following_children
-from jobflow.client.flows.state import state_of
+from jobflow.client.flows.find_flow import state_of
+from jobflow.client.flows.follow import following, following_children
 from jobflow.client.verbs.command import Goal
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import Client

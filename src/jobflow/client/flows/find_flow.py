@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import FlowPhase
 from jobflow.api.flow.step import Step
 from jobflow.api.meta import ListMeta, Object, Struct
 from jobflow.api.resources import FLOW_GROUP, JOBFLOWS, NAMESPACES
@@ -251,3 +252,14 @@ async def _nearest(client: Client, namespace: str, name: str) -> str | None:
     finally:
         await pages.aclose()
     return None
+
+
+def state_of(flow: JobFlow) -> str:
+    """`Running, 2/5 steps finished (Cancelled): the flow was cancelled`."""
+    status = flow.status
+    text = status.state.phase or FlowPhase.PENDING.value
+    if status.progress:
+        text += f", {status.progress} steps finished"
+    if status.state.reason:
+        text += f" ({status.state.reason})"
+    return f"{text}: {status.state.message}" if status.state.message else text

@@ -1,19 +1,43 @@
-"""Flows of a cluster, followed by a watch while a command runs."""
+"""Flows of a cluster and their child flows, followed by a watch while a command runs."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
 from jobflow.client.errors import FAILED, CommandError, print_error
+from jobflow.client.flows.children import may_have_children
 from jobflow.client.flows.find_flow import raise_unless_missing
+from jobflow.core.manifests.owner import root_label
 from jobflow.kube.cache import Cache, Key, key_of
 from jobflow.kube.client import ApiError, Client, Query
+from jobflow.kube.errors import NETWORK_ERRORS
 from jobflow.kube.reflector import Reflector
+
+
+class Display(AbstractContextManager["Display"]):
+    """Shows nothing; its subclasses show flows. A context manager while the flows run."""
+
+    shows_children = False
+    """Whether the child flows of the flows are shown too."""
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+    def show(self, flow: JobFlow) -> None:
+        """Show the flow as it is now."""
+
+    def show_child(self, flow: JobFlow) -> None:
+        """Show a child flow as it is now, below the flow that runs it."""
+
+    def remove(self, flow: JobFlow) -> None:
+        """Show that the flow was deleted."""
+
 
 Show = Callable[[JobFlow], None]
 _NEEDS_RIGHTS = "the flows cannot be watched: this needs the rights to list and watch JobFlows"
@@ -170,3 +194,37 @@ async def follow_scope(
         raise
     async with follower.running():
         yield follower
+
+
+_MOST_ROOTS = 20
+"""Outermost flows that a label selector names; with more, it selects all child flows."""
+
+
+@asynccontextmanager
+async def following_children(
+    client: Client, flows: Sequence[JobFlow], show: Show
+) -> AsyncIterator[Sequence[FlowFollower]]:
+    """Follow the child flows below these flows, at any level, while the body runs: those that exist
+    and those that are created later. `show` gets each as it is now, then at each change. Yield a
+    follower for each namespace; none if no step runs a flow, or, with a warning, if the child flows
+    cannot be listed."""
+    roots: dict[str, set[str]] = {}
+    for flow in filter(may_have_children, flows):
+        roots.setdefault(flow.metadata.namespace, set()).add(root_label(flow))
+    async with AsyncExitStack() as stack:
+        followers: list[FlowFollower] = []
+        for namespace, names in roots.items():
+            scope = _scope(namespace, names)
+            try:
+                follower = follow_scope(client, scope, show)
+                followers.append(await stack.enter_async_context(follower))
+            except (CommandError, *NETWORK_ERRORS) as error:
+                print_error(f"child flows cannot be followed: {error}", severity="warning")
+        yield followers
+
+
+def _scope(namespace: str, roots: set[str]) -> Scope:
+    selector = labels.ROOT
+    if len(roots) <= _MOST_ROOTS:
+        selector += f" in ({','.join(sorted(roots))})"
+    return Scope(namespace, [("labelSelector", selector)], lambda flow: root_label(flow) in roots)

@@ -11,9 +11,28 @@ from typing import Protocol
 from jobflow.api.resources import PODS, Status
 from jobflow.api.volcano.pod import Pod
 from jobflow.client.logs.selection import LogSelection, LogTarget, status_of, why_waiting
+from jobflow.core.text import printable
 from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.reading import line_batches
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+
+
+def clean(line: bytes) -> str:
+    """Return a line as text without control sequences; tabs stay."""
+    text = line.decode(errors="replace")
+    if text.isprintable():
+        return text
+    return "\t".join(map(without_escapes, text.rstrip("\r").split("\t")))
+
+
+def without_escapes(line: str) -> str:
+    """Return the text that a terminal would show at the end, without colours, so that a log cannot
+    move the cursor."""
+    text = next(filter(None, reversed(line.split("\r"))), "")
+    return printable(_ESCAPES.sub("", text).expandtabs(8))
+
 
 LONGEST_LINE = 256 * 1024
 """Bytes after which a line is cut, so that no log needs more memory."""

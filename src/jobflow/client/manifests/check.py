@@ -10,13 +10,24 @@ import sys
 from collections import ChainMap, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.jobtemplate import JobTemplate
-from jobflow.client.manifests.faults import UNREADABLE, ManifestFault, Source, SourcePlace
-from jobflow.client.manifests.objects import DEFAULT_NAMESPACE, Manifest, Manifests, load
-from jobflow.client.manifests.params import parse_params, set_name, set_params
+from jobflow.api.labels import CRON
+from jobflow.client.manifests.flag_values import parse_params, set_name, set_params
+from jobflow.client.manifests.objects import (
+    DEFAULT_NAMESPACE,
+    Manifest,
+    Manifests,
+    load,
+    manifest_of,
+)
+from jobflow.client.manifests.sources import UNREADABLE, ManifestFault, Source, SourcePlace
 from jobflow.client.manifests.typed import TypedManifest, is_about_key, to_typed
 from jobflow.client.options import FileOptions
 from jobflow.core.admission.validate import Known, validate_cron, validate_flow, validate_template
@@ -183,3 +194,27 @@ def _duplicate_objects(ours: Iterable[TypedManifest]) -> Iterator[ManifestFault]
             detail = f"this {typed.kind} is already at {first.place('metadata.name')}"
             violation = Violation("metadata.name", Reason.DUPLICATE, manifest.name, detail)
             yield _fault(typed, violation)
+
+
+def add_flows_of_crons(report: Report) -> list[str]:
+    """Add a flow of each CronJobFlow to the flows of a report without faults, as if this were a
+    scheduled time. Return the names of the CronJobFlows."""
+    flows = [*_flows(report)]
+    report.flows += [manifest_of(flow) for flow in flows]
+    return [flow["metadata"]["annotations"][CRON] for flow in flows]
+
+
+def _flows(report: Report) -> Iterator[dict[str, Any]]:
+    from jobflow.core.cron.flows import build_flow  # commands without a CronJobFlow need none
+
+    for manifest in report.crons:
+        cron = msgspec.convert(manifest.data, CronJobFlow)
+        meta = msgspec.structs.replace(
+            cron.metadata,
+            namespace=manifest.namespace,
+            name=manifest.name or manifest.generate_name.rstrip("-."),
+        )
+        flow = build_flow(msgspec.structs.replace(cron, metadata=meta), datetime.now(UTC))
+        del flow["metadata"]["ownerReferences"]  # there is no such CronJobFlow
+        spec = manifest.data["spec"]["jobFlowTemplate"]["spec"]
+        yield flow | {"spec": spec}

@@ -9,8 +9,14 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from jobflow.client.manifests.faults import UNREADABLE, ManifestFault, Source, SourcePlace
-from jobflow.client.manifests.files import read_files
+from jobflow.api.resources import Status
+from jobflow.client.manifests.sources import (
+    UNREADABLE,
+    ManifestFault,
+    Source,
+    SourcePlace,
+    read_files,
+)
 from jobflow.client.manifests.yaml_errors import NotYAMLError, Span
 from jobflow.client.manifests.yaml_nodes import (
     Duplicate,
@@ -232,3 +238,18 @@ def _step(node: Node, path: str) -> _Step | None:
         return None
     item = node.items[int(index)]
     return _Step(int(index), MappingEntry(item.span, item), rest)
+
+
+def faults_of(manifest: Manifest, status: Status) -> list[ManifestFault]:
+    """Return a fault for each cause of a refusal by the API server, at its place in the file."""
+    kind, name, details = str(manifest.kind), manifest.name, status.details
+    causes = (details.causes if details else None) or []
+    if not causes:
+        place = manifest.place("metadata.name")
+        return [ManifestFault(place, status.reason, status.message, "", kind, name)]
+    faults = []
+    for cause in causes:
+        path = cause.field.removeprefix(".")
+        place = manifest.place(path)
+        faults.append(ManifestFault(place, cause.reason, cause.message, path, kind, name))
+    return faults

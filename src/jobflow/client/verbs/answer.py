@@ -12,9 +12,8 @@ from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepConditi
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.command import Action
 from jobflow.client.errors import FAILED, UNUSABLE, CommandError
-from jobflow.client.flows.find_flow import find_step
-from jobflow.client.flows.state import state_of
-from jobflow.client.manifests.params import parse_params
+from jobflow.client.flows.find_flow import find_step, state_of
+from jobflow.client.manifests.flag_values import parse_params
 from jobflow.client.manifests.yaml_nodes import data_of
 from jobflow.client.verbs.command import Goal, Verb, create_command
 from jobflow.core.explain.item import describe_unknown_item

@@ -1,24 +1,30 @@
-"""New flows with the spec of an existing object."""
+"""New flows with the spec of an existing flow or of a CronJobFlow."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
+from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.labels import SCHEDULED_TIME
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.resources import JOBFLOWS
 from jobflow.client.errors import FAILED, CommandError
+from jobflow.client.flows.find_cron import FoundCron
 from jobflow.client.flows.find_flow import to_flow
 from jobflow.client.manifests.check import Report, check
-from jobflow.client.manifests.faults import SourcePlace
+from jobflow.client.manifests.flag_values import parse_params, set_params
 from jobflow.client.manifests.objects import Manifests, manifest_of
-from jobflow.client.manifests.params import parse_params, set_params
+from jobflow.client.manifests.sources import SourcePlace
 from jobflow.client.manifests.yaml_nodes import Node
 from jobflow.client.verbs.send_manifests import Sent, send
+from jobflow.core.cron.expression import ScheduleFault
+from jobflow.core.cron.flows import Instantiation, build_flow
+from jobflow.core.cron.schedule import Schedule, parse_schedule
 from jobflow.core.manifests.job import is_inherited
 from jobflow.kube.client import Client
 
@@ -90,3 +96,27 @@ def copy_of(meta: ObjectMeta, spec: Any, name: str | None) -> dict[str, Any]:
 
 def _kept(texts: dict[str, str] | None) -> dict[str, str]:
     return {key: value for key, value in (texts or {}).items() if is_inherited(key, value)}
+
+
+def manual_flow(found: FoundCron) -> dict[str, Any]:
+    """Return a flow that is created now. Raises CommandError if its time zone is not valid."""
+    schedule_of(found.cron)
+    return flow_at(found, datetime.now(UTC), Instantiation.MANUAL)
+
+
+def schedule_of(cron: CronJobFlow) -> Schedule:
+    """Return the schedule of a CronJobFlow. Raises CommandError if it is invalid."""
+    try:
+        return parse_schedule(cron.spec.schedule or "", cron.spec.time_zone)
+    except ScheduleFault as fault:
+        name = cron.metadata.name
+        raise CommandError(
+            FAILED, f"CronJobFlow {name}: its schedule is invalid: {fault}"
+        ) from None
+
+
+def flow_at(found: FoundCron, time: datetime, instantiation: Instantiation) -> dict[str, Any]:
+    """Return the flow of a time, with the spec as the API server has it."""
+    flow = build_flow(found.cron, time, instantiation)
+    template = json.loads(bytes(found.raw)).get("spec", {}).get("jobFlowTemplate") or {}
+    return flow | {"spec": template.get("spec") or {}}

@@ -1,4 +1,4 @@
-"""The Commands of `jobflow cancel`, `suspend`, `resume` and `retry`, and their refusals."""
+"""The Commands that cancel, suspend, resume and retry a flow, its deletion, and their refusals."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from functools import partial
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import CANCELLED, ENDED_STEP_PHASES, FlowPhase, StepPhase
+from jobflow.api.resources import JOBFLOWS
 from jobflow.api.volcano.command import Action
-from jobflow.client.errors import FAILED, SUCCESS, print_error
-from jobflow.client.flows.state import state_of
-from jobflow.client.verbs.command import Goal, Verb
+from jobflow.client.errors import FAILED, SUCCESS, CommandError, print_error
+from jobflow.client.flows.find_flow import state_of
+from jobflow.client.verbs.command import Goal, Verb, create_command
 from jobflow.core.explain.remedies import format_submit
 from jobflow.core.manifests.owner import root_of
 from jobflow.core.names import format_job_name
@@ -20,6 +21,7 @@ from jobflow.core.reasons import FlowReason
 from jobflow.core.spec.readiness import has_tolerated_failures
 from jobflow.core.text import format_command
 from jobflow.core.work import may_run_steps
+from jobflow.kube.client import ApiError, Client
 
 _IDLE_PHASES = frozenset({*ENDED_STEP_PHASES, StepPhase.WAITING, ""})
 
@@ -213,3 +215,36 @@ RETRY_TOLERATED = replace(
     action=Action.RETRY_TOLERATED,
     refusal=partial(_retry_refusal, tolerated=True),
 )
+
+
+def refuse_delete(flow: JobFlow) -> str:
+    """Return why a flow that has not ended cannot be deleted, or ""."""
+    from jobflow.core.admission.changes import flow_has_ended  # imports schemas: retry needs none
+
+    if not any(flow_has_ended(flow, namespace_terminating=False)):
+        return ""
+    meta = flow.metadata
+    cancel = format_command("jobflow delete --cancel", meta)
+    return f"JobFlow {meta.name} has not ended; {cancel} cancels it first: {state_of(flow)}"
+
+
+async def cancel_first(client: Client, flow: JobFlow) -> str:
+    """Cancel the flow, unless it is already coming to its end; return the name of the Command, or
+    "". Raises CommandError if that is refused."""
+    return "" if CANCEL.refusal(flow) else await create_command(client, flow, CANCEL)
+
+
+async def delete_flow(client: Client, flow: JobFlow) -> None:
+    """Delete the flow. Raises CommandError if it is refused, or another one has its name now."""
+    meta = flow.metadata
+    try:
+        await client.delete(JOBFLOWS, meta.namespace, meta.name, uid=meta.uid)
+    except ApiError as error:
+        raise CommandError(FAILED, _explained(error, flow)) from None
+
+
+def _explained(error: ApiError, flow: JobFlow) -> str:
+    if error.conflict:
+        replaced = f"JobFlow {flow.metadata.name} was replaced by another of the same name"
+        return f"{replaced}: it was not deleted"
+    return f"JobFlow {flow.metadata.name} was not deleted: {error.message}"

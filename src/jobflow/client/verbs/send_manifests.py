@@ -18,9 +18,8 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.client.errors import UNUSABLE, CommandError
 from jobflow.client.flows.find_flow import raise_unless_missing
 from jobflow.client.manifests.check import Report
-from jobflow.client.manifests.faults import ManifestFault
-from jobflow.client.manifests.objects import Manifest
-from jobflow.client.manifests.refusals import faults_of
+from jobflow.client.manifests.objects import Manifest, faults_of
+from jobflow.client.manifests.sources import ManifestFault
 from jobflow.core.admission.object_names import all_names
 from jobflow.core.reasons import FlowReason
 from jobflow.core.text import format_command
@@ -238,7 +237,7 @@ def _note_refusal(sent: Sent, manifest: Manifest, error: ApiError) -> None:
         raise CommandError(UNUSABLE, f'namespace "{namespace}" does not exist: {create}')
     if error.not_found or error.code == 401:
         raise_unless_missing(error)
-    sent.faults += [_explained(fault) for fault in faults_of(manifest, error)]
+    sent.faults += [_explained(fault) for fault in faults_of(manifest, error.status)]
 
 
 def _explained(fault: ManifestFault) -> ManifestFault:

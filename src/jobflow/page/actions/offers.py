@@ -9,9 +9,8 @@ from datetime import datetime, timedelta
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepCondition
-from jobflow.client.flows.state import state_of
+from jobflow.client.flows.find_flow import state_of
 from jobflow.client.verbs.command import Verb, refuse
-from jobflow.client.verbs.delete import refuse_delete
 from jobflow.client.verbs.lifecycle import (
     CANCEL,
     CANCEL_NOW,
@@ -20,6 +19,7 @@ from jobflow.client.verbs.lifecycle import (
     RETRY_TOLERATED,
     SUSPEND,
     SUSPEND_AND_ABORT,
+    refuse_delete,
 )
 from jobflow.core.names import format_job_name
 from jobflow.core.spec.readiness import has_tolerated_failures

@@ -1,23 +1,31 @@
-"""Does what a form of the page asks for, as the command of the same name does."""
+"""The forms of a page: each does what the command of the same name does."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from fastapi import FastAPI, Request
+from starlette.responses import JSONResponse, Response
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
-from jobflow.client.errors import INTERRUPTED, UNUSABLE, CommandError
+from jobflow.client.errors import INTERRUPTED, UNUSABLE, CommandError, unreachable
 from jobflow.client.flows.find_flow import raise_unless_missing, to_flow
 from jobflow.client.flows.follow import following
 from jobflow.client.signals import run_unless
 from jobflow.client.verbs.answer import APPROVE, REJECT, Answer, create_answer
 from jobflow.client.verbs.command import send_verb
 from jobflow.client.verbs.copy import create_copy
-from jobflow.client.verbs.delete import cancel_first, delete_flow, refuse_delete
-from jobflow.kube.client import ApiError, Client
+from jobflow.client.verbs.lifecycle import cancel_first, delete_flow, refuse_delete
+from jobflow.core.admission.object_names import all_names
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.page.actions.offers import ACTIONS, VERBS
+from jobflow.page.web.filters import flow_path
+from jobflow.page.web.guard import HOME, BadForm, read_form
+from jobflow.page.web.stream import Closing
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +95,33 @@ async def _read(client: Client, namespace: str, name: str) -> bytes:
 
 def _lines(text: str) -> tuple[str, ...]:
     return tuple(line.strip() for line in text.splitlines() if line.strip())
+
+
+def add_action_routes(app: FastAPI, client: Client, form_token: str, closing: Closing) -> None:
+    """Serve the forms of a flow. An answer is JSON: `message`, and `link` to a new flow or
+    `home`, the list to show instead of a deleted one; or `error`, a line for each fault."""
+
+    async def act(request: Request, namespace: str, name: str, action: str) -> Response:
+        try:
+            fields = await read_form(request, form_token)
+        except BadForm as error:
+            return _refused(403, str(error))
+        if action not in ACTIONS or not all_names([namespace, name]):
+            return _refused(404, "there is no such action")
+        try:
+            with closing.event() as stop:
+                done = await perform(client, namespace, name, action, fields, stop)
+        except CommandError as error:
+            return _refused(200, str(error))
+        except NETWORK_ERRORS as error:
+            return _refused(200, unreachable(error))
+        link = flow_path(namespace, done.flow) if done.flow else ""
+        home = f"{HOME}?{urlencode({'ns': namespace})}" if done.is_gone else ""
+        return JSONResponse({"message": done.message, "link": link, "home": home})
+
+    app.post(HOME + "/{namespace}/{name}/actions/{action}")(act)
+
+
+def _refused(code: int, sentence: str) -> Response:
+    """A refusal by the cluster is 200, because it is an answer to the user."""
+    return JSONResponse({"error": sentence}, status_code=code)

@@ -17,7 +17,6 @@ import msgspec
 
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.api.labels import INDEX
-from jobflow.client.logs.clean import clean
 from jobflow.client.logs.selection import (
     LogSelection,
     LogTarget,
@@ -27,7 +26,7 @@ from jobflow.client.logs.selection import (
     why_none,
     why_waiting,
 )
-from jobflow.client.logs.stream import ContainerFollower, split_stamp
+from jobflow.client.logs.stream import ContainerFollower, clean, split_stamp
 from jobflow.core.names import format_job_name
 from jobflow.core.text import format_count
 from jobflow.kube.client import ApiError, Client

@@ -17,14 +17,14 @@ from jobflow.core.text import format_count
 from jobflow.core.timelines.spans import runs_of
 from jobflow.core.work import is_asked
 from jobflow.page.actions.offers import Offers, list_offers
-from jobflow.page.panels.flow_view import FlowQuery, FlowView, Panel
+from jobflow.page.flow_view import FlowQuery, FlowView, Panel
 from jobflow.page.panels.graph import graph
 from jobflow.page.panels.notice import notice
-from jobflow.page.panels.step.panel import step_panel
-from jobflow.page.panels.views.scrubber import scrubber
-from jobflow.page.panels.views.table import table_view
-from jobflow.page.panels.views.time_spent import Estimate, estimate
-from jobflow.page.panels.views.timeline import timeline_view
+from jobflow.page.panels.scrubber import scrubber
+from jobflow.page.panels.table import table_view
+from jobflow.page.panels.time_spent import Estimate, estimate
+from jobflow.page.panels.timeline import timeline_view
+from jobflow.page.step.panel import step_panel
 from jobflow.page.watches.flows import LiveFlow
 from jobflow.page.watches.step import LivePage
 from jobflow.page.web.fragments import Fragment

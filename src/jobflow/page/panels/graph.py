@@ -17,7 +17,7 @@ from jobflow.core.explain.progress import message_of
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.work import is_asked
-from jobflow.page.panels.flow_view import FlowView
+from jobflow.page.flow_view import FlowView
 from jobflow.page.web.filters import look
 from jobflow.page.web.fragments import Fragment
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from datetime import datetime
 
 import msgspec
@@ -12,14 +13,68 @@ from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FINAL_PHASES, FlowPhase, FlowState
 from jobflow.api.meta import ObjectMeta, Struct
-from jobflow.api.resources import JOBFLOWS
+from jobflow.api.resources import JOBFLOWS, NAMESPACES
+from jobflow.client.errors import CommandError
 from jobflow.client.flows.children import has_children
+from jobflow.client.flows.find_flow import FlowObjects, to_flow
 from jobflow.core.manifests.owner import root_label
-from jobflow.core.timelines.time_left import History
+from jobflow.core.timelines.time_left import History, learn
 from jobflow.kube.cache import key_of
-from jobflow.kube.client import Client
-from jobflow.page.watches.earlier_flows import EarlierFlows
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
+from jobflow.kube.connections import METADATA_ONLY
+from jobflow.kube.reading import RawList
 from jobflow.page.watches.live import Live, Watches
+from jobflow.page.web.stream import Signal
+
+
+async def list_namespaces(client: Client, chosen: str) -> list[str]:
+    """Return the names of all namespaces, if the user may list them, with the client's own and the
+    chosen one ("" is none) in any case."""
+    names = {client.namespace, chosen}
+    try:
+        async for page in client.list(NAMESPACES, FlowObjects, accept=METADATA_ONLY):
+            names |= {item.metadata.name for item in page.items}
+    except (ApiError, *NETWORK_ERRORS):  # the list is a convenience; others say what is wrong
+        pass
+    return sorted(names - {""})
+
+
+MAX_FLOWS = 2_000
+"""Flows that are read."""
+
+
+class EarlierFlows:
+    """Reads flows in the background, once somebody asks for what they tell."""
+
+    def __init__(self, client: Client, namespace: str, changed: Signal) -> None:
+        self._client, self._namespace, self._changed = client, namespace, changed
+        self._task: asyncio.Task[None] | None = None
+        self._history: History | None = None
+
+    def history(self) -> History | None:
+        """Return the running times of jobs; None until they are read. `changed` tells when."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._read())
+        return self._history
+
+    async def stop(self) -> None:
+        """Stop reading."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _read(self) -> None:
+        flows: list[JobFlow] = []
+        try:
+            async for page in self._client.list(JOBFLOWS, RawList, namespace=self._namespace):
+                flows += [to_flow(each) for each in page.items or ()]
+                if len(flows) >= MAX_FLOWS:
+                    break
+        except (ApiError, CommandError, *NETWORK_ERRORS):  # the estimate is made of what was read
+            pass
+        self._history = learn(flows)
+        self._changed.notify()
 
 
 class SummaryStatus(Struct, frozen=True, kw_only=True):

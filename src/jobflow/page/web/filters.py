@@ -1,16 +1,17 @@
-"""Filters of templates: times, phases and addresses."""
+"""Filters of templates (times, phases, addresses), and the style sheet of phases."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
 
-from jobflow.core.drawing.phase_looks import look_of
+from jobflow.core.drawing.phase_looks import LOOKS, look_of
 from jobflow.core.text import format_duration, format_elapsed, format_time
 
 
@@ -83,3 +84,19 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "with_code": with_code,
     "duration": format_duration,
 }
+
+
+@cache
+def phase_styles() -> str:
+    """Return CSS with the colours of the table of looks, on light and on dark ground."""
+    light = " ".join(f"--{each.name}: {each.text.light};" for each in LOOKS)
+    dark = " ".join(f"--{each.name}: {each.text.dark};" for each in LOOKS)
+    classes = (f".is-{each.name} {{ color: var(--{each.name}); }}" for each in LOOKS)
+    return "\n".join(
+        (
+            f":root {{ {light} }}",
+            f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}",
+            *classes,
+            "",
+        )
+    )

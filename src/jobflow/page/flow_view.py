@@ -1,14 +1,16 @@
-"""One flow as a page shows it: what every panel is given, and the panels in their order."""
+"""One flow and its selected step, as every panel of its page is given them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import StepCondition, StepPhase
+from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
+from jobflow.api.volcano.pod import Pod
+from jobflow.core.explain.item import describe_unknown_item
 from jobflow.core.names import format_job_name
 from jobflow.core.timelines.past import flow_at, last_time
 from jobflow.core.timelines.timeline import first_start
@@ -125,3 +127,47 @@ def read_time(text: str) -> datetime | None:
 
 Panel = Callable[[FlowView], Fragment]
 """Draws a part of a flow's page. Its fragment always has the same id."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedStep:
+    """A step, or an item of it, at a moment."""
+
+    view: FlowView
+    choice: StepChoice
+    step: Step
+    condition: StepCondition
+    """The condition of the step, also if an item is selected."""
+    run: RunCondition
+    """The condition of the item, or that of the step if no item is selected."""
+    unknown: str
+    """Why there is no such item; "" if there is one."""
+
+    @classmethod
+    def of(cls, view: FlowView) -> SelectedStep | None:
+        """Return the selected step; None if the address names none of the flow."""
+        step, choice = view.selected, view.choice
+        if step is None or choice is None:
+            return None
+        condition, unknown = view.condition(step.name), ""
+        run: RunCondition = condition
+        if choice.index is not None:
+            unknown = describe_unknown_item(view.flow, step, str(choice.index))
+            runs = (each for each in condition.runs or () if each.index == choice.index)
+            run = next(runs, RunCondition(index=choice.index, phase="Waiting"))
+        return cls(view, choice, step, condition, run, unknown)
+
+    @property
+    def flow(self) -> JobFlow:
+        """The flow of the step."""
+        return self.view.flow
+
+    @property
+    def pods(self) -> Sequence[Pod]:
+        """The pods of the step or item, as far as they may be read."""
+        return self.view.step.pods(self.flow) if self.view.step is not None else ()
+
+    @property
+    def has_many_runs(self) -> bool:
+        """Whether the step as a whole is selected, and it has items or repeats."""
+        return self.step.has_runs and self.choice.index is None

@@ -19,7 +19,7 @@ from jobflow.core.timelines.rows import run_timelines
 from jobflow.core.timelines.spans import runs_of
 from jobflow.core.timelines.timeline import StepTimeline, Timeline, timeline
 from jobflow.core.work import work_of
-from jobflow.page.panels.flow_view import FlowView
+from jobflow.page.flow_view import FlowView
 from jobflow.page.web.filters import flow_path
 
 

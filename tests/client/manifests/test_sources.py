@@ -7,9 +7,8 @@ from threading import Thread
 
 import pytest
 
-from jobflow.client.manifests.faults import ManifestFault
-from jobflow.client.manifests.files import MAX_BYTES, read_files
 from jobflow.client.manifests.objects import load
+from jobflow.client.manifests.sources import MAX_BYTES, ManifestFault, read_files
 
 
 def read_names(*files: object, stdin: bytes = b"") -> list[str]:

@@ -12,7 +12,7 @@ from jobflow.core.timelines.spans import State
 from jobflow.core.timelines.time_left import NoEstimate, time_left
 from jobflow.core.timelines.timeline import Timeline
 from jobflow.core.timestamps import add, truncate_to_second
-from jobflow.page.panels.flow_view import FlowView
+from jobflow.page.flow_view import FlowView
 from jobflow.page.web.fragments import Fragment
 
 _ENDS_OF_PATH = 8

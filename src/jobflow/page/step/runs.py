@@ -14,8 +14,8 @@ from jobflow.core.spec.items import get_items
 from jobflow.core.spec.step_times import times_of
 from jobflow.core.text import format_count
 from jobflow.core.timelines.spans import Attempts
-from jobflow.page.panels.step.selected import SelectedStep
-from jobflow.page.panels.step.values import value_text
+from jobflow.page.flow_view import SelectedStep
+from jobflow.page.step.values import value_text
 from jobflow.page.web.fragments import Fragment
 
 PAGE = 50

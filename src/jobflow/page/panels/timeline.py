@@ -4,22 +4,76 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import chain, count
 
 from jobflow.api.flow.status import RunCondition, StepPhase
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.drawing.phase_looks import OTHER
+from jobflow.core.drawing.time_axis import ticks
 from jobflow.core.spec.step_times import StepTimes
 from jobflow.core.text import format_count, format_duration
 from jobflow.core.timelines.rows import merge_spans
 from jobflow.core.timelines.spans import Span, State, last_retry
 from jobflow.core.timelines.timeline import PathStep, StepTimeline, first_start
-from jobflow.page.panels.flow_view import FlowView
-from jobflow.page.panels.views.axis import Axis
-from jobflow.page.panels.views.rows import Place, Row, Rows, until
-from jobflow.page.panels.views.time_spent import Estimate, estimate, time_spent
+from jobflow.page.flow_view import FlowView
+from jobflow.page.panels.rows import Place, Row, Rows, until
+from jobflow.page.panels.time_spent import Estimate, estimate, time_spent
 from jobflow.page.web.filters import look
 from jobflow.page.web.fragments import Fragment
+from jobflow.page.web.stream import QUIET_SECONDS
+
+_TICKS = 6
+"""Times on an axis at most."""
+_GROWTH = 1.5
+"""How much more time the axis of a running flow has at most, so that it seldom changes."""
+_FIRST = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A round time."""
+
+    x: float
+    """Percent of the width."""
+    text: str
+    """Since the start: `1m30s`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The time from the start of a flow to its end; with some room to grow if it runs."""
+
+    start: datetime
+    seconds: float
+    ticks: tuple[Tick, ...]
+
+    @classmethod
+    def of(cls, start: datetime, end: datetime, *, is_open: bool) -> Axis:
+        """Return the axis for a time. That of an open time changes seldom: only when `end` has
+        almost reached it."""
+        seconds = max((end - start).total_seconds(), 1.0)
+        if is_open:
+            wanted = seconds + QUIET_SECONDS
+            steps = chain([_FIRST], (_round(_FIRST * _GROWTH**power) for power in count(1)))
+            seconds = next(each for each in steps if each >= wanted)
+        found = ticks(timedelta(seconds=seconds), _TICKS)
+        return cls(
+            start,
+            seconds,
+            tuple(Tick(round(share * 100, 3), format_duration(tick)) for tick, share in found),
+        )
+
+    def share(self, moment: datetime) -> float:
+        """Return the place of a time, in percent of the width, from 0 to 100."""
+        seconds = (moment - self.start).total_seconds()
+        return round(min(max(seconds / self.seconds, 0.0), 1.0) * 100, 3)
+
+
+def _round(seconds: float) -> float:
+    """Return a time in whole units of five seconds."""
+    return round(seconds / 5) * 5
+
 
 MIN_WIDTH = 0.25
 """Percent of the width of the axis, so that a job of less than a second is seen."""

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from jobflow.api.flow.status import StepPhase
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.explain.progress import message_of
-from jobflow.page.panels.flow_view import FlowView
-from jobflow.page.panels.views.rows import Key, Place, Row, Rows, until
+from jobflow.page.flow_view import FlowView
+from jobflow.page.panels.rows import Key, Place, Row, Rows, until
 from jobflow.page.web.fragments import Fragment
 
 _RANKS = (

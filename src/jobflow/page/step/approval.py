@@ -16,7 +16,7 @@ from jobflow.core.spec.approvals import QUESTION, asks
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import fails_flow
 from jobflow.core.text import format_count, join_names
-from jobflow.page.panels.step.selected import SelectedStep
+from jobflow.page.flow_view import SelectedStep
 from jobflow.page.web.fragments import Fragment
 
 MAX_LINKS = 10

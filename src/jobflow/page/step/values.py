@@ -18,7 +18,7 @@ from jobflow.core.explain.progress import format_case
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import params_of
 from jobflow.core.text import format_count, join_names
-from jobflow.page.panels.step.selected import SelectedStep
+from jobflow.page.flow_view import SelectedStep
 from jobflow.page.web.fragments import Fragment
 
 MAX_VALUE = 2000

@@ -11,8 +11,8 @@ from jobflow.api.flow.status import ENDED_STEP_PHASES
 from jobflow.core.text import format_count, format_duration
 from jobflow.core.timelines.past import Moment, forgotten, moments
 from jobflow.core.timelines.timeline import timeline
-from jobflow.page.panels.flow_view import FlowView
-from jobflow.page.panels.views.axis import Axis
+from jobflow.page.flow_view import FlowView
+from jobflow.page.panels.timeline import Axis
 from jobflow.page.web.fragments import Fragment
 
 MAX_MARKS = 200

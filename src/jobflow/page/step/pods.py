@@ -9,8 +9,8 @@ from datetime import datetime
 from jobflow.api.volcano.pod import ContainerStatus, Pod, PodPhase
 from jobflow.core.text import format_count
 from jobflow.kube.client import ApiError
-from jobflow.page.panels.step.selected import SelectedStep
-from jobflow.page.watches.events import EventLine
+from jobflow.page.flow_view import SelectedStep
+from jobflow.page.watches.readings import EventLine
 from jobflow.page.web.fragments import Fragment
 
 MAX_PODS = 50

@@ -1,1 +1,0 @@
-"""Flows run in a sandbox of this process."""
