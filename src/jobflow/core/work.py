@@ -71,6 +71,11 @@ def is_asked(step: Step) -> bool:
     return any(work.asks for work in works_of(step))
 
 
+def ends_in_status(step: Step) -> bool:
+    """Return whether a step may run work without objects, whose end only the status shows."""
+    return not all(work.has_objects for work in works_of(step))
+
+
 def may_run_steps(step: Step) -> bool:
     """Return whether a step, or a case of its `switch`, runs a flow."""
     return any(work.has_steps for work in works_of(step))

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import FlowPhase, JobRecord, RunCondition, StepCondition
+from jobflow.api.flow.status import FlowPhase, JobRecord, RunCondition, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.core.cel.language.budget import NEXT_PLAN_DELAY, PlanBudget
 from jobflow.core.cel.scope import (
@@ -39,7 +39,7 @@ from jobflow.core.spec.compiled import CompiledFlow, compile_flow
 from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.readiness import StepEnd, fails_flow, get_end
 from jobflow.core.timestamps import truncate_to_second
-from jobflow.core.work import Work, is_asked, may_run_steps, work_of, work_of_object, works_of
+from jobflow.core.work import Work, ends_in_status, may_run_steps, work_of, work_of_object, works_of
 
 T = TypeVar("T")
 Condition = TypeVar("Condition", bound=RunCondition)
@@ -280,9 +280,9 @@ class PlanContext:
 
     def shown_to_dependants(self, position: int) -> StepCondition:
         """Return the condition of a step as steps that depend on it may use it: the stored one of
-        an approval, else as far as this round has decided."""
-        is_answer = is_asked(self.steps[position])
-        return self.observed[position].stored if is_answer else self.standing[position]
+        work without objects, else as far as this round has decided."""
+        is_stored = position in self.layout.ends_in_status
+        return self.observed[position].stored if is_stored else self.standing[position]
 
     def end_of(self, step: Step, condition: RunCondition) -> StepEnd | None:
         """Return how a step, or one run of it, has ended, or None if it has not."""
@@ -302,6 +302,13 @@ class PlanContext:
             answers[key] = evaluate()
         found: T = answers[key]
         return found
+
+
+def must_be_stored(step: Step, condition: RunCondition) -> bool:
+    """Return whether this end of a step or a run, which is not stored yet, must be stored before
+    anything follows from it, because no object shows it. It has begun, or has no such end."""
+    has_begun = condition.attempts > 0 and condition.phase != StepPhase.SKIPPED
+    return has_begun and ends_in_status(step)
 
 
 def with_job_as_child(condition: StepCondition, step: Step, ctx: PlanContext) -> StepCondition:

@@ -125,7 +125,7 @@ def recorded_ends(ctx: PlanContext) -> Mapping[int, TargetEnd]:
         return ctx.progress.recorded_ends
     found = ctx.progress.recorded_ends = dict[int, TargetEnd]()
     of_items = ctx.progress.recorded_item_ends
-    graph, approvals = ctx.graph, ctx.layout.approvals
+    graph, in_status = ctx.graph, ctx.layout.ends_in_status
     for position, observed in enumerate(ctx.observed):
         if not observed.jobs or observed.stored.phase in ENDED_STEP_PHASES:
             continue
@@ -135,8 +135,8 @@ def recorded_ends(ctx: PlanContext) -> Mapping[int, TargetEnd]:
         for text in {(meta.annotations or {}).get(labels.TARGET_ENDS, "") for meta in metas}:
             for name, end in parse_ends(text).items():
                 target = graph.index.get(name, -1)
-                if target in approvals and end.phase != StepPhase.SKIPPED:
-                    continue  # an answer is stored before a dependant starts: this one is forged
+                if target in in_status and end.phase != StepPhase.SKIPPED:
+                    continue  # the status has it before a dependant starts: this one is forged
                 if target in targets and (target not in found or _rank(end) > _rank(found[target])):
                     found[target] = end
         if position in ctx.layout.matching:

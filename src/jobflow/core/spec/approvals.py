@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 from jobflow.api import labels
 from jobflow.api.flow.control import ApprovalAnswer
 from jobflow.api.flow.status import RunCondition, StepPhase
-from jobflow.api.flow.step import Step
 from jobflow.api.volcano.command import Action, Command
 from jobflow.core.cel.references import measure_json
 from jobflow.core.pods.outputs import OutputsTooLarge, UnstorableJson, read_outputs
 from jobflow.core.reasons import StepReason
-from jobflow.core.work import is_asked
 
 ANSWERS: Mapping[str, ApprovalAnswer] = {
     Action.APPROVE_STEP: ApprovalAnswer.APPROVE,
@@ -54,13 +52,6 @@ class StepAnswer(NamedTuple):
 def asks(run: RunCondition) -> bool:
     """Return whether a step or a run of it waits for approval."""
     return run.reason == StepReason.WAITING_FOR_APPROVAL and run.phase == StepPhase.WAITING
-
-
-def is_to_be_stored(step: Step, condition: RunCondition) -> bool:
-    """Return whether this end of a step or a run, which is not stored yet, must be stored before
-    anything follows from it: an answer. A step that has not asked has none."""
-    has_asked = condition.attempts > 0 and condition.phase != StepPhase.SKIPPED
-    return has_asked and is_asked(step)
 
 
 def parse_step(text: str) -> ApprovalKey:

@@ -18,7 +18,7 @@ from jobflow.core.spec.named_failures import NamedFailure, find_named_failures
 from jobflow.core.spec.outline import Outline
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.readiness import Requirement, build_requirement
-from jobflow.core.work import is_asked, may_run_steps, works_of
+from jobflow.core.work import ends_in_status, may_run_steps, works_of
 
 MAX_CACHED_BYTES = 64 * 1024 * 1024
 """Bytes of JSON of all specs whose CompiledFlow is cached; the memory is several times as much."""
@@ -59,8 +59,8 @@ class CompiledFlow:
             self.loops[i] = step.for_each is not None or step.repeat is not None
             self.runs_steps[i] = may_run_steps(step)
         self.has_children: bool = any(self.runs_steps)
-        self.approvals = [i for i, step in options if is_asked(step)]
-        """Positions of the steps that run no vcjob but wait for approval."""
+        self.ends_in_status = [i for i, step in options if ends_in_status(step)]
+        """Positions of the steps that may run work without objects."""
         self.graph = outline.graph
         looped = frozenset([i for i, step in options if step.for_each is not None])
         daemons = frozenset([i for i, step in options if step.daemon])

@@ -19,6 +19,7 @@ from jobflow.api.flow.status import (
 )
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.names import format_job_name
+from jobflow.core.work import ends_in_status
 
 _QUEUED = frozenset({"", JobPhase.PENDING})
 _ATTEMPT = re.compile(r"-r[1-9][0-9]*$")
@@ -120,6 +121,8 @@ class Attempts:
             for first in [first_job(key, run)]
             for name in (first, run.job)
         }
+        pairs = zip(self.keys, flow.all_steps, strict=True)
+        self._in_status = {key for key, step in pairs if ends_in_status(step)}
         self._by_run: dict[str, list[JobRecord]] = {}
         last = ""
         for record in flow.status.job_status_list or ():
@@ -130,8 +133,8 @@ class Attempts:
 
     def of_run(self, key: str, run: RunCondition) -> list[JobRecord]:
         """Return the records of a run of the step with this key, in the order of its attempts."""
-        if run.flow:
-            return [_record_of_child(run)]
+        if run.flow or (key in self._in_status and run.create_time is not None and not run.job):
+            return [_record_of(run)]
         return self._by_run.get(first_job(key, run), [])
 
 
@@ -200,8 +203,8 @@ class RunSpans:
         return replace(span, start=start, end=end, is_open=span.is_open and not self._is_final)
 
 
-def _record_of_child(run: RunCondition) -> JobRecord:
-    """Return the times of a child flow as those of a vcjob. It runs from its start."""
+def _record_of(run: RunCondition) -> JobRecord:
+    """Return the times of work that is not recorded as those of a vcjob. It runs from its start."""
     has_ended = run.phase in ENDED_STEP_PHASES
     running = JobRunningHistory(state=JobPhase.RUNNING, start_timestamp=run.create_time)
     return JobRecord(

@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.jobflow import STEP_LISTS
+from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import Runs, fields_of
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.constants import MAX_REFERENCED
 from jobflow.core.cel.references import measure_json
@@ -44,7 +46,10 @@ _EXPRESSIONS = re.compile(
 )
 """Fields of expressions in JSON, of child flows too."""
 
-_WORK = frozenset({"jobSpec", "container", "flow", "approval"})
+_WORK = frozenset(
+    field.json for field in fields_of(Step) if field.get(Runs) not in (None, Runs())
+) - {"template"}
+"""Fields that say that a case runs something else than a template."""
 
 
 def effort_of_template(spec: Any) -> float:

@@ -353,12 +353,16 @@ class FlowFacts:
     @lazy_property
     def templates(self) -> list[str]:
         """Names of the JobTemplates that steps may run, in the order of the flow."""
-        if self.steps_with_options and (
-            self.cases or self.steps_with_flows or self.has_work or self.approvals
-        ):
-            pairs = ((step, case) for step in self.steps for case in step.switch or (None,))
-            return list(dict.fromkeys(filter(None, (s.template_for(case) for s, case in pairs))))
-        return list(dict.fromkeys([step.template or step.name for step in self.steps]))
+        if not self.steps_with_options:
+            return list(dict.fromkeys([step.template or step.name for step in self.steps]))
+        steps, found = dict(self.steps_with_options), dict[str, None]()
+        for i, step in enumerate(self.steps):
+            if i in steps:
+                cases = step.switch or (None,)
+                found |= {name: None for case in cases if (name := step.template_for(case))}
+            else:  # it can only run a template
+                found[step.template or step.name] = None
+        return list(found)
 
     @lazy_property
     def resolved_specs(self) -> list[ResolvedSpec]:

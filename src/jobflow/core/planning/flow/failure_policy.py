@@ -12,12 +12,11 @@ from jobflow.api.flow.control import FailurePolicy, to_number
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
-from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.context import PlanContext, must_be_stored
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.lifecycle import Pause
 from jobflow.core.planning.observed.steps import FAILURES, ObservedRun
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.approvals import is_to_be_stored
 from jobflow.core.spec.readiness import fails_flow
 from jobflow.core.text import join_names
 
@@ -56,7 +55,7 @@ def _breaks(ctx: PlanContext, position: int, condition: StepCondition) -> bool:
 def _is_unstored(ctx: PlanContext, position: int) -> bool:
     observed = ctx.observed[position]
     ended = observed.stored.phase in ENDED_STEP_PHASES
-    return not ended and is_to_be_stored(observed.step, observed.stored)
+    return not ended and must_be_stored(observed.step, observed.stored)
 
 
 def stored_failures(ctx: PlanContext) -> str:

@@ -12,7 +12,7 @@ from jobflow.api.flow.control import FailurePolicy
 from jobflow.api.flow.status import ENDED_STEP_PHASES
 from jobflow.api.volcano.job import Job
 from jobflow.core.planning.actions import Action
-from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.context import PlanContext, must_be_stored
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.flow.failure_policy import policy_of
 from jobflow.core.planning.lifecycle import HALTS
@@ -27,7 +27,6 @@ from jobflow.core.planning.target_ends import (
     recorded_ends,
 )
 from jobflow.core.planning.work.kinds import object_work_of
-from jobflow.core.spec.approvals import is_to_be_stored
 from jobflow.core.spec.readiness import fails_flow
 
 
@@ -55,7 +54,7 @@ def begun_steps(ctx: PlanContext, among: Iterable[int] | None = None) -> list[St
         if decision is not None:
             found[position] = decision
             ctx.standing[position] = decision.condition
-            if not is_to_be_stored(observed.step, decision.condition):
+            if not must_be_stored(observed.step, decision.condition):
                 ctx.progress.ends[position] = ctx.end_of(observed.step, decision.condition)
     return found
 

@@ -200,6 +200,9 @@ def _phase(
         job.phase != JobPhase.PENDING and not work_of_object(job).is_recorded
         for job in ctx.view.jobs.values()
     )
+    begun = begun or any(
+        ctx.standing[position].phase == JobPhase.RUNNING for position in ctx.layout.ends_in_status
+    )
     return FlowPhase.RUNNING if begun else FlowPhase.PENDING
 
 

@@ -55,7 +55,7 @@ def can_replan(flow: JobFlow) -> bool:
     return spec == JobFlowSpec() and not (
         layout.has_children
         or layout.has_daemons
-        or layout.approvals
+        or layout.ends_in_status
         or layout.matching
         or layout.never_start
         or any(need.probe for need in layout.needs)

@@ -85,7 +85,7 @@ def open_approvals(ctx: PlanContext, decisions: Sequence[StepDecision]) -> froze
     """Return the approvals that a Command may answer: all that ask, and those that the timeout
     answers in this plan."""
     found: set[ApprovalKey] = set()
-    for position in ctx.layout.approvals:
+    for position in ctx.layout.ends_in_status:
         observed, condition = ctx.observed[position], decisions[position].condition
         before = {run.index for run in observed.each if run.stored.phase in ENDED_STEP_PHASES}
         runs: Sequence[RunCondition] = (condition,)
