@@ -4,8 +4,7 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.resources import JOBTEMPLATES
 from jobflow.core.planning.observed.view import View
 

@@ -15,7 +15,7 @@ from textwrap import fill, indent
 
 import msgspec
 
-from jobflow.api.flow import control, dependencies, probe
+from jobflow.api.flow import control, dependencies
 from jobflow.api.flow.cronjobflow import CronJobFlowSpec
 from jobflow.api.flow.jobflow import JobFlowSpec
 from jobflow.api.flow.step import Step
@@ -38,8 +38,8 @@ FLOW_TYPES = (
 )  # fmt: skip
 JOB_TYPES = (
     job.JobSpec, job.Task, job.LifecyclePolicy, job.TaskDependsOn, job.Volume,
-    job.NetworkTopology, job.PartitionPolicy, probe.Probe, probe.HTTPGetProbe, probe.HTTPHeader,
-    probe.TCPSocketProbe, probe.TaskStatusProbe,
+    job.NetworkTopology, job.PartitionPolicy, dependencies.Probe, dependencies.HTTPGetProbe,
+    dependencies.HTTPHeader, dependencies.TCPSocketProbe, dependencies.TaskStatusProbe,
 )  # fmt: skip
 JOB_SPEC = "Mapping[str, Any] | JobSpec"
 TYPES = {

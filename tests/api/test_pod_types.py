@@ -21,7 +21,7 @@ def test_the_table_is_the_output_of_its_generator(tmp_path: Path) -> None:
 
 def test_the_check_of_fields_imports_no_models() -> None:
     code = (
-        "import sys; from jobflow.core.manifests.unknown_fields import misfits; "
+        "import sys; from jobflow.core.manifests.job_fields import misfits; "
         "misfits({'tasks': [{}]}, 'spec'); "
         "print([name for name in sys.modules if name.startswith('kubernetes_asyncio')])"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobflow.api.flow import control, cronjobflow, dependencies, probe
+from jobflow.api.flow import control, cronjobflow, dependencies
 from jobflow.api.flow.jobflow import JobFlowSpec
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import InChild, names_with
@@ -18,7 +18,7 @@ from jobflow.authoring.objects import fields, job_fields
 from support.paths import ROOT
 
 MADE = ROOT / "src" / "jobflow" / "authoring" / "objects"
-MODULES = (dependencies, control, probe, job)
+MODULES = (dependencies, control, job)
 CLASSES = [
     each
     for module in (fields, job_fields)
@@ -71,7 +71,7 @@ def test_all_types_of_a_field_exist_in_python() -> None:
     names = {each.__name__ for each in CLASSES}
     structs = {
         name
-        for module in (dependencies, control, probe)
+        for module in (dependencies, control)
         for name, each in vars(module).items()
         if isinstance(each, type)
         and issubclass(each, msgspec.Struct)

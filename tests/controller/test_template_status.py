@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobTemplate
 from jobflow.api.resources import JOBTEMPLATES
 from jobflow.api.volcano.job import Job
 from jobflow.controller.template_status import (

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.volcano.job import Job
 from jobflow.store import Queue, Store
 

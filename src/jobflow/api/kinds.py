@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from jobflow.api.flow.cronjobflow import CronJobFlow, CronJobFlowSpec, CronJobFlowStatus
-from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.flow.jobtemplate import JobTemplate, JobTemplateStatus
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, JobTemplate, JobTemplateStatus
 from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.flow.traits import walk
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBTEMPLATES, Resource

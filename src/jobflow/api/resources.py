@@ -1,8 +1,11 @@
 """API resources: group, version, plural, scope and URL path of each kind that JobFlow uses."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
+
+from jobflow.api.meta import ObjectMeta
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,18 @@ class Resource:
             parts += ["namespaces", namespace]
         parts += [part for part in (self.plural, name, subresource) if part]
         return "/".join(parts)
+
+    def owner_reference(self, owner: ObjectMeta) -> dict[str, Any]:
+        """Return the reference that makes an object of this kind the controller of another one:
+        the other is deleted with it, and before it."""
+        return {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "name": owner.name,
+            "uid": owner.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
 
 
 FLOW_GROUP = "flow.volcano.sh"

@@ -32,7 +32,7 @@ class Selection:
     all_namespaces: bool = False
 
     def __post_init__(self) -> None:
-        from jobflow.api.label_selector import parse_label_selector
+        from jobflow.api.labels import parse_label_selector
 
         try:
             parse_label_selector(self.selector or "")

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 
 import structlog
 
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import Job, JobPhase
 from jobflow.api.volcano.pod import Pod

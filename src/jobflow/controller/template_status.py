@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobTemplate
 from jobflow.api.resources import JOBTEMPLATES
 from jobflow.api.volcano.job import Job
 from jobflow.controller.queue import WorkQueue

@@ -1,11 +1,19 @@
-"""Names of vcjobs, and values of labels.
+"""Names of vcjobs and of their pods, and values of labels.
 
 Admission refuses a flow whose planned names are too long, so only further attempts and label values
 are shortened (annotations have the full text).
 """
 
+from __future__ import annotations
+
 import hashlib
 import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from jobflow.api import labels
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.meta import ObjectMeta
 
 MAX_NAME = 63
 """Characters of a label value, and so of the names of vcjobs and pods: pods have the name of their
@@ -37,7 +45,7 @@ def format_attempt_name(first: str, again: int, *, room: int = 0) -> str:
     """Return the name of a further vcjob after `first`: `<first>-r<again>`, or `first` for 0.
 
     If it has more than MAX_NAME - `room` characters, a prefix and a hash replace `first`. `room` is
-    for the suffix of pod names (`pods/names.py`).
+    for the suffix of pod names (`predict_pod_names`).
     """
     if again == 0:
         return first
@@ -91,3 +99,69 @@ def _shorten(text: str, length: int) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]
+
+
+# ------------ pods: `<vcjob>-<task>-<n>` (Volcano pkg/controllers/job/helpers, MakePodName)
+
+
+_HOSTNAME_PLUGINS = frozenset({"svc", "tensorflow", "pytorch", "mpi", "ray"})
+"""Plugins that make each pod's name its hostname, and the vcjob's name its subdomain. All but svc
+enable svc too (Volcano pkg/webhooks/admission/jobs/mutate)."""
+
+
+class PodNames(NamedTuple):
+    """The parts after the vcjob's name in the names of its pods."""
+
+    tasks: tuple[str, ...]
+    """Tasks with pods."""
+    longest: str
+    """The longest `-<task>-<n>`."""
+    hostname_plugin: str | None
+    """The plugin that makes the names hostnames, if the job has one."""
+
+
+def predict_pod_names(spec: Mapping[str, Any]) -> PodNames:
+    """Return the names for a vcjob spec, which may be any JSON.
+
+    A task without a name is `default<n>`, and one without replicas has no pods. Volcano's admission
+    measures a task's name with the position of the task (validateK8sPodNameLength); a hostname must
+    fit for the last pod too.
+    """
+    plugins = spec.get("plugins")
+    named = plugins if isinstance(plugins, dict) else ()
+    plugin = next((name for name in named if name in _HOSTNAME_PLUGINS), None)
+    tasks = spec.get("tasks")
+    with_pods: list[str] = []
+    longest = ""
+    for n, task in enumerate(tasks if isinstance(tasks, list) else ()):
+        if not isinstance(task, dict):
+            continue
+        name = task.get("name")
+        if not isinstance(name, str) or not name:
+            name = f"default{n}"
+        replicas = task.get("replicas")
+        if isinstance(replicas, int) and replicas > 0:
+            with_pods.append(name)
+            template = task.get("template")
+            pod = template.get("spec") if isinstance(template, dict) else None
+            own_hostname = isinstance(pod, dict) and pod.get("hostname")
+            last = 0 if plugin is None or own_hostname else replicas - 1
+            suffix = f"-{name}-{max(n, last)}"
+        else:
+            suffix = f"-{name}-{n}"
+        if len(suffix) > len(longest):
+            longest = suffix
+    return PodNames(tuple(with_pods), longest, plugin)
+
+
+def root_label(flow: JobFlow) -> str:
+    """Return the label value that names the outermost flow of a flow; its own name if it is no
+    child."""
+    if flow.is_child:
+        return (flow.metadata.labels or {}).get(labels.ROOT, "")
+    return to_label_value(flow.metadata.name)
+
+
+def root_of(flow: JobFlow) -> ObjectMeta:
+    """Return name and namespace of the outermost flow of a flow, which is the one to retry."""
+    return ObjectMeta(name=root_label(flow), namespace=flow.metadata.namespace)

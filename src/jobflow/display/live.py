@@ -18,7 +18,7 @@ from jobflow.api.flow.status import StepPhase
 from jobflow.client.flows.follow import Display
 from jobflow.client.step_rows import step_rows, with_reason
 from jobflow.core.drawing.phase_looks import style_of
-from jobflow.core.manifests.owner import root_label
+from jobflow.core.names import root_label
 from jobflow.core.text import printable
 from jobflow.display.flow_table import FlowTable, level_of, phase_of
 from jobflow.display.tree import Tree

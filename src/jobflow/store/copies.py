@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.meta import ObjectMeta, Struct
 from jobflow.api.resources import JOBFLOWS
 from jobflow.api.volcano.command import Command, targets

@@ -6,8 +6,7 @@ from functools import partial
 from typing import Any
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.resources import COMMANDS, CRONJOBFLOWS, JOBFLOWS, JOBS, JOBTEMPLATES, PODS, QUEUES
 from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import Job

@@ -17,7 +17,7 @@ from jobflow.api.volcano.pod import (
     PodSpec,
     PodStatus,
 )
-from jobflow.core.pods.disruption import is_disruption
+from jobflow.core.pods.failure import is_disruption
 
 KEPT_PREFIXES = ("volcano.sh/", "flow.volcano.sh/")
 """Prefixes of the labels and annotations of a job that are copied."""

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.flow.cronjobflow import CronJobFlow, CronJobFlowSpec
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.traits import Needs, NotWith, OneOf, Required, walk
 from jobflow.client.manifests.objects import load
 from jobflow.client.manifests.typed import to_typed

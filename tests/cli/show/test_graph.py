@@ -9,9 +9,8 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from jobflow.api.flow.control import ForEach
-from jobflow.api.flow.dependencies import Condition, DependsOn
+from jobflow.api.flow.dependencies import Condition, DependsOn, Probe, TaskStatusProbe
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.probe import Probe, TaskStatusProbe
 from jobflow.api.flow.status import StepCondition
 from jobflow.api.flow.step import Step
 from jobflow.cli.show.graph import graph_lines

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, JobTemplate
 from jobflow.api.flow.status import Decisions, FlowState, JobFlowStatus, StepCondition
 from jobflow.api.labels import FORCE_DELETE
 from jobflow.core.admission.changes import need_of

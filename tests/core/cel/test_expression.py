@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from jobflow.core.cel import expression as expressions
+from jobflow.core.cel.budget import Budget
 from jobflow.core.cel.expression import (
     EvaluationFailure,
     Expression,
     ExpressionFault,
     parse_expression,
 )
-from jobflow.core.cel.language.budget import Budget
 from jobflow.core.cel.language.functions import FUNCTIONS
 
 ITEMS = [{"phase": "Completed", "outputs": {"acc": acc}} for acc in (0.5, 0.9, 0.7)]

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from jobflow.core.cel import expression as expressions
+from jobflow.core.cel.budget import Budget
 from jobflow.core.cel.expression import (
     MAX_LENGTH,
     EvaluationFailure,
@@ -15,7 +16,6 @@ from jobflow.core.cel.expression import (
     ExpressionFault,
     parse_expression,
 )
-from jobflow.core.cel.language.budget import Budget
 from support.admission.reviewed import faults, flow_of
 from support.laws.cel_grammar import HUGE, hostile
 from support.laws.cpu_time import least_cpu

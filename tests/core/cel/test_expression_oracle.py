@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.cel.language.budget import Budget, CelError
+from jobflow.core.cel.budget import Budget, CelError
 from jobflow.core.cel.language.compiler import compile_program
 from jobflow.core.cel.language.macros import EvaluationFrame
 from jobflow.core.cel.language.parser import parse

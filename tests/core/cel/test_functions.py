@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from jobflow.core.cel.budget import Budget
 from jobflow.core.cel.expression import (
     EvaluationFailure,
     Expression,
     ExpressionFault,
     parse_expression,
 )
-from jobflow.core.cel.language.budget import Budget
 from support.paths import ROOT
 
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobflow.core.cel.kubelet_expansion import OF_JOB_SPEC
-from jobflow.core.cel.references import replace_references
+from jobflow.core.cel.references import OF_JOB_SPEC, replace_references
 from jobflow.sandbox.nodes.process.environment import expand
 from support.laws.effort_of_laws import tries
 

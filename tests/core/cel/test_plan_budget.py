@@ -3,7 +3,7 @@
 import pytest
 
 from jobflow.api.flow.control import Param, Repeat, Retry
-from jobflow.core.cel.language.budget import MAX_STEPS, NEXT_PLAN_DELAY, PlanBudget
+from jobflow.core.cel.budget import MAX_STEPS, NEXT_PLAN_DELAY, PlanBudget
 from jobflow.core.planning import context
 from support.plan.loop_worlds import for_each, jobs_in, run, runs
 from support.plan.plan_world import World, flow

@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.core.cron.expression import ScheduleFault, normalize
-from jobflow.core.cron.schedule import MAX_MISSED, Schedule, minutes_of, parse_schedule
+from jobflow.core.cron.schedule import (
+    MAX_MISSED,
+    Schedule,
+    ScheduleFault,
+    minutes_of,
+    normalize,
+    parse_schedule,
+)
 
 MINUTE = timedelta(minutes=1)
 BERLIN = "Europe/Berlin"

@@ -3,9 +3,8 @@
 import pytest
 
 from jobflow.api.flow.control import Case, ForEach, Repeat
-from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.dependencies import DependsOn, Probe, TaskStatusProbe
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.flow.probe import Probe, TaskStatusProbe
 from jobflow.api.flow.status import RunCondition, StepCondition
 from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.flow.control import Patch
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.core.cel.expression import EvaluationFailure

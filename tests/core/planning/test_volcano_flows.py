@@ -8,8 +8,7 @@ import msgspec
 import pytest
 import yaml
 
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.status import JobFlowStatus, StepCondition
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import Job

@@ -8,8 +8,7 @@ import pytest
 from jobflow.api.flow.status import StepFailure
 from jobflow.api.volcano.job import Job, JobOutline, PolicyOutline, TaskOutline
 from jobflow.api.volcano.pod import Pod, PodCondition
-from jobflow.core.pods.disruption import find_eviction_by_policy
-from jobflow.core.pods.failure import find_first_failure
+from jobflow.core.pods.failure import find_eviction_by_policy, find_first_failure
 from support.plan.plan_pods import pod_of
 from support.plan.plan_world import flow
 from support.sandbox.containers import ended, with_containers

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobflow.api.flow.control import ForEach, Param
-from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.dependencies import DependsOn, Probe, TaskStatusProbe
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.flow.probe import Probe, TaskStatusProbe
 from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
 from jobflow.core.spec.compiled import MIN_ENTRY_BYTES, CompiledFlowCache, compile_flow

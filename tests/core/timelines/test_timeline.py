@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from jobflow.api.flow.control import Approval, ForEach
-from jobflow.api.flow.dependencies import DependsOn
-from jobflow.api.flow.probe import Probe, TaskStatusProbe
+from jobflow.api.flow.dependencies import DependsOn, Probe, TaskStatusProbe
 from jobflow.api.flow.status import RunCondition, StepCondition
 from jobflow.api.flow.step import Step
 from jobflow.core.timelines.rows import with_children

@@ -18,8 +18,7 @@ from jobflow.api.flow.control import (
     Repeat,
     Retry,
 )
-from jobflow.api.flow.dependencies import DependsOn
-from jobflow.api.flow.probe import Probe, TaskStatusProbe, TCPSocketProbe
+from jobflow.api.flow.dependencies import DependsOn, Probe, TaskStatusProbe, TCPSocketProbe
 from jobflow.api.flow.step import Step
 from jobflow.core.admission.validate import Known, validate_flow
 from model.random_values import CLAIMS

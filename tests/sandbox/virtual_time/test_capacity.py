@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.volcano.job import JobSpec
 from jobflow.sandbox.jobs.job import with_defaults
 from jobflow.sandbox.virtual_time.capacity import Room, gang_requests, parse_capacity

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import msgspec
 
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobTemplate
 from jobflow.webhook.review.envelope import Answer
 from jobflow.webhook.review.review import PathReviewer
 from support.admission.admissions import FakeCluster

@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rule import Section
 from jobflow.core.admission.validate import Known, validate_flow

@@ -23,9 +23,8 @@ from jobflow.api.flow.control import (
     Repeat,
     Retry,
 )
-from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.dependencies import DependsOn, Probe, TaskStatusProbe, TCPSocketProbe
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.flow.probe import Probe, TaskStatusProbe, TCPSocketProbe
 from jobflow.api.flow.status import JobFlowStatus, JobRecord, RunCondition
 from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta

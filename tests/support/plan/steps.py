@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobflow.api.flow.dependencies import DependsOn
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobTemplate
 from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
 

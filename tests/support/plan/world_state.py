@@ -9,8 +9,7 @@ from functools import cached_property
 
 import msgspec
 
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import Job, JobCondition, JobOutline, JobState, JobStatus, TaskState
 from jobflow.api.volcano.pod import Pod

@@ -4,11 +4,10 @@ import json
 from typing import Any
 
 from jobflow.api.meta import ObjectMeta
-from jobflow.api.resources import PODS
+from jobflow.api.resources import JOBS, PODS
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import JOB_NAME, TASK, TASK_INDEX
 from jobflow.kube.client import ApiError, Client
-from jobflow.sandbox.jobs.pods import owner_reference
 from support.sandbox.running_controller import Ends, write_status
 
 
@@ -22,7 +21,7 @@ def pod_of(job: ObjectMeta, task: str, index: int = 0) -> dict[str, Any]:
             "name": f"{job.name}-{task}-{index}",
             "namespace": job.namespace,
             "labels": labels,
-            "ownerReferences": [owner_reference(job)],
+            "ownerReferences": [JOBS.owner_reference(job)],
         },
         "spec": {"containers": [{"name": "main", "image": "busybox"}]},
     }

@@ -12,8 +12,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, NAMESPACES
 from jobflow.kube.cache import Cache
 from jobflow.kube.reflector import Reflector

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.meta import ListMeta, Struct
 from jobflow.api.resources import JOBTEMPLATES
 from jobflow.client.errors import UNUSABLE, CommandError

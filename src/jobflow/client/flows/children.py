@@ -10,8 +10,7 @@ from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
 from jobflow.client.flows.find_flow import raise_unless_missing, to_flow
-from jobflow.core.manifests.owner import root_label
-from jobflow.core.names import qualify_name, to_label_value
+from jobflow.core.names import qualify_name, root_label, to_label_value
 from jobflow.core.work import may_run_steps
 from jobflow.kube.client import ApiError, Client
 from jobflow.kube.reading import RawList

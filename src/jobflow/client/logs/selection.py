@@ -21,8 +21,7 @@ from jobflow.api.volcano.pod import ContainerStatus, Pod
 from jobflow.client.errors import UNUSABLE, CommandError
 from jobflow.client.flows.children import FlowFamily, PlacedFlow, may_have_children
 from jobflow.client.flows.find_flow import find_step
-from jobflow.core.manifests.owner import root_label
-from jobflow.core.names import format_job_name, qualify_name, to_label_value
+from jobflow.core.names import format_job_name, qualify_name, root_label, to_label_value
 from jobflow.core.reasons import StepReason
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.work import may_run_steps

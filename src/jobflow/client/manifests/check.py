@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.labels import CRON
 from jobflow.client.manifests.flag_values import parse_params, set_name, set_params
 from jobflow.client.manifests.objects import (

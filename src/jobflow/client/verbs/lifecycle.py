@@ -14,8 +14,7 @@ from jobflow.client.errors import FAILED, SUCCESS, CommandError, print_error
 from jobflow.client.flows.find_flow import state_of
 from jobflow.client.verbs.command import Goal, Verb, create_command
 from jobflow.core.explain.remedies import format_submit
-from jobflow.core.manifests.owner import root_of
-from jobflow.core.names import format_job_name
+from jobflow.core.names import format_job_name, root_of
 from jobflow.core.planning.lifecycle import BY_PARENTS, HALTS
 from jobflow.core.reasons import FlowReason
 from jobflow.core.spec.readiness import has_tolerated_failures

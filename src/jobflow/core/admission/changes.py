@@ -9,8 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
-from jobflow.api.flow.jobflow import STEP_LISTS, JobFlow, templates_of
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import STEP_LISTS, JobFlow, JobTemplate, templates_of
 from jobflow.api.flow.status import CANCELLED, ENDED_STEP_PHASES, FlowPhase
 from jobflow.api.flow.step import Step
 from jobflow.api.labels import FORCE_DELETE

@@ -14,8 +14,7 @@ from typing import TypeAlias
 import msgspec.inspect
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.core.admission.analysis.child_flows import Child
 from jobflow.core.admission.analysis.effort import exceeds
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
@@ -69,7 +68,7 @@ from jobflow.core.admission.warnings import (
     template_warnings,
 )
 from jobflow.core.cron.flows import sample_flow
-from jobflow.core.manifests.unknown_fields import misfits
+from jobflow.core.manifests.job_fields import misfits
 from jobflow.core.spec.outline import Outline
 from jobflow.core.violations import MAX_FINDINGS, FieldWarning, Verdict, Violation
 

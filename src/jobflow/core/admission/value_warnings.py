@@ -8,8 +8,8 @@ from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.resolved_specs import ResolvedSpec
 from jobflow.core.admission.rule import FieldWarningRule, Group
 from jobflow.core.admission.volcano.job_view import elements, job_view
+from jobflow.core.cel.language.tree import Comparison
 from jobflow.core.cel.references import has_other_brackets
-from jobflow.core.cel.variables import Comparison
 from jobflow.core.limits import MAX_MESSAGE_BYTES, MAX_POD_MESSAGE_BYTES
 from jobflow.core.pods.outputs import message_limit
 from jobflow.core.spec.expressions import find_needed_outputs

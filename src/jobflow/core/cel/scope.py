@@ -26,20 +26,24 @@ from jobflow.api.flow.status import (
 )
 from jobflow.api.flow.step import Step
 from jobflow.api.labels import SCHEDULED_TIME
-from jobflow.core.cel.expression import EvaluationFailure, ExpressionFault, parse_expression
-from jobflow.core.cel.kubelet_expansion import Fields
-from jobflow.core.cel.language.budget import Budget
+from jobflow.core.cel.budget import Budget
+from jobflow.core.cel.expression import (
+    EvaluationFailure,
+    ExpressionFault,
+    explain_failure,
+    parse_expression,
+)
+from jobflow.core.cel.language.tree import Mention
 from jobflow.core.cel.language.values import describe_type
-from jobflow.core.cel.mistaken_json import explain_failure
 from jobflow.core.cel.references import (
     LEFT_OUT,
     MAX_SIZE,
+    Fields,
     Reference,
     ReferencesTooLargeError,
     get_entry,
     replace_references,
 )
-from jobflow.core.cel.variables import Mention
 from jobflow.core.limits import MAX_RUNS
 from jobflow.core.names import format_job_name, format_latest_name
 from jobflow.core.pods.failure import FACTS, read_facts

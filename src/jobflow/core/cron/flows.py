@@ -68,16 +68,7 @@ def build_flow(
             "namespace": meta.namespace,
             "labels": {**_of(own, "labels"), CRON: to_label_value(meta.name)},
             "annotations": {**_of(own, "annotations"), **annotations},
-            "ownerReferences": [
-                {
-                    "apiVersion": CRONJOBFLOWS.api_version,
-                    "kind": CRONJOBFLOWS.kind,
-                    "name": meta.name,
-                    "uid": meta.uid,
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
+            "ownerReferences": [CRONJOBFLOWS.owner_reference(meta)],
         },
         "spec": msgspec.to_builtins(cron.flow_spec),
     }

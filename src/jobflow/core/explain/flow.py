@@ -16,7 +16,7 @@ from jobflow.core.explain.remedies import format_submit
 from jobflow.core.explain.root_causes import TARGET_WAITS, find_failed_steps
 from jobflow.core.explain.scheduling import NO_FACTS, SchedulingFacts
 from jobflow.core.explain.step import StepExplainer
-from jobflow.core.manifests.owner import root_of
+from jobflow.core.names import root_of
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.flow.cleanup import expires
 from jobflow.core.planning.flow.failure_policy import policy_of

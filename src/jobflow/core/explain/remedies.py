@@ -9,7 +9,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.manifests.owner import root_of
+from jobflow.core.names import root_of
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.approvals import asks
 from jobflow.core.spec.readiness import is_tolerated

@@ -9,8 +9,8 @@ and an integer beyond int32 has its own path and not `<nil>`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache, reduce
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any
 
@@ -21,12 +21,18 @@ from jobflow.api.kinds import KINDS
 from jobflow.api.schema.crd import openapi_schema
 from jobflow.api.volcano.job import JobSpec
 from jobflow.core.manifests.job_fields import meant, place_of
-from jobflow.core.manifests.schema_hints import fields_of_other_tools, of_type, other_forms
+from jobflow.core.manifests.schema_hints import (
+    Path,
+    fields_of_other_tools,
+    json_path,
+    mistyped,
+    other_forms,
+    type_name,
+)
 from jobflow.core.suggest import Suggester, did_you_mean, list_supported, normalize_word
-from jobflow.core.violations import MAX_FINDINGS, Reason, Violation, join_path, quote
+from jobflow.core.violations import MAX_FINDINGS, Reason, Violation, quote
 
 Schema = dict[str, Any]
-Path = Sequence[str | int]
 
 _PRESERVED = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
@@ -59,7 +65,7 @@ def schema_violations(kind: str, obj: Any, *, strict: bool) -> list[Violation]:
         return list(islice(_misfits(_root(kind, strict), obj, ()), MAX_FINDINGS))
     except ValueError as error:  # a key that is no text, a date, 255 levels, half a surrogate pair
         detail = f"cannot be read as JSON: {error}"
-        return [Violation("", Reason.TYPE_INVALID, _type_name(obj), detail)]
+        return [Violation("", Reason.TYPE_INVALID, type_name(obj), detail)]
 
 
 def job_spec_violations(spec: Any, path: str) -> Iterator[Violation]:
@@ -71,11 +77,6 @@ def job_spec_violations(spec: Any, path: str) -> Iterator[Violation]:
             at = path + violation.path.removeprefix("spec")
             detail = violation.detail.removeprefix(f"{violation.path} in body ")
             yield Violation(at, violation.reason, violation.value, detail)
-
-
-def json_path(path: Path) -> str:
-    """Return the parts of a path as one text: `spec.flows[2].name`."""
-    return reduce(join_path, path, "")
 
 
 class _Part:
@@ -207,20 +208,6 @@ def _json_schema(schema: Schema, strict: bool, *, nullable: bool = False) -> Sch
         fields = schema["properties"].items()
         out["properties"] = {n: _json_schema(s, strict, nullable=True) for n, s in fields}
     return out
-
-
-def mistyped(path: Path, expected: str, value: Any) -> Violation:
-    """Return the violation for a wrong JSON type, with the message of k8s.io/kube-openapi."""
-    at, found = json_path(path), _type_name(value)
-    place = f"{at} in body " if at else ""
-    detail = f'{place}must be of type {expected}: "{found}"'
-    detail += of_type(path, expected, found, value)
-    return Violation(at, Reason.TYPE_INVALID, found, detail)
-
-
-def _type_name(value: Any) -> str:
-    names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
-    return "null" if value is None else names.get(type(value), "object")
 
 
 def _meant(part: _Part, path: Path, name: str, value: Any) -> str:

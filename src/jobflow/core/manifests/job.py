@@ -1,4 +1,7 @@
-"""Manifest of the vcjob that a step creates. Admission judges it."""
+"""Manifests of the vcjob and of the child flow that a step creates.
+
+Admission judges the vcjob, and the controller the child flow before it starts.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,19 +10,18 @@ import msgspec
 
 from jobflow.api import labels
 from jobflow.api.flow.control import Case, JobDefaults
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, JobTemplate
 from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import InChild, fields_of
 from jobflow.api.meta import ObjectMeta
-from jobflow.api.resources import JOBS
+from jobflow.api.resources import JOBFLOWS, JOBS
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.cel.kubelet_expansion import OF_JOB_SPEC
+from jobflow.core.cel.references import OF_JOB_SPEC
 from jobflow.core.cel.scope import EvaluationScope, resolve_references
 from jobflow.core.json_values import copy_json, maps
 from jobflow.core.manifests.layers import Rank, layers_of, with_defaults
-from jobflow.core.manifests.owner import owner_reference
 from jobflow.core.manifests.volume_claims import claim_names, with_claims
-from jobflow.core.names import qualify_name, to_label_value
+from jobflow.core.names import qualify_name, root_label, to_label_value
 
 _BOOKKEEPING = (
     "kubectl.kubernetes.io/",
@@ -107,7 +109,7 @@ def build_job(
             "namespace": flow.metadata.namespace,
             "labels": _inherited(defaults.labels) | _inherited(own.labels) | ours,
             "annotations": annotations,
-            "ownerReferences": [owner_reference(flow)],
+            "ownerReferences": [JOBFLOWS.owner_reference(flow.metadata)],
         },
         "spec": spec,
     }
@@ -238,3 +240,57 @@ def inner(value: dict[str, Any], key: str) -> dict[str, Any] | None:
 
 def _pod_templates(spec: dict[str, Any]) -> list[dict[str, Any]]:
     return maps([task.get("template") for task in maps(spec.get("tasks"))])
+
+
+# -------------------------------------------------------------------- child flows
+
+
+INHERITED = {
+    field.name: field.json
+    for field in fields_of(JobFlowSpec)
+    if field.get(InChild) == InChild(inherited=True)
+}
+"""Fields of the parent's spec that a child without them has too: Python names -> JSON names."""
+
+
+def build_child(
+    flow: JobFlow, step: Step, raw: dict[str, Any], attempt: Attempt
+) -> dict[str, Any] | EvaluationFailure:
+    """Return the manifest of a child flow, or a Failure if a reference in its params has no value.
+    `raw`: the field `flow` of the step or of its case."""
+    # only params have references to the parent; the rest is the child's own
+    params = raw.get("params") or {}
+    if attempt.seen is not None:
+        params = resolve_references(params, attempt.seen)
+        if isinstance(params, EvaluationFailure):
+            return params
+    annotations = {labels.STEP: step.name, labels.TARGET_ENDS: attempt.target_ends}
+    if attempt.index is not None:
+        annotations[labels.INDEX] = str(attempt.index)
+    values = ((json, getattr(flow.spec, name)) for name, json in INHERITED.items())
+    inherited = {json: msgspec.to_builtins(each) for json, each in values if each is not None}
+    return {
+        "apiVersion": JOBFLOWS.api_version,
+        "kind": JOBFLOWS.kind,
+        "metadata": {
+            "name": attempt.name,
+            "namespace": flow.metadata.namespace,
+            "labels": {
+                labels.PARENT: to_label_value(flow.metadata.name),
+                labels.ROOT: root_label(flow),
+                **attempt_labels(step, attempt),
+            },
+            "annotations": annotations,
+            "ownerReferences": [JOBFLOWS.owner_reference(flow.metadata)],
+        },
+        "spec": inherited | spec_with_params(raw, params),
+    }
+
+
+def spec_with_params(raw: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
+    """Return the spec of the child flow with these params, which a flow has as a list."""
+    # the manifest must not change the parent's spec
+    spec = copy_json({key: value for key, value in raw.items() if key != "params"})
+    if params:
+        spec["params"] = [{"name": name, "value": value} for name, value in params.items()]
+    return spec

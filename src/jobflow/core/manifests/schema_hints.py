@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from jobflow.api.duration import parse_duration
-from jobflow.core.violations import quote
+from jobflow.core.violations import Reason, Violation, join_path, quote
+
+Path = Sequence[str | int]
 
 _REFERENCE = re.compile(
     r"(?<!\$)\$\((?:item|index|(?:params|item|index|flow|steps|vars)\.[^()$\s]*)\)"
@@ -114,7 +117,26 @@ def other_forms(key: str, value: Any) -> Iterator[Any]:
         yield True
 
 
-def of_type(path: Sequence[str | int], expected: str, found: str, value: Any) -> str:
+def json_path(path: Path) -> str:
+    """Return the parts of a path as one text: `spec.flows[2].name`."""
+    return reduce(join_path, path, "")
+
+
+def mistyped(path: Path, expected: str, value: Any) -> Violation:
+    """Return the violation for a wrong JSON type, with the message of k8s.io/kube-openapi."""
+    at, found = json_path(path), type_name(value)
+    place = f"{at} in body " if at else ""
+    detail = f'{place}must be of type {expected}: "{found}"'
+    detail += _hint(path, expected, found, value)
+    return Violation(at, Reason.TYPE_INVALID, found, detail)
+
+
+def type_name(value: Any) -> str:
+    names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
+    return "null" if value is None else names.get(type(value), "object")
+
+
+def _hint(path: Path, expected: str, found: str, value: Any) -> str:
     """Return the hint for a value of the JSON type `found` instead of `expected`, or ""."""
     keys = tuple(part for part in path if isinstance(part, str))
     if found == "null":

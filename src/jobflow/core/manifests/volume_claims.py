@@ -5,11 +5,10 @@ from typing import Any
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.resources import VOLUME_CLAIMS
+from jobflow.api.resources import JOBFLOWS, VOLUME_CLAIMS
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import EvaluationScope, resolve_references
 from jobflow.core.json_values import maps
-from jobflow.core.manifests.owner import owner_reference
 from jobflow.core.names import format_job_name, qualify_name, to_label_value
 
 
@@ -36,7 +35,7 @@ def build_claim(flow: JobFlow, claim: str) -> dict[str, Any] | EvaluationFailure
             "namespace": namespace,
             "labels": {labels.CREATED_BY_FLOW: to_label_value(created_by)},
             "annotations": {labels.CREATED_BY_FLOW: created_by},
-            "ownerReferences": [owner_reference(flow)],
+            "ownerReferences": [JOBFLOWS.owner_reference(flow.metadata)],
         },
         "spec": spec,
     }

@@ -18,7 +18,7 @@ from msgspec import UNSET
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase, JobRecord, RunCondition, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
-from jobflow.core.cel.language.budget import NEXT_PLAN_DELAY, PlanBudget
+from jobflow.core.cel.budget import NEXT_PLAN_DELAY, PlanBudget
 from jobflow.core.cel.scope import (
     AttemptFacts,
     EvaluationScope,

@@ -29,7 +29,6 @@ from jobflow.api.flow.cronjobflow import (
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import CANCELLED, FlowPhase
 from jobflow.api.resources import JOBFLOWS
-from jobflow.core.cron.expression import ScheduleFault
 from jobflow.core.cron.flows import (
     build_flow,
     format_scheduled_time,
@@ -37,7 +36,7 @@ from jobflow.core.cron.flows import (
     is_scheduled,
     scheduled_name,
 )
-from jobflow.core.cron.schedule import MAX_MISSED, Schedule, parse_schedule
+from jobflow.core.cron.schedule import MAX_MISSED, Schedule, ScheduleFault, parse_schedule
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.text import join_names
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
 
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.command import Action as CommandAction
+from jobflow.core.cel.budget import PlanBudget
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.cel.language.budget import PlanBudget
 from jobflow.core.cel.scope import evaluate_vars
 from jobflow.core.json_values import count_values
 from jobflow.core.manifests.job import Attempt

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
-from jobflow.api.flow import probe as api
+from jobflow.api.flow import dependencies as api
 from jobflow.api.flow.control import ForEach, to_number
 from jobflow.api.flow.dependencies import Condition
 from jobflow.api.flow.status import StepCondition, StepPhase

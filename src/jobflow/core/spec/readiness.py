@@ -14,9 +14,8 @@ from enum import StrEnum
 
 import msgspec
 
-from jobflow.api.flow.dependencies import Condition, DependsOn, Strategy
+from jobflow.api.flow.dependencies import Condition, DependsOn, Probe, Strategy
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.probe import Probe
 from jobflow.api.flow.status import (
     CANCELLED,
     ENDED_STEP_PHASES,

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from jobflow.api.duration import parse_duration
 from jobflow.api.flow.status import FlowPhase
-from jobflow.api.label_selector import Requirement, holds, parse_label_selector
+from jobflow.api.labels import Requirement, holds, parse_label_selector
 from jobflow.core.planning.status.status import name_failed
 from jobflow.page.panels.notice import notice
 from jobflow.page.watches.flows import FlowSummary, LiveFlows

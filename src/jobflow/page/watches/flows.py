@@ -17,7 +17,7 @@ from jobflow.api.resources import JOBFLOWS, NAMESPACES
 from jobflow.client.errors import CommandError
 from jobflow.client.flows.children import has_children
 from jobflow.client.flows.find_flow import FlowObjects, to_flow
-from jobflow.core.manifests.owner import root_label
+from jobflow.core.names import root_label
 from jobflow.core.timelines.time_left import History, learn
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client

@@ -14,7 +14,7 @@ from jobflow.api.resources import JOBFLOWS, PODS
 from jobflow.api.volcano.pod import Pod
 from jobflow.client.flows.children import FlowFamily, may_have_children
 from jobflow.client.logs.selection import LogSelection, pods_below, pods_queries
-from jobflow.core.manifests.owner import root_label
+from jobflow.core.names import root_label
 from jobflow.kube.client import Client, Query
 from jobflow.page.watches.flows import LiveFlow, one_flow
 from jobflow.page.watches.live import Live, Watches

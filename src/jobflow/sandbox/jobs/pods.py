@@ -103,14 +103,8 @@ def build_pod(job: Vcjob, task: Task, index: int) -> dict[str, Any]:
             "namespace": namespace,
             "labels": (meta.get("labels") or {}) | labels,
             "annotations": (meta.get("annotations") or {}) | annotations,
-            "ownerReferences": [owner_reference(job.metadata)],
+            "ownerReferences": [JOBS.owner_reference(job.metadata)],
         },
         "spec": spec | {"nodeName": NODE},
         "status": {"phase": PodPhase.PENDING},
     }
-
-
-def owner_reference(job: ObjectMeta) -> dict[str, Any]:
-    """Return the reference that makes a vcjob the controller of an object."""
-    owner = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "name": job.name, "uid": job.uid}
-    return {**owner, "controller": True, "blockOwnerDeletion": True}

@@ -11,8 +11,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.core.admission.changes import Need
 from jobflow.core.admission.validate import find_violations
 from jobflow.runtime import logs

@@ -8,8 +8,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from jobflow.api.flow.control import Concurrency, ConcurrencyPolicy
 from jobflow.api.flow.cronjobflow import CronJobFlow
-from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, JobTemplate
 from jobflow.api.kinds import FlowObject
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBS, Resource

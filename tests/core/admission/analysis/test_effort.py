@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.core.admission.validate import Known, validate_flow, validate_template
 from support.admission.reviewed import flow_of, knowing, template_of
 from support.laws.counted_work import lines_run

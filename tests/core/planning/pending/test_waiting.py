@@ -2,8 +2,7 @@
 
 import pytest
 
-from jobflow.api.flow.dependencies import DependsOn
-from jobflow.api.flow.probe import Probe, TaskStatusProbe
+from jobflow.api.flow.dependencies import DependsOn, Probe, TaskStatusProbe
 from jobflow.api.flow.step import Step
 from support.plan.plan_world import World, after, flow, world_of
 

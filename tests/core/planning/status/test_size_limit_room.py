@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from jobflow.api.flow.control import ForEach, Patch, Retry
-from jobflow.api.flow.dependencies import DependsOn
-from jobflow.api.flow.probe import Probe, TaskStatusProbe
+from jobflow.api.flow.dependencies import DependsOn, Probe, TaskStatusProbe
 from jobflow.api.flow.status import (
     FlowState,
     JobFlowStatus,

@@ -22,8 +22,8 @@ from jobflow.core.admission.analysis.jobs.constants import Constants
 from jobflow.core.admission.analysis.jobs.job_counts import JobCount
 from jobflow.core.admission.analysis.names.places import ExpressionPlace
 from jobflow.core.admission.analysis.tree_budget import TreeBudget
-from jobflow.core.manifests.child import INHERITED
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
+from jobflow.core.manifests.job import INHERITED
 from jobflow.core.names import format_job_name
 from jobflow.core.violations import Reason, Violation, join_path
 

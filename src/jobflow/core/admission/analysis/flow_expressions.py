@@ -16,8 +16,8 @@ from jobflow.api.flow.traits import ValueKind
 from jobflow.core.admission.analysis.names.places import ExpressionPlace
 from jobflow.core.admission.analysis.names.visible_names import NameFault, NameScope
 from jobflow.core.admission.analysis.tree_budget import TreeBudget
+from jobflow.core.cel.budget import MAX_STEPS, Budget
 from jobflow.core.cel.expression import EvaluationFailure, Expression, parse_expression
-from jobflow.core.cel.language.budget import MAX_STEPS, Budget
 from jobflow.core.cel.language.functions import FUNCTIONS
 from jobflow.core.cel.references import Reference, find_references
 from jobflow.core.cel.scope import (

@@ -11,9 +11,14 @@ from itertools import chain
 from typing import Any
 
 from jobflow.api.flow.control import Approval, Case
-from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.dependencies import (
+    DependsOn,
+    HTTPGetProbe,
+    Probe,
+    TaskStatusProbe,
+    TCPSocketProbe,
+)
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.flow.probe import HTTPGetProbe, Probe, TaskStatusProbe, TCPSocketProbe
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import Found, Referring, Relation, find_set
 from jobflow.core.admission.analysis.child_flows import Child, ChildParams, child_flows

@@ -2,7 +2,7 @@
 
 from typing import Generic, NamedTuple, TypeVar
 
-from jobflow.api.flow.probe import HTTPGetProbe, TaskStatusProbe, TCPSocketProbe
+from jobflow.api.flow.dependencies import HTTPGetProbe, TaskStatusProbe, TCPSocketProbe
 
 A = TypeVar("A", HTTPGetProbe, TCPSocketProbe, TaskStatusProbe, covariant=True)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobflow.core.cel.language.budget import MAX_STEPS
+from jobflow.core.cel.budget import MAX_STEPS
 from jobflow.core.cel.references import ReferenceRoom
 from jobflow.core.text import join_names
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from jobflow.core.admission.object_names import DNS_LABEL
 from jobflow.core.admission.volcano.job_view import JobView, Map, TaskView, elements, mapping, text
-from jobflow.core.names import MAX_NAME
-from jobflow.core.pods.names import predict_pod_names
+from jobflow.core.names import MAX_NAME, predict_pod_names
 from jobflow.core.suggest import list_supported
 from jobflow.core.violations import Reason, Violation
 

@@ -2,6 +2,9 @@
 
 A node costs one step. The steps of the whole expression are taken before it runs, and those of a
 macro's body before each entry; operations that copy or compare values take their own (`values`).
+
+The patterns of `matches` are literals, so their size is known at admission, and run in RE2, which
+takes linear time, has a limit of memory for each pattern, and writes nothing to stderr.
 """
 
 from __future__ import annotations
@@ -9,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+from jobflow.core.cel.budget import Budget, CelError
 from jobflow.core.cel.language import tree
-from jobflow.core.cel.language.budget import CelError
 from jobflow.core.cel.language.functions import call_function
 from jobflow.core.cel.language.macros import (
     MACROS,
@@ -24,8 +27,14 @@ from jobflow.core.cel.language.macros import (
     read_slot,
     read_variable,
 )
-from jobflow.core.cel.language.patterns import Pattern, Patterns, search_pattern
-from jobflow.core.cel.language.tree import CelSyntaxError, Selector, SyntaxNode
+from jobflow.core.cel.language.tree import (
+    CelSyntaxError,
+    Compared,
+    Mention,
+    Selector,
+    SyntaxNode,
+    take_literal_keys,
+)
 from jobflow.core.cel.language.values import (
     OPERATORS,
     SIGNS,
@@ -35,11 +44,85 @@ from jobflow.core.cel.language.values import (
     make_type_error,
     to_key,
 )
-from jobflow.core.cel.variables import Compared, Mention, take_literal_keys
 
 _CALL = 6
 """Steps of a call, without those of the function itself."""
 
+
+MAX_PATTERNS = 256
+"""Characters of all patterns of an expression."""
+MAX_CLASSES = 4
+"""Unicode classes in these patterns: RE2 takes a tenth of a millisecond to read each."""
+MAX_MEMORY = 65_536
+"""Bytes that RE2 may use for a pattern; it keeps 128 patterns."""
+_CLASS = 800
+"""Steps to read a Unicode class."""
+_WORK_OF_A_STEP = 25
+"""Instructions of a pattern times bytes of a text that RE2 processes in one step."""
+_SEARCH = 10
+"""Steps of a search, without the text."""
+_TOO_LARGE = "is too large; use fewer repetitions"
+
+
+class Pattern(NamedTuple):
+    """A pattern that RE2 accepts."""
+
+    text: str
+    size: int
+    """Instructions of its program."""
+
+
+@dataclass(slots=True)
+class Patterns:
+    """The patterns of one expression."""
+
+    cost: int = 0
+    """Steps to compile the patterns, once for each evaluation."""
+    _length: int = 0
+    _classes: int = 0
+
+    def add(self, text: str, at: int) -> Pattern:
+        """Check a pattern at this position in the expression. Raises CelSyntaxError."""
+        self._length += len(text)
+        self._classes += (classes := text.lower().count("\\p"))
+        if self._length > MAX_PATTERNS or self._classes > MAX_CLASSES:
+            raise CelSyntaxError(f"the pattern of matches {_TOO_LARGE}", at)
+        import re2  # late: few expressions have a pattern
+
+        try:
+            # decides what a search costs
+            size = _compile(text).programsize
+        except re2.error as error:
+            why = "is not a regular expression"
+            if "too large" in str(error):
+                why = _TOO_LARGE
+            raise CelSyntaxError(f"the pattern of matches {why}", at) from None
+        self.cost += 50 + 4 * len(text) + 2 * size + _CLASS * classes
+        return Pattern(text, size)
+
+
+def search_pattern(text: Any, pattern: Pattern, budget: Budget) -> bool:
+    """Return whether a text contains a pattern. Raises CelError and BudgetExceededError."""
+    if text.__class__ is not str:
+        raise make_type_error("matches", text)
+    budget.add_text(len(text), wide=not text.isascii())
+    encoded = text.encode("utf-8", "surrogatepass")
+    budget.spend(_SEARCH + pattern.size * len(encoded) // _WORK_OF_A_STEP)
+    return _compile(pattern.text).search(encoded) is not None
+
+
+def _compile(text: str) -> Any:
+    import re2
+
+    options = re2.Options()
+    options.max_mem = MAX_MEMORY
+    # nothing reads groups, and they take memory
+    options.never_capture = True
+    options.log_errors = False
+    return re2.compile(text, options)  # RE2 keeps the patterns that it compiled
+
+
+# ------------------------------------------------------------------------ the compiler
 
 FunctionCall = tuple[str, int]
 """A function or macro that an expression calls, and the position of its name, from 0."""

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
-from jobflow.core.cel.language.budget import Budget, CelError
+from jobflow.core.cel.budget import Budget, CelError
 from jobflow.core.cel.language.lists import (
     add_up,
     cost_of_list,
@@ -29,23 +29,21 @@ from jobflow.core.cel.language.lists import (
 from jobflow.core.cel.language.macros import MACROS
 from jobflow.core.cel.language.texts import (
     cost_of_search,
+    count_milliseconds,
+    count_seconds,
     float_to_text,
+    format_duration,
     format_text,
+    format_timestamp,
     join,
     lower_ascii,
     parse_json,
+    read_duration,
+    read_timestamp,
     replace,
     split,
     trim,
     upper_ascii,
-)
-from jobflow.core.cel.language.times import (
-    count_milliseconds,
-    count_seconds,
-    format_duration,
-    format_timestamp,
-    read_duration,
-    read_timestamp,
 )
 from jobflow.core.cel.language.tree import Uint
 from jobflow.core.cel.language.values import check_int, check_uint, make_type_error, type_of

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from jobflow.core.cel.language.budget import COST_OF_ERROR, Budget, CelError
+from jobflow.core.cel.budget import COST_OF_ERROR, Budget, CelError
 from jobflow.core.cel.language.values import (
     MAX_INT,
     MIN_INT,

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from jobflow.api.schema.nesting import MAX_DEPTH
-from jobflow.core.cel.language.budget import Budget, CelError
+from jobflow.core.cel.budget import Budget, CelError
 from jobflow.core.cel.language.tree import Uint
 
 MIN_INT, MAX_INT = -(1 << 63), (1 << 63) - 1

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from jobflow.api.flow import probe as api
+from jobflow.api.flow import dependencies as api
 from jobflow.core.lazy import lazy_property
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from jobflow.api.flow import probe as api
-from jobflow.api.flow.probe import TaskStatusProbe
+from jobflow.api.flow import dependencies as api
+from jobflow.api.flow.dependencies import TaskStatusProbe
 from jobflow.api.flow.status import StepCondition
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase

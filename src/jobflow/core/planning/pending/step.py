@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from jobflow.api.flow import probe as api
+from jobflow.api.flow import dependencies as api
 from jobflow.api.flow.dependencies import Condition
 from jobflow.api.flow.status import ENDED_STEP_PHASES, Decisions, StepCondition, StepPhase
 from jobflow.core.cel.expression import EvaluationFailure

@@ -9,8 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.status import FlowPhase, JobRecord
 from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta, OwnerReference

@@ -18,8 +18,7 @@ from typing import Protocol
 import msgspec
 
 from jobflow.api import labels
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.volcano import command
 from jobflow.core.planning.actions import (

@@ -18,7 +18,7 @@ import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.status import ENDED_STEP_PHASES, JobRecord
-from jobflow.core.cel.language.budget import PlanBudget
+from jobflow.core.cel.budget import PlanBudget
 from jobflow.core.planning.actions import Plan
 from jobflow.core.planning.context import Facts, PlanContext, Progress, with_times
 from jobflow.core.planning.decision import StepDecision

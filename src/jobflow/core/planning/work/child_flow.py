@@ -6,15 +6,13 @@ from the status of its parent.
 
 from datetime import datetime
 
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.status import RequestedHours
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.command import Action
 from jobflow.api.volcano.job import Job
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.manifests.child import build_child
-from jobflow.core.manifests.job import Attempt
+from jobflow.core.manifests.job import Attempt, build_child
 from jobflow.core.planning.actions import COMMAND_AGAIN, CommandFlow
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Continuation, RunDecision, wait

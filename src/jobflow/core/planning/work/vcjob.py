@@ -19,6 +19,7 @@ from jobflow.api.volcano.job import Job, JobPhase, TaskState
 from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.manifests.job import Attempt, build_job
+from jobflow.core.names import predict_pod_names
 from jobflow.core.planning.actions import AbortJob, DeleteJob, ReadPods
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision
@@ -34,9 +35,7 @@ from jobflow.core.planning.work.end import (
     not_judged,
     take_outputs,
 )
-from jobflow.core.pods.disruption import find_eviction_by_policy
-from jobflow.core.pods.failure import PodFailure, find_first_failure
-from jobflow.core.pods.names import predict_pod_names
+from jobflow.core.pods.failure import PodFailure, find_eviction_by_policy, find_first_failure
 from jobflow.core.pods.outputs import (
     OutputsTooLarge,
     count_containers,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from jobflow.api.label_selector import Requirement, holds, parse_label_selector, split_terms
+from jobflow.api.labels import Requirement, holds, parse_label_selector, split_terms
 from jobflow.core.violations import Reason
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry, value_at
 from jobflow.sandbox.apiserver.requests import failures

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobTemplate
 from jobflow.core.admission.analysis.flow_facts import Known
 from jobflow.core.admission.validate import validate_cron, validate_cron_delete
 from jobflow.core.planning.cron import plan_cron

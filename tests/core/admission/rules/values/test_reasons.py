@@ -6,7 +6,7 @@ import pytest
 
 from jobflow.core.admission.rules.values.expressions import REASONS_OF_ATTEMPTS
 from jobflow.core.cel.expression import Expression, parse_cached
-from jobflow.core.cel.variables import Comparison
+from jobflow.core.cel.language.tree import Comparison
 from support.admission.reviewed import faults, flow_of
 
 KNOWN = (

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from jobflow.core.admission.analysis.jobs.resolved_specs import ResolvedLayer, is_open
+from jobflow.core.manifests.job_fields import misfits
 from jobflow.core.manifests.layers import Rank
-from jobflow.core.manifests.unknown_fields import misfits
 from jobflow.core.violations import MAX_FINDINGS, Verdict
 
 

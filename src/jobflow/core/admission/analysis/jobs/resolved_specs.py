@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jobflow.api.flow.control import Case
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import Stage
 from jobflow.core.admission.analysis.jobs.constants import Constants
@@ -31,7 +30,7 @@ from jobflow.core.manifests.layers import (
 )
 from jobflow.core.manifests.strategic_merge import JOB_SPEC, Shape
 from jobflow.core.manifests.volume_claims import claim_names, with_claims
-from jobflow.core.pods.names import PodNames, predict_pod_names
+from jobflow.core.names import PodNames, predict_pod_names
 from jobflow.core.suggest import Suggester
 from jobflow.core.violations import join_path
 from jobflow.core.work import work_of

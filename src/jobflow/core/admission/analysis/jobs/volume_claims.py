@@ -4,8 +4,7 @@ from typing import Any, NamedTuple
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.manifests.job_fields import claim_type
-from jobflow.core.manifests.unknown_fields import misfits
+from jobflow.core.manifests.job_fields import claim_type, misfits
 from jobflow.core.manifests.volume_claims import claim_spec
 from jobflow.core.violations import Verdict, join_path
 

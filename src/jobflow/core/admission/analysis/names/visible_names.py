@@ -28,13 +28,13 @@ from jobflow.core.admission.analysis.names.unknown_fields import (
     unknown_last,
 )
 from jobflow.core.admission.analysis.names.upstream_steps import UpstreamSteps
+from jobflow.core.cel.language.tree import Mention
 from jobflow.core.cel.language.values import TYPES
 from jobflow.core.cel.scope import (
     POD_PHASES,
     RUN_FIELDS,
     STEP_FIELDS,
 )
-from jobflow.core.cel.variables import Mention
 from jobflow.core.spec.graph import Graph
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names

@@ -9,8 +9,7 @@ from jobflow.core.admission.analysis.jobs.job_counts import JobCount, origins, p
 from jobflow.core.admission.analysis.jobs.resolved_specs import ResolvedStep
 from jobflow.core.admission.object_names import MAX_OBJECT_NAME
 from jobflow.core.admission.rule import Group, Rule, every_flow
-from jobflow.core.names import MAX_NAME, format_job_name
-from jobflow.core.pods.names import PodNames
+from jobflow.core.names import MAX_NAME, PodNames, format_job_name
 from jobflow.core.violations import Reason, Violation
 from jobflow.core.work import may_run_steps
 

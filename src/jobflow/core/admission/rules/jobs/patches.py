@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.control import JobDefaults
-from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobTemplate
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.layer_locations import (
     LayerLocations,

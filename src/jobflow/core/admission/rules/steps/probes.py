@@ -5,8 +5,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
-from jobflow.api.flow.dependencies import Strategy
-from jobflow.api.flow.probe import HTTPGetProbe, HTTPHeader, Probe, TaskStatusProbe, TCPSocketProbe
+from jobflow.api.flow.dependencies import (
+    HTTPGetProbe,
+    HTTPHeader,
+    Probe,
+    Strategy,
+    TaskStatusProbe,
+    TCPSocketProbe,
+)
 from jobflow.api.volcano.pod import PodPhase
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.resolved_specs import Tasks

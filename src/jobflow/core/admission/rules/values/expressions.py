@@ -16,8 +16,8 @@ from jobflow.core.admission.analysis.jobs.constants import MAX_REFERENCED
 from jobflow.core.admission.analysis.names.places import ExpressionPlace
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.cel.expression import ExpressionFault, parse_expression
+from jobflow.core.cel.language.tree import Comparison
 from jobflow.core.cel.references import find_references
-from jobflow.core.cel.variables import Comparison
 from jobflow.core.reasons import StepReason
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.violations import Reason, Violation, quote

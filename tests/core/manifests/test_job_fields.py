@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobflow.core.admission.analysis.jobs.resolved_specs import is_open
-from jobflow.core.manifests.job_fields import meant
-from jobflow.core.manifests.unknown_fields import MAX_GUESSES, misfits
+from jobflow.core.manifests.job_fields import MAX_GUESSES, meant, misfits
 from jobflow.core.violations import MAX_FINDINGS
 
 POD = "spec.tasks[0].template.spec"
