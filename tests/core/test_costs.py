@@ -156,4 +156,4 @@ def test_the_largest_flow_that_is_stored_is_judged_in_bounded_work(name: str) ->
 @pytest.mark.parametrize("name", [*shapes()][::50])
 def test_the_largest_flow_that_an_api_server_takes_is_judged_in_bounded_work(name: str) -> None:
     spec = largest(shapes()[name], MOST_OF_A_SERVER)
-    assert counted(world_of_reviews()[2], body_of(spec))[1] < 1.5 * ASIDE
+    assert counted(world_of_reviews()[2], body_of(spec))[1] < ASIDE

@@ -111,6 +111,14 @@ def test_json_has_faults_and_stderr_has_warnings() -> None:
     ]
 
 
+def test_an_object_that_etcd_does_not_store_is_a_fault() -> None:
+    answer = jobflow(
+        "lint", "-", stdin=FLOW + f"  jobDefaults: {{queue: {'x' * (16 * 2**20 // 10)}}}\n"
+    )
+    assert "error: spec: Too long: 1.6 MiB as JSON" in answer.out
+    assert answer.out.endswith("1 fault in 1 file\n")
+
+
 def test_a_null_that_kubectl_apply_removes_has_a_warning() -> None:
     nulls = "template: a\n      env: {B: null}\n      retry: null"
     answer = jobflow("lint", "-", stdin=f"{FLOW.replace('template: a', nulls)}---\n{A}---\n{B}")

@@ -120,6 +120,32 @@ async def test_updates_of_metadata_and_deleted_objects_are_allowed(
     assert (await respond(review("UPDATE", new, old))).allowed
 
 
+LONG = "x" * (16 * 2**20 // 10)
+LARGE_FLOW = jobflow("diamond", {"a": []}, jobDefaults={"queue": LONG})
+
+
+@pytest.mark.parametrize(
+    ("small", "large"),
+    [
+        (FLOW, stored(LARGE_FLOW)),
+        (TEMPLATE, TEMPLATE | {"spec": TEMPLATE["spec"] | {"queue": LONG}}),
+        (cron(), cron(jobFlowTemplate={"spec": LARGE_FLOW["spec"]})),
+    ],
+    ids=["flow", "template", "cron"],
+)
+async def test_what_etcd_does_not_store_is_not_judged(
+    small: dict[str, Any], large: dict[str, Any]
+) -> None:
+    for old in (None, small):
+        body = review("UPDATE" if old else "CREATE", large, old)
+        assert (await respond(body)).faults == {
+            "spec": "Too long: 1.6 MiB as JSON, but etcd stores at most 1.5 MiB of an object, "
+            "with its status; split it into several objects"
+        }
+    # an etcd that is configured otherwise has stored it
+    assert (await respond(review("UPDATE", with_metadata(large), large))).allowed
+
+
 class TestAppliedNulls:
     """The file sets `env: {A: null}`, which `kubectl apply` removes."""
 

@@ -29,6 +29,7 @@ from jobflow.client.manifests.objects import (
 from jobflow.client.manifests.sources import UNREADABLE, ManifestFault, Source, SourcePlace
 from jobflow.client.manifests.typed import TypedManifest, is_about_key, to_typed
 from jobflow.client.options import FileOptions
+from jobflow.core.admission.rules.flow.size_limits import size_violations
 from jobflow.core.admission.validate import Known, validate_cron, validate_flow, validate_template
 from jobflow.core.violations import Reason, Verdict, Violation
 
@@ -120,6 +121,8 @@ def check(manifests: Manifests, *, lenient: bool = False) -> Report:
 
 
 def _judge(typed: TypedManifest, known: Known) -> Verdict:
+    if typed.object is not None and (large := size_violations(typed.object.spec)):
+        return Verdict(large)
     match typed.object:
         case JobFlow():
             return validate_flow(typed.object, known)

@@ -12,6 +12,7 @@ import structlog
 from jobflow.api.kinds import KINDS
 from jobflow.api.schema.nesting import CUT_DEPTH, is_deeper
 from jobflow.core.admission.analysis.effort import MOST_BYTES, MOST_EFFORT
+from jobflow.core.admission.rules.flow.size_limits import MAX_STORED, size_violations
 from jobflow.core.violations import Reason, Verdict, Violation
 from jobflow.webhook.review import untyped
 from jobflow.webhook.review.commands import CommandReviewer
@@ -123,7 +124,10 @@ class Reviewer:
         try:
             if why := self._cluster.unfit():
                 raise NotReady(why)
-            if not isinstance(new or old, self._type):
+            # first, because it bounds the work of the rules
+            if len(body) > MAX_STORED and (large := size_violations(_spec(new), _spec(old))):
+                verdict = Verdict(large)
+            elif not isinstance(new or old, self._type):
                 verdict = await untyped.verdict(judge, request)
             elif request.operation == "CREATE":
                 verdict = await judge.create(new, request.user_info)
@@ -152,3 +156,8 @@ class Reviewer:
             operation=request.operation,
             violations=verdict.violations,
         )
+
+
+def _spec(obj: Any) -> Any:
+    """Return the spec of an object of the kind's type or of plain JSON, None if it has none."""
+    return obj.get("spec") if isinstance(obj, dict) else getattr(obj, "spec", None)

@@ -6,6 +6,8 @@ Only what is never dropped from the status counts (`core.planning.status.size_li
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from jobflow.api.flow.control import ForEach, to_number
 from jobflow.api.flow.dependencies import Condition
 from jobflow.api.flow.step import Step
@@ -25,6 +27,22 @@ from jobflow.core.spec.named_failures import NamedFailure, measure_fields
 from jobflow.core.spec.param_values import params_of
 from jobflow.core.violations import Reason, Violation, join_path
 from jobflow.core.work import is_asked, may_run_steps
+
+MAX_STORED = 3 << 19
+"""Bytes of an object, as JSON, that etcd stores unless it is configured otherwise."""
+
+
+def size_violations(spec: Any, stored: Any = None) -> tuple[Violation, ...]:
+    """Return the violation of a spec that is too large to be stored, and larger than what is
+    `stored` of it. The other rules then do not judge it, which bounds their work."""
+    size = len(msgspec.json.encode(spec))
+    if size <= MAX_STORED or size <= len(msgspec.json.encode(stored)):
+        return ()
+    detail = (
+        f"{size / 2**20:.1f} MiB as JSON, but etcd stores at most 1.5 MiB of an object, with its "
+        "status; split it into several objects"
+    )
+    return (Violation("spec", Reason.TOO_LONG, None, detail),)
 
 
 def depth_violations(value: Any, path: str) -> Iterator[Violation]:
