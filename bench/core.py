@@ -30,7 +30,7 @@ from jobflow.kube.client import Client
 from jobflow.kube.credentials import Credentials, Login
 from jobflow.kube.write_order import WriteOrder
 from jobflow.runtime import logs
-from jobflow.sandbox.virtual_time.cluster import VirtualCluster
+from jobflow.sandbox.virtual_time.planned_flows import VirtualCluster
 from jobflow.store import Store, slim_job
 
 NOW = datetime(2026, 8, 1, 12, tzinfo=UTC)

@@ -14,7 +14,7 @@ import yaml
 from jobflow.authoring import Flow, item
 from jobflow.core.cel.references import replace_references
 from jobflow.core.pods.outputs import parse_outputs
-from jobflow.sandbox.nodes.process.environment import expand
+from jobflow.sandbox.nodes.pod_spec import expand
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.sandbox.nodes.process.runner import ProcessRunner
+from jobflow.sandbox.nodes.process_runner import ProcessRunner
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import SimulateRunner
 from support.cluster.kubectl import Kubectl

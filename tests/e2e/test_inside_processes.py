@@ -12,7 +12,7 @@ import pytest
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
 from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld, sandbox_world
-from jobflow.sandbox.nodes.process.runner import ProcessRunner
+from jobflow.sandbox.nodes.process_runner import ProcessRunner
 from support.paths import ROOT
 from support.sandbox.processes import Json, pod_task, sh
 from support.sandbox.running_controller import Cluster

@@ -13,7 +13,7 @@ import pytest
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, PODS
 from jobflow.api.volcano.pod import Pod
 from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld, sandbox_world
-from jobflow.sandbox.nodes.process.runner import ProcessRunner, RestartLimits
+from jobflow.sandbox.nodes.process_runner import ProcessRunner, RestartLimits
 from support.cluster.kubectl import Answer, Kubectl
 from support.sandbox.flow_commands import run_process
 from support.sandbox.processes import Json, pod_task, sh

@@ -13,8 +13,8 @@ from jobflow.client.step_rows import StepRow, step_rows
 from jobflow.core.text import printable
 from jobflow.core.timelines.spans import runs_of
 from jobflow.display.tree import NO_CHILDREN
-from jobflow.sandbox.nodes.process.logs import tail
-from jobflow.sandbox.nodes.process.runner import START_ERROR, FailedRun
+from jobflow.sandbox.nodes.logs import tail
+from jobflow.sandbox.nodes.process_runner import START_ERROR, FailedRun
 
 MAX_LINES = 20
 MAX_STEPS = 5

@@ -19,9 +19,8 @@ from jobflow.core.text import format_count, format_duration, join_names, printab
 from jobflow.display.console import columns_of, make_console
 from jobflow.display.formats import PlanOutput
 from jobflow.display.timeline import cut_name, ends_of_path, timeline_lines
-from jobflow.sandbox.nodes.simulation_script import DEFAULT_SECONDS
-from jobflow.sandbox.virtual_time.cluster import StepJob
-from jobflow.sandbox.virtual_time.planned_flows import PlannedFlows, to_json
+from jobflow.sandbox.nodes.simulate import DEFAULT_SECONDS
+from jobflow.sandbox.virtual_time.planned_flows import PlannedFlows, StepJob, to_json
 
 _GAP = "   "
 _HEADER = ("START", "END", "DURATION", "STEP", "ATTEMPT", "PHASE", "JOB")

@@ -14,7 +14,7 @@ import pytest_asyncio
 from jobflow.app.sandbox_world import SandboxOptions, sandbox_world
 from jobflow.kube.credentials import ConfigError
 from jobflow.sandbox.apiserver.requests.access import Access, kubeconfig, written
-from jobflow.sandbox.nodes.process.logs import new_folder
+from jobflow.sandbox.nodes.logs import new_folder
 from jobflow.webhook.certificates.files import write_development_pki
 from support.sandbox.api_server import ApiServer
 from support.sandbox.command_line import jobflow

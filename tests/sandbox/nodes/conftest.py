@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobflow.sandbox.nodes.process.runner import ProcessRunner
+from jobflow.sandbox.nodes.process_runner import ProcessRunner
 from support.sandbox.processes import process_runner
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from jobflow.sandbox.nodes.process.log_reader import BLOCK, ContainerLog
-from jobflow.sandbox.nodes.process.logs import LOG_LIMIT
-from jobflow.sandbox.nodes.process.supervisor import Log
+from jobflow.sandbox.nodes.logs import BLOCK, LOG_LIMIT, ContainerLog
+from jobflow.sandbox.nodes.supervisor import Log
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 Write = Callable[..., ContainerLog]
@@ -24,7 +23,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     def clock() -> int:
         return int((NOON + timedelta(seconds=next(seconds))).timestamp()) * 10**9
 
-    monkeypatch.setattr("jobflow.sandbox.nodes.process.supervisor.time.time_ns", clock)
+    monkeypatch.setattr("jobflow.sandbox.nodes.supervisor.time.time_ns", clock)
     made: dict[int, Log] = {}
 
     def write_chunks(*chunks: str, limit: int = LOG_LIMIT) -> ContainerLog:

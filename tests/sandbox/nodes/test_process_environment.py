@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.sandbox.nodes.process.environment import ContainerContext, expand
-from jobflow.sandbox.nodes.process.pod_spec import faults, pod_spec
+from jobflow.sandbox.nodes.pod_spec import ContainerContext, expand, faults, pod_spec
 from support.sandbox.processes import Json, job_of, pod_of, pod_task, sh
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from jobflow.api.resources import JOBS, PODS
-from jobflow.sandbox.nodes.process.runner import ProcessRunner
+from jobflow.sandbox.nodes.process_runner import ProcessRunner
 from support.sandbox.processes import Pids, living, pod_task, sh
 from support.sandbox.vcjobs import vcjob
 from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, small_world, stand_in

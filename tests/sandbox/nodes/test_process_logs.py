@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from jobflow.sandbox.nodes.process.logs import tail
-from jobflow.sandbox.nodes.process.runner import Addresses, ProcessRunner
+from jobflow.sandbox.nodes.logs import tail
+from jobflow.sandbox.nodes.process_runner import Addresses, ProcessRunner
 from support.sandbox.processes import pod_task, process_runner, run_pod, sh
 
 
 async def test_a_long_log_is_truncated(
     runner: ProcessRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobflow.sandbox.nodes.process.container.LOG_LIMIT", 100_000)
+    monkeypatch.setattr("jobflow.sandbox.nodes.pod.LOG_LIMIT", 100_000)
     await run_pod(runner, pod_task(sh("seq 1 100000")))
     sizes = {path.name: path.stat().st_size for path in runner.folder.rglob("c.log*")}
     assert sizes.keys() == {"c.log", "c.log.old"}

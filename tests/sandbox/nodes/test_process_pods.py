@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.sandbox.nodes.process.runner import ProcessRunner
+from jobflow.sandbox.nodes.process_runner import ProcessRunner
 from support.sandbox.processes import (
     Json,
     Pids,

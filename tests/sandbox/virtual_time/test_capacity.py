@@ -8,9 +8,9 @@ import pytest
 
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.volcano.job import JobSpec
-from jobflow.sandbox.jobs.job import with_defaults
+from jobflow.sandbox.jobs.objects import with_defaults
 from jobflow.sandbox.virtual_time.capacity import Room, gang_requests, parse_capacity
-from jobflow.sandbox.virtual_time.cluster import VirtualCluster
+from jobflow.sandbox.virtual_time.planned_flows import VirtualCluster
 from support.sandbox.running_controller import flow, template
 from support.time.stepping_loop import START
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from jobflow.api.flow.control import Concurrency
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.sandbox.virtual_time.cluster import VirtualCluster
+from jobflow.sandbox.virtual_time.planned_flows import VirtualCluster
 from support.plan.plan_world import World, flow
 from support.plan.world_state import NOW
 

@@ -9,7 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.sandbox.virtual_time.cluster import VirtualCluster
+from jobflow.sandbox.virtual_time.planned_flows import VirtualCluster
 from support.laws.effort_of_laws import tries
 from support.laws.random_manifests import plain_manifests, random_manifests
 from support.paths import ROOT

@@ -11,11 +11,15 @@ import pytest
 from jobflow.api.duration import format_duration, parse_duration
 from jobflow.api.labels import ATTEMPT, INDEX
 from jobflow.api.volcano.pod import Container, Pod, PodPhase, PodSpec
-from jobflow.sandbox.jobs.job import VcjobObject, read_vcjob
-from jobflow.sandbox.nodes.pod_status import PodProgress, pod_status
-from jobflow.sandbox.nodes.runner import Assignment
-from jobflow.sandbox.nodes.simulate import SimulateRunner, progress_of
-from jobflow.sandbox.nodes.simulation_script import SimulationScript, annotations_of, read_script
+from jobflow.sandbox.jobs.objects import VcjobObject, read_vcjob
+from jobflow.sandbox.nodes.runner import Assignment, PodProgress, pod_status
+from jobflow.sandbox.nodes.simulate import (
+    SimulateRunner,
+    SimulationScript,
+    annotations_of,
+    progress_of,
+    read_script,
+)
 from support.sandbox.vcjobs import SANDBOX, START, vcjob
 
 RUNNING, SUCCEEDED, FAILED = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED

@@ -8,8 +8,13 @@ from hypothesis import strategies as st
 
 from jobflow.api.volcano.job import JobSpec
 from jobflow.api.volcano.pod import ENDED_POD_PHASES
-from jobflow.sandbox.jobs.job import VcjobObject, read_vcjob, with_defaults
-from jobflow.sandbox.jobs.pods import build_pod, template_fault
+from jobflow.sandbox.jobs.objects import (
+    VcjobObject,
+    build_pod,
+    read_vcjob,
+    template_fault,
+    with_defaults,
+)
 from jobflow.sandbox.jobs.policies import BusAction, policy_faults
 from support.sandbox.vcjobs import PlayedJob, job_spec, task
 

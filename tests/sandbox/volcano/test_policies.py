@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.sandbox.jobs.job import with_defaults
+from jobflow.sandbox.jobs.objects import with_defaults
 from jobflow.sandbox.jobs.policies import policy_faults
 from support.sandbox.vcjobs import START, PlayedJob, job_spec, task
 

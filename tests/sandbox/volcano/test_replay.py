@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.sandbox.jobs.job import VcjobObject, read_vcjob
-from jobflow.sandbox.jobs.pods import build_pod
+from jobflow.sandbox.jobs.objects import VcjobObject, build_pod, read_vcjob
 from support.paths import ROOT
 from support.sandbox.vcjobs import START, PlayedJob, job_spec
 

@@ -9,7 +9,7 @@ import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.labels import SANDBOX_PREFIX
-from jobflow.sandbox.virtual_time.cluster import VirtualCluster
+from jobflow.sandbox.virtual_time.planned_flows import VirtualCluster
 from support.argo.migrated import Migrated, inputs, migrate
 
 

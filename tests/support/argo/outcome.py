@@ -16,7 +16,7 @@ from jobflow.client.manifests.objects import load
 from jobflow.migrate.fields import Severity
 from jobflow.migrate.report import ArgoReport, convert_argo
 from jobflow.migrate.write import without_comments
-from jobflow.sandbox.virtual_time.cluster import VirtualCluster
+from jobflow.sandbox.virtual_time.planned_flows import VirtualCluster
 from support.argo.examples import Example
 
 _FAILS = re.compile(r"(?:^|[\s;&'\"])(?:sys\.)?exit ?\(?[1-9]|^false$", re.MULTILINE)

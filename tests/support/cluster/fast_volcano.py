@@ -19,7 +19,7 @@ from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError, Client
 from jobflow.kube.reflector import Reflector
-from jobflow.sandbox.nodes.simulation_script import SimulationScript, read_script
+from jobflow.sandbox.nodes.simulate import SimulationScript, read_script
 from support.sandbox.job_pods import end_pod, make_pod
 from support.sandbox.running_controller import write_status
 from support.time.alongside import alongside

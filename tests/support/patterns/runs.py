@@ -20,7 +20,7 @@ from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld, sandbox_worl
 from jobflow.core.names import format_job_name
 from jobflow.kube.cache import Cache
 from jobflow.kube.reflector import Reflector
-from jobflow.sandbox.nodes.process.runner import ProcessRunner
+from jobflow.sandbox.nodes.process_runner import ProcessRunner
 from support.patterns.pattern import Pattern
 from support.sandbox.flow_commands import run_process
 from support.time.alongside import alongside, until

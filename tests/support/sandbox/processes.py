@@ -13,11 +13,9 @@ from typing import Any
 import msgspec
 
 from jobflow.api.volcano.pod import Pod
-from jobflow.sandbox.jobs.job import Vcjob, VcjobObject, read_vcjob
-from jobflow.sandbox.jobs.pods import build_pod
-from jobflow.sandbox.nodes.pod_status import PodProgress, pod_status
-from jobflow.sandbox.nodes.process.runner import ProcessRunner, RestartLimits
-from jobflow.sandbox.nodes.runner import Assignment
+from jobflow.sandbox.jobs.objects import Vcjob, VcjobObject, build_pod, read_vcjob
+from jobflow.sandbox.nodes.process_runner import ProcessRunner, RestartLimits
+from jobflow.sandbox.nodes.runner import Assignment, PodProgress, pod_status
 
 Json = dict[str, Any]
 PATIENCE = 30.0

@@ -19,7 +19,7 @@ from jobflow.kube.reflector import Reflector
 from jobflow.sandbox.apiserver.requests.in_process import in_process_client
 from jobflow.sandbox.apiserver.resources import metadata
 from jobflow.sandbox.nodes.simulate import SimulateRunner, assume
-from jobflow.sandbox.virtual_time.cluster import VirtualCluster
+from jobflow.sandbox.virtual_time.planned_flows import VirtualCluster
 from jobflow.sandbox.volcano.controller import JobController
 from support.sandbox.running_controller import Cluster, cluster
 from support.time.alongside import alongside

@@ -22,7 +22,7 @@ from jobflow.kube.client import Client
 from jobflow.runtime import logs
 from jobflow.runtime.event_loop import run
 from jobflow.runtime.task_group import PartDied
-from jobflow.sandbox.nodes.process.runner import ProcessRunner
+from jobflow.sandbox.nodes.process_runner import ProcessRunner
 
 ShowPage = Callable[[Client], AbstractAsyncContextManager[object]]
 """Shows the flows of a cluster on a page while a body runs."""

@@ -28,8 +28,7 @@ from jobflow.display.formats import PlanOutput
 from jobflow.display.plan import print_planned
 from jobflow.kube.client import ApiError, Client
 from jobflow.sandbox.virtual_time.capacity import Amounts, Room, parse_capacity
-from jobflow.sandbox.virtual_time.cluster import VirtualCluster
-from jobflow.sandbox.virtual_time.planned_flows import PlannedFlows
+from jobflow.sandbox.virtual_time.planned_flows import PlannedFlows, VirtualCluster
 
 _START = datetime(2000, 1, 1, tzinfo=UTC)
 """Any time: only the time since then is shown."""

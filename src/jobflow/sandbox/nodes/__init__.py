@@ -1,1 +1,1 @@
-"""The node of the sandbox and its runners: simulated pods, or processes."""
+"""The node of the sandbox: runners of pods, simulated or as processes."""

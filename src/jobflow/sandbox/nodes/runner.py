@@ -1,14 +1,147 @@
-"""Interface of runners, which run the pods of vcjobs in place of a kubelet."""
+"""Interface of runners, which run the pods of vcjobs in place of a kubelet, and the status of a pod
+that follows from a runner's report."""
+
+from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Protocol
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
 
-from jobflow.api.volcano.pod import Pod
-from jobflow.sandbox.jobs.job import Vcjob
-from jobflow.sandbox.nodes.pod_status import PodProgress
-from jobflow.sandbox.nodes.process.log_reader import ContainerLog
+from jobflow.api.volcano.pod import Container, Pod, PodPhase
+from jobflow.core.pods.outputs import message_limit
+from jobflow.sandbox.jobs.objects import ADDRESS, Vcjob
+from jobflow.sandbox.nodes.logs import ContainerLog
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerProgress:
+    """State of one container: waiting, running or ended."""
+
+    started: datetime | None = None
+    finished: datetime | None = None
+    exit_code: int = 0
+    reason: str = ""
+    """Why it waits or how it ended; "" means the default reason."""
+    message: str = ""
+    """Details; the termination message if it has ended."""
+    restarts: int = 0
+    last: ContainerProgress | None = None
+
+    @property
+    def running(self) -> bool:
+        return self.started is not None and self.finished is None
+
+    @property
+    def succeeded(self) -> bool:
+        return self.finished is not None and self.exit_code == 0
+
+
+@dataclass(frozen=True, slots=True)
+class PodProgress:
+    """Progress of a pod, as a runner reports it."""
+
+    phase: PodPhase
+    started: datetime
+    finished: datetime | None = None
+    exit_code: int = 0
+    message: str = ""
+    reason: str = ""
+    """Why its containers ended; "" means the default reason."""
+    containers: Sequence[ContainerProgress] = ()
+    """State of each container; if empty, all of them follow the pod's phase."""
+    init_containers: Sequence[ContainerProgress] = ()
+    """State of each init container; if empty, all of them have succeeded."""
+    address: str = ADDRESS
+    pod_reason: str = ""
+    pod_message: str = ""
+    disrupted: bool = False
+    """Whether the pod is evicted."""
+
+
+def pod_status(pod: Pod, progress: PodProgress) -> dict[str, Any]:
+    """Return `status` as a kubelet writes it, as a merge patch."""
+    init, containers = pod.spec.init_containers or (), pod.spec.containers or ()
+    start = progress.started
+    before = progress.init_containers or [ContainerProgress(start, start)] * len(init)
+    states = progress.containers
+    if not states:  # only the first container writes the message
+        limit = message_limit(len(init) + len(containers))
+        message = progress.message.encode()[:limit].decode(errors="replace")
+        is_running = progress.phase is PodPhase.RUNNING
+        end = None if is_running else progress.finished or start
+        first = ContainerProgress(start, end, progress.exit_code, progress.reason, message)
+        states = [first, *[replace(first, message="")] * len(containers)][: len(containers)]
+    # A kubelet never changes the start time of a pod.
+    started = pod.status.start_time or start
+    words = {"reason": progress.pod_reason, "message": progress.pod_message}
+    return {
+        "phase": progress.phase,
+        **{name: text for name, text in words.items() if text},
+        "hostIP": ADDRESS,
+        "hostIPs": [{"ip": ADDRESS}],
+        "podIP": progress.address,
+        "podIPs": [{"ip": progress.address}],
+        "startTime": _time(started),
+        "conditions": _conditions(progress, before, states, started),
+        "initContainerStatuses": list(map(_container_status, init, before)),
+        "containerStatuses": list(map(_container_status, containers, states)),
+    }
+
+
+def _conditions(
+    progress: PodProgress,
+    init: Sequence[ContainerProgress],
+    containers: Sequence[ContainerProgress],
+    started: datetime,
+) -> list[dict[str, Any]]:
+    phase, at = progress.phase, progress.finished or progress.started
+    alive = phase in (PodPhase.PENDING, PodPhase.RUNNING)
+    initialized = all(state.succeeded for state in init)
+    ready = alive and initialized and all(state.running for state in containers)
+    ended = {PodPhase.SUCCEEDED: "PodCompleted", PodPhase.FAILED: "PodFailed"}.get(phase)
+    unready = ended or (None if ready else "ContainersNotReady")
+    done = ended if phase is PodPhase.SUCCEEDED else None
+    rows = [
+        ("PodReadyToStartContainers", alive, None, at),
+        ("Initialized", initialized, done if initialized else "ContainersNotInitialized", started),
+        ("Ready", ready, unready, at),
+        ("ContainersReady", ready, unready, at),
+        ("PodScheduled", True, None, started),
+    ]
+    if progress.disrupted:
+        rows.append(("DisruptionTarget", True, "EvictionByEvictionAPI", at))
+    return [
+        {"type": kind, "status": str(holds), "lastTransitionTime": _time(since)}
+        | ({"reason": reason} if reason else {})
+        for kind, holds, reason, since in rows
+    ]
+
+
+def _container_status(container: Container, state: ContainerProgress) -> dict[str, Any]:
+    return {
+        **{"name": container.name, "image": container.image, "imageID": ""},
+        **dict.fromkeys(("ready", "started"), state.running),
+        "restartCount": state.restarts,
+        "state": _state(state),
+        **({"lastState": _state(state.last)} if state.last else {}),
+    }
+
+
+def _state(state: ContainerProgress) -> dict[str, Any]:
+    message = {"message": state.message} if state.message else {}
+    if state.started is None:
+        return {"waiting": {"reason": state.reason or "ContainerCreating", **message}}
+    if state.finished is None:
+        return {"running": {"startedAt": _time(state.started)}}
+    times = {"startedAt": _time(state.started), "finishedAt": _time(state.finished)}
+    reason = state.reason or ("Error" if state.exit_code else "Completed")
+    return {"terminated": {"exitCode": state.exit_code, "reason": reason, **message, **times}}
+
+
+def _time(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
 
 Report = Callable[[PodProgress], Awaitable[None]]
 """Writes the progress of the pod; returns when it is stored."""

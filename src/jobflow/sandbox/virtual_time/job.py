@@ -13,9 +13,8 @@ from jobflow.api.meta import ObjectMeta
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobOutline, JobSpec, JobStatus
 from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.timestamps import add, truncate_to_second
-from jobflow.sandbox.jobs.job import Vcjob, with_defaults
 from jobflow.sandbox.jobs.job_queue import JobQueue
-from jobflow.sandbox.jobs.pods import build_pod
+from jobflow.sandbox.jobs.objects import Vcjob, build_pod, with_defaults
 from jobflow.sandbox.jobs.policies import (
     SYNC,
     BusAction,
@@ -25,9 +24,8 @@ from jobflow.sandbox.jobs.policies import (
     pod_request,
 )
 from jobflow.sandbox.jobs.state_machine import JobSnapshot, failed, pod_name, step
-from jobflow.sandbox.nodes.pod_status import pod_status
-from jobflow.sandbox.nodes.simulate import progress_of
-from jobflow.sandbox.nodes.simulation_script import PhaseChange, SimulationScript, read_script
+from jobflow.sandbox.nodes.runner import pod_status
+from jobflow.sandbox.nodes.simulate import PhaseChange, SimulationScript, progress_of, read_script
 from jobflow.sandbox.virtual_time.capacity import Amounts, Room, gang_requests, pod_requests
 
 _ABORT = JobRequest(event=BusEvent.COMMAND_ISSUED, action=BusAction.ABORT)
@@ -51,7 +49,7 @@ class _VirtualPod:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueChange:
     """A phase change of a pod at a time."""
 
     at: datetime
@@ -134,7 +132,7 @@ class VirtualJob:
         self._queue.offer(SYNC)
         return True
 
-    def start_pods(self, now: datetime) -> Iterator[Due]:
+    def start_pods(self, now: datetime) -> Iterator[DueChange]:
         """Start the pods that have room, those of the gang first; yield their phase changes."""
         tasks = self.spec.tasks or []
         waiting = [pod for pod in self._pods.values() if pod.began is None]
@@ -182,7 +180,7 @@ class VirtualJob:
         self._pods.clear()
         self.end = self.end or now
 
-    def change_pod(self, due: Due, now: datetime) -> None:
+    def change_pod(self, due: DueChange, now: datetime) -> None:
         """Move a pod into its next phase, if it still exists."""
         pod = self._pods.get(due.pod)
         if pod is None or pod.facts.uid != due.uid:
@@ -231,7 +229,7 @@ class VirtualJob:
         self._pods[pod] = _VirtualPod(facts, task, index, self.status.retry_count or 0)
         self._queue.offer(pod_request(None, facts, self.spec, self._facts()))
 
-    def _script_of(self, pod: _VirtualPod) -> Iterator[Due]:
+    def _script_of(self, pod: _VirtualPod) -> Iterator[DueChange]:
         """Yield the phase changes of a pod that starts. A task with listed phases counts from the
         start of the job's first pod since its last restart."""
         facts, start = pod.facts, pod.began
@@ -240,7 +238,7 @@ class VirtualJob:
             start = min(mate.began for mate in mates if mate.began is not None)
         assert start is not None
         for change in self.script.marks(facts.task):
-            yield Due(add(start, change.at), facts.name, facts.uid, change)
+            yield DueChange(add(start, change.at), facts.name, facts.uid, change)
 
     def _partition(self, task: int, index: int) -> str:
         policy = (self.spec.tasks or [])[task].partition_policy

@@ -16,19 +16,27 @@ from typing import Any
 import structlog
 
 from jobflow.api.duration import MAX_SECONDS
-from jobflow.api.resources import JOBS, PODS
+from jobflow.api.resources import COMMANDS, JOBS, PODS
+from jobflow.api.volcano.command import Command, targets
 from jobflow.api.volcano.job import ENDED_PHASES, JobPhase, JobStatus
 from jobflow.api.volcano.pod import JOB_NAME, Pod
 from jobflow.kube.backoff import ExponentialBackoff
-from jobflow.kube.cache import Cache, Key
+from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
-from jobflow.sandbox.jobs.job import Vcjob, VcjobObject, read_vcjob
 from jobflow.sandbox.jobs.job_queue import JobQueue
-from jobflow.sandbox.jobs.pods import build_pod, pod_facts, template_fault
+from jobflow.sandbox.jobs.objects import (
+    Vcjob,
+    VcjobObject,
+    build_pod,
+    pod_facts,
+    read_vcjob,
+    template_fault,
+)
 from jobflow.sandbox.jobs.policies import (
     SYNC,
     BusAction,
+    BusEvent,
     JobRequest,
     PodFacts,
     evicted_request,
@@ -38,7 +46,6 @@ from jobflow.sandbox.jobs.policies import (
 from jobflow.sandbox.jobs.state_machine import JobSnapshot, failed, step
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import Clock, utc_now
-from jobflow.sandbox.volcano.commands import Commands
 from jobflow.sandbox.volcano.node import SandboxNode
 from jobflow.sandbox.volcano.writes import Gone, Refused, Writes
 
@@ -119,7 +126,8 @@ class JobController:
             Reflector(client, JOBS, VcjobObject, self._jobs),
             Reflector(client, PODS, Pod, self._pods, query=[("labelSelector", JOB_NAME)]),
         )
-        self._commands = Commands(client, self._writes, self._command)
+        self._commands = Reflector(client, COMMANDS, Command, Cache[Command](self._command_changed))
+        self._new_commands = asyncio.Queue[Command]()
         self._tasks: asyncio.TaskGroup | None = None
         self._node: SandboxNode | None = None
         self._tracked: dict[str, TrackedJob] = {}
@@ -147,6 +155,7 @@ class JobController:
                 for pod in [pod for pods in self._pods_of.values() for pod in pods.values()]:
                     self._run_pod(pod)
                 tasks.create_task(self._commands.run())
+                tasks.create_task(self._execute_commands())
         finally:
             self._tasks = self._node = None
             for tracked in self._tracked.values():
@@ -204,10 +213,31 @@ class JobController:
             except RuntimeError:  # the task group is closing: no task may start
                 work.close()
 
-    def _command(self, job: Key, request: JobRequest) -> None:
-        stored = self._jobs.get(*job)
-        if stored is not None and (tracked := self._tracked.get(stored.metadata.uid)):
-            self._offer(tracked, request)
+    def _command_changed(self, old: Command | None, new: Command | None) -> None:
+        # A Command acts once, when it appears; changes of it mean nothing.
+        if old is None and new is not None and targets(new, JOBS.api_version, JOBS.kind):
+            self._new_commands.put_nowait(new)
+
+    async def _execute_commands(self) -> None:
+        """Delete each Command, then execute it, one at a time (Volcano's addCommand and
+        processNextCommand). Its target is found by name."""
+        while True:
+            command = await self._new_commands.get()
+            meta, target, action = command.metadata, command.target, BusAction.SYNC
+            assert target is not None
+            try:
+                # The first DELETE wins, so that no Command acts twice.
+                await self._writes.delete_command(command)
+            except Gone:
+                continue  # somebody else executes it
+            except Refused as error:
+                log.warning("command cannot be deleted", command=meta.name, error=str(error))
+                continue
+            if command.action in set(BusAction):
+                action = BusAction(command.action)
+            stored = self._jobs.get(meta.namespace, target.name)
+            if stored is not None and (tracked := self._tracked.get(stored.metadata.uid)):
+                self._offer(tracked, JobRequest(event=BusEvent.COMMAND_ISSUED, action=action))
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is None and old is not None and old.owner:

@@ -10,10 +10,8 @@ from datetime import UTC, datetime
 import structlog
 
 from jobflow.api.volcano.pod import Pod
-from jobflow.sandbox.jobs.job import Vcjob
-from jobflow.sandbox.jobs.pods import RETRY_COUNT
-from jobflow.sandbox.nodes.pod_status import PodProgress, pod_status
-from jobflow.sandbox.nodes.runner import Assignment, Runner
+from jobflow.sandbox.jobs.objects import RETRY_COUNT, Vcjob
+from jobflow.sandbox.nodes.runner import Assignment, PodProgress, Runner, pod_status
 from jobflow.sandbox.volcano.writes import Gone, Refused, Writes
 
 log = structlog.get_logger(__name__)

@@ -20,7 +20,7 @@ from jobflow.api.volcano.pod import Pod
 from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.client import MERGE_PATCH, Client
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
-from jobflow.sandbox.jobs.job import VcjobObject
+from jobflow.sandbox.jobs.objects import VcjobObject
 
 AT_ONCE = 16
 """Maximum number of requests in flight."""

@@ -19,15 +19,18 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from jobflow.api.volcano.pod import Pod, PodPhase
-from jobflow.sandbox.jobs.job import Vcjob
-from jobflow.sandbox.jobs.pods import ADDRESS
-from jobflow.sandbox.nodes.pod_status import ContainerProgress, PodProgress
-from jobflow.sandbox.nodes.process.container import START_ERROR, UNKNOWN
-from jobflow.sandbox.nodes.process.log_reader import ContainerLog
-from jobflow.sandbox.nodes.process.logs import Logs, new_folder
-from jobflow.sandbox.nodes.process.pod import FailedRun, PodContext, PodLife, RestartLimits
-from jobflow.sandbox.nodes.process.pod_spec import RunnablePodSpec, faults, pod_spec
-from jobflow.sandbox.nodes.runner import Assignment, Report
+from jobflow.sandbox.jobs.objects import ADDRESS, Vcjob
+from jobflow.sandbox.nodes.logs import ContainerLog, Logs, new_folder
+from jobflow.sandbox.nodes.pod import (
+    START_ERROR,
+    UNKNOWN,
+    FailedRun,
+    PodContext,
+    PodLife,
+    RestartLimits,
+)
+from jobflow.sandbox.nodes.pod_spec import RunnablePodSpec, faults, pod_spec
+from jobflow.sandbox.nodes.runner import Assignment, ContainerProgress, PodProgress, Report
 from jobflow.sandbox.nodes.simulate import Clock, utc_now
 
 __all__ = ["START_ERROR", "FailedRun", "ProcessRunner", "RestartLimits"]

@@ -1,1 +1,0 @@
-"""Pods as local processes."""
