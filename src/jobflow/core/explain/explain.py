@@ -55,8 +55,8 @@ def list_queued_jobs(
         return []
     ctx = PlanContext.of(flow, View(), now)
     if name is None:
-        return list(find_queued_jobs(ctx, range(len(ctx.steps))))
-    paths = find_root_causes(ctx, ctx.graph.index[name])
+        return list(find_queued_jobs(ctx, range(len(ctx.layout.steps))))
+    paths = find_root_causes(ctx, ctx.layout.graph.index[name])
     found = find_queued_jobs(ctx, [path[-1] for path in paths[: MAX_NAMES + 1]])
     return [job for job in found if index in (None, job.index) or job.step != name]
 
@@ -96,7 +96,7 @@ def explain_step(
     and the buttons of the step, so they are not told. Raises KeyError if the flow has no such
     step."""
     ctx = PlanContext.of(flow, View(), now)
-    step = ctx.graph.index[name]
+    step = ctx.layout.graph.index[name]
     item = ""
     if index is not None:
         item = describe_item(ctx.observed[step], index)
@@ -140,7 +140,7 @@ def _describe(
         for failed in [failed for failed in find_failed_steps(ctx) if failed not in described][:1]:
             yield from explainer.describe(failed)
     if StepReason.BLOCKED in reasons:
-        for cycle in ctx.graph.cycles[:1]:
+        for cycle in ctx.layout.graph.cycles[:1]:
             names = [explainer.name(each) for each in cycle]
             if len(names) > 2 * MAX_NAMES:
                 names = [*names[:MAX_NAMES], "…", *names[-2:]]

@@ -85,12 +85,13 @@ class FlowExplainer:
         self._skipped: list[int] = []
         self._partly_failed: list[int] = []
         """Completed steps of whose job some pods failed."""
-        for step in range(len(ctx.steps)):
+        steps = ctx.layout.steps
+        for step in range(len(steps)):
             condition = self._steps.condition(step)
             phase = condition.phase or StepPhase.WAITING
             if phase == StepPhase.SKIPPED:
                 self._skipped.append(step)
-            elif phase == StepPhase.COMPLETED and has_failed_pods(ctx.steps[step], condition):
+            elif phase == StepPhase.COMPLETED and has_failed_pods(steps[step], condition):
                 self._partly_failed.append(step)
             elif phase == StepPhase.WAITING and condition.reason in _NORMAL_WAITS:
                 self._waits_normally.append(step)
@@ -162,7 +163,7 @@ class FlowExplainer:
             for phase in _ENDS
             if phase in counts
         ]
-        total = format_count(len(self._ctx.steps), "step")
+        total = format_count(len(self._ctx.layout.steps), "step")
         return f"; of {total}, {join_names(parts)}" if parts else ""
 
     def _describe_skips(self) -> Iterator[str]:
@@ -199,7 +200,7 @@ class FlowExplainer:
     # --------------------------------------------------------------- unfinished flows
 
     def _describe_state(self) -> Iterator[str]:
-        status, ctx, lifecycle = self._status, self._ctx, self._ctx.lifecycle
+        status, ctx, lifecycle = self._status, self._ctx, self._ctx.facts.lifecycle
         state, now = status.state, ctx.now
         phase = "suspended" if lifecycle.suspended_at is not None else state.phase
         started = f", started {_format_ago(status.start_time, now)}" if status.start_time else ""

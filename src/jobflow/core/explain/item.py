@@ -75,7 +75,7 @@ def list_item_waits(flow: JobFlow) -> Mapping[str, Callable[[int], str]]:
         return {}
     ctx = PlanContext.of(flow, View(), _ANY_TIME)
     return {
-        ctx.graph.names[step]: partial(_describe_wait, ItemStates(step, ctx))
+        ctx.layout.graph.names[step]: partial(_describe_wait, ItemStates(step, ctx))
         for step in ctx.layout.matching
     }
 

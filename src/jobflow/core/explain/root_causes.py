@@ -80,9 +80,9 @@ def _judge_targets(ctx: PlanContext, step: int) -> Iterator[tuple[int, TargetSta
     observed = ctx.observed[step]
     has_probe = get_probe(observed.step) is not None
     passed = observed.stored.passed_targets or ()
-    for target in ctx.graph.targets[step]:
+    for target in ctx.layout.graph.targets[step]:
         other = ctx.observed[target]
-        condition = get_condition_for(observed.step, ctx.steps[target])
+        condition = get_condition_for(observed.step, ctx.layout.steps[target])
         end = ctx.end_of(other.step, other.stored)
         state = TARGET_STATES[condition][end]
         if other.step.name in passed or (has_probe and end in (StepEnd.COMPLETED, StepEnd.FAILED)):

@@ -145,15 +145,15 @@ class StepExplainer:
         """Return `for c (Running) and d (Pending) to complete`, the condition of a waiting step, or
         "" if no target blocks it."""
         ctx = self._ctx
-        if step >= ctx.last_from and not all(
-            each.stored.phase in ENDED_STEP_PHASES for each in ctx.observed[: ctx.last_from]
+        if step >= ctx.layout.last_from and not all(
+            each.stored.phase in ENDED_STEP_PHASES for each in ctx.observed[: ctx.layout.last_from]
         ):
             return "for all other steps to finish"
         targets = find_blocking_targets(self._ctx, step)
         if not targets:
             return ""
         spec = self._ctx.observed[step].step
-        verbs = {t: _VERBS[get_condition_for(spec, self._ctx.steps[t])] for t in targets}
+        verbs = {t: _VERBS[get_condition_for(spec, self._ctx.layout.steps[t])] for t in targets}
         same = len({*verbs.values()}) == 1 or get_probe(spec) is not None
         names = [
             self.name_with_phase(target) + ("" if same else f" to {verbs[target]}")
@@ -196,7 +196,7 @@ class StepExplainer:
 
     def describe_scheduling(self, step: int) -> Iterator[str]:
         """Yield the sentences on the scheduling of the step's jobs."""
-        yield from self._facts.by_step.get(self._ctx.steps[step].name, ())
+        yield from self._facts.by_step.get(self._ctx.layout.steps[step].name, ())
 
     def _describe_completion(self, step: int, condition: StepCondition) -> Iterator[str]:
         when = f"{self._format_ago(step)}{self._format_took(condition)}"

@@ -36,7 +36,6 @@ from jobflow.core.planning.observed.view import View
 from jobflow.core.pods.outputs import OutputsRoom, OutputsTooLarge
 from jobflow.core.spec.approvals import ApprovalKey, StepAnswer
 from jobflow.core.spec.compiled import CompiledFlow, compile_flow
-from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.readiness import StepEnd, fails_flow, get_end
 from jobflow.core.timestamps import truncate_to_second
 from jobflow.core.work import Work, ends_in_status, may_run_steps, work_of, work_of_object, works_of
@@ -135,7 +134,7 @@ class PlanContext:
         """Return the context for another round of decisions. The effects of Commands make the
         notes of earlier rounds void."""
         standing, ends = _stored(self.observed, facts)
-        if (facts.lifecycle, facts.answers) == (self.lifecycle, self.facts.answers):
+        if (facts.lifecycle, facts.answers) == (self.facts.lifecycle, self.facts.answers):
             progress = replace(self.progress, standing=standing, ends=ends, target_ends={})
         else:
             progress = Progress(standing, ends, PlanBudget(), self.progress.creates)
@@ -144,34 +143,9 @@ class PlanContext:
         return replace(self, facts=facts, progress=progress)
 
     @lazy_property
-    def steps(self) -> Sequence[Step]:
-        """All steps; those of `finally` after all others, from position `last_from` on."""
-        return self.layout.steps
-
-    @lazy_property
-    def last_from(self) -> int:
-        """The position of the first step of `finally`."""
-        return self.layout.last_from
-
-    @lazy_property
-    def graph(self) -> Graph:
-        """The dependencies, by position in `steps`."""
-        return self.layout.graph
-
-    @lazy_property
-    def lifecycle(self) -> Lifecycle:
-        """The state of the flow as a whole."""
-        return self.facts.lifecycle
-
-    @lazy_property
     def pause(self) -> Pause | None:
         """Why no step, item or attempt starts at present, or None."""
         return self.facts.lifecycle.pause or self.facts.failing
-
-    @lazy_property
-    def standing(self) -> list[StepCondition]:
-        """The condition of each step, as far as this round has decided; else the stored one."""
-        return self.progress.standing
 
     @lazy_property
     def terminating(self) -> bool:
@@ -187,10 +161,10 @@ class PlanContext:
     def flow_phase(self) -> str:
         """The value of `flow.phase` in `finally`: how the flow ends by its other steps, which have
         ended by the stored status."""
-        if self.last_from == len(self.steps):
+        if self.layout.last_from == len(self.layout.steps):
             return ""
-        failed = self.lifecycle.ending_reason or any(
-            fails_flow(each.step, each.stored) for each in self.observed[: self.last_from]
+        failed = self.facts.lifecycle.ending_reason or any(
+            fails_flow(each.step, each.stored) for each in self.observed[: self.layout.last_from]
         )
         return FlowPhase.FAILED if failed else FlowPhase.SUCCEED
 
@@ -238,59 +212,54 @@ class PlanContext:
         run: ObservedRun | None = None,
         ended: RunCondition | None = None,
         attempt: AttemptFacts | None = None,
+        phase: str | None = None,
     ) -> EvaluationScope:
         """Return the values that an expression of a step, or of one run of it, can use. `ended`:
-        the condition of the run that has just ended, for `until` and `retry.when`."""
+        the condition of the run that has just ended, for `until` and `retry.when`; `phase`: how
+        the flow ends, for its outputs."""
         return EvaluationScope(
             self.flow,
             self._standing,
-            self._list_failures,
-            self.flow_phase,
+            lambda: self._failures,
+            self.flow_phase if phase is None else phase,
             index=None if run is None else run.index,
             item=UNSET if run is None else run.item,
             run=ended,
             attempt=attempt,
-            last=UNSET if run is None else self._last(run),
+            last=self._last(run) if run is not None and run.step.repeat is not None else UNSET,
             budget=self.progress.allowance.share(),
         )
 
-    def seen_at_the_end(self, phase: str) -> EvaluationScope:
-        """Return the values that the outputs of the flow can use. `phase`: how the flow ends."""
-        work = self.progress.allowance.share()
-        return EvaluationScope(self.flow, self._standing, self._list_failures, phase, budget=work)
-
-    def _last(self, run: ObservedRun) -> Any:
+    def _last(self, run: ObservedRun) -> dict[str, Any]:
         """Return the outputs and the index of the repeat before a run; empty for the first."""
-        if run.step.repeat is None:
-            return UNSET
-        position = self.graph.index.get(run.step.name)
+        position = self.layout.graph.index.get(run.step.name)
         runs = self.observed[position].runs if position is not None and run.index else ()
         before = next((each for each in runs if each.index == (run.index or 0) - 1), None)
         if before is None:
             return {}
         return {"outputs": before.stored.outputs or {}, "index": before.index}
 
-    def _list_failures(self) -> list[dict[str, Any]]:
-        return self._failures
-
     @lazy_property
     def _failures(self) -> list[dict[str, Any]]:
         """The value of `flow.failures`, which is needed only when all other steps have ended."""
-        return list_failures(zip(self.steps[: self.last_from], self.standing, strict=False))
+        steps = self.layout.steps[: self.layout.last_from]
+        return list_failures(zip(steps, self.progress.standing, strict=False))
 
     def shown_to_dependants(self, position: int) -> StepCondition:
         """Return the condition of a step as steps that depend on it may use it: the stored one of
         work without objects, else as far as this round has decided."""
         is_stored = position in self.layout.ends_in_status
-        return self.observed[position].stored if is_stored else self.standing[position]
+        return self.observed[position].stored if is_stored else self.progress.standing[position]
 
     def end_of(self, step: Step, condition: RunCondition) -> StepEnd | None:
         """Return how a step, or one run of it, has ended, or None if it has not."""
-        return get_end(step, condition, is_cancelled=bool(self.lifecycle.ending_reason))
+        return get_end(step, condition, is_cancelled=bool(self.facts.lifecycle.ending_reason))
 
     def _standing(self, name: str) -> StepAndCondition | None:
-        position = self.graph.index.get(name)
-        return None if position is None else (self.steps[position], self.standing[position])
+        position = self.layout.graph.index.get(name)
+        if position is None:
+            return None
+        return self.layout.steps[position], self.progress.standing[position]
 
     def answer(self, run: ObservedRun, field: str, evaluate: Callable[[], T]) -> T | None:
         """Return the answer of the expressions in a field of a run's step, or None if this plan

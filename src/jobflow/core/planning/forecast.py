@@ -88,9 +88,9 @@ def _steps_that_start(ctx: PlanContext, decisions: Sequence[StepDecision]) -> li
     steps = PendingSteps(ctx, decisions, course)
     changed = [*freed, *_waiting_for_items_of(ctx, continued)]
     steps.run_again(changed, dependants_of=ended)
-    if not course.starting and None not in ends[: ctx.last_from]:
+    if not course.starting and None not in ends[: ctx.layout.last_from]:
         steps.finally_may_begin = True
-        last = range(ctx.last_from, len(decisions))
+        last = range(ctx.layout.last_from, len(decisions))
         steps.run_again(position for position in last if _may_begin(ctx, position))
     return course.starting
 
@@ -98,7 +98,7 @@ def _steps_that_start(ctx: PlanContext, decisions: Sequence[StepDecision]) -> li
 def _end_of(ctx: PlanContext, position: int, condition: StepCondition) -> StepEnd | None:
     """Return how a step ends when its vcjobs complete, those of now and those that are created now;
     None if it has further items."""
-    step = ctx.steps[position]
+    step = ctx.layout.steps[position]
     if (end := ctx.end_of(step, condition)) is not None:  # an answer that is being stored
         return end
     if step.for_each is not None and _left(ctx, position):
@@ -117,12 +117,12 @@ def _waiting_for_items_of(ctx: PlanContext, continued: Sequence[int]) -> Iterato
 
 
 def _may_begin(ctx: PlanContext, position: int) -> bool:
-    condition = ctx.standing[position]
+    condition = ctx.progress.standing[position]
     return condition.phase == _WAITING and not has_begun(condition)
 
 
 def _names(ctx: PlanContext, position: int) -> Iterator[str]:
-    step = ctx.steps[position]
+    step = ctx.layout.steps[position]
     if not work_of(step).has_objects:
         return
     if not ctx.layout.loops[position]:
@@ -149,7 +149,7 @@ def _items(ctx: PlanContext, position: int, each: ForEach) -> Iterator[int]:
 
 def _left(ctx: PlanContext, position: int) -> Sequence[int]:
     """Return the indices of the items that have not begun and may still begin."""
-    step, condition = ctx.steps[position], ctx.standing[position]
+    step, condition = ctx.layout.steps[position], ctx.progress.standing[position]
     if _has_failed(condition) and not runs_every_item(ctx.flow, step):
         return ()
     items = get_items(step, condition.decisions)

@@ -125,7 +125,7 @@ def _plan_unfinished(ctx: PlanContext) -> Plan:
     commands = read_commands(
         flow,
         view,
-        ctx.lifecycle,
+        ctx.facts.lifecycle,
         ctx.second,
         has_ended=lambda: has_ended(ctx, decisions),
         find_open=lambda: open_approvals(ctx, decisions),
@@ -136,7 +136,7 @@ def _plan_unfinished(ctx: PlanContext) -> Plan:
     if times_out_at is not None and times_out_at <= now:
         lifecycle, times_out_at = lifecycle.timed_out(flow.spec.timeout or ""), None
     lifecycle = concurrency.with_place(ctx, lifecycle)
-    changes = lifecycle != ctx.lifecycle or bool(commands.answers)
+    changes = lifecycle != ctx.facts.lifecycle or bool(commands.answers)
     if changes:
         ctx, decisions = _decide(ctx.with_facts(Facts(lifecycle, commands.answers)))
     status = flow_status(ctx, decisions, next_jobs(ctx, decisions), commands.handled)
@@ -204,7 +204,7 @@ def _more_facts(
             return replace(facts, ended=steps.ended(), failing=stop.pause)
     if not facts.ending_daemons and ctx.layout.has_daemons:
         if ending := finally_and_daemons.ending_daemons(ctx, decisions):
-            names = frozenset(ctx.steps[position].name for position in ending)
+            names = frozenset(ctx.layout.steps[position].name for position in ending)
             return replace(facts, ended=steps.ended(), ending_daemons=names)
     return None
 

@@ -85,19 +85,19 @@ def ends_of_targets(run: ObservedRun, ctx: PlanContext) -> str:
     """Return the annotation's value for a vcjob of this run that is made now. An item of a target
     is named like `train/3`."""
     name = run.step.name
-    need = ctx.layout.needs[ctx.graph.index[name]]
+    need = ctx.layout.needs[ctx.layout.graph.index[name]]
     if need.matched:
         name = f"{name}/{run.index}"
     text = ctx.progress.target_ends.get(name)
     if text is None:
         found: dict[str, RunCondition] = {}
         for target in need.targets:
-            condition: RunCondition = ctx.standing[target]
-            found[ctx.graph.names[target]] = condition
+            condition: RunCondition = ctx.progress.standing[target]
+            found[ctx.layout.graph.names[target]] = condition
             if target in need.matched:
-                for item in ctx.standing[target].runs or ():
+                for item in ctx.progress.standing[target].runs or ():
                     if item.index == run.index:
-                        found[f"{ctx.graph.names[target]}/{run.index}"] = item
+                        found[f"{ctx.layout.graph.names[target]}/{run.index}"] = item
         text = ctx.progress.target_ends[name] = encode_ends(found)
     return text
 
@@ -125,7 +125,7 @@ def recorded_ends(ctx: PlanContext) -> Mapping[int, TargetEnd]:
         return ctx.progress.recorded_ends
     found = ctx.progress.recorded_ends = dict[int, TargetEnd]()
     of_items = ctx.progress.recorded_item_ends
-    graph, in_status = ctx.graph, ctx.layout.ends_in_status
+    graph, in_status = ctx.layout.graph, ctx.layout.ends_in_status
     for position, observed in enumerate(ctx.observed):
         if not observed.jobs or observed.stored.phase in ENDED_STEP_PHASES:
             continue
@@ -155,7 +155,7 @@ def _read_item_ends(
     """Read the ends of the items that this vcjob of an item has waited for."""
     ends = parse_ends((job.metadata.annotations or {}).get(labels.TARGET_ENDS, ""))
     for target in ctx.layout.needs[position].matched:
-        end = ends.get(f"{ctx.graph.names[target]}/{run.index}")
+        end = ends.get(f"{ctx.layout.graph.names[target]}/{run.index}")
         if end is not None and run.index is not None:
             known = into.setdefault(target, {}).get(run.index)
             if known is None or _rank(end) > _rank(known):
@@ -178,10 +178,10 @@ def known_or_inferred_end(position: int, ctx: PlanContext) -> TargetEnd | None:
     started dependant must have waited for (docs/decisions/lost-jobs.md)."""
     if (end := recorded_end(position, ctx)) is not None:
         return end
-    step = ctx.steps[position]
+    step = ctx.layout.steps[position]
     if step.continue_on_failure or position in recorded_ends(ctx):
         return None  # dependants start after either end, or their record is void
-    for dependant in ctx.graph.dependants[position]:
+    for dependant in ctx.layout.graph.dependants[position]:
         other = ctx.observed[dependant]
         if not other.jobs or any(run.stored_as_started for run in other.each):
             continue  # the status knows it, or it has not begun
@@ -191,7 +191,7 @@ def known_or_inferred_end(position: int, ctx: PlanContext) -> TargetEnd | None:
             continue  # an item does not show that all items of its target have ended
         if get_probe(other.step) is not None:
             continue  # a probe does not show that its target has ended
-        alone = len(ctx.graph.targets[dependant]) == 1
+        alone = len(ctx.layout.graph.targets[dependant]) == 1
         if alone or get_strategy(other.step) is Strategy.ALL:
             end = _BY_CONDITION.get(get_condition_for(other.step, step))
             if end is not None:

@@ -55,7 +55,7 @@ def replace_others(ctx: PlanContext) -> Replaced:
     if flow.spec.concurrency is None or get_policy(flow) is not ConcurrencyPolicy.REPLACE:
         return Replaced()
     stored = flow.status.state.reason == FlowReason.CONCURRENCY
-    if not stored or group.moves or not _is_in_line(ctx, ctx.lifecycle):
+    if not stored or group.moves or not _is_in_line(ctx, ctx.facts.lifecycle):
         return Replaced()
     others = [each for each in (*group.holders, *group.before) if not each.ending]
     asked = {uid: add(at, AGAIN) for uid, at in ctx.view.cancels.items()}

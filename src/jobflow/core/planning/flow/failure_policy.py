@@ -48,7 +48,7 @@ def _breaks(ctx: PlanContext, position: int, condition: StepCondition) -> bool:
     return (
         condition.phase == _FAILED
         and condition.reason != StepReason.FAILURE_POLICY
-        and fails_flow(ctx.steps[position], condition)
+        and fails_flow(ctx.layout.steps[position], condition)
     )
 
 
@@ -62,8 +62,8 @@ def stored_failures(ctx: PlanContext) -> str:
     """Return the clause that names the failed steps of the stored status."""
     if ctx.progress.stored_failures is None:
         stored = [
-            ctx.steps[position].name
-            for position, observed in enumerate(ctx.observed[: ctx.last_from])
+            ctx.layout.steps[position].name
+            for position, observed in enumerate(ctx.observed[: ctx.layout.last_from])
             if _breaks(ctx, position, observed.stored) and not _is_unstored(ctx, position)
         ]
         names = join_names(stored) or "another step"
@@ -92,25 +92,25 @@ class FailureStop:
         self.failing: list[str] = []
         """Steps that have failed, but whose reason is being read or whose rejection is being
         stored: no other step starts."""
-        judged = () if continues else known[: ctx.last_from]
+        judged = () if continues else known[: ctx.layout.last_from]
         for position, decision in enumerate(judged):
             if decision is None:
                 continue
             if _breaks(ctx, position, decision.condition):
                 found = self.failing if _is_unstored(ctx, position) else self.failed
-                found.append(ctx.steps[position].name)
+                found.append(ctx.layout.steps[position].name)
             if decision.unjudged and _has_failed(ctx, position):
-                self.failing.append(ctx.steps[position].name)
+                self.failing.append(ctx.layout.steps[position].name)
         self.is_active = bool(self.failed or self.failing)
         """Whether steps may not start, or not yet."""
         self._continues = continues
         self._goes_on = policy_of(ctx.flow) is FailurePolicy.STOP
-        self._steps = ctx.steps
-        self._last_from = ctx.last_from
-        self._targets = ctx.graph.targets
+        self._steps = ctx.layout.steps
+        self._last_from = ctx.layout.last_from
+        self._targets = ctx.layout.graph.targets
         self._needs = ctx.layout.needs
-        self._spared = bytearray(len(ctx.steps))
-        self._handling = bytearray(len(ctx.steps))
+        self._spared = bytearray(len(ctx.layout.steps))
+        self._handling = bytearray(len(ctx.layout.steps))
         """Spared steps that are not skipped: those behind them may start too."""
 
     @property

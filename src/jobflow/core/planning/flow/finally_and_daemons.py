@@ -17,7 +17,7 @@ from jobflow.core.spec.readiness import awaits_end
 
 def may_begin(ctx: PlanContext) -> bool:
     """Whether every other step has ended by the stored status, and so have all their vcjobs."""
-    others, gone = ctx.observed[: ctx.last_from], ctx.view.deleted
+    others, gone = ctx.observed[: ctx.layout.last_from], ctx.view.deleted
     return all(each.stored.phase in ENDED_STEP_PHASES for each in others) and all(
         job.ended or job.metadata.name in gone for each in others for job in each.jobs
     )
@@ -25,9 +25,9 @@ def may_begin(ctx: PlanContext) -> bool:
 
 def wait_for_status(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool:
     """Whether the other steps end in this plan, so that `finally` waits for the status."""
-    if ctx.last_from == len(ctx.steps):
+    if ctx.layout.last_from == len(ctx.layout.steps):
         return False
-    others = range(ctx.last_from)
+    others = range(ctx.layout.last_from)
     return all(decisions[i].condition.phase in ENDED_STEP_PHASES for i in others) and any(
         ctx.observed[i].stored.phase not in ENDED_STEP_PHASES for i in others
     )
@@ -53,10 +53,10 @@ def ending_daemons(ctx: PlanContext, decisions: Sequence[StepDecision]) -> froze
     """Return the daemons that no step needs to run any more: all of them if only they have not
     ended; those whose end is awaited if everything else that is left waits for the end of daemons,
     with the daemons that need these."""
-    left = [i for i in range(ctx.last_from) if not _has_ended(decisions[i])]
-    if all(ctx.steps[i].daemon for i in left):
+    left = [i for i in range(ctx.layout.last_from) if not _has_ended(decisions[i])]
+    if all(ctx.layout.steps[i].daemon for i in left):
         return frozenset(left)
-    lasting = {i for i in left if ctx.steps[i].daemon and has_begun(decisions[i].condition)}
+    lasting = {i for i in left if ctx.layout.steps[i].daemon and has_begun(decisions[i].condition)}
     waiting = [i for i in left if i not in lasting]
     if not lasting or ctx.pause is not None:
         return frozenset()
@@ -65,15 +65,15 @@ def ending_daemons(ctx: PlanContext, decisions: Sequence[StepDecision]) -> froze
         if not _waits_for_others(decisions[position]):
             return frozenset()
         unmet = _unmet(ctx, position, decisions)
-        step = ctx.steps[position]
-        ends = {target for target in unmet if awaits_end(step, ctx.steps[target])}
+        step = ctx.layout.steps[position]
+        ends = {target for target in unmet if awaits_end(step, ctx.layout.steps[target])}
         begins = lasting.intersection(unmet) - ends
         if begins if ctx.layout.needs[position].how is Strategy.ANY else len(begins) == len(unmet):
             return frozenset()  # it goes on once these run
         awaited |= ends & lasting
     in_use = _in_use(ctx, [i for i in waiting if not _is_stopped(decisions[i])])
     ends = awaited - in_use or awaited  # all of them: an earlier version has admitted the flow
-    for position in ctx.graph.order:
+    for position in ctx.layout.graph.order:
         if position in lasting and not ends.isdisjoint(_used(ctx, position)):
             ends.add(position)
     return frozenset(ends)
@@ -101,8 +101,8 @@ def _unmet(ctx: PlanContext, position: int, decisions: Sequence[StepDecision]) -
     passed = decisions[position].condition.passed_targets or ()
     return [
         target
-        for target in ctx.graph.targets[position]
-        if not _has_ended(decisions[target]) and ctx.graph.names[target] not in passed
+        for target in ctx.layout.graph.targets[position]
+        if not _has_ended(decisions[target]) and ctx.layout.graph.names[target] not in passed
     ]
 
 
@@ -118,6 +118,7 @@ def _in_use(ctx: PlanContext, steps: Iterable[int]) -> set[int]:
 
 def _used(ctx: PlanContext, position: int) -> Iterator[int]:
     """Yield the daemons among the targets of a step that it needs to run."""
-    for target in ctx.graph.targets[position]:
-        if ctx.steps[target].daemon and not awaits_end(ctx.steps[position], ctx.steps[target]):
+    steps = ctx.layout.steps
+    for target in ctx.layout.graph.targets[position]:
+        if steps[target].daemon and not awaits_end(steps[position], steps[target]):
             yield target

@@ -90,7 +90,7 @@ def _services(ctx: PlanContext, again: Collection[int]) -> Iterator[int]:
         need = ctx.layout.needs[work.pop()]
         for target, want in zip(need.targets, need.wants, strict=True):
             may_be_over = need.probe is None and want is not Condition.RUNNING
-            if target in found or (ctx.steps[target].daemon and may_be_over):
+            if target in found or (ctx.layout.steps[target].daemon and may_be_over):
                 continue
             found.add(target)
             work.append(target)
@@ -105,7 +105,7 @@ class _Judge:
         self._ctx = ctx
         self._jobs = jobs
         self._tolerated = tolerated
-        running = replace(ctx.lifecycle, ending_reason="")
+        running = replace(ctx.facts.lifecycle, ending_reason="")
         self._deadline = deadline(ctx.flow.spec.timeout, running)
         """When the timeout of the flow has ended it, if it has."""
 
@@ -115,7 +115,7 @@ class _Judge:
         ctx, observed = self._ctx, self._ctx.observed[position]
         if position in ctx.layout.left_out:
             return None
-        if position >= ctx.last_from:
+        if position >= ctx.layout.last_from:
             return _ANEW
         unaffected: frozenset[int] | None = None
         need = ctx.layout.needs[position]
@@ -171,7 +171,7 @@ class _Judge:
     def _ended_by_itself(self, run: RunCondition) -> bool:
         if run.reason in WITH_THE_FLOW:
             return False
-        if run.reason != TIMEOUT or self._ctx.lifecycle.ending_reason != TIMEOUT:
+        if run.reason != TIMEOUT or self._ctx.facts.lifecycle.ending_reason != TIMEOUT:
             return True
         ended = run.last_transition_time
         return ended is not None and self._deadline is not None and ended < self._deadline
@@ -196,7 +196,7 @@ def restarted(
         conditions[ctx.observed[position].key] = condition
     conditions = {
         key: with_job_as_child(condition, step, ctx)
-        for step, (key, condition) in zip(ctx.steps, conditions.items(), strict=True)
+        for step, (key, condition) in zip(ctx.layout.steps, conditions.items(), strict=True)
     }
     stored = flow.status
     waits = flow.spec.concurrency is not None

@@ -33,9 +33,9 @@ class AsObserved:
 
     def look(self, position: int, probe: api.Probe, target: int) -> ProbeState:
         ctx = self._ctx
-        observed, condition = ctx.observed[target], ctx.standing[target]
+        observed, condition = ctx.observed[target], ctx.progress.standing[target]
         end = ctx.progress.ends[target]
-        return self._probing.look(ctx.steps[position], probe, observed, condition, end)
+        return self._probing.look(ctx.layout.steps[position], probe, observed, condition, end)
 
     def begin(self, position: int) -> StepDecision:
         return begin(self._ctx.observed[position], self._ctx)

@@ -67,8 +67,8 @@ class PendingSteps:
         self.ctx = ctx
         self.course = course or AsObserved(ctx)
         self.needs = ctx.layout.needs
-        self.last_from = ctx.last_from
-        self.lifecycle = ctx.lifecycle
+        self.last_from = ctx.layout.last_from
+        self.lifecycle = ctx.facts.lifecycle
         self.known = decisions
         self.decisions = list(decisions)
         self.ends = ctx.progress.ends
@@ -79,7 +79,7 @@ class PendingSteps:
 
     def run(self) -> list[StepDecision]:
         """Return the decision about every step, by position."""
-        self._pass(self.ctx.graph.order)
+        self._pass(self.ctx.layout.graph.order)
         return [d or self._blocked(i) for i, d in enumerate(self.decisions)]
 
     def run_again(
@@ -93,12 +93,12 @@ class PendingSteps:
             self._decide_again(position)
         for position in dependants_of:
             self._decide_dependants_again(position)
-        self._pass(self.ctx.graph.order if self.stopping.is_active else self._wave)
+        self._pass(self.ctx.layout.graph.order if self.stopping.is_active else self._wave)
         return frozenset(self._wave.added)
 
     def _decide_dependants_again(self, position: int) -> None:
-        for dependant in self.ctx.graph.dependants[position]:
-            condition = self.ctx.standing[dependant]
+        for dependant in self.ctx.layout.graph.dependants[position]:
+            condition = self.ctx.progress.standing[dependant]
             if condition.phase == StepPhase.WAITING and not has_begun(condition):
                 self._decide_again(dependant)
 
@@ -139,9 +139,9 @@ class PendingSteps:
     def _take(self, position: int, decision: StepDecision) -> None:
         condition = decision.condition
         self.decisions[position] = decision
-        self.ctx.standing[position] = condition
+        self.ctx.progress.standing[position] = condition
         if condition.phase in ENDED_STEP_PHASES:
-            self.ends[position] = self.ctx.end_of(self.ctx.steps[position], condition)
+            self.ends[position] = self.ctx.end_of(self.ctx.layout.steps[position], condition)
             if self.stopping.stopped_by(position, condition):
                 self.failing.append(position)
             if self._wave is not None:
@@ -164,7 +164,7 @@ class PendingSteps:
                 continue
             if decision.condition.phase in (StepPhase.FAILED, StepPhase.COMPLETED):
                 found.setdefault(position, decision)
-            targets = set(self.ctx.graph.targets[position]) - seen
+            targets = set(self.ctx.layout.graph.targets[position]) - seen
             seen |= targets
             before.extend(targets)
         return found
@@ -291,11 +291,11 @@ class PendingSteps:
 
     @lazy_property
     def _all_are_left(self) -> bool:
-        return are_left(self.ctx, range(len(self.ctx.steps)))
+        return are_left(self.ctx, range(len(self.ctx.layout.steps)))
 
     def _met_before(self, position: int, target: int) -> bool:
         passed = self.ctx.observed[position].stored.passed_targets
-        return passed is not None and self.ctx.graph.names[target] in passed
+        return passed is not None and self.ctx.layout.graph.names[target] in passed
 
     def _look(self, position: int, probe: api.Probe, target: int) -> ProbeState:
         if self._met_before(position, target):
@@ -313,7 +313,7 @@ class PendingSteps:
     ) -> StepDecision:
         """Add the targets that stay met, and the probes and reads of the others. Probes that have
         passed stay until the status says so, so that the prober does not forget them."""
-        stored, names = self.ctx.observed[position].stored, self.ctx.graph.names
+        stored, names = self.ctx.observed[position].stored, self.ctx.layout.graph.names
         met = [names[target] for target in targets.lasting()]
         condition = decision.condition
         if condition.phase == StepPhase.WAITING:

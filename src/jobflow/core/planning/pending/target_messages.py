@@ -53,7 +53,7 @@ def waits_for(ctx: PlanContext, targets: TargetStates) -> tuple[str, str]:
         is_known = any(targets.looks[i].message for i in pending)
         reason = StepReason.WAITING_FOR_PROBE if is_known else ""
         return reason, f"waits for {_probe_messages(ctx, pending, targets, last)}"
-    names, standing = ctx.graph.names, ctx.standing
+    names, standing = ctx.layout.graph.names, ctx.progress.standing
     states: list[str] = []
     total = 0
     for target, reach in zip(need.targets, targets.reaches, strict=True):
@@ -90,7 +90,7 @@ def unsatisfiable(ctx: PlanContext, targets: TargetStates) -> str:
 def skipped_for(end: StepEnd, ctx: PlanContext, targets: TargetStates, failed: list[str]) -> str:
     """Return the message of a skipped step. `failed`: the steps for which the flow has stopped."""
     because = [SKIPS.get(reach) is end for reach in targets.reaches]
-    names = join_names([ctx.graph.names[i] for i in compress(targets.need.targets, because)])
+    names = join_names([ctx.layout.graph.names[i] for i in compress(targets.need.targets, because)])
     if end is StepEnd.UPSTREAM_FAILED:
         return f"{names} did not complete"
     if end is StepEnd.NOT_TAKEN:
@@ -101,7 +101,7 @@ def skipped_for(end: StepEnd, ctx: PlanContext, targets: TargetStates, failed: l
 def blocked_by(ctx: PlanContext, step: Step) -> str:
     """Return the message of a step that waits for an unknown step or for itself. Admission refuses
     both; flows without admission have them."""
-    unknown = [name for name in step.targets if name not in ctx.graph.index]
+    unknown = [name for name in step.targets if name not in ctx.layout.graph.index]
     if unknown:
         return f"waits for {join_names(unknown)}, which this flow does not have"
     return "waits for a step that waits for itself"
@@ -109,11 +109,12 @@ def blocked_by(ctx: PlanContext, step: Step) -> str:
 
 def _probe_messages(ctx: PlanContext, which: list[int], states: TargetStates, last: str) -> str:
     """Return the probe messages of targets; in full for a single target."""
-    names, targets = ctx.graph.names, states.need.targets
+    names, targets = ctx.layout.graph.names, states.need.targets
+    standing = ctx.progress.standing
     if len(which) == 1 and (message := states.looks[which[0]].message):
         return f"{names[targets[which[0]]]}: {message}"
     listed = [
-        f"{names[targets[i]]} ({states.looks[i].message or ctx.standing[targets[i]].phase})"
+        f"{names[targets[i]]} ({states.looks[i].message or standing[targets[i]].phase})"
         for i in which[:MAX_NAMES]
     ]
     return join_names(listed, total=len(which), last=last)

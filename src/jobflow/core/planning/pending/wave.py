@@ -10,7 +10,7 @@ class Wave:
     """Positions to decide, in dependency order, to which deciding them adds others."""
 
     def __init__(self, ctx: PlanContext) -> None:
-        self._order, self._ranks = ctx.graph.order, ctx.layout.ranks
+        self._order, self._ranks = ctx.layout.graph.order, ctx.layout.ranks
         self.added: set[int] = set()
         self._waiting: list[int] = []
         """The ranks of those to come, as a heap."""

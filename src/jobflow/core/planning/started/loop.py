@@ -160,7 +160,7 @@ def _known(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -> Loop:
     items = get_items(step, observed.decided)
     total = _most(observed) if step.for_each is None else len(items or ())
     every = runs_every_item(ctx.flow, step)
-    position = ctx.graph.index[step.name]
+    position = ctx.layout.graph.index[step.name]
     loop = Loop(observed, total, {run.index: run for run in observed.runs}, every)
     if position in ctx.layout.matching:
         loop.states = ItemStates(position, ctx)

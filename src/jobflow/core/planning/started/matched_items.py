@@ -68,7 +68,7 @@ class ItemStates:
         whole = [place for place, t in enumerate(need.targets) if t not in need.matched]
         self._whole = {_whole_state(ctx, need, ctx.observed[position], place) for place in whole}
         self._known: dict[int, TargetState] = {}
-        self._names = [ctx.graph.names[need.targets[place]] for place in whole]
+        self._names = [ctx.layout.graph.names[need.targets[place]] for place in whole]
 
     def of(self, index: int) -> TargetState:
         """Return the state of all targets for an item."""
@@ -110,7 +110,7 @@ class ItemStates:
 def _target(ctx: PlanContext, position: int, want: Condition) -> _Target:
     shown, observed = ctx.shown_to_dependants(position), ctx.observed[position]
     return _Target(
-        ctx.steps[position],
+        ctx.layout.steps[position],
         want,
         ctx.progress.ends[position],
         {run.index: run for run in shown.runs or ()},
@@ -129,7 +129,7 @@ def _whole_state(
     if place in need.to_run:
         passed = observed.stored.passed_targets or ()
         other, shown = ctx.observed[target], ctx.shown_to_dependants(target)
-        if ctx.graph.names[target] in passed or has_run(other, shown, ctx.records):
+        if ctx.layout.graph.names[target] in passed or has_run(other, shown, ctx.records):
             return TargetState.MET
     return need.rows[place][ctx.progress.ends[target]]
 
@@ -160,10 +160,10 @@ def with_known_lists(
 def _known_items(target: int, ctx: PlanContext) -> Sequence[Any] | None:
     """Return the items of a target, None if they are not known. A target that ended before one of
     its items began has only those that its spec lists, whether its decisions were stored or not."""
-    items = get_items(ctx.steps[target], ctx.standing[target].decisions)
+    items = get_items(ctx.layout.steps[target], ctx.progress.standing[target].decisions)
     end = ctx.progress.ends[target]
-    began = end in (None, StepEnd.COMPLETED) or ctx.standing[target].runs
-    return items if began or get_items(ctx.steps[target], None) is not None else None
+    began = end in (None, StepEnd.COMPLETED) or ctx.progress.standing[target].runs
+    return items if began or get_items(ctx.layout.steps[target], None) is not None else None
 
 
 def given_items(position: int, ctx: PlanContext) -> Sequence[Any] | None:
@@ -175,7 +175,7 @@ def find_mismatch(position: int, decided: Decisions | None, ctx: PlanContext) ->
     """Return how the number of the step's items differs from that of a target, or ""."""
     if position not in ctx.layout.matching:
         return ""
-    items = get_items(ctx.steps[position], decided)
+    items = get_items(ctx.layout.steps[position], decided)
     for name, others in _lists(position, ctx):
         if items is not None and len(others) != len(items):
             own = format_count(len(items), "item")
@@ -189,4 +189,4 @@ def _lists(position: int, ctx: PlanContext) -> Iterator[tuple[str, Sequence[Any]
     for target in need.targets:
         if target in need.matched and ctx.progress.ends[target] is not StepEnd.NOT_TAKEN:
             if (items := _known_items(target, ctx)) is not None:
-                yield ctx.graph.names[target], items
+                yield ctx.layout.graph.names[target], items

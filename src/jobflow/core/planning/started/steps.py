@@ -34,7 +34,7 @@ def begun_steps(ctx: PlanContext, among: Iterable[int] | None = None) -> list[St
     """Return the decision about each step that has begun, by position; None for the others. Targets
     are decided first, because a run may use their outputs. `among`: the steps to decide, in this
     order; default: all."""
-    found: list[StepDecision | None] = [None] * len(ctx.steps)
+    found: list[StepDecision | None] = [None] * len(ctx.layout.steps)
     answered = bool(ctx.view.refusals or ctx.view.holders)
     ends, ended = recorded_ends(ctx), ctx.facts.ended
     for position in ctx.layout.order if among is None else among:
@@ -53,7 +53,7 @@ def begun_steps(ctx: PlanContext, among: Iterable[int] | None = None) -> list[St
             continue
         if decision is not None:
             found[position] = decision
-            ctx.standing[position] = decision.condition
+            ctx.progress.standing[position] = decision.condition
             if not must_be_stored(observed.step, decision.condition):
                 ctx.progress.ends[position] = ctx.end_of(observed.step, decision.condition)
     return found
@@ -84,7 +84,7 @@ def ends_all_steps(ctx: PlanContext) -> bool:
         return True
     if policy_of(flow) is not FailurePolicy.ABORT:
         return False
-    return any(fails_flow(each.step, each.stored) for each in ctx.observed[: ctx.last_from])
+    return any(fails_flow(each.step, each.stored) for each in ctx.observed[: ctx.layout.last_from])
 
 
 def end_left_over(ctx: PlanContext) -> Iterator[Action]:

@@ -58,7 +58,7 @@ def flow_status(
     stored = ctx.flow.status
     records = job_records(ctx, decisions)
     state = flow_state(ctx, decisions, records)
-    lifecycle, outputs = ctx.lifecycle, stored.outputs
+    lifecycle, outputs = ctx.facts.lifecycle, stored.outputs
     if state.phase in FINAL_PHASES:
         unfinished = FlowState(phase=stored.state.phase or FlowPhase.PENDING)
         state, outputs = end_with_outputs(ctx, state) or (unfinished, None)
@@ -70,7 +70,7 @@ def flow_status(
     if ctx.layout.has_children:
         conditions = [
             with_job_as_child(condition, step, ctx)
-            for condition, step in zip(conditions, ctx.steps, strict=True)
+            for condition, step in zip(conditions, ctx.layout.steps, strict=True)
         ]
         tolerated = tolerated or has_tolerated_children(conditions, ctx.view.jobs)
     has_started = not lifecycle.waits
@@ -115,7 +115,7 @@ def invalid_status(ctx: PlanContext, violations: Iterable[Violation]) -> JobFlow
         state=FlowState(
             phase=FlowPhase.FAILED, reason=FlowReason.INVALID, message=shorten(message)
         ),
-        progress=f"0/{len(ctx.steps)}",
+        progress=f"0/{len(ctx.layout.steps)}",
         start_time=ctx.second,
         completion_time=ctx.second,
         duration="0s",
@@ -130,7 +130,7 @@ def flow_state(
     failed: list[tuple[str, StepCondition]] = []
     held_up: list[tuple[Step, StepCondition]] = []
     has_ended = not ctx.terminating
-    for step, decision in zip(ctx.steps, decisions, strict=True):
+    for step, decision in zip(ctx.layout.steps, decisions, strict=True):
         condition = decision.condition
         if condition.phase not in ENDED_STEP_PHASES:
             has_ended = False
@@ -139,7 +139,7 @@ def flow_state(
         elif condition.phase != _COMPLETED and fails_flow(step, condition):
             failed.append((step.name, condition))
     has_ended = has_ended and not _alive(ctx)
-    lifecycle = ctx.lifecycle
+    lifecycle = ctx.facts.lifecycle
     phase = _phase(
         ctx, records, has_ended=has_ended, failed=bool(failed or lifecycle.ending_reason in HALTS)
     )
@@ -194,14 +194,15 @@ def _phase(
         return FlowPhase.FAILED if failed else FlowPhase.SUCCEED
     if ctx.flow.status.state.phase == FlowPhase.RUNNING:
         return FlowPhase.RUNNING
-    if ctx.lifecycle.waits or ctx.lifecycle.starting:
+    if ctx.facts.lifecycle.waits or ctx.facts.lifecycle.starting:
         return FlowPhase.PENDING
     begun = any(record.state != JobPhase.PENDING for record in records) or any(
         job.phase != JobPhase.PENDING and not work_of_object(job).is_recorded
         for job in ctx.view.jobs.values()
     )
     begun = begun or any(
-        ctx.standing[position].phase == JobPhase.RUNNING for position in ctx.layout.ends_in_status
+        ctx.progress.standing[position].phase == JobPhase.RUNNING
+        for position in ctx.layout.ends_in_status
     )
     return FlowPhase.RUNNING if begun else FlowPhase.PENDING
 
@@ -256,7 +257,7 @@ def end_with_outputs(ctx: PlanContext, end: FlowState) -> tuple[FlowState, Outpu
         return end, None
     if ctx.progress.allowance.spent:
         return None
-    found, scope = Outputs(), ctx.seen_at_the_end(end.phase)
+    found, scope = Outputs(), ctx.seen(phase=end.phase)
     for name, text in expressions.items():
         value = evaluate_output(f"outputs.{name}", text, scope)
         if not isinstance(value, EvaluationFailure):

@@ -75,7 +75,7 @@ class Replanner:
         self._decisions = [StepDecision(each.stored) for each in ctx.observed]
         self._open = {
             position
-            for position, each in enumerate(ctx.observed[: ctx.last_from])
+            for position, each in enumerate(ctx.observed[: ctx.layout.last_from])
             if each.stored.phase not in ENDED_STEP_PHASES
         }
         self._jobs: dict[int, dict[str, None]] = {
@@ -107,7 +107,7 @@ class Replanner:
         flow must be planned."""
         jobs = self._with_jobs(changed)
         due = (position for position, at in self._due.items() if at <= now)
-        changed_steps = {self._ctx.graph.index[step] for step in changed.values()}
+        changed_steps = {self._ctx.layout.graph.index[step] for step in changed.values()}
         ranks = self._ctx.layout.ranks
         scope = sorted({*changed_steps, *self._changed, *due}, key=ranks.__getitem__)
         ctx = self._context(view, scope, jobs, now)
@@ -130,7 +130,7 @@ class Replanner:
     def _with_jobs(self, changed: Mapping[str, str]) -> dict[int, dict[str, None]]:
         jobs = dict(self._jobs)
         for name, step in changed.items():
-            position = self._ctx.graph.index[step]
+            position = self._ctx.layout.graph.index[step]
             jobs[position] = {**jobs.get(position, {}), name: None}
         return jobs
 
@@ -158,7 +158,7 @@ class Replanner:
             second=second,
             records=self.records,
             observed=observed,
-            facts=Facts(last.lifecycle),
+            facts=Facts(last.facts.lifecycle),
             progress=progress,
         )
 
@@ -174,8 +174,8 @@ class Replanner:
             decision, stored = decisions[position], ctx.observed[position].stored
             condition = decision.condition
             self._decisions[position] = StepDecision(condition)
-            conditions[ctx.layout.keys[position]] = ctx.standing[position] = condition
-            ctx.progress.ends[position] = ctx.end_of(ctx.steps[position], condition)
+            conditions[ctx.layout.keys[position]] = ctx.progress.standing[position] = condition
+            ctx.progress.ends[position] = ctx.end_of(ctx.layout.steps[position], condition)
             if condition is not stored or decision.actions or decision.reads:
                 self._changed.add(position)
             if condition.phase in ENDED_STEP_PHASES:

@@ -44,7 +44,7 @@ def intent(run: ObservedRun, ctx: PlanContext) -> str:
 
 def ending_reason(run: ObservedRun, ctx: PlanContext) -> str:
     """Return the reason to abort this run by the facts about the flow, or ""."""
-    lifecycle, name = ctx.lifecycle, run.step.name
+    lifecycle, name = ctx.facts.lifecycle, run.step.name
     if name not in ctx.layout.finally_names:
         if lifecycle.ending_reason:
             return lifecycle.ending_reason
@@ -65,8 +65,9 @@ def why_in_words(why: str, run: ObservedRun, ctx: PlanContext) -> str:
         return ctx.facts.aborted_for or stored_failures(ctx)
     if why != TIMEOUT:
         return _WHY.get(why, why or "it was aborted")
-    if ctx.lifecycle.ending_reason == TIMEOUT and run.step.name not in ctx.layout.finally_names:
-        return ctx.lifecycle.ending_message
+    lifecycle = ctx.facts.lifecycle
+    if lifecycle.ending_reason == TIMEOUT and run.step.name not in ctx.layout.finally_names:
+        return lifecycle.ending_message
     return f"it took longer than its timeout of {run.step.timeout}"
 
 

@@ -67,7 +67,7 @@ def decide(run: ObservedRun, ctx: PlanContext) -> RunDecision:
         return RunDecision(stored)
     # the time of a suspension that ends in this plan does not count
     before = ctx.flow.status.suspended_seconds or 0
-    deadline = add(stored.deadline, max(0, (ctx.lifecycle.suspended_seconds or 0) - before))
+    deadline = add(stored.deadline, max(0, (ctx.facts.lifecycle.suspended_seconds or 0) - before))
     if deadline != stored.deadline:
         stored = msgspec.structs.replace(stored, deadline=deadline)
     if ctx.pause is not None:

@@ -57,7 +57,7 @@ def resume(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
 def abort(job: Job, since: datetime | None, ctx: PlanContext) -> Asked:
     """Cancel a child flow, with a Command every COMMAND_AGAIN as long as it has no effect."""
     assert isinstance(job, ChildFlow)
-    now_too = ctx.lifecycle.finally_too
+    now_too = ctx.facts.lifecycle.finally_too
     action = Action.TERMINATE_NOW if now_too else Action.TERMINATE_JOB
     if job.ending and (job.finally_too or not now_too):
         return Asked()
