@@ -68,8 +68,7 @@ from typing import Any, TypedDict
 
 from jobflow.authoring.objects.expressions import Expr
 from jobflow.authoring.objects.job_fields import Fields, JobSpec, Probe
-from jobflow.authoring.objects.steps import InnerBody, Step
-from jobflow.authoring.objects.templates import Template
+from jobflow.authoring.objects.steps import InnerBody, Step, Template
 '''
 JOBS_HEAD = '''\
 """Fields of Volcano jobs and probes, written by tools/authoring_types.py (`make manifests`)."""

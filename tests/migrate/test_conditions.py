@@ -10,8 +10,7 @@ from jobflow.migrate.expressions.cel import (
 from jobflow.migrate.expressions.cel import (
     test_to_cel as to_test,
 )
-from jobflow.migrate.expressions.syntax import UnsupportedExpression
-from jobflow.migrate.expressions.values import Kind, Ref, Text
+from jobflow.migrate.expressions.values import Kind, Ref, Text, UnsupportedExpression
 
 VALUES: dict[str, Text] = {
     "a": (Ref("params.a", "params.a"),),

@@ -47,8 +47,7 @@ from jobflow.authoring.objects.job_fields import (
     TCPSocketProbe,
     Volume,
 )
-from jobflow.authoring.objects.steps import Step, Steps
-from jobflow.authoring.objects.templates import Template
+from jobflow.authoring.objects.steps import Step, Steps, Template
 
 __all__ = [
     "Approval",

@@ -28,16 +28,14 @@ from jobflow.api.flow.traits import (
     names_with,
     walk,
 )
-from jobflow.authoring.dependencies import add_dependencies
 from jobflow.authoring.objects.expressions import Expr, has_expr, reference_to, to_cel
+from jobflow.authoring.objects.faults import Place
 from jobflow.authoring.objects.fields import FlowFields, ForEach, Param, Retry, StepFields
 from jobflow.authoring.objects.flows import ChildFlow, FlowBody
 from jobflow.authoring.objects.functions import Joined
 from jobflow.authoring.objects.job_fields import Fields
-from jobflow.authoring.objects.places import Place
-from jobflow.authoring.objects.steps import Step
-from jobflow.authoring.objects.templates import Template
-from jobflow.authoring.output_names import find_misnamed_outputs
+from jobflow.authoring.objects.steps import Step, Template
+from jobflow.authoring.uses import add_dependencies, find_misnamed_outputs
 from jobflow.core.manifests.schema_hints import fields_of_other_tools
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.violations import join_path

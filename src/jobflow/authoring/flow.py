@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobflow.authoring.objects.faults import Fault, ends_at_caller
 from jobflow.authoring.objects.flows import NamedCron, NamedFlow
-from jobflow.authoring.objects.templates import Manifest
+from jobflow.authoring.objects.steps import Manifest
 
 if TYPE_CHECKING:  # they take long, and a flow that only prints itself needs less
     from jobflow.authoring.cluster import Submitted, Target

@@ -14,15 +14,17 @@ from jobflow.authoring.objects.faults import (
     Fault,
     FlowWarning,
     InvalidFlow,
+    Place,
+    caller,
     from_manifest,
+    read_source,
     refuse,
     step_path_of,
 )
 from jobflow.authoring.objects.fields import CronFields
 from jobflow.authoring.objects.flows import NamedCron, NamedFlow
-from jobflow.authoring.objects.places import Place, caller, read_source
-from jobflow.authoring.objects.templates import Manifest as Object
-from jobflow.authoring.objects.templates import Template
+from jobflow.authoring.objects.steps import Manifest as Object
+from jobflow.authoring.objects.steps import Template
 from jobflow.client.manifests.check import Report
 from jobflow.client.manifests.check import check as check_manifests
 from jobflow.client.manifests.flag_values import set_params

@@ -13,8 +13,7 @@ from jobflow.app.serve import START_ERRORS
 from jobflow.authoring.manifests import check_objects, show_warnings
 from jobflow.authoring.objects.faults import FlowWarning, InvalidFlow, RunError, from_manifest
 from jobflow.authoring.objects.flows import FlowBody, NamedCron
-from jobflow.authoring.objects.steps import Step
-from jobflow.authoring.objects.templates import Manifest
+from jobflow.authoring.objects.steps import Manifest, Step
 from jobflow.authoring.results import Result
 from jobflow.client.errors import CommandError
 from jobflow.client.flows.follow import Display

@@ -9,12 +9,12 @@ from typing import Any
 
 from jobflow.migrate.expressions.cel import tag_value
 from jobflow.migrate.expressions.parse import split_tags
-from jobflow.migrate.expressions.syntax import UnsupportedExpression
 from jobflow.migrate.expressions.values import (
     Kind,
     Ref,
     Resolve,
     Text,
+    UnsupportedExpression,
     as_ref,
     as_text,
     join,

@@ -14,8 +14,8 @@ from jobflow.client.manifests.sources import SourcePlace
 from jobflow.core.admission.object_names import to_valid_name
 from jobflow.core.names import MAX_NAME
 from jobflow.migrate.fields import Budget, Field, Finding, Findings, Severity, TooLargeError
-from jobflow.migrate.library import CLUSTER, library_of
 from jobflow.migrate.steps.task import COMMENT
+from jobflow.migrate.templates import CLUSTER, library_of
 from jobflow.migrate.workflow import Files, flow_spec
 
 GROUP = "argoproj.io/"

@@ -13,11 +13,11 @@ from typing import Any
 
 from jobflow.core.admission.object_names import to_valid_name
 from jobflow.core.cel.language.parser import RESERVED
-from jobflow.migrate.expressions.syntax import UnsupportedExpression
 from jobflow.migrate.expressions.values import (
     Kind,
     Ref,
     Text,
+    UnsupportedExpression,
     literal,
     member,
     quote,

@@ -17,14 +17,13 @@ from jobflow.client.manifests.yaml_nodes import (
 from jobflow.migrate.context import Context
 from jobflow.migrate.expressions.values import json_of, whole
 from jobflow.migrate.fields import Field
-from jobflow.migrate.library import Called, Library, library_of
 from jobflow.migrate.scopes import FlowScope, WorkflowInfo, identifier
-from jobflow.migrate.steps.bindings import report_artifacts
 from jobflow.migrate.steps.bodies import Workflow, calls_itself
 from jobflow.migrate.steps.control import duration
 from jobflow.migrate.steps.flow import FlowWriter
+from jobflow.migrate.steps.parameters import report_artifacts
 from jobflow.migrate.steps.pods import placeholder
-from jobflow.migrate.usage import parameters_of
+from jobflow.migrate.templates import Called, Library, library_of, parameters_of
 
 _WITHOUT_EFFECT = {
     "archiveLogs": "is left out: logs stay with the pods",

@@ -14,8 +14,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.labels import SANDBOX_PREFIX
 from jobflow.client.manifests.objects import load
 from jobflow.migrate.fields import Severity
-from jobflow.migrate.report import ArgoReport, convert_argo
-from jobflow.migrate.write import without_comments
+from jobflow.migrate.report import ArgoReport, convert_argo, without_comments
 from jobflow.sandbox.virtual_time.planned_flows import VirtualCluster
 from support.argo.examples import Example
 

@@ -8,8 +8,7 @@ from typing import Any, TypedDict
 
 from jobflow.authoring.objects.expressions import Expr
 from jobflow.authoring.objects.job_fields import Fields, JobSpec, Probe
-from jobflow.authoring.objects.steps import InnerBody, Step
-from jobflow.authoring.objects.templates import Template
+from jobflow.authoring.objects.steps import InnerBody, Step, Template
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, Unpack
 
 from jobflow.authoring.objects.expressions import Expr, variable
-from jobflow.authoring.objects.faults import ends_at_caller, refuse
+from jobflow.authoring.objects.faults import Place, caller, ends_at_caller, refuse
 from jobflow.authoring.objects.fields import ChildFields, CronFields, FlowFields, StepFields
 from jobflow.authoring.objects.functions import TaskFunction
-from jobflow.authoring.objects.places import Place, caller
-from jobflow.authoring.objects.steps import InnerBody, Step, StepList
-from jobflow.authoring.objects.templates import Manifest, Template, Texts
+from jobflow.authoring.objects.steps import InnerBody, Manifest, Step, StepList, Template, Texts
 from jobflow.core.suggest import Suggester, did_you_mean
 
 P = ParamSpec("P")

@@ -20,9 +20,8 @@ from types import CodeType
 from typing import Any, Generic, ParamSpec, Unpack
 
 from jobflow.authoring.objects.expressions import Expr, has_expr, has_reference, to_cel
-from jobflow.authoring.objects.faults import display_name, ends_at_caller, refuse
+from jobflow.authoring.objects.faults import Place, caller, display_name, ends_at_caller, refuse
 from jobflow.authoring.objects.fields import StepFields
-from jobflow.authoring.objects.places import Place, caller
 from jobflow.authoring.objects.returns import find_outputs
 from jobflow.authoring.objects.steps import Step, StepList
 from jobflow.core.suggest import Suggester, did_you_mean

@@ -1,4 +1,4 @@
-"""Steps, and the operators that order them: `a >> [b, c] >> d`."""
+"""JobTemplates, steps that run them, and the operators that order steps: `a >> [b, c] >> d`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,44 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from jobflow.authoring.objects.expressions import Expr, step_value
-from jobflow.authoring.objects.places import Place, caller
+from jobflow.authoring.objects.faults import Place, caller
+from jobflow.authoring.objects.job_fields import JobSpec
 from jobflow.authoring.objects.returns import Outputs
-from jobflow.authoring.objects.templates import Template
 from jobflow.core.suggest import Suggester, did_you_mean
+
+Texts = Mapping[str, str]
+
+
+class Manifest:
+    """An object with metadata: a flow, a template or a schedule."""
+
+    def __init__(self, name: str, metadata: Mapping[str, Any], place: Place) -> None:
+        self.name = name
+        """`metadata.name`; empty if the server generates it."""
+        self._metadata = {key: value for key, value in metadata.items() if value}
+        self._place = place
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class Template(Manifest):
+    """A JobTemplate: the spec of a Volcano job that steps run. A flow sends it with itself if a
+    step has it as `template`, or after `flow.add(template)`."""
+
+    def __init__(
+        self,
+        name: str,
+        spec: Mapping[str, Any] | JobSpec,
+        *,
+        namespace: str | None = None,
+        labels: Texts | None = None,
+        annotations: Texts | None = None,
+    ) -> None:
+        metadata = {"namespace": namespace, "labels": labels, "annotations": annotations}
+        super().__init__(name, metadata, caller())
+        self.spec = spec
+
 
 Values = Mapping[str, tuple[Any, Place]]
 """The fields of a step by their names here, each with the place of its value."""

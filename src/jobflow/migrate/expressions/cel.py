@@ -11,28 +11,15 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from jobflow.migrate.expressions import functions
+from jobflow.migrate.expressions import functions, syntax
 from jobflow.migrate.expressions.parse import parse_condition, parse_expression, split_tags
-from jobflow.migrate.expressions.syntax import (
-    LEVELS,
-    Call,
-    Closure,
-    Level,
-    ListOf,
-    Literal,
-    MapOf,
-    Member,
-    Name,
-    Node,
-    Operation,
-    Tagged,
-    UnsupportedExpression,
-)
+from jobflow.migrate.expressions.syntax import LEVELS, Level
 from jobflow.migrate.expressions.values import (
     Kind,
     Ref,
     Resolve,
     Text,
+    UnsupportedExpression,
     as_ref,
     as_text,
     join,
@@ -147,34 +134,34 @@ class _Writer:
     resolve: Resolve
     loops: int = 0
 
-    def write(self, node: Node) -> _Cel:
+    def write(self, node: syntax.Node) -> _Cel:
         """Return the CEL of a tree. Raises UnsupportedExpression."""
         match node:
-            case Literal(None):
+            case syntax.Literal(None):
                 raise UnsupportedExpression("CEL has no comparison with nil")
-            case Literal(value):
+            case syntax.Literal(value):
                 assert value is not None, "matched above"
                 return _constant(value)
-            case Tagged():
+            case syntax.Tagged():
                 return self._tagged(node)
-            case Name("#") if self.loops:
+            case syntax.Name("#") if self.loops:
                 return _Cel(Ref(_VARIABLES[self.loops - 1], kind=Kind.JSON))
-            case Name() | Member():
+            case syntax.Name() | syntax.Member():
                 return self._path(node)
-            case Call():
+            case syntax.Call():
                 return self._call(node)
-            case Operation():
+            case syntax.Operation():
                 return self._operation(node)
-            case ListOf(items):
+            case syntax.ListOf(items):
                 written = ", ".join(self.write(item).ref.cel for item in items)
                 return _Cel(Ref(f"[{written}]", kind=Kind.LIST))
-            case MapOf(entries):
+            case syntax.MapOf(entries):
                 pairs = (f"{quote(key)}: {self.write(value).ref.cel}" for key, value in entries)
                 return _Cel(Ref(f"{{{', '.join(pairs)}}}", kind=Kind.JSON))
             case _:
                 raise UnsupportedExpression("slices and closures have no equal there")
 
-    def _tagged(self, node: Tagged) -> _Cel:
+    def _tagged(self, node: syntax.Tagged) -> _Cel:
         text = expand_tags(node.text, self.resolve)
         plain = literal(text)
         if plain is not None:
@@ -184,7 +171,7 @@ class _Writer:
             ref, Level.ATOM if len(text) == 1 and not _is_compound(ref.cel) else Level.CHOICE
         )
 
-    def _path(self, node: Name | Member) -> _Cel:
+    def _path(self, node: syntax.Name | syntax.Member) -> _Cel:
         keys = _keys(node)
         if keys is not None and keys[0] != "#":
             text = self.resolve(keys)
@@ -193,18 +180,18 @@ class _Writer:
                 return _constant(plain)
             ref = as_ref(text)
             return _Cel(ref, Level.CHOICE if _is_compound(ref.cel) else Level.ATOM)
-        if isinstance(node, Name):  # also # outside of a closure
+        if isinstance(node, syntax.Name):  # also # outside of a closure
             raise UnsupportedExpression(f'"{node.name}" has no equal')
         value = self.write(node.value)
         key = node.key
-        if isinstance(key, Literal) and isinstance(key.value, str):
+        if isinstance(key, syntax.Literal) and isinstance(key.value, str):
             return _Cel(Ref(value.within(Level.ATOM) + member(key.value), kind=Kind.JSON))
         return _Cel(Ref(f"{value.within(Level.ATOM)}[{self.write(key).ref.cel}]", kind=Kind.JSON))
 
-    def _call(self, node: Call) -> _Cel:
+    def _call(self, node: syntax.Call) -> _Cel:
         name = ".".join(_keys(node.function) or ())
         arguments = node.arguments
-        if len(arguments) > 1 and isinstance(arguments[1], Closure):
+        if len(arguments) > 1 and isinstance(arguments[1], syntax.Closure):
             return self._loop(name, arguments[0], arguments[1])
         written = [self.write(each) for each in arguments]
         constants = [each.constant for each in written]
@@ -215,7 +202,7 @@ class _Writer:
             raise UnsupportedExpression("it is too long in CEL")
         return _Cel(ref, Level.CHOICE if _is_compound(ref.cel) else Level.ATOM)
 
-    def _loop(self, name: str, listed: Node, closure: Closure) -> _Cel:
+    def _loop(self, name: str, listed: syntax.Node, closure: syntax.Closure) -> _Cel:
         macro = {"filter": "filter", "map": "map", "all": "all", "any": "exists"}
         macro |= {"one": "exists_one", "none": "exists", "count": "filter"}
         if name not in macro or self.loops >= len(_VARIABLES):
@@ -233,7 +220,7 @@ class _Writer:
             return _Cel(Ref(f"!{text}", kind=Kind.BOOL), Level.SIGN)
         return _Cel(Ref(text, kind=Kind.LIST if name in ("filter", "map") else Kind.BOOL))
 
-    def _operation(self, node: Operation) -> _Cel:
+    def _operation(self, node: syntax.Operation) -> _Cel:
         sign = node.operator
         if sign == "??":
             return self._or_else(*node.operands)
@@ -258,7 +245,7 @@ class _Writer:
             return _Cel(Ref(f"-{written[0].within(Level.ATOM)}", kind=Kind.NUMBER), Level.SIGN)
         return _binary(sign, *written)
 
-    def _or_else(self, value: Node, default: Node) -> _Cel:
+    def _or_else(self, value: syntax.Node, default: syntax.Node) -> _Cel:
         ref = self.write(value).ref
         other = self.write(default).within(Level.CHOICE)
         if not ref.or_else:
@@ -266,12 +253,12 @@ class _Writer:
         return _Cel(replace(ref, cel=ref.or_else.replace("%s", other), path="", or_else=""))
 
 
-def _keys(node: Node) -> tuple[str, ...] | None:
+def _keys(node: syntax.Node) -> tuple[str, ...] | None:
     """Return the keys of a path of names, or None for any other value."""
     match node:
-        case Name(name):
+        case syntax.Name(name):
             return (name,)
-        case Member(value, Literal(str(key))):
+        case syntax.Member(value, syntax.Literal(str(key))):
             above = _keys(value)
             return None if above is None else (*above, key)
         case _:

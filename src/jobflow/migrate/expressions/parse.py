@@ -6,22 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from jobflow.migrate.expressions.syntax import (
-    LEVELS,
-    Call,
-    Closure,
-    Level,
-    ListOf,
-    Literal,
-    MapOf,
-    Member,
-    Name,
-    Node,
-    Operation,
-    Slice,
-    Tagged,
-    UnsupportedExpression,
-)
+from jobflow.migrate.expressions import syntax
+from jobflow.migrate.expressions.syntax import LEVELS, Level
+from jobflow.migrate.expressions.values import UnsupportedExpression
 
 _TOKEN = re.compile(
     r"""(?:
@@ -56,12 +43,12 @@ def split_tags(text: str) -> list[str]:
     return [*pieces, text[at:]]
 
 
-def parse_condition(text: str) -> Node:
+def parse_condition(text: str) -> syntax.Node:
     """Parse a `when` of govaluate. Raises UnsupportedExpression."""
     return _Parser([*_tokens(text, bare_words=True)], bare_words=True).parse()
 
 
-def parse_expression(text: str) -> Node:
+def parse_expression(text: str) -> syntax.Node:
     """Parse an expression of expr-lang. Raises UnsupportedExpression."""
     return _Parser([*_tokens(text, bare_words=False)], bare_words=False).parse()
 
@@ -100,18 +87,18 @@ class _Parser:
     bare_words: bool
     at: int = 0
     depth: int = 0
-    heights: dict[int, tuple[int, Node]] = field(default_factory=dict)
+    heights: dict[int, tuple[int, syntax.Node]] = field(default_factory=dict)
     """How many values are inside of each other in a value, by its identity; its leaves are not
     listed."""
     end: tuple[str, str] = field(default=("end", "the end"))
 
-    def parse(self) -> Node:
+    def parse(self) -> syntax.Node:
         node = self.expression()
         if self.at < len(self.tokens):
             raise UnsupportedExpression(f'"{self.tokens[self.at][1]}" is not expected there')
         return node
 
-    def expression(self) -> Node:
+    def expression(self) -> syntax.Node:
         self.depth += 1
         if self.depth > _MAX_DEPTH:
             raise UnsupportedExpression("it is nested too deep")
@@ -119,11 +106,11 @@ class _Parser:
         if self.accept("?"):
             taken = self.expression()
             self.expect(":")
-            node = self.made(Operation("?:", (node, taken, self.expression())), node)
+            node = self.made(syntax.Operation("?:", (node, taken, self.expression())), node)
         self.depth -= 1
         return node
 
-    def binary(self, least: int) -> Node:
+    def binary(self, least: int) -> syntax.Node:
         node = self.unary()
         while (sign := self.sign()) and LEVELS[sign] >= least:
             operands = [node]
@@ -132,7 +119,7 @@ class _Parser:
                 operands.append(self.binary(LEVELS[sign] + 1))
                 if sign not in ("&&", "||"):
                     break
-            node = self.made(Operation(sign, tuple(operands)), *operands)
+            node = self.made(syntax.Operation(sign, tuple(operands)), *operands)
         return node
 
     def sign(self) -> str:
@@ -143,7 +130,7 @@ class _Parser:
         sign = _SIGNS.get(operator, operator)
         return sign if kind in ("operator", "word") and sign in LEVELS else ""
 
-    def made(self, node: Node, *parts: Node) -> Node:
+    def made(self, node: syntax.Node, *parts: syntax.Node) -> syntax.Node:
         """Return a value unless too many values are inside of each other, for whoever walks it."""
         height = 1 + max(self.heights.get(id(part), (0, part))[0] for part in parts)
         if height > _MAX_HEIGHT:
@@ -151,7 +138,7 @@ class _Parser:
         self.heights[id(node)] = (height, node)
         return node
 
-    def unary(self) -> Node:
+    def unary(self) -> syntax.Node:
         for operator in ("!", "not", "-"):
             if self.accept(operator):
                 self.depth += 1
@@ -159,46 +146,47 @@ class _Parser:
                     raise UnsupportedExpression("it is nested too deep")
                 operand = self.binary(Level.SIGN)
                 self.depth -= 1
-                made = Operation("!" if operator == "not" else operator, (operand,))
+                made = syntax.Operation("!" if operator == "not" else operator, (operand,))
                 return self.made(made, operand)
         return self.postfix(self.primary())
 
-    def postfix(self, node: Node) -> Node:
+    def postfix(self, node: syntax.Node) -> syntax.Node:
         while True:
             if self.accept("."):
                 kind, word = self.take()
                 if kind != "word":
                     raise UnsupportedExpression(f'"{word}" is not the name of a field')
-                node = self.made(Member(node, Literal(word)), node)
+                node = self.made(syntax.Member(node, syntax.Literal(word)), node)
             elif self.accept("("):
                 arguments = tuple(self.listed(")"))
-                node = self.made(Call(node, arguments), node, *arguments)
+                node = self.made(syntax.Call(node, arguments), node, *arguments)
             elif self.accept("["):
                 node = self.index(node)
             else:
                 return node
 
-    def index(self, node: Node) -> Node:
+    def index(self, node: syntax.Node) -> syntax.Node:
         first = None if self.peek()[1] == ":" else self.expression()
         if self.accept(":"):
             last = None if self.peek()[1] == "]" else self.expression()
             self.expect("]")
-            return self.made(Slice(node, first, last), node)
+            return self.made(syntax.Slice(node, first, last), node)
         self.expect("]")
         assert first is not None, "only a slice has no first index"
-        return self.made(Member(node, first), node, first)
+        return self.made(syntax.Member(node, first), node, first)
 
-    def primary(self) -> Node:
+    def primary(self) -> syntax.Node:
         kind, text = self.take()
         if kind == "tag":
-            return Tagged(text, quoted=False)
+            return syntax.Tagged(text, quoted=False)
         if kind == "text":
             inner = text[1:-1]
             if text[0] != "`":
                 inner = re.sub(r"\\(.)", _unescape, inner, flags=re.DOTALL)
-            return Tagged(inner, quoted=True) if len(split_tags(inner)) > 1 else Literal(inner)
+            has_tag = len(split_tags(inner)) > 1
+            return syntax.Tagged(inner, quoted=True) if has_tag else syntax.Literal(inner)
         if kind == "number":
-            return Literal(float(text) if re.search(r"[.eE]", text) else int(text))
+            return syntax.Literal(float(text) if re.search(r"[.eE]", text) else int(text))
         if kind == "word":
             return self.word(text)
         if text == "(":
@@ -208,15 +196,17 @@ class _Parser:
         if text == "{":
             return self.braces()
         if text == "#":
-            return Name("#")
+            return syntax.Name("#")
         raise UnsupportedExpression(f'"{text}" is not expected there')
 
-    def word(self, text: str) -> Node:
-        if text in _WORDS and self.peek()[1] != "(":
-            return Literal(_WORDS[text])
-        return Literal(text) if self.bare_words and self.peek()[1] != "(" else Name(text)
+    def word(self, text: str) -> syntax.Node:
+        if self.peek()[1] == "(":
+            return syntax.Name(text)
+        if text in _WORDS:
+            return syntax.Literal(_WORDS[text])
+        return syntax.Literal(text) if self.bare_words else syntax.Name(text)
 
-    def grouped(self) -> Node:
+    def grouped(self) -> syntax.Node:
         """Return what stands in brackets; in govaluate, several values are a list."""
         items = self.listed(")")
         if len(items) == 1:
@@ -225,18 +215,18 @@ class _Parser:
             return self.list_of(items)
         raise UnsupportedExpression('"()" holds no single value')
 
-    def list_of(self, items: list[Node]) -> Node:
-        made = ListOf(tuple(items))
+    def list_of(self, items: list[syntax.Node]) -> syntax.Node:
+        made = syntax.ListOf(tuple(items))
         return self.made(made, *items) if items else made
 
-    def braces(self) -> Node:
+    def braces(self) -> syntax.Node:
         """Return a map, or a closure."""
         following = [text for _, text in self.tokens[self.at : self.at + 2]]
         if following[:1] != ["}"] and following[1:] != [":"]:
             body = self.expression()
             self.expect("}")
-            return self.made(Closure(body), body)
-        entries: list[tuple[str, Node]] = []
+            return self.made(syntax.Closure(body), body)
+        entries: list[tuple[str, syntax.Node]] = []
         while not self.accept("}"):
             _, key = self.take()
             self.expect(":")
@@ -244,11 +234,11 @@ class _Parser:
             if not self.accept(","):
                 self.expect("}")
                 break
-        made = MapOf(tuple(entries))
+        made = syntax.MapOf(tuple(entries))
         return self.made(made, *(value for _, value in entries)) if entries else made
 
-    def listed(self, closing: str) -> list[Node]:
-        items: list[Node] = []
+    def listed(self, closing: str) -> list[syntax.Node]:
+        items: list[syntax.Node] = []
         while not self.accept(closing):
             items.append(self.expression())
             if not self.accept(","):

@@ -39,10 +39,6 @@ LEVELS: Mapping[str, Level] = {
 """Operators with two operands, and the choice."""
 
 
-class UnsupportedExpression(Exception):
-    """An expression that cannot be converted; the message is a clause that says why."""
-
-
 @dataclass(frozen=True, slots=True)
 class Literal:
     """A text, number, boolean or nil."""

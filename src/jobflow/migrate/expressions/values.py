@@ -13,6 +13,10 @@ from jobflow.api.schema.nesting import MAX_DEPTH, is_deeper
 from jobflow.core.cel.language.parser import RESERVED
 
 
+class UnsupportedExpression(Exception):
+    """An expression that cannot be converted; the message is a clause that says why."""
+
+
 class Kind(StrEnum):
     """The type of a reference's value, as far as it is known."""
 

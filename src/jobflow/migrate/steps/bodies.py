@@ -9,12 +9,11 @@ from typing import Any, Protocol
 from jobflow.migrate.context import Context
 from jobflow.migrate.expressions.values import Ref, Text, as_ref, literal
 from jobflow.migrate.fields import Field
-from jobflow.migrate.library import Called, template_of
 from jobflow.migrate.scopes import FlowScope, StepInfo, identifier
 from jobflow.migrate.steps.control import duration, retry_of, timeout_of
-from jobflow.migrate.steps.outputs import OutputPlan, Wanted, paths_of, plan_outputs
+from jobflow.migrate.steps.parameters import OutputPlan, Wanted, paths_of, plan_outputs
 from jobflow.migrate.steps.pods import PodSource, job_of, placeholder
-from jobflow.migrate.usage import Uses, parameters_of, tasks_of
+from jobflow.migrate.templates import Called, Uses, parameters_of, tasks_of, template_of
 
 MAX_DEPTH = 4
 """Levels of flows in flows, the outermost included."""

@@ -12,11 +12,11 @@ from jobflow.core.text import shorten
 from jobflow.migrate.context import Context
 from jobflow.migrate.expressions.cel import condition_to_cel, test_to_cel
 from jobflow.migrate.expressions.parse import split_tags
-from jobflow.migrate.expressions.syntax import UnsupportedExpression
 from jobflow.migrate.expressions.values import (
     Kind,
     Ref,
     Text,
+    UnsupportedExpression,
     as_json,
     as_ref,
     json_of,

@@ -10,18 +10,23 @@ from typing import Any
 from jobflow.core.text import shorten
 from jobflow.migrate.context import Context
 from jobflow.migrate.expressions.cel import expression_to_ref
-from jobflow.migrate.expressions.syntax import UnsupportedExpression
-from jobflow.migrate.expressions.values import Kind, as_ref, whole
+from jobflow.migrate.expressions.values import Kind, UnsupportedExpression, as_ref, whole
 from jobflow.migrate.fields import Field
-from jobflow.migrate.library import Called, template_of
 from jobflow.migrate.scopes import StepInfo, identifier
-from jobflow.migrate.steps.bindings import bind, report_artifacts
 from jobflow.migrate.steps.bodies import AGAIN, NEXT, Workflow, report_template
 from jobflow.migrate.steps.control import condition_of, has_items
-from jobflow.migrate.steps.depends import Dependencies, Kinds, after, parse_depends
-from jobflow.migrate.steps.forgiven import TooManyTermsError, forgiven, in_order
+from jobflow.migrate.steps.depends import (
+    Dependencies,
+    Kinds,
+    TooManyTermsError,
+    after,
+    forgiven,
+    in_order,
+    parse_depends,
+)
+from jobflow.migrate.steps.parameters import bind, report_artifacts
 from jobflow.migrate.steps.task import Task, TaskWriter, is_conditional, probes_of
-from jobflow.migrate.usage import parameters_of
+from jobflow.migrate.templates import Called, parameters_of, template_of
 
 START = "start"
 _ANCHOR = {"approval": {"message": "starts at once", "timeout": "1s", "default": "Approve"}}

@@ -13,7 +13,7 @@ from jobflow.migrate.context import Context
 from jobflow.migrate.expressions.parse import split_tags
 from jobflow.migrate.expressions.values import Kind, Ref, as_json, literal
 from jobflow.migrate.fields import Field
-from jobflow.migrate.steps.outputs import SHELLS, OutputPlan, add_outputs
+from jobflow.migrate.steps.parameters import SHELLS, OutputPlan, add_outputs
 
 _POD_FIELDS = (
     *("affinity", "automountServiceAccountToken", "hostAliases", "nodeSelector", "resourceClaims"),

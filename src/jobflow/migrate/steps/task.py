@@ -15,15 +15,13 @@ from jobflow.migrate.context import Context
 from jobflow.migrate.expressions.parse import split_tags
 from jobflow.migrate.expressions.values import quote
 from jobflow.migrate.fields import Field
-from jobflow.migrate.library import Called, Library, template_of
 from jobflow.migrate.scopes import StepDraft, StepInfo
-from jobflow.migrate.steps.bindings import bind
 from jobflow.migrate.steps.bodies import Workflow, WritesFlows, body_of, note_global
 from jobflow.migrate.steps.control import condition_of, expression_of, loop_of
 from jobflow.migrate.steps.depends import Dependencies, Kinds
-from jobflow.migrate.steps.outputs import Wanted
+from jobflow.migrate.steps.parameters import Wanted, bind
 from jobflow.migrate.steps.pods import placeholder
-from jobflow.migrate.usage import parameters_of
+from jobflow.migrate.templates import Called, Library, parameters_of, template_of
 
 COMMENT = "__comment__"
 """Key of a step with sentences that are written above it as comments."""

@@ -1,7 +1,7 @@
-"""Outputs in expressions and references: a name that no function returns is a fault, and so is the
-comparison of an output with a value of another type.
+"""Uses of steps in others: a step waits for the steps whose results it uses.
 
-Admission cannot know them, because outputs are decided when a job runs.
+A name of an output that no function returns is a fault, and so is the comparison of an output with
+a value of another type. Admission cannot know them, because outputs are decided when a job runs.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from enum import Enum, auto
 from itertools import chain
 from typing import Any, NamedTuple, get_origin
 
+import msgspec
+
 from jobflow.api.flow.jobflow import STEP_LISTS
-from jobflow.authoring.dependencies import typed_step
+from jobflow.api.flow.step import Step
 from jobflow.authoring.objects.returns import Outputs
 from jobflow.core.cel.expression import MAX_LENGTH
 from jobflow.core.cel.language.macros import MACROS
@@ -29,10 +31,54 @@ from jobflow.core.cel.language.tree import (
     SyntaxNode,
 )
 from jobflow.core.cel.references import find_references
-from jobflow.core.spec.expressions import list_expressions
+from jobflow.core.spec.expressions import list_expressions, reads_of
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names
 from jobflow.core.violations import quote
+
+
+def add_dependencies(steps: list[dict[str, Any]]) -> None:
+    """Let a step wait for the steps whose results it uses, unless it does already. One with a
+    strategy, condition or probe of its own keeps its targets."""
+    names = {step["name"] for step in steps}
+    targets = {step["name"]: [*_targets(step)] for step in steps}
+    for step in steps:
+        own = step["name"]
+        if step.get("dependsOn", {}).keys() - {"targets"}:
+            continue
+        for name in _used(step):
+            if name in names and name != own and name not in _upstream(own, targets):
+                targets[own].append(name)
+                step["dependsOn"] = {"targets": targets[own]}
+
+
+def _targets(step: Mapping[str, Any]) -> list[str]:
+    return step.get("dependsOn", {}).get("targets", [])  # type: ignore[no-any-return]
+
+
+def _used(step: dict[str, Any]) -> Iterator[str]:
+    if (typed := typed_step(step)) is not None:
+        yield from dict.fromkeys(read.step for read in reads_of(typed))
+
+
+def typed_step(step: dict[str, Any]) -> Step | None:
+    """Return a step as the API reads it, or None if it is not valid."""
+    try:
+        return msgspec.convert(step, Step)
+    except (msgspec.ValidationError, RecursionError):
+        return None
+
+
+def _upstream(step: str, targets: Mapping[str, list[str]]) -> set[str]:
+    found: set[str] = set()
+    pending = [*targets[step]]
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending += targets.get(name, ())
+    return found
+
 
 KnownOutputs = Mapping[str, Outputs]
 """The outputs of the steps that run functions."""
