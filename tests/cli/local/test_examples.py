@@ -13,15 +13,15 @@ from jobflow.api.flow.traits import Needs, NotWith, OneOf, Required, walk
 from jobflow.client.manifests.objects import load
 from jobflow.client.manifests.typed import to_typed
 from jobflow.core.admission.analysis.flow_facts import FlowFacts, Known
+from jobflow.core.admission.crons import CRON_RULES, CronRule
 from jobflow.core.admission.rule import FieldWarningRule, Rule
-from jobflow.core.admission.rules.flow.schedules import CRON_RULES, CronRule
-from jobflow.core.admission.rules.flow.size_limits import status_fits
-from jobflow.core.admission.rules.jobs.patches import layers_fit_their_jobs
-from jobflow.core.admission.rules.values.expressions import (
+from jobflow.core.admission.rules.expressions import (
     expressions_are_few,
     references_are_small,
 )
-from jobflow.core.admission.rules.values.params import param_values_are_small, params_are_few
+from jobflow.core.admission.rules.jobs.patches import layers_fit_their_jobs
+from jobflow.core.admission.rules.params import param_values_are_small, params_are_few
+from jobflow.core.admission.rules.size_limits import status_fits
 from jobflow.core.admission.validate import CREATE_RULES, LIMITS
 from jobflow.core.admission.volcano import job as job_rules
 from jobflow.core.admission.volcano.job_view import job_view
@@ -180,13 +180,7 @@ TOO_LONG = {
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "rule",
-    [
-        rule
-        for section in (*LIMITS, *CREATE_RULES)
-        for group in section.groups
-        for rule in group.rules
-        if rule not in TOO_LONG
-    ],
+    [rule for group in (*LIMITS, *CREATE_RULES) for rule in group.rules if rule not in TOO_LONG],
     ids=lambda rule: rule.__name__,
 )
 def test_every_rule_of_flows_has_a_refused_example(rule: Rule) -> None:
@@ -228,8 +222,8 @@ def test_every_trait_that_is_a_rule_has_a_refused_example(message: str) -> None:
 
 
 def test_skipped_rules_find_nothing_in_the_refused_examples() -> None:
-    sections = (*LIMITS, *CREATE_RULES, *FLOW_WARNINGS, *FLOW_FIELD_WARNINGS)
-    assert [each for facts in _flows() for each in passed_by(sections, facts)] == []
+    groups = (*LIMITS, *CREATE_RULES, *FLOW_WARNINGS, *FLOW_FIELD_WARNINGS)
+    assert [each for facts in _flows() for each in passed_by(groups, facts)] == []
 
 
 @pytest.mark.parametrize("rule", job_rules._RULES, ids=lambda rule: rule.__name__)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobflow.core.admission.analysis.jobs import layer_locations
-from jobflow.core.admission.rule import Group, Rule, Section, findings
+from jobflow.core.admission.rule import Rule, RuleGroup, findings
 from jobflow.core.admission.validate import (
     Known,
     validate_flow,
@@ -70,9 +70,8 @@ def test_rules_stop_after_a_thousand_violations() -> None:
             last = next(counter)
             yield Violation("spec", Reason.INVALID, last, "wrong")
 
-    group = Group[Rule](lambda facts: True, (endless, endless))
-    sections = [Section[Rule](lambda facts: True, (group,))]
-    assert len(findings(sections, None)) == MAX_FINDINGS  # type: ignore[arg-type]
+    group = RuleGroup[Rule](lambda facts: True, (endless, endless))
+    assert len(findings([group], None)) == MAX_FINDINGS  # type: ignore[arg-type]
     assert last == MAX_FINDINGS
 
 

@@ -8,9 +8,10 @@ import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.rule import Section
-from jobflow.core.admission.validate import Known, validate_flow
+from jobflow.core.admission.rule import RuleGroup
+from jobflow.core.admission.validate import LIMITS, PLAIN_RULES, Known, validate_flow
 from jobflow.core.admission.volcano.job import job_violations
+from jobflow.core.admission.warnings import FLOW_WARNINGS
 from jobflow.core.violations import Verdict
 
 NOTHING_KNOWN = Known()
@@ -55,14 +56,14 @@ def knowing(*templates: JobTemplate, queues: Mapping[str, str] | None = None) ->
     return Known(templates={t.metadata.name: t for t in templates}, queues=queues)
 
 
-def passed_by(sections: Iterable[Section[Any]], facts: FlowFacts) -> list[Any]:
+def passed_by(groups: Iterable[RuleGroup[Any]], facts: FlowFacts) -> list[Any]:
     """Return the findings of rules that do not apply to the flow, which should be none."""
+    of_plain = (*LIMITS, *PLAIN_RULES, *FLOW_WARNINGS)
     return [
         found
-        for applies, groups in sections
-        for about, rules in groups
-        if not (applies(facts) and about(facts))
-        for rule in rules
+        for group in groups
+        if not group.about(facts) or (facts.is_plain and group not in of_plain)
+        for rule in group.rules
         for found in rule(facts)
     ]
 

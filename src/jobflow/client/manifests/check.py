@@ -29,7 +29,7 @@ from jobflow.client.manifests.objects import (
 from jobflow.client.manifests.sources import UNREADABLE, ManifestFault, Source, SourcePlace
 from jobflow.client.manifests.typed import TypedManifest, is_about_key, to_typed
 from jobflow.client.options import FileOptions
-from jobflow.core.admission.rules.flow.size_limits import size_violations
+from jobflow.core.admission.rules.size_limits import size_violations
 from jobflow.core.admission.validate import Known, validate_cron, validate_flow, validate_template
 from jobflow.core.violations import Reason, Verdict, Violation
 

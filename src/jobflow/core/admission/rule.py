@@ -1,14 +1,13 @@
-"""Rules of flows, and the groups and sections that run them.
+"""Rules of flows, and the groups that run them.
 
 A rule is a generator of findings. A group names the part of a flow that its rules check, such as
 the probes, and is skipped for a flow without that part, because a rule that finds nothing to check
-takes as long as one that does. A section has groups that are skipped together, because to ask each
-of them takes as long as all other checks of a small flow (docs/decisions/rules-passed-by.md).
+takes as long as one that does (docs/decisions/rules-passed-by.md).
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.violations import MAX_FINDINGS, FieldWarning, Violation
@@ -21,7 +20,7 @@ WarningRule = Callable[[FlowFacts], Iterator[str]]
 FieldWarningRule = Callable[[FlowFacts], Iterator[FieldWarning]]
 
 
-class Group(NamedTuple, Generic[R]):
+class RuleGroup(NamedTuple, Generic[R]):
     """Rules of one part of a flow. They find nothing in a flow without that part."""
 
     about: Callable[[FlowFacts], object]
@@ -29,26 +28,15 @@ class Group(NamedTuple, Generic[R]):
     rules: tuple[R, ...]
 
 
-class Section(NamedTuple, Generic[R]):
-    """Groups that are skipped together. Their rules find nothing in a flow that is skipped."""
-
-    applies: Callable[[FlowFacts], object]
-    """Return whether any part of the groups may be in the flow."""
-    groups: tuple[Group[R], ...]
+Rules: TypeAlias = tuple[RuleGroup[Rule], ...]
+"""All rules of a file."""
 
 
 def findings(
-    sections: Iterable[Section[Callable[[FlowFacts], Iterator[T]]]], facts: FlowFacts
+    groups: Iterable[RuleGroup[Callable[[FlowFacts], Iterator[T]]]], facts: FlowFacts
 ) -> list[T]:
     """Return the first MAX_FINDINGS findings of the rules, in the order of the rules."""
-    found = (
-        rule(facts)
-        for applies, groups in sections
-        if applies(facts)
-        for about, rules in groups
-        if about(facts)
-        for rule in rules
-    )
+    found = (rule(facts) for about, rules in groups if about(facts) for rule in rules)
     return list(islice(chain.from_iterable(found), MAX_FINDINGS))
 
 

@@ -27,39 +27,21 @@ from jobflow.core.admission.changes import (
     spec_stays,
     template_is_not_needed,
 )
+from jobflow.core.admission.crons import CRON_RULES, TEMPLATE, deadline_is_long_enough
 from jobflow.core.admission.object_names import object_name_violations
-from jobflow.core.admission.rule import (
-    Rule,
-    Section,
-    every_flow,
-    findings,
-    flow_with_options,
+from jobflow.core.admission.rule import Rules, findings
+from jobflow.core.admission.rules import (
+    child_flows,
+    control,
+    dependencies,
+    expressions,
+    fields,
+    names_and_targets,
+    params,
+    probes,
+    size_limits,
 )
-from jobflow.core.admission.rules.fields import FIELD_RULES
-from jobflow.core.admission.rules.flow.child_flows import CHILD_FLOW_RULES, CHILD_LIMITS
-from jobflow.core.admission.rules.flow.concurrency import CONCURRENCY_RULES
-from jobflow.core.admission.rules.flow.schedules import (
-    CRON_RULES,
-    TEMPLATE,
-    deadline_is_long_enough,
-)
-from jobflow.core.admission.rules.flow.size_limits import STATUS_LIMITS, flow_is_not_too_deep
-from jobflow.core.admission.rules.jobs.generated_names import GENERATED_NAME_RULES
-from jobflow.core.admission.rules.jobs.job_defaults import JOB_DEFAULTS_RULES
-from jobflow.core.admission.rules.jobs.patches import PATCH_RULES
-from jobflow.core.admission.rules.jobs.volume_claims import VOLUME_CLAIM_RULES
-from jobflow.core.admission.rules.jobs.work import WORK_RULES
-from jobflow.core.admission.rules.steps.approvals import APPROVAL_RULES
-from jobflow.core.admission.rules.steps.control import CONTROL_RULES
-from jobflow.core.admission.rules.steps.daemons import DAEMON_RULES
-from jobflow.core.admission.rules.steps.matching import MATCHING_RULES
-from jobflow.core.admission.rules.steps.names_and_targets import DEPENDENCY_RULES, STEP_RULES
-from jobflow.core.admission.rules.steps.probes import PROBE_RULES
-from jobflow.core.admission.rules.steps.timeouts_and_retries import TIMEOUT_AND_RETRY_RULES
-from jobflow.core.admission.rules.values.expressions import EXPRESSION_RULES, REASON_RULES
-from jobflow.core.admission.rules.values.outputs import OUTPUT_RULES
-from jobflow.core.admission.rules.values.params import PARAM_RULES, SETTING_RULES
-from jobflow.core.admission.rules.values.vars import VARS_RULES
+from jobflow.core.admission.rules.jobs import generated_names, patches, volume_claims, work
 from jobflow.core.admission.volcano.job import job_violations
 from jobflow.core.admission.warnings import (
     FLOW_FIELD_WARNINGS,
@@ -74,39 +56,24 @@ from jobflow.core.violations import MAX_FINDINGS, FieldWarning, Verdict, Violati
 
 PASS = Verdict()
 
-LIMITS = (
-    Section[Rule](every_flow, STATUS_LIMITS),
-    Section[Rule](flow_with_options, CHILD_LIMITS),
-)
+LIMITS: Rules = (*size_limits.LIMITS, *child_flows.LIMITS)
 """Rules of counts. They bound the work of the other rules, which do not judge a flow that breaks
 one."""
-CREATE_RULES = (
-    Section[Rule](every_flow, (*STEP_RULES, *GENERATED_NAME_RULES)),
-    Section[Rule](
-        flow_with_options,
-        (
-            *DEPENDENCY_RULES,
-            *PARAM_RULES,
-            *SETTING_RULES,
-            *VARS_RULES,
-            *EXPRESSION_RULES,
-            *REASON_RULES,
-            *CONTROL_RULES,
-            *DAEMON_RULES,
-            *MATCHING_RULES,
-            *CHILD_FLOW_RULES,
-            *APPROVAL_RULES,
-            *TIMEOUT_AND_RETRY_RULES,
-            *OUTPUT_RULES,
-            *PROBE_RULES,
-            *JOB_DEFAULTS_RULES,
-            *VOLUME_CLAIM_RULES,
-            *CONCURRENCY_RULES,
-            *WORK_RULES,
-            *FIELD_RULES,
-            *PATCH_RULES,
-        ),
-    ),
+PLAIN_RULES: Rules = (*names_and_targets.RULES, *generated_names.RULES)
+"""Rules that a plain flow can break. Only these judge one, because to ask the groups of all others
+takes as long as the rest of a small review."""
+CREATE_RULES: Rules = (
+    *PLAIN_RULES,
+    *dependencies.RULES,
+    *params.RULES,
+    *expressions.RULES,
+    *control.RULES,
+    *child_flows.RULES,
+    *probes.RULES,
+    *volume_claims.RULES,
+    *work.RULES,
+    *fields.RULES,
+    *patches.RULES,
 )
 
 
@@ -125,9 +92,9 @@ def verdict_of_flow(flow: JobFlow, of_facts: Verdict) -> Verdict:
 
 def validate_facts(facts: FlowFacts) -> Verdict:
     """Validate a new flow by its facts."""
-    if beyond := _too_deep(facts) or findings(LIMITS, facts):
+    if beyond := _beyond_limits(facts):
         return Verdict(tuple(beyond))
-    violations = findings(CREATE_RULES, facts)
+    violations = findings(PLAIN_RULES if facts.is_plain else CREATE_RULES, facts)
     warnings = findings(FLOW_WARNINGS, facts)
     field_warnings: list[FieldWarning] = []
     if not facts.is_plain:
@@ -158,15 +125,13 @@ def find_violations(
         return None
     if facts.children:
         return validate_facts(facts).violations
-    found = _too_deep(facts) or findings(LIMITS, facts) or findings(CREATE_RULES, facts)
+    found = _beyond_limits(facts) or findings(CREATE_RULES, facts)
     return sorted(found, key=_position)
 
 
-def _too_deep(facts: FlowFacts) -> Sequence[Violation]:
-    """Return the values that are nested too deep; other rules never meet one."""
-    spec = facts.flow.spec
-    may_be_deep = facts.steps_with_options or spec.params or spec.volume_claims
-    return tuple(flow_is_not_too_deep(facts)) if may_be_deep else ()
+def _beyond_limits(facts: FlowFacts) -> list[Violation]:
+    # the other rules would recurse into values that are nested too deep
+    return [*size_limits.flow_is_not_too_deep(facts)] or findings(LIMITS, facts)
 
 
 def _of_child(child: Child[FlowFacts]) -> Verdict:

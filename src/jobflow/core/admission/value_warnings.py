@@ -6,7 +6,7 @@ from jobflow.api.flow.status import FlowPhase, StepPhase
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.resolved_specs import ResolvedSpec
-from jobflow.core.admission.rule import FieldWarningRule, Group
+from jobflow.core.admission.rule import FieldWarningRule, RuleGroup
 from jobflow.core.admission.volcano.job_view import elements, job_view
 from jobflow.core.cel.language.tree import Comparison
 from jobflow.core.cel.references import has_other_brackets
@@ -103,10 +103,8 @@ def _count_sharing(resolved: ResolvedSpec) -> int:
     return count if message_limit(count) < MAX_MESSAGE_BYTES else 0
 
 
-VALUE_WARNINGS = (
-    Group[FieldWarningRule](lambda facts: facts.written_expressions, (compared_phases_exist,)),
-    Group[FieldWarningRule](lambda facts: facts.flow.spec.params, (params_hold_no_variables,)),
-    Group[FieldWarningRule](
-        lambda facts: facts.written_expressions or facts.references, (outputs_have_room,)
-    ),
+VALUE_WARNINGS: tuple[RuleGroup[FieldWarningRule], ...] = (
+    RuleGroup(lambda facts: facts.written_expressions, (compared_phases_exist,)),
+    RuleGroup(lambda facts: facts.flow.spec.params, (params_hold_no_variables,)),
+    RuleGroup(lambda facts: facts.written_expressions or facts.references, (outputs_have_room,)),
 )

@@ -11,19 +11,18 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.jobflow import templates_of
-from jobflow.core.admission.analysis.awaited_ends import awaited_ends
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.layer_locations import as_written, innermost, locations_of
 from jobflow.core.admission.analysis.jobs.resolved_specs import is_open
 from jobflow.core.admission.mistaken_references import MAX_MISTAKEN, mistaken_references
 from jobflow.core.admission.rule import (
     FieldWarningRule,
-    Group,
-    Section,
+    RuleGroup,
     WarningRule,
     every_flow,
     flow_with_options,
 )
+from jobflow.core.admission.rules.dependencies import awaited_ends
 from jobflow.core.admission.suggested_references import SuggestedReferences
 from jobflow.core.admission.value_warnings import VALUE_WARNINGS
 from jobflow.core.admission.volcano.job_view import JobView, job_view
@@ -136,21 +135,11 @@ def daemons_have_other_steps(facts: FlowFacts) -> Iterator[str]:
         )
 
 
-FLOW_WARNINGS = (
-    Section[WarningRule](
-        every_flow, (Group[WarningRule](every_flow, (templates_exist, queues_take_jobs)),)
-    ),
-    Section[WarningRule](
-        flow_with_options,
-        (
-            Group[WarningRule](
-                lambda facts: facts.dependencies_with_options, (dependencies_have_targets,)
-            ),
-            Group[WarningRule](lambda facts: facts.probes, (probes_leave_conditions_alone,)),
-            Group[WarningRule](_outside_patches, (references_stand_in_patches,)),
-            Group[WarningRule](lambda facts: facts.steps_with_options, (daemons_have_other_steps,)),
-        ),
-    ),
+FLOW_WARNINGS: tuple[RuleGroup[WarningRule], ...] = (
+    RuleGroup(every_flow, (templates_exist, queues_take_jobs)),
+    RuleGroup(lambda facts: facts.dependencies_with_options, (dependencies_have_targets,)),
+    RuleGroup(lambda facts: facts.probes, (probes_leave_conditions_alone,)),
+    RuleGroup(flow_with_options, (references_stand_in_patches, daemons_have_other_steps)),
 )
 
 
@@ -294,25 +283,18 @@ def mounted_volumes_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
             return
 
 
-FLOW_FIELD_WARNINGS = (
-    Section[FieldWarningRule](
-        flow_with_options,
-        (
-            Group[FieldWarningRule](
-                lambda facts: facts.dependencies_with_options, (ends_of_daemons_are_meant,)
-            ),
-            Group[FieldWarningRule](
-                lambda facts: facts.references,
-                (fields_of_layers_exist, patched_elements_exist, references_are_spelled_right),
-            ),
-            *VALUE_WARNINGS,
-            Group[FieldWarningRule](lambda facts: facts.has_work, (jobs_have_pods,)),
-            Group[FieldWarningRule](lambda facts: facts.children, (fields_of_child_flows_exist,)),
-            Group[FieldWarningRule](
-                lambda facts: facts.flow.spec.volume_claims,
-                (fields_of_claims_exist, claims_are_mounted, mounted_volumes_exist),
-            ),
-        ),
+FLOW_FIELD_WARNINGS: tuple[RuleGroup[FieldWarningRule], ...] = (
+    RuleGroup(lambda facts: facts.dependencies_with_options, (ends_of_daemons_are_meant,)),
+    RuleGroup(
+        lambda facts: facts.references,
+        (fields_of_layers_exist, patched_elements_exist, references_are_spelled_right),
+    ),
+    *VALUE_WARNINGS,
+    RuleGroup(lambda facts: facts.has_work, (jobs_have_pods,)),
+    RuleGroup(lambda facts: facts.children, (fields_of_child_flows_exist,)),
+    RuleGroup(
+        lambda facts: facts.flow.spec.volume_claims,
+        (fields_of_claims_exist, claims_are_mounted, mounted_volumes_exist),
     ),
 )
 

@@ -1,7 +1,7 @@
 """The values of variables at one place of a flow, and of expressions and references there.
 
 Only the variables that an expression mentions are built, so its cost does not depend on the size of
-the flow. Admission decides which ones it may mention (`admission/rules/values/expressions.py`).
+the flow. Admission decides which ones it may mention (`admission/rules/expressions.py`).
 """
 
 from __future__ import annotations

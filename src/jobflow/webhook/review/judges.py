@@ -15,7 +15,7 @@ from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBS, Resource
 from jobflow.core.admission.analysis.effort import effort_of_template, exceeds
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.changes import Need
-from jobflow.core.admission.rules.flow.size_limits import depth_violations
+from jobflow.core.admission.rules.size_limits import depth_violations
 from jobflow.core.admission.validate import (
     PASS,
     Known,

@@ -12,7 +12,7 @@ import structlog
 from jobflow.api.kinds import KINDS
 from jobflow.api.schema.nesting import CUT_DEPTH, is_deeper
 from jobflow.core.admission.analysis.effort import MOST_BYTES, MOST_EFFORT
-from jobflow.core.admission.rules.flow.size_limits import MAX_STORED, size_violations
+from jobflow.core.admission.rules.size_limits import MAX_STORED, size_violations
 from jobflow.core.violations import Reason, Verdict, Violation
 from jobflow.webhook.review import untyped
 from jobflow.webhook.review.commands import CommandReviewer

@@ -12,7 +12,7 @@ import msgspec
 from jobflow.api.kinds import KINDS
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.schema.nesting import CUT_DEPTH, cut, is_deeper
-from jobflow.core.admission.rules.flow.size_limits import depth_violations
+from jobflow.core.admission.rules.size_limits import depth_violations
 from jobflow.core.admission.validate import PASS
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from jobflow.core.violations import Reason, Verdict, Violation

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.core.admission.rules.steps.probes import MAX_TEXT
+from jobflow.core.admission.rules.probes import MAX_TEXT
 from jobflow.core.violations import quote
 from support.admission.reviewed import faults, probing
 

@@ -12,7 +12,7 @@ from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import Job, TaskState
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.rules.flow.size_limits import least_status
+from jobflow.core.admission.rules.size_limits import least_status
 from jobflow.core.admission.validate import Known
 from jobflow.core.planning.status.size_limit import DROPS, LIMIT, fitted
 from support.plan.plan_pods import pod_of

@@ -17,7 +17,7 @@ from jobflow.api.flow.status import (
 )
 from jobflow.api.flow.step import Step
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.rules.flow.size_limits import FIXED_STATUS, least_status
+from jobflow.core.admission.rules.size_limits import FIXED_STATUS, least_status
 from jobflow.core.admission.validate import Known
 from jobflow.core.limits import MAX_FLOW_OUTPUTS, MAX_STEP_OUTPUTS
 from jobflow.core.names import format_latest_name

@@ -18,7 +18,7 @@ from jobflow.api.flow.status import (
 from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.rules.flow.size_limits import least_status
+from jobflow.core.admission.rules.size_limits import least_status
 from jobflow.core.admission.validate import Known
 from jobflow.core.cel.scope import MAX_ITEMS_SIZE
 from jobflow.core.limits import MAX_FLOW_OUTPUTS

@@ -17,7 +17,7 @@ from jobflow.api.flow.traits import (
     find_unset,
 )
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.rule import Group, Rule, flow_with_options
+from jobflow.core.admission.rule import RuleGroup, Rules, flow_with_options
 from jobflow.core.violations import Reason, Violation
 
 
@@ -57,20 +57,16 @@ def one_of_the_fields_is_set(facts: FlowFacts) -> Iterator[Violation]:
             yield Violation(found.path, Reason.FORBIDDEN, None, detail)
 
 
-FIELD_RULES = (
-    Group[Rule](flow_with_options, (required_fields_are_set,)),
-    Group[Rule](
-        lambda facts: facts.relations,
-        (
-            fields_do_not_exclude_each_other,
-            fields_have_what_they_need,
-            one_of_the_fields_is_set,
-        ),
-    ),
-)
-
-
 def _has(owner: msgspec.Struct, json: str) -> bool:
     names = {field.json: field.name for field in fields_of(type(owner))}
     value: Any = getattr(owner, names[json])
     return not (value is None or value is False)
+
+
+RULES: Rules = (
+    RuleGroup(flow_with_options, (required_fields_are_set,)),
+    RuleGroup(
+        lambda facts: facts.relations,
+        (fields_do_not_exclude_each_other, fields_have_what_they_need, one_of_the_fields_is_set),
+    ),
+)

@@ -31,7 +31,7 @@ LIMIT = 256 * 1024
 """Bytes of a status as JSON above which parts of it are dropped."""
 
 MOST = 1024 * 1024
-"""Most bytes of a status; admission (`rules/flow/size_limits.py`) relies on it."""
+"""Most bytes of a status; admission (`rules/size_limits.py`) relies on it."""
 
 ROOM_FOR_CAUSES = 32 * 1024
 """Bytes that the causes of failures may have beside all that is not dropped, if that alone exceeds

@@ -12,7 +12,7 @@ from jobflow.api.flow.status import (
     JobRunningHistory,
     StepCondition,
 )
-from jobflow.core.admission.rules.flow.size_limits import MAX_STATUS
+from jobflow.core.admission.rules.size_limits import MAX_STATUS
 from jobflow.core.names import format_job_name
 from jobflow.core.planning.status.size_limit import fitted
 from support.admission.reviewed import faults, flow_of, knowing, template_of

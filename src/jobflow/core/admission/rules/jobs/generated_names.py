@@ -8,7 +8,7 @@ from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.job_counts import JobCount, origins, prefixes
 from jobflow.core.admission.analysis.jobs.resolved_specs import ResolvedStep
 from jobflow.core.admission.object_names import MAX_OBJECT_NAME
-from jobflow.core.admission.rule import Group, Rule, every_flow
+from jobflow.core.admission.rule import RuleGroup, Rules, every_flow
 from jobflow.core.names import MAX_NAME, PodNames, format_job_name
 from jobflow.core.violations import Reason, Violation
 from jobflow.core.work import may_run_steps
@@ -253,8 +253,8 @@ def _dashes(name: str) -> list[int]:
     return [i for i, c in enumerate(name) if c == "-"] if len(name) <= MAX_NAME else []
 
 
-GENERATED_NAME_RULES = (
-    Group[Rule](every_flow, (jobs_fit, pods_fit, hostnames_are_labels)),
-    Group[Rule](lambda facts: facts.has_numbered_jobs, (jobs_are_unique,)),
-    Group[Rule](lambda facts: facts.resolved_specs, (pods_are_unique,)),
+RULES: Rules = (
+    RuleGroup(every_flow, (jobs_fit, pods_fit, hostnames_are_labels)),
+    RuleGroup(lambda facts: facts.has_numbered_jobs, (jobs_are_unique,)),
+    RuleGroup(lambda facts: facts.resolved_specs, (pods_are_unique,)),
 )

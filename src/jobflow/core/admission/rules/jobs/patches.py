@@ -28,12 +28,14 @@ from jobflow.core.admission.analysis.jobs.resolved_specs import (
     ResolvedSpec,
     open_paths,
 )
-from jobflow.core.admission.rule import Group, Rule
+from jobflow.core.admission.object_names import annotation_violations, label_violations
+from jobflow.core.admission.rule import RuleGroup, Rules
 from jobflow.core.admission.volcano.job import changed_violations, job_violations
+from jobflow.core.manifests.job import is_inherited
 from jobflow.core.manifests.layers import Layer, Rank
 from jobflow.core.manifests.strategic_merge import merge, patch_violations
 from jobflow.core.text import join_names
-from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN, Reason, Violation
+from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN, Reason, Violation, join_path
 
 _REASONS_WITHOUT_TEMPLATE = frozenset({Reason.NOT_SUPPORTED, Reason.TYPE_INVALID, Reason.TOO_LONG})
 """Reasons that hold for any template, because they are about the patch's own value."""
@@ -53,6 +55,29 @@ _MATCHED_BY_NAME = {
 _DEFAULTS = "spec.jobDefaults"
 _DEFAULTS_OF_SPEC = frozenset({"queue", "priorityClassName", "schedulerName", "plugins"})
 _TASK = re.compile(r"tasks(?:\[\d+\](?:\.name)?)?")
+
+
+def default_labels_and_annotations_are_valid(facts: FlowFacts) -> Iterator[Violation]:
+    if (defaults := facts.flow.spec.job_defaults) is not None:
+        yield from label_violations(f"{_DEFAULTS}.labels", defaults.labels or {})
+        annotations = defaults.annotations or {}
+        yield from annotation_violations(f"{_DEFAULTS}.annotations", annotations, "a job")
+
+
+def defaults_are_not_bookkeeping(facts: FlowFacts) -> Iterator[Violation]:
+    """A vcjob gets no bookkeeping, neither from its template nor from jobDefaults, and to drop it
+    silently would be worse than to refuse it."""
+    if (defaults := facts.flow.spec.job_defaults) is None:
+        return
+    for field, texts in (("labels", defaults.labels), ("annotations", defaults.annotations)):
+        for key, value in (texts or {}).items():
+            if not is_inherited(key, value):
+                detail = (
+                    "it records how an object was created, or is JobFlow's own, and jobs never get "
+                    "it; remove it"
+                )
+                path = join_path(f"{_DEFAULTS}.{field}", key)
+                yield Violation(path, Reason.FORBIDDEN, None, detail)
 
 
 def patches_can_be_merged(facts: FlowFacts) -> Iterator[Violation]:
@@ -105,32 +130,6 @@ def jobs_are_valid(facts: FlowFacts) -> Iterator[Violation]:
     reported = (fault for fault in faults if not _lacks_only_a_name(fault, nameless))
     # cases share their step's patch, steps the flow's jobDefaults
     yield from {(each.path, each.message): each for each in islice(reported, MAX_FINDINGS)}.values()
-
-
-PATCH_RULES = (
-    Group[Rule](
-        lambda facts: facts.resolved_layers,
-        (
-            patches_can_be_merged,
-            layers_fit_their_jobs,
-            values_have_their_types,
-            patched_elements_have_names,
-        ),
-    ),
-    Group[Rule](
-        lambda facts: facts.resolved_layers or facts.flow.spec.job_defaults,
-        (jobs_are_valid,),
-    ),
-)
-
-
-def _lacks_only_a_name(fault: Violation, nameless: Collection[str]) -> bool:
-    """Whether `patched_elements_have_names` reports the cause of a missing value."""
-    return (
-        bool(nameless)
-        and fault.reason is Reason.REQUIRED
-        and any(path in nameless for path in _beginnings(fault.path))
-    )
 
 
 class _SpecFaults:
@@ -267,3 +266,33 @@ def _beginnings(path: str) -> Iterator[str]:
     for end in range(len(path) - 1, 0, -1):
         if path[end] in ".[":
             yield path[:end]
+
+
+RULES: Rules = (
+    RuleGroup(
+        lambda facts: facts.flow.spec.job_defaults,
+        (default_labels_and_annotations_are_valid, defaults_are_not_bookkeeping),
+    ),
+    RuleGroup(
+        lambda facts: facts.resolved_layers,
+        (
+            patches_can_be_merged,
+            layers_fit_their_jobs,
+            values_have_their_types,
+            patched_elements_have_names,
+        ),
+    ),
+    RuleGroup(
+        lambda facts: facts.resolved_layers or facts.flow.spec.job_defaults,
+        (jobs_are_valid,),
+    ),
+)
+
+
+def _lacks_only_a_name(fault: Violation, nameless: Collection[str]) -> bool:
+    """Whether `patched_elements_have_names` reports the cause of a missing value."""
+    return (
+        bool(nameless)
+        and fault.reason is Reason.REQUIRED
+        and any(path in nameless for path in _beginnings(fault.path))
+    )

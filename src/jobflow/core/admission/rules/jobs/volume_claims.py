@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.names.places import NO_STEP
 from jobflow.core.admission.object_names import DNS_LABEL, MAX_OBJECT_NAME
-from jobflow.core.admission.rule import Group, Rule
+from jobflow.core.admission.rule import RuleGroup, Rules
+from jobflow.core.admission.rules.expressions import faults_before_start
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.cel.references import find_references
 from jobflow.core.names import format_job_name
 from jobflow.core.suggest import list_supported
 from jobflow.core.violations import Reason, Violation
@@ -19,16 +18,13 @@ from jobflow.core.violations import Reason, Violation
 MAX_CLAIMS = 32
 """Volume claims of a flow."""
 ACCESS_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
-_PATH = "spec.volumeClaims"
-_VALUES = frozenset({"params", "flow"})
-"""Roots of references that have a value before anything runs."""
 
 
 def claims_are_few(facts: FlowFacts) -> Iterator[Violation]:
     count = len(facts.flow.spec.volume_claims or ())
     if count > MAX_CLAIMS:
         detail = f"at most {MAX_CLAIMS} are allowed; use directories of one claim (subPath)"
-        yield Violation(_PATH, Reason.TOO_MANY, count, detail)
+        yield Violation("spec.volumeClaims", Reason.TOO_MANY, count, detail)
 
 
 def claims_have_names(facts: FlowFacts) -> Iterator[Violation]:
@@ -52,18 +48,11 @@ def claims_have_names(facts: FlowFacts) -> Iterator[Violation]:
 
 def references_in_claims_exist(facts: FlowFacts) -> Iterator[Violation]:
     """A claim is created once for the whole flow."""
-    scope = facts.expressions.scope
+    detail = "a claim is created once for the flow: only params and flow have a value"
     for claim in facts.claims:
-        known = True
-        for path, reference in find_references(claim.written, claim.path):
-            if reference.root in _VALUES:
-                detail = scope.reference_fault(NO_STEP, reference.root, reference.keys)
-            else:
-                detail = "a claim is created once for the flow: only params and flow have a value"
-            if detail is not None:
-                known = False
-                yield Violation(path, Reason.INVALID, f"$({reference.path})", detail)
-        if known and isinstance(claim.spec, EvaluationFailure):
+        faults = [*faults_before_start(facts, claim.written, claim.path, detail)]
+        yield from faults
+        if not faults and isinstance(claim.spec, EvaluationFailure):
             yield Violation(claim.path, Reason.INVALID, claim.written, claim.spec.message)
 
 
@@ -75,37 +64,21 @@ def claims_have_their_types(facts: FlowFacts) -> Iterator[Violation]:
 
 def claims_are_complete(facts: FlowFacts) -> Iterator[Violation]:
     for claim in facts.claims:
-        spec, path = claim.spec, claim.path
-        if isinstance(spec, EvaluationFailure):
-            continue
-        if not isinstance(spec, dict):
-            continue
-        if not spec:
+        if not isinstance(claim.spec, dict):
+            continue  # a reference has no value, or the type is wrong
+        if claim.spec:
+            yield from _access_mode_faults(claim.spec.get("accessModes"), claim.path)
+            yield from _storage_faults(claim.spec, claim.path)
+        else:
             detail = (
                 "write the spec of the claim: accessModes: [ReadWriteOnce], resources: "
                 "{requests: {storage: 10Gi}}"
             )
-            yield Violation(path, Reason.REQUIRED, None, detail)
-            continue
-        yield from _access_mode_faults(spec.get("accessModes"), f"{path}.accessModes")
-        yield from _storage_faults(spec, path)
+            yield Violation(claim.path, Reason.REQUIRED, None, detail)
 
 
-VOLUME_CLAIM_RULES = (
-    Group[Rule](
-        lambda facts: facts.flow.spec.volume_claims,
-        (
-            claims_are_few,
-            claims_have_names,
-            references_in_claims_exist,
-            claims_have_their_types,
-            claims_are_complete,
-        ),
-    ),
-)
-
-
-def _access_mode_faults(modes: Any, path: str) -> Iterator[Violation]:
+def _access_mode_faults(modes: Any, claim: str) -> Iterator[Violation]:
+    path = f"{claim}.accessModes"
     if not modes:
         detail = f"at least one access mode: {', '.join(ACCESS_MODES)}"
         yield Violation(path, Reason.REQUIRED, None, detail)
@@ -129,10 +102,21 @@ def _storage_faults(spec: dict[str, Any], path: str) -> Iterator[Violation]:
             detail = "the size of the volume, such as resources: {requests: {storage: 10Gi}}"
             yield Violation(path, Reason.REQUIRED, None, detail)
             return
-    if _is_not_positive(found):
+    text = str(found).strip()
+    # the API server refuses what is no quantity at all
+    if text.startswith("-") or not any(digit in text for digit in "123456789"):
         yield Violation(path, Reason.INVALID, found, "the size of a volume is more than 0")
 
 
-def _is_not_positive(size: Any) -> bool:
-    text = str(size).strip()
-    return text.startswith("-") or not any(digit in text for digit in "123456789")
+RULES: Rules = (
+    RuleGroup(
+        lambda facts: facts.flow.spec.volume_claims,
+        (
+            claims_are_few,
+            claims_have_names,
+            references_in_claims_exist,
+            claims_have_their_types,
+            claims_are_complete,
+        ),
+    ),
+)

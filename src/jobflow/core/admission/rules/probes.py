@@ -18,7 +18,7 @@ from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.resolved_specs import Tasks
 from jobflow.core.admission.analysis.probe_entries import AnyProbeEntry, ProbeEntry
 from jobflow.core.admission.object_names import DNS_LABEL
-from jobflow.core.admission.rule import Group, Rule
+from jobflow.core.admission.rule import RuleGroup, Rules
 from jobflow.core.suggest import did_you_mean, list_supported
 from jobflow.core.text import join_names
 from jobflow.core.violations import Reason, Violation
@@ -315,8 +315,8 @@ def counts_are_positive(facts: FlowFacts) -> Iterator[Violation]:
             yield Violation(f"{entry.path}.count", Reason.INVALID, count, detail)
 
 
-PROBE_RULES = (
-    Group[Rule](
+RULES: Rules = (
+    RuleGroup(
         lambda facts: facts.probes,
         (
             probes_have_targets,

@@ -1,15 +1,14 @@
-"""Rules of names, templates, dependencies and jobRetainPolicy.
+"""Rules of what every flow has: names, templates, targets and jobRetainPolicy.
 
 A flow that can reach Succeed is admitted, so a target that is named twice is no fault.
 """
 
 from collections.abc import Iterator
 
-from jobflow.api.flow.dependencies import Condition, Strategy
 from jobflow.api.flow.jobflow import RetainPolicy
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.object_names import all_names, name_violations, object_name_violations
-from jobflow.core.admission.rule import Group, Rule, every_flow
+from jobflow.core.admission.rule import RuleGroup, Rules, every_flow
 from jobflow.core.suggest import (
     CURLY_QUOTES,
     CURLY_QUOTES_ARE_PART,
@@ -17,9 +16,8 @@ from jobflow.core.suggest import (
     did_you_mean,
     list_supported,
 )
-from jobflow.core.violations import Reason, Violation, join_path
+from jobflow.core.violations import Reason, Violation
 
-_WORDS = {"strategy": frozenset(Strategy), "condition": frozenset(Condition)}
 _RETAIN_POLICIES = frozenset({None, *RetainPolicy})
 
 _MAX_SHOWN_OF_CYCLE = 8
@@ -67,7 +65,7 @@ def templates_have_names(facts: FlowFacts) -> Iterator[Violation]:
     if not facts.cases and all_names(facts.templates):
         return
     for i, step in enumerate(facts.steps):
-        if step.template and not all_names([step.template]):
+        if step.template:
             yield from name_violations(f"{facts.path(i)}.template", step.template)
     for i, at, case in facts.cases:
         if case.template:
@@ -76,32 +74,24 @@ def templates_have_names(facts: FlowFacts) -> Iterator[Violation]:
 
 def targets_are_steps(facts: FlowFacts) -> Iterator[Violation]:
     for first, graph in facts.unsound_graphs:
-        suggester = Suggester(graph.names) if graph.unknown else None
+        suggester = Suggester(graph.names)
+        # steps of finally start after those of flows, so dependencies cross neither way
+        others = facts.graph if first else facts.finally_graph
         for i, at in graph.unknown:
             target = facts.steps[first + i].targets[at]
-            if suggester is None or target in facts.elsewhere[first > 0]:
-                continue  # `targets_are_in_the_same_list` reports it
-            guess = suggester.nearest(target)
-            meant = did_you_mean(guess if guess != graph.names[i] else None)
-            path = f"{facts.path(first + i)}.dependsOn.targets[{at}]"
-            curly = CURLY_QUOTES_ARE_PART if CURLY_QUOTES.intersection(target) else ""
-            yield Violation(path, Reason.INVALID, target, "no such step" + curly + meant)
-
-
-def targets_are_in_the_same_list(facts: FlowFacts) -> Iterator[Violation]:
-    """Steps of `finally` start after those of `flows`, so dependencies cross neither way."""
-    for first, graph in facts.unsound_graphs:
-        for i, at in graph.unknown if facts.finally_steps else ():
-            target = facts.steps[first + i].targets[at]
-            if target not in facts.elsewhere[first > 0]:
-                continue
-            detail = "a step of finally, which starts after this one; remove this target"
-            if first:
+            if target not in others.index:
+                guess = suggester.nearest(target)
+                meant = did_you_mean(guess if guess != graph.names[i] else None)
+                curly = CURLY_QUOTES_ARE_PART if CURLY_QUOTES.intersection(target) else ""
+                detail = "no such step" + curly + meant
+            elif first:
                 detail = (
                     "a step of flows, and finally starts when all of these have finished; remove "
                     f'this target; to run only if it failed: when: steps["{target}"].phase == '
                     '"Failed"'
                 )
+            else:
+                detail = "a step of finally, which starts after this one; remove this target"
             path = f"{facts.path(first + i)}.dependsOn.targets[{at}]"
             yield Violation(path, Reason.INVALID, target, detail)
 
@@ -137,54 +127,14 @@ def in_running_order(names: list[str], cycle: list[int]) -> str:
     return " -> ".join(shown)
 
 
-def strategies_and_conditions_are_known(facts: FlowFacts) -> Iterator[Violation]:
-    for i, depends_on in facts.dependencies_with_options:
-        for field, words in (("strategy", Strategy), ("condition", Condition)):
-            if (word := getattr(depends_on, field)) is not None and word not in _WORDS[field]:
-                path = f"{facts.path(i)}.dependsOn.{field}"
-                yield Violation(path, Reason.NOT_SUPPORTED, word, list_supported(word, words))
-
-
-def conditions_are_of_targets(facts: FlowFacts) -> Iterator[Violation]:
-    if not facts.conditions:
-        return
-    suggester = Suggester(facts.names)
-    for i, depends_on, conditions in facts.conditions:
-        path = f"{facts.path(i)}.dependsOn.conditions"
-        targets = facts.steps[i].targets
-        if depends_on.probe is not None and not depends_on.probe.empty:
-            detail = "excludes probe, which decides alone whether a target is met; remove one"
-            yield Violation(path, Reason.FORBIDDEN, None, detail)
-        for name, word in conditions.items():
-            place = join_path(path, name)
-            if name not in targets:
-                guess = suggester.nearest(name)
-                meant = did_you_mean(guess if guess in targets else None)
-                detail = "no target of this step; add it to dependsOn.targets or remove it" + meant
-                yield Violation(place, Reason.INVALID, name, detail)
-            if word not in _WORDS["condition"]:
-                yield Violation(place, Reason.NOT_SUPPORTED, word, list_supported(word, Condition))
-
-
-def targets_of_the_flow_are_steps(facts: FlowFacts) -> Iterator[Violation]:
-    suggester = Suggester(facts.graph.names)
-    for at, target in enumerate(facts.flow.spec.targets or ()):
-        if target in facts.graph.index:
-            continue
-        detail = "no such step" + did_you_mean(suggester.nearest(target))
-        if target in facts.finally_graph.index:
-            detail = "a step of finally, which runs in any case; name steps of flows"
-        yield Violation(f"spec.targets[{at}]", Reason.INVALID, target, detail)
-
-
 def retain_policy_is_known(facts: FlowFacts) -> Iterator[Violation]:
     if (policy := facts.flow.spec.job_retain_policy) not in _RETAIN_POLICIES:
         detail = list_supported(policy, RetainPolicy)
         yield Violation("spec.jobRetainPolicy", Reason.NOT_SUPPORTED, policy, detail)
 
 
-STEP_RULES = (
-    Group[Rule](
+RULES: Rules = (
+    RuleGroup(
         every_flow,
         (
             flow_has_a_name,
@@ -195,20 +145,12 @@ STEP_RULES = (
             retain_policy_is_known,
         ),
     ),
-    Group[Rule](
+    RuleGroup(
         lambda facts: facts.unsound_graphs,
         (
             targets_are_steps,
-            targets_are_in_the_same_list,
             targets_are_other_steps,
             dependencies_have_an_order,
         ),
     ),
-)
-DEPENDENCY_RULES = (
-    Group[Rule](
-        lambda facts: facts.dependencies_with_options,
-        (strategies_and_conditions_are_known, conditions_are_of_targets),
-    ),
-    Group[Rule](lambda facts: facts.flow.spec.targets, (targets_of_the_flow_are_steps,)),
 )

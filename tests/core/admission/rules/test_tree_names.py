@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.admission.analysis.names import tree_names
+from jobflow.core.admission.rules import child_flows
 from support.admission.reviewed import brief, faults, flow_of, knowing, template_of
 from support.laws.counted_work import lines_run
 
@@ -81,7 +81,7 @@ def test_retries_and_tasks_do_not_multiply() -> None:
 
 
 def test_a_search_among_names_alike_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_names, "MAX_COMPARED", 100)
+    monkeypatch.setattr(child_flows, "MAX_COMPARED", 100)
     alike = ["-".join(["a"] * i) for i in range(1, 9)]
     steps = [
         child(name, *(leaf(f"{each}-x{i}") for each in alike), **RETRY)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.core.admission.rules.steps.probes import MAX_ENTRIES
+from jobflow.core.admission.rules.probes import MAX_ENTRIES
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.violations import Verdict
 from support.admission.reviewed import faults, flow_of, knowing, probing, template_of

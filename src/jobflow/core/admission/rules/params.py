@@ -1,4 +1,5 @@
-"""Rules of params: names that an expression can use, and allowed values."""
+"""Rules of the names and values of params, vars and outputs (docs/decisions/expressions.md).
+`expressions` has the rules of their expressions."""
 
 import re
 from collections.abc import Iterator
@@ -9,21 +10,21 @@ from jobflow.api.flow.traits import Found, Setting, find_set
 from jobflow.core.admission.analysis.child_flows import MAX_PARAM_VALUES
 from jobflow.core.admission.analysis.flow_expressions import is_unknown
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.rule import Group, Rule, flow_with_options
+from jobflow.core.admission.rule import RuleGroup, Rules, flow_with_options
 from jobflow.core.cel.language.parser import RESERVED
 from jobflow.core.cel.language.values import describe_type
 from jobflow.core.cel.references import measure_json
 from jobflow.core.cel.scope import MAX_PARAMS
-from jobflow.core.spec.param_values import (
-    find_param_reference,
-    find_value,
-    fits,
-    params_of,
-)
+from jobflow.core.spec.param_values import find_param_reference, find_value, fits, params_of
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names
-from jobflow.core.violations import Reason, Violation, quote
+from jobflow.core.violations import Reason, Violation, join_path, quote
 
+MAX_VARS = 64
+"""Vars of a step."""
+MAX_OUTPUTS = 100
+"""Outputs of a flow, which are all evaluated at its end."""
+_OUTPUT = re.compile(r"[A-Za-z_][-A-Za-z0-9_]{0,62}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -52,12 +53,15 @@ def params_have_names(facts: FlowFacts) -> Iterator[Violation]:
 def _name_fault(name: str) -> str:
     if name in RESERVED:
         return "it is a reserved word of CEL; give the param another name"
-    meant = re.sub(r"\W", "_", name, flags=re.ASCII)
-    guess = meant if _NAME.fullmatch(meant) else None
-    return (
-        "a param's name holds letters, digits and _ and does not begin with a digit"
-        + did_you_mean(guess)
+    return "a param's name holds letters, digits and _ and does not begin with a digit" + _meant(
+        name
     )
+
+
+def _meant(name: str) -> str:
+    """Return the suggestion of a name that CEL can read, or ""."""
+    meant = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return did_you_mean(meant if _NAME.fullmatch(meant) else None)
 
 
 def params_have_allowed_values(facts: FlowFacts) -> Iterator[Violation]:
@@ -124,9 +128,42 @@ def _settings(facts: FlowFacts) -> Iterator[Found[Setting]]:
         yield from find_set(steps[i], Setting, f"{facts.path(i)}.")
 
 
-SETTING_RULES = (Group[Rule](flow_with_options, (settings_refer_to_params,)),)
-PARAM_RULES = (
-    Group[Rule](
+def vars_are_few(facts: FlowFacts) -> Iterator[Violation]:
+    """Each is evaluated for every attempt."""
+    for i, step in facts.steps_with_options:
+        if (count := len(step.vars or ())) > MAX_VARS:
+            detail = f"at most {MAX_VARS} are allowed; compute a map in one of them"
+            yield Violation(f"{facts.path(i)}.vars", Reason.TOO_MANY, count, detail)
+
+
+def vars_have_names(facts: FlowFacts) -> Iterator[Violation]:
+    """A dot in a reference begins a key of the value."""
+    for i, step in facts.steps_with_options:
+        for name in step.vars or ():
+            if not _NAME.fullmatch(name):
+                detail = "a name holds letters, digits and _ and does not begin with a digit"
+                path = join_path(f"{facts.path(i)}.vars", name)
+                yield Violation(path, Reason.INVALID, name, detail + _meant(name))
+
+
+def outputs_are_few(facts: FlowFacts) -> Iterator[Violation]:
+    if (count := len(facts.flow.spec.outputs or {})) > MAX_OUTPUTS:
+        detail = f"at most {MAX_OUTPUTS} are allowed; put more into one, as a map"
+        yield Violation("spec.outputs", Reason.TOO_MANY, count, detail)
+
+
+def outputs_have_names(facts: FlowFacts) -> Iterator[Violation]:
+    for name in facts.flow.spec.outputs or {}:
+        if not _OUTPUT.fullmatch(name):
+            detail = (
+                "the name of an output holds at most 63 letters, digits, _ and - and begins with "
+                "a letter or _"
+            )
+            yield Violation("spec.outputs", Reason.INVALID, name, detail)
+
+
+RULES: Rules = (
+    RuleGroup(
         lambda facts: facts.flow.spec.params,
         (
             params_are_few,
@@ -135,4 +172,6 @@ PARAM_RULES = (
             param_values_are_small,
         ),
     ),
+    RuleGroup(flow_with_options, (settings_refer_to_params, vars_are_few, vars_have_names)),
+    RuleGroup(lambda facts: facts.flow.spec.outputs, (outputs_are_few, outputs_have_names)),
 )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.admission.rules.values.expressions import REASONS_OF_ATTEMPTS
+from jobflow.core.admission.rules.expressions import REASONS_OF_ATTEMPTS
 from jobflow.core.cel.expression import Expression, parse_cached
 from jobflow.core.cel.language.tree import Comparison
 from support.admission.reviewed import faults, flow_of

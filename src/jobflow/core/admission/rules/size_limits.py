@@ -15,7 +15,7 @@ from jobflow.api.schema.nesting import MAX_DEPTH, way_beyond
 from jobflow.core.admission.analysis.child_flows import flows_of
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.job_counts import items_of_param
-from jobflow.core.admission.rule import Group, Rule, every_flow
+from jobflow.core.admission.rule import RuleGroup, Rules, every_flow
 from jobflow.core.cel.references import measure_json
 from jobflow.core.cel.scope import MAX_ITEMS_SIZE
 from jobflow.core.limits import MAX_FLOW_OUTPUTS, MAX_RUNS, MAX_STEP_OUTPUTS
@@ -231,4 +231,4 @@ class _StatusOfOptions:
         return self._sizes[each.from_]
 
 
-STATUS_LIMITS = (Group[Rule](every_flow, (status_fits,)),)
+LIMITS: Rules = (RuleGroup(every_flow, (status_fits,)),)

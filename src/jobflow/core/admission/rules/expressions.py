@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from jobflow.api.flow.traits import Stage
 from jobflow.core.admission.analysis.child_flows import MAX_PARAM_VALUES, ChildParams
@@ -13,8 +13,8 @@ from jobflow.core.admission.analysis.flow_expressions import (
 )
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.constants import MAX_REFERENCED
-from jobflow.core.admission.analysis.names.places import ExpressionPlace
-from jobflow.core.admission.rule import Group, Rule
+from jobflow.core.admission.analysis.names.places import NO_STEP, ExpressionPlace
+from jobflow.core.admission.rule import RuleGroup, Rules
 from jobflow.core.cel.expression import ExpressionFault, parse_expression
 from jobflow.core.cel.language.tree import Comparison
 from jobflow.core.cel.references import find_references
@@ -38,6 +38,17 @@ _FOREIGN = re.compile(r"[=&|]|(?:and|or|not|is)\b", re.IGNORECASE)
 """Operators of other languages."""
 _ENDING = re.compile(r"(?P<sign><>|===)$|\b(?P<word>not)\s+.$", re.IGNORECASE)
 _IF = re.compile(r"if\b", re.IGNORECASE)
+REASONS_OF_ATTEMPTS = (
+    "",
+    StepReason.JOB_FAILED,
+    StepReason.JOB_TERMINATED,
+    StepReason.JOB_ABORTED,
+    StepReason.FLOW_FAILED,
+    StepReason.TIMEOUT,
+    StepReason.OUTPUTS_TOO_LARGE,
+)
+"""Reasons of an attempt that `retry` may follow."""
+REASONS_OF_STEPS = ("", *StepReason)
 
 
 def expressions_are_few(facts: FlowFacts) -> Iterator[Violation]:
@@ -85,10 +96,10 @@ def names_in_references_exist(facts: FlowFacts) -> Iterator[Violation]:
         (each.place, each.written, each.path, each.written_path) for each in facts.references
     ]
     written += [(*each, str) for each in facts.referring]
-    for here, value, place, written_path in written:
-        for path, reference in find_references(value, place):
-            detail = scope.reference_fault(here, reference.root, reference.keys)
-            detail = detail or trial.fault(here.position, reference)
+    for place, value, value_path, written_path in written:
+        for path, reference in find_references(value, value_path):
+            detail = scope.reference_fault(place, reference.root, reference.keys)
+            detail = detail or trial.fault(place.position, reference)
             if detail is not None:
                 at = written_path(path)
                 yield Violation(at, Reason.INVALID, f"$({reference.path})", detail)
@@ -114,6 +125,20 @@ def references_are_small(facts: FlowFacts) -> Iterator[Violation]:
             return  # there is no room for the others either
 
 
+def faults_before_start(
+    facts: FlowFacts, written: Any, path: str, detail: str
+) -> Iterator[Violation]:
+    """Yield the faults of the references in a value that is read before anything runs. `detail`:
+    why others than params and flow have no value."""
+    for at, reference in find_references(written, path):
+        fault: str | None = detail
+        if reference.root in ("params", "flow"):
+            scope = facts.expressions.scope
+            fault = scope.reference_fault(NO_STEP, reference.root, reference.keys)
+        if fault is not None:
+            yield Violation(at, Reason.INVALID, f"$({reference.path})", fault)
+
+
 def _at(text: str, at: int) -> str:
     return f"character {min(at, len(text)) + 1}: "
 
@@ -131,82 +156,53 @@ def _hint(text: str, at: int | None) -> str:
         return "; close the quote"
     if _IF.match(text, at):
         return "; write condition ? one : other"
-    return _operator_hint(text, at)
-
-
-def _operator_hint(text: str, at: int) -> str:
     sign = ""
     if (before := _ENDING.search(text, 0, at + 1)) is not None:
         sign = before["sign"] or before["word"]
-    elif (found := _FOREIGN.match(text, at)) is not None:
-        sign = found.group()
+    elif (foreign := _FOREIGN.match(text, at)) is not None:
+        sign = foreign.group()
     return f"; write {_OPERATORS[sign.lower()]} for {sign}" if sign else ""
 
 
-EXPRESSION_RULES = (
-    Group[Rule](
+def compared_reasons_exist(facts: FlowFacts) -> Iterator[Violation]:
+    """A comparison with a word that is no reason has the same result for every run."""
+    for each, parsed, _ in facts.expressions.parsed:
+        of_attempt = each.place.stage is Stage.ATTEMPT_END
+        for found in parsed.comparisons() if "reason" in each.text else ():
+            known: tuple[str, ...] = REASONS_OF_STEPS
+            match found:
+                case Comparison(path=("reason",), bound=False):
+                    owner = "a failed attempt" if of_attempt else "a run"
+                    known = REASONS_OF_ATTEMPTS if of_attempt else known
+                case Comparison(path=("steps", _, "reason"), bound=False):
+                    owner = "a step"
+                case _:
+                    continue
+            if found.text in known:
+                continue
+            detail = f"character {found.at + 1}: {quote(found.text)} is not a reason of {owner}"
+            if guess := Suggester(known).nearest(found.text):
+                detail += did_you_mean(guess)
+            elif known is REASONS_OF_ATTEMPTS:
+                detail += f"; the reasons are {', '.join(known[1:-1])} and {known[-1]}"
+            else:
+                detail += "; docs/reference.md lists the reasons under Status"
+            yield Violation(each.path, Reason.INVALID, each.text, detail)
+
+
+RULES: Rules = (
+    RuleGroup(
         lambda facts: facts.written_expressions,
         (
             expressions_are_few,
             expressions_parse,
             names_in_expressions_exist,
             values_have_the_right_type,
+            compared_reasons_exist,
         ),
     ),
-    Group[Rule](
+    RuleGroup(
         lambda facts: facts.references or facts.referring,
         (names_in_references_exist, references_are_small),
     ),
 )
-
-
-REASONS_OF_ATTEMPTS = (
-    "",
-    StepReason.JOB_FAILED,
-    StepReason.JOB_TERMINATED,
-    StepReason.JOB_ABORTED,
-    StepReason.FLOW_FAILED,
-    StepReason.TIMEOUT,
-    StepReason.OUTPUTS_TOO_LARGE,
-)
-"""Reasons of an attempt that `retry` may follow."""
-REASONS_OF_STEPS = ("", *StepReason)
-
-
-class _Owner(NamedTuple):
-    name: str
-    reasons: tuple[str, ...]
-
-
-_ATTEMPT = _Owner("a failed attempt", REASONS_OF_ATTEMPTS)
-_RUN = _Owner("a run", REASONS_OF_STEPS)
-_STEP = _Owner("a step", REASONS_OF_STEPS)
-
-
-def compared_reasons_exist(facts: FlowFacts) -> Iterator[Violation]:
-    """A comparison with a word that is no reason has the same result for every run."""
-    for each, parsed, _ in facts.expressions.parsed:
-        run = _ATTEMPT if each.place.stage is Stage.ATTEMPT_END else _RUN
-        for found in parsed.comparisons() if "reason" in each.text else ():
-            match found:
-                case Comparison(path=("reason",), bound=False):
-                    owner = run
-                case Comparison(path=("steps", _, "reason"), bound=False):
-                    owner = _STEP
-                case _:
-                    continue
-            if found.text not in owner.reasons:
-                yield Violation(each.path, Reason.INVALID, each.text, _detail(found, owner))
-
-
-REASON_RULES = (Group[Rule](lambda facts: facts.written_expressions, (compared_reasons_exist,)),)
-
-
-def _detail(found: Comparison, owner: _Owner) -> str:
-    detail = f"character {found.at + 1}: {quote(found.text)} is not a reason of {owner.name}"
-    if guess := Suggester(owner.reasons).nearest(found.text):
-        return detail + did_you_mean(guess)
-    if owner is not _ATTEMPT:
-        return f"{detail}; docs/reference.md lists the reasons under Status"
-    _, *others, last = owner.reasons
-    return f"{detail}; the reasons are {', '.join(others)} and {last}"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 from jobflow.api.flow.cronjobflow import ConcurrencyPolicy, CronJobFlow
 from jobflow.api.flow.traits import Required, find_unset
+from jobflow.core.admission.object_names import annotation_violations, label_violations
 from jobflow.core.admission.rules.fields import missing_field
-from jobflow.core.admission.rules.jobs.job_defaults import annotation_violations, label_violations
 from jobflow.core.cron.schedule import ScheduleFault, parse_schedule, parse_zone
 from jobflow.core.suggest import list_supported
 from jobflow.core.violations import FieldWarning, Reason, Violation

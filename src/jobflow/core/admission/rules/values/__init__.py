@@ -1,1 +1,0 @@
-"""Rules of params, vars, expressions, references and outputs."""
