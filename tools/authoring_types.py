@@ -29,6 +29,7 @@ from jobflow.api.flow.traits import (
     Setting,
     fields_of,
 )  # fmt: skip
+from jobflow.api.schema.crd import description_of
 from jobflow.api.volcano import job
 
 FLOW_TYPES = (
@@ -136,7 +137,7 @@ def _fields(
     hints = typing.get_type_hints(struct, include_extras=True)
     for field in fields_of(struct):
         if field.name not in (without or ()):
-            kind, doc = _described(hints[field.name])
+            kind, doc = _type(hints[field.name]), _description(struct, field, hints[field.name])
             written = (own or {}).get(field.name) or _overridden(struct, field, kind)
             optional = written if "Any" == written else f"{written} | None"
             yield f"    {field.name}: {optional}{default}\n{_docstring(doc)}"
@@ -155,13 +156,15 @@ def _overridden(struct: type, field: FlowField, kind: str) -> str:
     return TYPES.get(field.name, kind)
 
 
-def _described(hint: typing.Any) -> tuple[str, str]:
-    """Return the type of a field here, and its description."""
-    if typing.get_origin(hint) is typing.Annotated:
-        inner, *metadata = typing.get_args(hint)
-        docs = [each.description or "" for each in metadata if isinstance(each, msgspec.Meta)]
-        return _type(inner), docs[-1] if docs else ""
-    return _type(hint), ""
+def _description(struct: type, field: FlowField, hint: typing.Any) -> str:
+    """Return the docstring of a field, or the description that its type has wherever it is used."""
+    metas = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, msgspec.Meta)]
+    texts = [
+        each.extra_json_schema["description"]
+        for each in metas
+        if each.extra_json_schema and "description" in each.extra_json_schema
+    ]
+    return description_of(struct, field.name) or "".join(texts)
 
 
 def _type(hint: typing.Any) -> str:

@@ -12,23 +12,29 @@ from typing import Any
 from support.paths import ROOT
 
 OF_STEPS = """
-    working_dir: Annotated[str | None, Doc("Folder."), JobPart(Role.ARGUMENT), OF_JOBS] = None
-    skip_when: Annotated[str | None, Doc("Condition."), Evaluated(Stage.DECISION)] = None
+    working_dir: Annotated[str | None, JobPart(Role.ARGUMENT), OF_JOBS] = None
+    '''Folder.'''
+    skip_when: Annotated[str | None, Evaluated(Stage.DECISION)] = None
+    '''Condition.'''
     lives: Annotated[
-        Annotated[int | str, Setting()] | None,
-        Doc("Number."),
-        NotWith({"retry": "excludes {}: remove one"}),
+        Annotated[int | str, Setting()] | None, NotWith({"retry": "excludes {}: remove one"})
     ] = None
-    note: Annotated[str | None, Doc("Text."), Referring(Stage.QUESTION), EVERY_KIND] = None
-    unjudged: Annotated[bool | None, Doc("Without traits.")] = None
+    '''Number.'''
+    note: Annotated[str | None, Referring(Stage.QUESTION), EVERY_KIND] = None
+    '''Text.'''
+    unjudged: bool | None = None
+    '''Without traits.'''
 
 """
 OF_RETRIES = """
-    because: Annotated[str | None, Doc("Text."), Required("say why")] = None
+    because: Annotated[str | None, Required("say why")] = None
+    '''Text.'''
 """
 OF_FLOWS = """
-    owner: Annotated[str | None, Doc("Text.")] = None
-    team: Annotated[str | None, Doc("Text."), InChild(inherited=True)] = None
+    owner: str | None = None
+    '''Text.'''
+    team: Annotated[str | None, InChild(inherited=True)] = None
+    '''Text.'''
 
 """
 TRAITS = "\nfrom jobflow.api.flow.traits import *\n"

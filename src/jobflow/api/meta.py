@@ -11,10 +11,9 @@ from typing import Any
 import msgspec
 
 
-def Doc(description: str, **schema: Any) -> msgspec.Meta:  # noqa: N802 - reads as an annotation
-    """Return a field's description and additions to its CRD schema, which do not constrain
-    decoding."""
-    return msgspec.Meta(description=description, extra_json_schema=schema or None)
+def Schema(**schema: Any) -> msgspec.Meta:  # noqa: N802 - reads as an annotation
+    """Return additions to a field's schema in the CRD, which do not constrain decoding."""
+    return msgspec.Meta(extra_json_schema=schema)
 
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):

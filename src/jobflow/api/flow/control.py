@@ -21,7 +21,7 @@ from jobflow.api.flow.traits import (
     ValueKind,
     WorkKind,
 )
-from jobflow.api.meta import Doc, Struct
+from jobflow.api.meta import Schema, Struct
 from jobflow.api.volcano.job import Int32, Opaque
 
 IntOrParam = Annotated[Int32 | str, Setting()]
@@ -57,53 +57,47 @@ class ConcurrencyPolicy(StrEnum):
 class Patch(Struct, frozen=True, kw_only=True):
     """Changes to what the step runs. Set either jobSpec or spec."""
 
-    job_spec: Annotated[
-        dict[str, Any] | None,
-        Doc(
-            "Strategic merge patch of the job's spec. Tasks, containers, volumes and env "
-            "merge by name, volumeMounts by mountPath, ports by containerPort and protocol, "
-            "tolerations by key, maps by key. Other lists are replaced; null removes a field. "
-            "Strings may contain references such as $(params.x), $(item) and "
-            "$(steps.x.outputs.y).",
-            **Opaque,
-        ),
-        JobPart(Role.SPEC),
-    ] = None
+    job_spec: Annotated[dict[str, Any] | None, Opaque, JobPart(Role.SPEC)] = None
+    """Strategic merge patch of the job's spec. Tasks, containers, volumes and env merge by name,
+    volumeMounts by mountPath, ports by containerPort and protocol, tolerations by key, maps by key.
+    Other lists are replaced; null removes a field. Strings may contain references such as
+    $(params.x), $(item) and $(steps.x.outputs.y)."""
     spec: Annotated[
         dict[str, Any] | None,
-        Doc("Another name for jobSpec.", **Opaque),
+        Opaque,
         JobPart(Role.SPEC),
         NotWith(
             {"jobSpec": "the same as patch.jobSpec by its other name, which is set too; keep one"}
         ),
     ] = None
+    """Another name for jobSpec."""
 
 
 JobSpecField = Annotated[
     dict[str, Any] | None,
-    Doc(
-        "Spec of the Volcano job to run, instead of a JobTemplate; see `kubectl explain "
-        "vcjob.spec`. A single task may leave out name (main) and replicas (1). Strings may "
-        "contain references.",
-        **Opaque,
+    Schema(
+        description="Spec of the Volcano job to run, instead of a JobTemplate; see `kubectl "
+        "explain vcjob.spec`. A single task may leave out name (main) and replicas (1). Strings "
+        "may contain references."
     ),
+    Opaque,
     Runs(WorkKind.JOB),
     JobPart(Role.SPEC),
 ]
 ContainerField = Annotated[
     dict[str, Any] | None,
-    Doc(
-        "Container to run, instead of a JobTemplate, as a job of one task (main) and one pod that "
-        "is never restarted; see `kubectl explain pod.spec.containers`. Its name may be left out "
-        "(main). Strings may contain references.",
-        **Opaque,
+    Schema(
+        description="Container to run, instead of a JobTemplate, as a job of one task (main) and "
+        "one pod that is never restarted; see `kubectl explain pod.spec.containers`. Its name may "
+        "be left out (main). Strings may contain references."
     ),
+    Opaque,
     Runs(WorkKind.JOB),
     JobPart(Role.CONTAINER),
 ]
 VolumesField = Annotated[
     list[Any] | None,
-    Doc("Volumes of the pod of container; see `kubectl explain pod.spec.volumes`."),
+    Schema(description="Volumes of the pod of container; see `kubectl explain pod.spec.volumes`."),
     JobPart(Role.VOLUMES),
     Needs(
         "container",
@@ -116,147 +110,97 @@ VolumesField = Annotated[
 class Case(Struct, frozen=True, kw_only=True):
     """A case of a switch. Set at most one of template, jobSpec and container."""
 
-    when: Annotated[
-        str | None,
-        Doc("CEL condition. The first case whose condition is true runs. Default: true."),
-        Evaluated(Stage.DECISION),
-    ] = None
-    template: Annotated[
-        str | None,
-        Doc("JobTemplate to run in this case. Default: the one named like the step."),
-        Runs(WorkKind.JOB),
-    ] = None
+    when: Annotated[str | None, Evaluated(Stage.DECISION)] = None
+    """CEL condition. The first case whose condition is true runs. Default: true."""
+    template: Annotated[str | None, Runs(WorkKind.JOB)] = None
+    """JobTemplate to run in this case. Default: the one named like the step."""
     flow: Annotated[
-        dict[str, Any] | None,
-        Doc("Flow to run as a child in this case, instead of a template.", **Opaque),
-        Runs(WorkKind.FLOW),
-        Referring(Stage.JOB, below="params"),
+        dict[str, Any] | None, Opaque, Runs(WorkKind.FLOW), Referring(Stage.JOB, below="params")
     ] = None
+    """Flow to run as a child in this case, instead of a template."""
     job_spec: JobSpecField = None
     container: ContainerField = None
     volumes: VolumesField = None
     patch: Annotated[
-        Patch | None,
-        Doc("Changes to the job in this case, applied after the step's patch."),
-        For((WorkKind.JOB,), {WorkKind.FLOW: "write the patches into its steps"}),
+        Patch | None, For((WorkKind.JOB,), {WorkKind.FLOW: "write the patches into its steps"})
     ] = None
+    """Changes to the job in this case, applied after the step's patch."""
 
 
 class ForEach(Struct, frozen=True, kw_only=True):
     """Runs one job per item. Set exactly one of items, from and count; at most 1,000 items."""
 
-    items: Annotated[
-        list[Any] | None,
-        Doc("Items, values of any type. The patch refers to the current one as $(item)."),
-        ONE_SOURCE,
-    ] = None
-    from_: Annotated[
-        str | None,
-        Doc(
-            "CEL expression whose value is the list of items, such as params.rates or "
-            'steps["split"].outputs.shards. Evaluated once.'
-        ),
-        Evaluated(Stage.DECISION, ValueKind.ITEMS),
-        ONE_SOURCE,
-    ] = msgspec.field(name="from", default=None)
-    count: Annotated[
-        IntOrParam | None,
-        Doc(
-            "Number of items; they are 0, 1, 2 and so on. It may be a reference to a param, such "
-            "as $(params.n)."
-        ),
-        ONE_SOURCE,
-    ] = None
-    parallelism: Annotated[
-        IntOrParam | None,
-        Doc(
-            "Maximum number of these jobs at a time. Default: no limit. It may be a reference to a "
-            "param, such as $(params.n)."
-        ),
-    ] = None
+    items: Annotated[list[Any] | None, ONE_SOURCE] = None
+    """Items, values of any type. The patch refers to the current one as $(item)."""
+    from_: Annotated[str | None, Evaluated(Stage.DECISION, ValueKind.ITEMS), ONE_SOURCE] = (
+        msgspec.field(name="from", default=None)
+    )
+    """CEL expression whose value is the list of items, such as params.rates or
+    steps["split"].outputs.shards. Evaluated once."""
+    count: Annotated[IntOrParam | None, ONE_SOURCE] = None
+    """Number of items; they are 0, 1, 2 and so on. It may be a reference to a param, such as
+    $(params.n)."""
+    parallelism: IntOrParam | None = None
+    """Maximum number of these jobs at a time. Default: no limit. It may be a reference to a param,
+    such as $(params.n)."""
 
 
 class Repeat(Struct, frozen=True, kw_only=True):
     """Runs the step again, one run after another, until a condition is true."""
 
     until: Annotated[
-        str | None,
-        Doc(
-            "CEL condition, evaluated after each completed run, such as outputs.accuracy > 0.9. "
-            "It can use outputs, phase, reason and index of that run. Required."
-        ),
-        Evaluated(Stage.RUN_END),
-        Required("set the CEL expression that ends the loop"),
+        str | None, Evaluated(Stage.RUN_END), Required("set the CEL expression that ends the loop")
     ] = None
+    """CEL condition, evaluated after each completed run, such as outputs.accuracy > 0.9. It can use
+    outputs, phase, reason and index of that run. Required."""
     max: Annotated[
         IntOrParam | None,
-        Doc(
-            "Maximum number of runs, 1 to 1,000. The step fails if the condition is still false "
-            "after the last one. It may be a reference to a param, such as $(params.n). Required."
-        ),
         Required("set the maximum of runs, up to 1,000, after which the step fails"),
     ] = None
-    pause: Annotated[
-        str | None,
-        Doc("Time between the end of a run and the start of the next one, such as 10m."),
-    ] = None
+    """Maximum number of runs, 1 to 1,000. The step fails if the condition is still false after the
+    last one. It may be a reference to a param, such as $(params.n). Required."""
+    pause: str | None = None
+    """Time between the end of a run and the start of the next one, such as 10m."""
 
 
 class Backoff(Struct, frozen=True, kw_only=True):
     """Pause before each attempt. It begins with duration and is multiplied by factor each time."""
 
-    duration: Annotated[
-        str | None, Doc("Pause before the second attempt, such as 30s. Default: 1s.")
-    ] = None
-    factor: Annotated[
-        float | None,
-        Doc("Multiplier applied to the pause after each attempt, 1 to 100. Default: 2."),
-    ] = None
-    max: Annotated[str | None, Doc("Maximum pause, such as 10m. Default: 5m.")] = None
+    duration: str | None = None
+    """Pause before the second attempt, such as 30s. Default: 1s."""
+    factor: float | None = None
+    """Multiplier applied to the pause after each attempt, 1 to 100. Default: 2."""
+    max: str | None = None
+    """Maximum pause, such as 10m. Default: 5m."""
 
 
 class Retry(Struct, frozen=True, kw_only=True):
     """Runs a failed step again."""
 
-    limit: Annotated[
-        IntOrParam | None,
-        Doc(
-            "Maximum number of attempts after the first, 0 to 100. It may be a reference to a "
-            "param, such as $(params.n). Required."
-        ),
-        Required("set the number of attempts after the first"),
-    ] = None
-    backoff: Annotated[Backoff | None, Doc("Pause between attempts.")] = None
-    when: Annotated[
-        str | None,
-        Doc(
-            'CEL condition, such as reason != "Timeout". The step is retried only if it is true. '
-            "It can use outputs, phase, reason, index and failure of the failed run, attempt and "
-            "retries. It is not asked about a disruption that does not count."
-        ),
-        Evaluated(Stage.ATTEMPT_END),
-    ] = None
+    limit: Annotated[IntOrParam | None, Required("set the number of attempts after the first")] = (
+        None
+    )
+    """Maximum number of attempts after the first, 0 to 100. It may be a reference to a param, such
+    as $(params.n). Required."""
+    backoff: Backoff | None = None
+    """Pause between attempts."""
+    when: Annotated[str | None, Evaluated(Stage.ATTEMPT_END)] = None
+    """CEL condition, such as reason != "Timeout". The step is retried only if it is true. It can
+    use outputs, phase, reason, index and failure of the failed run, attempt and retries. It is not
+    asked about a disruption that does not count."""
     patch: Annotated[
         Patch | None,
-        Doc(
-            "Changes to the job of each attempt after the first failure that counts towards limit, "
-            "applied last, such as more memory. Its references can use failure, attempt and "
-            "retries."
-        ),
         For((WorkKind.JOB,), {WorkKind.FLOW: "write it into the retry of a step of the flow"}),
     ] = None
-    disruptions: Annotated[
-        Int32 | None,
-        Doc(
-            "Maximum number of attempts that do not count towards limit because the cluster ended "
-            "them: a pod was evicted, preempted or lost with its node. 0 to 100. Default: 5."
-        ),
-    ] = None
+    """Changes to the job of each attempt after the first failure that counts towards limit, applied
+    last, such as more memory. Its references can use failure, attempt and retries."""
+    disruptions: Int32 | None = None
+    """Maximum number of attempts that do not count towards limit because the cluster ended them: a
+    pod was evicted, preempted or lost with its node. 0 to 100. Default: 5."""
     avoid_nodes: Annotated[
-        bool | None,
-        Doc("Keep the next attempt off the nodes on which pods failed."),
-        For((WorkKind.JOB,), {WorkKind.FLOW: "set it in the steps of the flow"}),
+        bool | None, For((WorkKind.JOB,), {WorkKind.FLOW: "set it in the steps of the flow"})
     ] = None
+    """Keep the next attempt off the nodes on which pods failed."""
 
 
 class ApprovalAnswer(StrEnum):
@@ -269,50 +213,43 @@ class ApprovalAnswer(StrEnum):
 class Approval(Struct, frozen=True, kw_only=True):
     """Waits until a user approves or rejects, or until the timeout does."""
 
-    message: Annotated[
-        str | None,
-        Doc(
-            "Question to whoever decides. It may contain references such as $(params.x), $(item) "
-            "and $(steps.x.outputs.y)."
-        ),
-        Referring(Stage.QUESTION),
-    ] = None
-    timeout: Annotated[
-        DurationOrParam | None,
-        Doc(
-            "Maximum time to wait for an answer, such as 24h, without the time the flow was "
-            "suspended. Then default is the answer. Default: no limit. It may be a reference to a "
-            "param, such as $(params.limit)."
-        ),
-    ] = None
-    default: Annotated[
-        str | None, Doc("Answer once the timeout is over: Approve or Reject (default).")
-    ] = None
+    message: Annotated[str | None, Referring(Stage.QUESTION)] = None
+    """Question to whoever decides. It may contain references such as $(params.x), $(item) and
+    $(steps.x.outputs.y)."""
+    timeout: DurationOrParam | None = None
+    """Maximum time to wait for an answer, such as 24h, without the time the flow was suspended.
+    Then default is the answer. Default: no limit. It may be a reference to a param, such as
+    $(params.limit)."""
+    default: str | None = None
+    """Answer once the timeout is over: Approve or Reject (default)."""
 
 
 class Param(Struct, frozen=True, kw_only=True):
     """A parameter of the flow."""
 
-    name: Annotated[
-        str,
-        Doc("Name. Patches refer to it as $(params.NAME), CEL expressions as params.NAME."),
-        Required("a param has a name"),
-    ] = ""
-    value: Annotated[Any, Doc("Value, of any type.")] = None
-    enum: Annotated[list[Any] | None, Doc("Allowed values.")] = None
+    name: Annotated[str, Required("a param has a name")] = ""
+    """Name. Patches refer to it as $(params.NAME), CEL expressions as params.NAME."""
+    value: Any = None
+    """Value, of any type."""
+    enum: list[Any] | None = None
+    """Allowed values."""
 
 
 class JobDefaults(Struct, frozen=True, kw_only=True):
     """Defaults for every job of the flow. Templates and patches override them."""
 
-    queue: Annotated[str | None, Doc("Queue of the jobs.")] = None
-    priority_class_name: Annotated[str | None, Doc("Priority class of the pods.")] = None
-    scheduler_name: Annotated[str | None, Doc("Scheduler of the pods.")] = None
-    plugins: Annotated[
-        dict[str, list[str]] | None, Doc("Arguments of Volcano's job plugins, by plugin name.")
-    ] = None
-    labels: Annotated[dict[str, str] | None, Doc("Labels of the jobs.")] = None
-    annotations: Annotated[dict[str, str] | None, Doc("Annotations of the jobs.")] = None
+    queue: str | None = None
+    """Queue of the jobs."""
+    priority_class_name: str | None = None
+    """Priority class of the pods."""
+    scheduler_name: str | None = None
+    """Scheduler of the pods."""
+    plugins: dict[str, list[str]] | None = None
+    """Arguments of Volcano's job plugins, by plugin name."""
+    labels: dict[str, str] | None = None
+    """Labels of the jobs."""
+    annotations: dict[str, str] | None = None
+    """Annotations of the jobs."""
 
 
 class Concurrency(Struct, frozen=True, kw_only=True):
@@ -321,25 +258,15 @@ class Concurrency(Struct, frozen=True, kw_only=True):
 
     group: Annotated[
         str,
-        Doc(
-            "Name of the group, in which references such as $(params.env) may stand. Flows of the "
-            "same namespace whose groups have the same name share the places. Required."
-        ),
         Referring(Stage.FLOW_START),
         Required("write the name of the group whose flows share the places, such as nightly"),
     ] = ""
-    limit: Annotated[
-        Int32 | None,
-        Doc(
-            "The flow starts once fewer than this number of flows of the group hold a place and "
-            "none waits before it. Default: 1."
-        ),
-    ] = None
-    policy: Annotated[
-        str | None,
-        Doc(
-            "What the flow does without a place: Wait (default) for one; Replace: cancel the flows "
-            "that hold a place or wait before it, and start when they have ended; Forbid: skip all "
-            "its steps and end."
-        ),
-    ] = None
+    """Name of the group, in which references such as $(params.env) may stand. Flows of the same
+    namespace whose groups have the same name share the places. Required."""
+    limit: Int32 | None = None
+    """The flow starts once fewer than this number of flows of the group hold a place and none waits
+    before it. Default: 1."""
+    policy: str | None = None
+    """What the flow does without a place: Wait (default) for one; Replace: cancel the flows that
+    hold a place or wait before it, and start when they have ended; Forbid: skip all its steps and
+    end."""

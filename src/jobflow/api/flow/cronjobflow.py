@@ -11,7 +11,7 @@ import msgspec
 
 from jobflow.api.flow.jobflow import JobFlowSpec
 from jobflow.api.flow.traits import Apart, Required
-from jobflow.api.meta import Doc, ObjectMeta, Struct
+from jobflow.api.meta import ObjectMeta, Schema, Struct
 from jobflow.api.volcano.job import Int32
 
 
@@ -30,105 +30,81 @@ DEFAULT_FAILED_HISTORY = 1
 class FlowTemplateMetadata(Struct, frozen=True, kw_only=True):
     """Labels and annotations of the flows."""
 
-    labels: Annotated[dict[str, str] | None, Doc("Labels of the flows.")] = None
-    annotations: Annotated[dict[str, str] | None, Doc("Annotations of the flows.")] = None
+    labels: dict[str, str] | None = None
+    """Labels of the flows."""
+    annotations: dict[str, str] | None = None
+    """Annotations of the flows."""
 
 
 class JobFlowTemplate(Struct, frozen=True, kw_only=True):
     """The flows to create."""
 
-    metadata: Annotated[
-        FlowTemplateMetadata | None, Doc("Labels and annotations of the flows.")
-    ] = None
+    metadata: FlowTemplateMetadata | None = None
+    """Labels and annotations of the flows."""
     spec: Annotated[
-        JobFlowSpec | None,
-        Doc(
-            "Specification of the flows. In it, flow.scheduledTime is the scheduled time as a "
-            "text, such as 2026-01-01T02:00:00+01:00."
-        ),
-        Apart(),
-        Required("write the spec of the flows to create"),
+        JobFlowSpec | None, Apart(), Required("write the spec of the flows to create")
     ] = None
+    """Specification of the flows. In it, flow.scheduledTime is the scheduled time as a text, such
+    as 2026-01-01T02:00:00+01:00."""
 
 
 class CronJobFlowSpec(Struct, frozen=True, kw_only=True):
     """Specification of the schedule and its flows."""
 
     schedule: Annotated[
-        str | None,
-        Doc(
-            "Times in cron format: minute, hour, day of month, month and day of week, such as "
-            "30 2 * * 1-5; or @hourly, @daily, @weekly, @monthly or @yearly. Required."
-        ),
-        Required("write the times, such as 30 2 * * * for every day at 2:30"),
+        str | None, Required("write the times, such as 30 2 * * * for every day at 2:30")
     ] = None
-    time_zone: Annotated[
-        str | None,
-        Doc("Time zone of the schedule, such as Europe/Berlin. Default: UTC."),
-    ] = None
-    starting_deadline_seconds: Annotated[
-        int | None,
-        Doc(
-            "Seconds after a scheduled time in which its flow may still start. Default: no limit.",
-            format="int64",
-        ),
-    ] = None
-    concurrency_policy: Annotated[
-        str | None,
-        Doc(
-            "If an earlier flow of the schedule has not finished: Allow (default) starts the next "
-            "one beside it, Forbid skips the next one, Replace cancels the earlier one and starts "
-            "the next one when it has finished."
-        ),
-    ] = None
-    suspend: Annotated[
-        bool | None,
-        Doc("Start no flow while this is true. Flows that have started continue."),
-    ] = None
+    """Times in cron format: minute, hour, day of month, month and day of week, such as 30 2 * *
+    1-5; or @hourly, @daily, @weekly, @monthly or @yearly. Required."""
+    time_zone: str | None = None
+    """Time zone of the schedule, such as Europe/Berlin. Default: UTC."""
+    starting_deadline_seconds: Annotated[int | None, Schema(format="int64")] = None
+    """Seconds after a scheduled time in which its flow may still start. Default: no limit."""
+    concurrency_policy: str | None = None
+    """If an earlier flow of the schedule has not finished: Allow (default) starts the next one
+    beside it, Forbid skips the next one, Replace cancels the earlier one and starts the next one
+    when it has finished."""
+    suspend: bool | None = None
+    """Start no flow while this is true. Flows that have started continue."""
     job_flow_template: Annotated[
-        JobFlowTemplate | None,
-        Doc("The flow to create at each scheduled time. Required."),
-        Required("write the spec of the flows to create"),
+        JobFlowTemplate | None, Required("write the spec of the flows to create")
     ] = None
-    successful_jobs_history_limit: Annotated[
-        Int32 | None, Doc("Number of flows to keep that have succeeded. Default: 3.")
-    ] = None
-    failed_jobs_history_limit: Annotated[
-        Int32 | None, Doc("Number of flows to keep that have failed. Default: 1.")
-    ] = None
+    """The flow to create at each scheduled time. Required."""
+    successful_jobs_history_limit: Int32 | None = None
+    """Number of flows to keep that have succeeded. Default: 3."""
+    failed_jobs_history_limit: Int32 | None = None
+    """Number of flows to keep that have failed. Default: 1."""
 
 
 class FlowReference(Struct, frozen=True, kw_only=True):
     """A flow that has not finished."""
 
-    api_version: Annotated[str, Doc("flow.volcano.sh/v1alpha1.")] = ""
-    kind: Annotated[str, Doc("JobFlow.")] = ""
-    namespace: Annotated[str, Doc("Namespace of the flow.")] = ""
-    name: Annotated[str, Doc("Name of the flow.")] = ""
-    uid: Annotated[str, Doc("UID of the flow.")] = ""
+    api_version: str = ""
+    """flow.volcano.sh/v1alpha1."""
+    kind: str = ""
+    """JobFlow."""
+    namespace: str = ""
+    """Namespace of the flow."""
+    name: str = ""
+    """Name of the flow."""
+    uid: str = ""
+    """UID of the flow."""
 
 
 class CronJobFlowStatus(Struct, frozen=True, kw_only=True):
     """Status of the schedule."""
 
-    active: Annotated[
-        list[FlowReference] | None,
-        Doc("Flows that have not finished, by time of creation, at most 100."),
-    ] = None
-    active_count: Annotated[Int32 | None, Doc("Number of flows that have not finished.")] = None
-    last_schedule_time: Annotated[
-        datetime | None, Doc("Last scheduled time at which a flow was started.")
-    ] = None
-    last_successful_time: Annotated[
-        datetime | None, Doc("When a flow last finished with success.")
-    ] = None
-    replacing_for: Annotated[
-        datetime | None,
-        Doc(
-            "With Replace: scheduled time of the flow that starts once the flows that are being "
-            "cancelled for it have finished."
-        ),
-    ] = None
+    active: list[FlowReference] | None = None
+    """Flows that have not finished, by time of creation, at most 100."""
+    active_count: Int32 | None = None
+    """Number of flows that have not finished."""
+    last_schedule_time: datetime | None = None
+    """Last scheduled time at which a flow was started."""
+    last_successful_time: datetime | None = None
+    """When a flow last finished with success."""
+    replacing_for: datetime | None = None
+    """With Replace: scheduled time of the flow that starts once the flows that are being cancelled
+    for it have finished."""
 
 
 class CronJobFlow(Struct, frozen=True, kw_only=True):

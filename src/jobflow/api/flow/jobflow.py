@@ -18,7 +18,7 @@ from jobflow.api.flow.traits import (
     ValueKind,
     fields_of,
 )
-from jobflow.api.meta import Doc, ObjectMeta, Struct
+from jobflow.api.meta import ObjectMeta, Schema, Struct
 from jobflow.api.volcano.job import Int32, Opaque
 
 
@@ -32,113 +32,56 @@ class RetainPolicy(StrEnum):
 class JobFlowSpec(Struct, frozen=True, kw_only=True):
     """Specification of the flow."""
 
-    flows: Annotated[
-        list[Step] | None, Doc("Steps, at least one."), Plain(), Apart(), InChild()
-    ] = None
-    targets: Annotated[
-        list[str] | None,
-        Doc(
-            "Names of the steps to run, with all steps that they depend on; the other steps of "
-            "flows are Skipped. Steps of finally run in any case. Default: all steps."
-        ),
-    ] = None
+    flows: Annotated[list[Step] | None, Plain(), Apart(), InChild()] = None
+    """Steps, at least one."""
+    targets: list[str] | None = None
+    """Names of the steps to run, with all steps that they depend on; the other steps of flows are
+    Skipped. Steps of finally run in any case. Default: all steps."""
     job_retain_policy: Annotated[
-        str | None,
-        Doc(
-            "retain (default) keeps the flow's jobs; delete deletes them once the flow has "
-            "succeeded.",
-            enum=["retain", "delete"],
-        ),
-        Plain(),
-        InChild(inherited=True),
+        str | None, Schema(enum=["retain", "delete"]), Plain(), InChild(inherited=True)
     ] = None
-    params: Annotated[
-        list[Param] | None, Doc("Parameters for patches and CEL expressions."), InChild()
-    ] = None
-    job_defaults: Annotated[
-        JobDefaults | None,
-        Doc("Defaults for every job. Templates and patches override them."),
-        InChild(inherited=True),
-    ] = None
-    volume_claims: Annotated[
-        dict[str, Any] | None,
-        Doc(
-            "PersistentVolumeClaims of the flow: name to spec, see `kubectl explain pvc.spec`. The "
-            "claim <flow>-<name> is created before the first job that mounts it, and deleted with "
-            "the flow. A pod whose containers mount a volume of that name gets it. Strings may "
-            "contain references such as $(params.size).",
-            **Opaque,
-        ),
-        Referring(Stage.FLOW_START),
-    ] = None
-    parallelism: Annotated[
-        IntOrParam | None,
-        Doc(
-            "Maximum number of jobs at a time. Steps start in the order of flows. It may be a "
-            "reference to a param, such as $(params.n)."
-        ),
-        InChild(),
-    ] = None
-    concurrency: Annotated[
-        Concurrency | None,
-        Doc("Group of flows of which only some run at once. Default: every flow starts at once."),
-    ] = None
-    timeout: Annotated[
-        DurationOrParam | None,
-        Doc(
-            "Maximum time of the whole flow, such as 12h, without the time it was suspended. It "
-            "may be a reference to a param, such as $(params.limit)."
-        ),
-        InChild(),
-    ] = None
-    failure_policy: Annotated[
-        str | None,
-        Doc(
-            "Effect of a failed step: Stop (default) starts no more jobs, Abort also aborts "
-            "running jobs, Continue runs all steps that do not depend on the failed one, and all "
-            "items of a forEach."
-        ),
-        InChild(),
-    ] = None
-    finally_: Annotated[
-        list[Step] | None,
-        Doc(
-            "Steps that run after all others have finished, whether the flow succeeded or not. "
-            "They run in parallel, unless they depend on each other; they cannot depend on steps "
-            "of flows, and cannot be daemons. Their CEL expressions can use every step of flows, "
-            "the steps of finally that they depend on, flow.phase and "
-            "flow.failures."
-        ),
-        Apart(),
-        InChild(),
-    ] = msgspec.field(name="finally", default=None)
+    """retain (default) keeps the flow's jobs; delete deletes them once the flow has succeeded."""
+    params: Annotated[list[Param] | None, InChild()] = None
+    """Parameters for patches and CEL expressions."""
+    job_defaults: Annotated[JobDefaults | None, InChild(inherited=True)] = None
+    """Defaults for every job. Templates and patches override them."""
+    volume_claims: Annotated[dict[str, Any] | None, Opaque, Referring(Stage.FLOW_START)] = None
+    """PersistentVolumeClaims of the flow: name to spec, see `kubectl explain pvc.spec`. The claim
+    <flow>-<name> is created before the first job that mounts it, and deleted with the flow. A pod
+    whose containers mount a volume of that name gets it. Strings may contain references such as
+    $(params.size)."""
+    parallelism: Annotated[IntOrParam | None, InChild()] = None
+    """Maximum number of jobs at a time. Steps start in the order of flows. It may be a reference to
+    a param, such as $(params.n)."""
+    concurrency: Concurrency | None = None
+    """Group of flows of which only some run at once. Default: every flow starts at once."""
+    timeout: Annotated[DurationOrParam | None, InChild()] = None
+    """Maximum time of the whole flow, such as 12h, without the time it was suspended. It may be a
+    reference to a param, such as $(params.limit)."""
+    failure_policy: Annotated[str | None, InChild()] = None
+    """Effect of a failed step: Stop (default) starts no more jobs, Abort also aborts running jobs,
+    Continue runs all steps that do not depend on the failed one, and all items of a forEach."""
+    finally_: Annotated[list[Step] | None, Apart(), InChild()] = msgspec.field(
+        name="finally", default=None
+    )
+    """Steps that run after all others have finished, whether the flow succeeded or not. They run in
+    parallel, unless they depend on each other; they cannot depend on steps of flows, and cannot be
+    daemons. Their CEL expressions can use every step of flows, the steps of finally that they
+    depend on, flow.phase and flow.failures."""
     outputs: Annotated[
-        dict[str, str] | None,
-        Doc(
-            "Outputs of the flow, by name: CEL expressions such as "
-            'steps["train"].outputs.accuracy. They are evaluated after finally, can use every '
-            "step, and are stored in status.outputs."
-        ),
-        Evaluated(Stage.FLOW_END, ValueKind.ANY),
-        InChild(),
+        dict[str, str] | None, Evaluated(Stage.FLOW_END, ValueKind.ANY), InChild()
     ] = None
-    ttl_seconds_after_finished: Annotated[
-        Int32 | None, Doc("Seconds after which the finished flow is deleted. Default: never.")
-    ] = None
-    ttl_seconds_after_succeeded: Annotated[
-        Int32 | None,
-        Doc(
-            "Seconds after which a flow that has succeeded is deleted. Default: "
-            "ttlSecondsAfterFinished."
-        ),
-    ] = None
-    ttl_seconds_after_failed: Annotated[
-        Int32 | None,
-        Doc("Seconds after which a failed flow is deleted. Default: ttlSecondsAfterFinished."),
-    ] = None
-    suspend: Annotated[
-        bool | None, Doc("Create the flow suspended: no job starts until it is resumed."), Plain()
-    ] = None
+    """Outputs of the flow, by name: CEL expressions such as steps["train"].outputs.accuracy. They
+    are evaluated after finally, can use every step, and are stored in status.outputs."""
+    ttl_seconds_after_finished: Int32 | None = None
+    """Seconds after which the finished flow is deleted. Default: never."""
+    ttl_seconds_after_succeeded: Int32 | None = None
+    """Seconds after which a flow that has succeeded is deleted. Default:
+    ttlSecondsAfterFinished."""
+    ttl_seconds_after_failed: Int32 | None = None
+    """Seconds after which a failed flow is deleted. Default: ttlSecondsAfterFinished."""
+    suspend: Annotated[bool | None, Plain()] = None
+    """Create the flow suspended: no job starts until it is resumed."""
 
     @property
     def all_steps(self) -> list[Step]:
@@ -211,13 +154,9 @@ class JobFlow(Struct, frozen=True, kw_only=True):
 class JobTemplateStatus(Struct, frozen=True, kw_only=True):
     """Status of the template."""
 
-    job_depends_on_list: Annotated[
-        list[str] | None,
-        Doc(
-            "Names of existing Volcano jobs of this template, newest first, at most 100. Updated "
-            "at most every 30 s."
-        ),
-    ] = None
+    job_depends_on_list: list[str] | None = None
+    """Names of existing Volcano jobs of this template, newest first, at most 100. Updated at most
+    every 30 s."""
 
 
 class JobTemplate(Struct, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ from jobflow.api.flow.traits import (
     ValueKind,
     WorkKind,
 )
-from jobflow.api.meta import Doc, Struct
+from jobflow.api.meta import Struct
 from jobflow.api.volcano.job import Opaque
 
 
@@ -42,133 +42,59 @@ class Step(Struct, frozen=True, kw_only=True):
     """A step: runs a Volcano job once its dependencies are met. Set at most one of template,
     jobSpec and container."""
 
-    name: Annotated[
-        str,
-        Doc(
-            "Name, unique in the flow. It is also the name of the JobTemplate to run, unless "
-            "template, jobSpec or container is set. The job is named <flow>-<step>."
-        ),
-        Plain(),
-        EVERY_KIND,
-    ] = ""
-    template: Annotated[
-        str | None,
-        Doc("JobTemplate to run. Default: the one named like the step."),
-        Plain(),
-        Runs(WorkKind.JOB),
-    ] = None
+    name: Annotated[str, Plain(), EVERY_KIND] = ""
+    """Name, unique in the flow. It is also the name of the JobTemplate to run, unless template,
+    jobSpec or container is set. The job is named <flow>-<step>."""
+    template: Annotated[str | None, Plain(), Runs(WorkKind.JOB)] = None
+    """JobTemplate to run. Default: the one named like the step."""
     flow: Annotated[
-        dict[str, Any] | None,
-        Doc(
-            "Flow to run as a child, instead of a template: flows, finally, outputs, params, "
-            "failurePolicy, parallelism and timeout as in the spec of a JobFlow, except that "
-            "params is a map of values, which may hold references such as $(item). Its steps see "
-            "nothing else of this flow.",
-            **Opaque,
-        ),
-        Runs(WorkKind.FLOW),
-        Referring(Stage.JOB, below="params"),
+        dict[str, Any] | None, Opaque, Runs(WorkKind.FLOW), Referring(Stage.JOB, below="params")
     ] = None
+    """Flow to run as a child, instead of a template: flows, finally, outputs, params,
+    failurePolicy, parallelism and timeout as in the spec of a JobFlow, except that params is a map
+    of values, which may hold references such as $(item). Its steps see nothing else of this
+    flow."""
     job_spec: JobSpecField = None
     container: ContainerField = None
     volumes: VolumesField = None
-    env: Annotated[
-        dict[str, Any] | None,
-        Doc(
-            "Environment variables of every container and init container: name to text, number, "
-            "boolean or {valueFrom: ...}. A variable replaces the one with its name, and null "
-            "removes it. Strings may contain references.",
-            **Opaque,
-        ),
-        JobPart(Role.ENV),
-        OF_JOBS,
-    ] = None
-    image: Annotated[
-        str | None,
-        Doc("Image of the first container of the first task. May be a reference."),
-        JobPart(Role.ARGUMENT),
-        OF_JOBS,
-    ] = None
-    command: Annotated[
-        Any,
-        Doc("Command of the first container of the first task: a list, which may have references."),
-        JobPart(Role.ARGUMENT),
-        OF_JOBS,
-    ] = None
-    args: Annotated[
-        Any,
-        Doc(
-            "Arguments of the first container of the first task: a list of texts, numbers and "
-            "booleans, which may have references."
-        ),
-        JobPart(Role.ARGUMENT),
-        OF_JOBS,
-    ] = None
-    resources: Annotated[
-        Any,
-        Doc(
-            "Resources of the first container of the first task, merged into its own, such as "
-            "{limits: {nvidia.com/gpu: 1}}. Strings may contain references."
-        ),
-        JobPart(Role.ARGUMENT),
-        OF_JOBS,
-    ] = None
-    approval: Annotated[
-        Approval | None,
-        Doc(
-            "Run no job, but wait until a user approves or rejects. Excludes template, jobSpec and "
-            "container."
-        ),
-        Runs(WorkKind.APPROVAL),
-        For((WorkKind.APPROVAL,)),
-    ] = None
-    depends_on: Annotated[
-        DependsOn | None,
-        Doc("Steps to wait for. Default: the step starts at once."),
-        Plain(),
-        EVERY_KIND,
-    ] = None
-    vars: Annotated[
-        dict[str, str] | None,
-        Doc(
-            "Values for the job, computed for each attempt when it is created: name to CEL "
-            'expression, such as params.batch / steps["x"].outputs.gpus. Env, patches and so on '
-            "refer to one as $(vars.NAME). They see only phase and job of a step that may still "
-            "run."
-        ),
-        Evaluated(Stage.VARS, ValueKind.ANY),
-    ] = None
+    env: Annotated[dict[str, Any] | None, Opaque, JobPart(Role.ENV), OF_JOBS] = None
+    """Environment variables of every container and init container: name to text, number, boolean or
+    {valueFrom: ...}. A variable replaces the one with its name, and null removes it. Strings may
+    contain references."""
+    image: Annotated[str | None, JobPart(Role.ARGUMENT), OF_JOBS] = None
+    """Image of the first container of the first task. May be a reference."""
+    command: Annotated[Any, JobPart(Role.ARGUMENT), OF_JOBS] = None
+    """Command of the first container of the first task: a list, which may have references."""
+    args: Annotated[Any, JobPart(Role.ARGUMENT), OF_JOBS] = None
+    """Arguments of the first container of the first task: a list of texts, numbers and booleans,
+    which may have references."""
+    resources: Annotated[Any, JobPart(Role.ARGUMENT), OF_JOBS] = None
+    """Resources of the first container of the first task, merged into its own, such as {limits:
+    {nvidia.com/gpu: 1}}. Strings may contain references."""
+    approval: Annotated[Approval | None, Runs(WorkKind.APPROVAL), For((WorkKind.APPROVAL,))] = None
+    """Run no job, but wait until a user approves or rejects. Excludes template, jobSpec and
+    container."""
+    depends_on: Annotated[DependsOn | None, Plain(), EVERY_KIND] = None
+    """Steps to wait for. Default: the step starts at once."""
+    vars: Annotated[dict[str, str] | None, Evaluated(Stage.VARS, ValueKind.ANY)] = None
+    """Values for the job, computed for each attempt when it is created: name to CEL expression,
+    such as params.batch / steps["x"].outputs.gpus. Env, patches and so on refer to one as
+    $(vars.NAME). They see only phase and job of a step that may still run."""
     patch: Annotated[
         Patch | None,
-        Doc("Changes to the job."),
         For((WorkKind.JOB,), {WorkKind.FLOW: "write the patches into the steps of the flow"}),
     ] = None
-    when: Annotated[
-        str | None,
-        Doc(
-            'CEL condition, such as steps["x"].outputs.n > 1. It can use params, flow and the '
-            "steps that this one depends on, directly or not. Evaluated once; if false, the step "
-            "is Skipped."
-        ),
-        Evaluated(Stage.DECISION),
-        EVERY_KIND,
-    ] = None
-    switch: Annotated[
-        list[Case] | None,
-        Doc(
-            "Cases, in order; the first one whose condition is true decides what runs. If no "
-            "condition is true, the step is Skipped. Excludes template, jobSpec and container."
-        ),
-        Runs(),
-    ] = None
-    for_each: Annotated[
-        ForEach | None,
-        Doc("Run one job per item. Set exactly one of items, from or count."),
-        EVERY_KIND,
-    ] = None
+    """Changes to the job."""
+    when: Annotated[str | None, Evaluated(Stage.DECISION), EVERY_KIND] = None
+    """CEL condition, such as steps["x"].outputs.n > 1. It can use params, flow and the steps that
+    this one depends on, directly or not. Evaluated once; if false, the step is Skipped."""
+    switch: Annotated[list[Case] | None, Runs()] = None
+    """Cases, in order; the first one whose condition is true decides what runs. If no condition is
+    true, the step is Skipped. Excludes template, jobSpec and container."""
+    for_each: Annotated[ForEach | None, EVERY_KIND] = None
+    """Run one job per item. Set exactly one of items, from or count."""
     repeat: Annotated[
         Repeat | None,
-        Doc("Run again, one run after another, until a condition is true. Excludes forEach."),
         NotWith(
             {
                 "forEach": "excludes forEach: a step runs once per item, or again until an "
@@ -176,22 +102,18 @@ class Step(Struct, frozen=True, kw_only=True):
             }
         ),
     ] = None
-    retry: Annotated[Retry | None, Doc("Run the step again if it fails.")] = None
+    """Run again, one run after another, until a condition is true. Excludes forEach."""
+    retry: Retry | None = None
+    """Run the step again if it fails."""
     timeout: Annotated[
         DurationOrParam | None,
-        Doc(
-            "Maximum time of one attempt after its job is first Running, such as 2h. Then the job "
-            "is aborted and the attempt has failed. It may be a reference to a param, such as "
-            "$(params.limit)."
-        ),
         For((WorkKind.JOB, WorkKind.FLOW), {WorkKind.APPROVAL: "set approval.timeout"}),
     ] = None
+    """Maximum time of one attempt after its job is first Running, such as 2h. Then the job is
+    aborted and the attempt has failed. It may be a reference to a param, such as
+    $(params.limit)."""
     daemon: Annotated[
         bool | None,
-        Doc(
-            "The step is a service. Dependants start once it runs, or once their probe passes. It "
-            "is stopped when no step needs it to run any more."
-        ),
         For((WorkKind.JOB,), {WorkKind.FLOW: "a child flow ends by itself"}),
         NotWith(
             dict.fromkeys(
@@ -200,16 +122,11 @@ class Step(Struct, frozen=True, kw_only=True):
             )
         ),
     ] = None
-    continue_on_failure: Annotated[
-        bool | None,
-        Doc(
-            "If the step fails, the flow does not fail and dependants start, except after an error "
-            "of the flow itself, such as ExpressionError. With forEach, every item runs even if "
-            "others fail."
-        ),
-        Plain(),
-        EVERY_KIND,
-    ] = None
+    """The step is a service. Dependants start once it runs, or once their probe passes. It is
+    stopped when no step needs it to run any more."""
+    continue_on_failure: Annotated[bool | None, Plain(), EVERY_KIND] = None
+    """If the step fails, the flow does not fail and dependants start, except after an error of the
+    flow itself, such as ExpressionError. With forEach, every item runs even if others fail."""
 
     def template_for(self, case: Case | None) -> str:
         """Return the JobTemplate that the step runs in this case of `switch`; "" if it runs

@@ -1,6 +1,6 @@
-"""Traits: what a field is, written once at its type, beside its description.
+"""Traits: what a field is, written once at its type. Its docstring is its description in the CRD.
 
-    when: Annotated[str | None, Doc("..."), Evaluated(Stage.DECISION)] = None
+    when: Annotated[str | None, Evaluated(Stage.DECISION)] = None
 
 Admission, manifests, the values of params, flows in Python and their conversion derive their lists
 of fields from traits, with `fields_of` for a type and `find_set` for an object. A field without a

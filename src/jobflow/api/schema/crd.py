@@ -7,7 +7,12 @@ those of Volcano's own CRD. Pod templates and volume claims keep unknown fields,
 schema is that of Kubernetes and larger than all else.
 """
 
+import ast
 import sys
+from collections.abc import Mapping
+from functools import cache
+from importlib.abc import InspectLoader
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -90,22 +95,53 @@ def _doc(described: type) -> str:
     return " ".join((described.__doc__ or "").split("\n\n")[0].split())
 
 
+@cache
+def descriptions_in(module: str) -> Mapping[str, Mapping[str, str]]:
+    """Return the docstrings of fields by class and name. They are read from the source of the
+    module, as pydantic does, because Python keeps only those of classes."""
+    loader = getattr(sys.modules[module].__spec__, "loader", None)
+    source = loader.get_source(module) if isinstance(loader, InspectLoader) else None
+    found: dict[str, dict[str, str]] = {}
+    for struct in ast.parse(source or "").body:
+        if isinstance(struct, ast.ClassDef):
+            fields = found[struct.name] = {}
+            for each in pairwise(struct.body):
+                match each:
+                    case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                        fields[name] = " ".join(text.split())
+    return found
+
+
+def description_of(struct: type, field: str) -> str | None:
+    """Return the docstring of a field."""
+    own = (descriptions_in(each.__module__).get(each.__name__, {}) for each in struct.__mro__)
+    return next((fields[field] for fields in own if field in fields), None)
+
+
 def struct_schema(described: type) -> Schema:
     """Return the structural schema of a type, described by its docstring."""
     info = msgspec.inspect.type_info(described)
     return {"description": _doc(described)} | _schema(info)
 
 
-def _schema(info: msgspec.inspect.Type) -> Schema:
+def _schema(info: msgspec.inspect.Type, description: str | None = None) -> Schema:
     """The structural schema of a type. Raises KeyError for a type without one."""
+    described = {"description": description} if description else {}
+    if isinstance(info, msgspec.inspect.Metadata):
+        return _schema(info.type) | described | (info.extra_json_schema or {})
+    return _shape(info) | described
+
+
+def _shape(info: msgspec.inspect.Type) -> Schema:
     match info:
-        case msgspec.inspect.Metadata(type=inner):
-            return _schema(inner) | _annotations(info)
         case msgspec.inspect.UnionType(types=types):
             inner, *others = (t for t in types if not isinstance(t, msgspec.inspect.NoneType))
             return {"x-kubernetes-int-or-string": True} if others else _schema(inner)
-        case msgspec.inspect.StructType(fields=fields):
-            properties = {field.encode_name: _schema(field.type) for field in fields}
+        case msgspec.inspect.StructType(cls=cls, fields=fields):
+            properties = {
+                field.encode_name: _schema(field.type, description_of(cls, field.name))
+                for field in fields
+            }
             return {"type": "object", "properties": properties}
         case msgspec.inspect.ListType(item_type=item):
             return {"type": "array", "items": _described_item(item)}
@@ -131,13 +167,6 @@ def _described_item(info: msgspec.inspect.Type) -> Schema:
     if isinstance(info, msgspec.inspect.StructType):
         return {"description": _doc(info.cls)} | _schema(info)
     return _schema(info)
-
-
-def _annotations(info: msgspec.inspect.Metadata) -> Schema:
-    extra = dict(info.extra_json_schema or {})
-    if not extra.get("description"):
-        extra.pop("description", None)
-    return extra
 
 
 def write(directory: Path) -> list[Path]:

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from jobflow.api.meta import Doc, ObjectMeta, Struct
+from jobflow.api.meta import ObjectMeta, Schema, Struct
 
-Int32 = Annotated[int, Doc("", format="int32")]
-Opaque = {"x-kubernetes-preserve-unknown-fields": True}
+Int32 = Annotated[int, Schema(format="int32")]
+Opaque = Schema(**{"x-kubernetes-preserve-unknown-fields": True})
 
 
 class JobPhase(StrEnum):
@@ -39,153 +39,117 @@ ENDED_PHASES = frozenset(
 class LifecyclePolicy(Struct, frozen=True, kw_only=True):
     """Action of Volcano on an event or an exit code of a task's pods."""
 
-    action: Annotated[
-        str | None,
-        Doc(
-            "Action: AbortJob, RestartJob, RestartTask, RestartPod, RestartPartition, "
-            "TerminateJob, CompleteJob or ResumeJob."
-        ),
-    ] = None
-    event: Annotated[
-        str | None,
-        Doc(
-            "Event that triggers it: PodPending, PodRunning, PodFailed, PodEvicted, Unknown, "
-            "TaskCompleted, TaskFailed, OutOfSync, CommandIssued, JobUpdated, or `*` for any. "
-            "Excludes exitCode."
-        ),
-    ] = None
-    events: Annotated[
-        list[str] | None, Doc("Several events for the action. Excludes exitCode.")
-    ] = None
-    exit_code: Annotated[
-        Int32 | None,
-        Doc("Exit code of a container that triggers it, not 0. Excludes event and events."),
-    ] = None
-    timeout: Annotated[
-        str | None, Doc('Time that the event must last before the action, such as "30s".')
-    ] = None
+    action: str | None = None
+    """Action: AbortJob, RestartJob, RestartTask, RestartPod, RestartPartition, TerminateJob,
+    CompleteJob or ResumeJob."""
+    event: str | None = None
+    """Event that triggers it: PodPending, PodRunning, PodFailed, PodEvicted, Unknown,
+    TaskCompleted, TaskFailed, OutOfSync, CommandIssued, JobUpdated, or `*` for any. Excludes
+    exitCode."""
+    events: list[str] | None = None
+    """Several events for the action. Excludes exitCode."""
+    exit_code: Int32 | None = None
+    """Exit code of a container that triggers it, not 0. Excludes event and events."""
+    timeout: str | None = None
+    """Time that the event must last before the action, such as "30s"."""
 
 
 class NetworkTopology(Struct, frozen=True, kw_only=True):
     """Required proximity of the pods in the network topology."""
 
-    mode: Annotated[str | None, Doc("hard or soft.")] = None
-    highest_tier_allowed: Annotated[
-        int | None, Doc("Highest tier that the pods may span. Excludes highestTierName.")
-    ] = None
-    highest_tier_name: Annotated[
-        str | None,
-        Doc("Name of the highest tier that the pods may span. Excludes highestTierAllowed."),
-    ] = None
+    mode: str | None = None
+    """hard or soft."""
+    highest_tier_allowed: int | None = None
+    """Highest tier that the pods may span. Excludes highestTierName."""
+    highest_tier_name: str | None = None
+    """Name of the highest tier that the pods may span. Excludes highestTierAllowed."""
 
 
 class PartitionPolicy(Struct, frozen=True, kw_only=True):
     """Division of a task's pods into partitions that are placed together."""
 
-    total_partitions: Annotated[Int32 | None, Doc("Number of partitions.")] = None
-    partition_size: Annotated[Int32 | None, Doc("Number of pods in a partition.")] = None
-    min_partitions: Annotated[
-        Int32 | None, Doc("Number of partitions that must be available for the task to run.")
-    ] = None
-    network_topology: Annotated[
-        NetworkTopology | None, Doc("Required proximity of the pods of a partition.")
-    ] = None
+    total_partitions: Int32 | None = None
+    """Number of partitions."""
+    partition_size: Int32 | None = None
+    """Number of pods in a partition."""
+    min_partitions: Int32 | None = None
+    """Number of partitions that must be available for the task to run."""
+    network_topology: NetworkTopology | None = None
+    """Required proximity of the pods of a partition."""
 
 
 class TaskDependsOn(Struct, frozen=True, kw_only=True):
     """Tasks of the same job that must start before this one."""
 
-    name: Annotated[list[str] | None, Doc("Names of tasks of this job.")] = None
-    iteration: Annotated[str | None, Doc("any: wait for one of them; all: wait for every one.")] = (
-        None
-    )
+    name: list[str] | None = None
+    """Names of tasks of this job."""
+    iteration: str | None = None
+    """any: wait for one of them; all: wait for every one."""
 
 
 class Task(Struct, frozen=True, kw_only=True):
     """A number of pods with the same pod template."""
 
-    name: Annotated[
-        str | None,
-        Doc("Name, unique in the job: lower-case letters, digits and dashes (DNS-1123)."),
-    ] = None
-    replicas: Annotated[Int32 | None, Doc("Number of pods.")] = None
-    min_available: Annotated[
-        Int32 | None, Doc("Number of pods that must be available for the task to run.")
-    ] = None
-    template: Annotated[
-        dict[str, Any] | None, Doc("Pod template; see `kubectl explain pod.spec`.", **Opaque)
-    ] = None
-    policies: Annotated[
-        list[LifecyclePolicy] | None,
-        Doc("Lifecycle policies of the task, evaluated before the job's."),
-    ] = None
-    max_retry: Annotated[
-        Int32 | None, Doc("Maximum number of restarts of the task before the job fails.")
-    ] = None
-    topology_policy: Annotated[
-        str | None, Doc("NUMA policy: none, best-effort, restricted or single-numa-node.")
-    ] = None
-    depends_on: Annotated[
-        TaskDependsOn | None, Doc("Tasks of the job that must start before this one.")
-    ] = None
-    partition_policy: Annotated[
-        PartitionPolicy | None, Doc("Division of the task's pods into partitions.")
-    ] = None
+    name: str | None = None
+    """Name, unique in the job: lower-case letters, digits and dashes (DNS-1123)."""
+    replicas: Int32 | None = None
+    """Number of pods."""
+    min_available: Int32 | None = None
+    """Number of pods that must be available for the task to run."""
+    template: Annotated[dict[str, Any] | None, Opaque] = None
+    """Pod template; see `kubectl explain pod.spec`."""
+    policies: list[LifecyclePolicy] | None = None
+    """Lifecycle policies of the task, evaluated before the job's."""
+    max_retry: Int32 | None = None
+    """Maximum number of restarts of the task before the job fails."""
+    topology_policy: str | None = None
+    """NUMA policy: none, best-effort, restricted or single-numa-node."""
+    depends_on: TaskDependsOn | None = None
+    """Tasks of the job that must start before this one."""
+    partition_policy: PartitionPolicy | None = None
+    """Division of the task's pods into partitions."""
 
 
 class Volume(Struct, frozen=True, kw_only=True):
     """A volume that is mounted into every pod of the job."""
 
-    mount_path: Annotated[
-        str | None, Doc("Path to mount it at, unique in the job, without a colon.")
-    ] = None
-    volume_claim_name: Annotated[
-        str | None, Doc("Name of an existing claim. Excludes volumeClaim.")
-    ] = None
-    volume_claim: Annotated[
-        dict[str, Any] | None,
-        Doc("Claim that Volcano creates for the job; see `kubectl explain pvc.spec`.", **Opaque),
-    ] = None
+    mount_path: str | None = None
+    """Path to mount it at, unique in the job, without a colon."""
+    volume_claim_name: str | None = None
+    """Name of an existing claim. Excludes volumeClaim."""
+    volume_claim: Annotated[dict[str, Any] | None, Opaque] = None
+    """Claim that Volcano creates for the job; see `kubectl explain pvc.spec`."""
 
 
 class JobSpec(Struct, frozen=True, kw_only=True):
     """Specification of a Volcano job."""
 
-    scheduler_name: Annotated[
-        str | None, Doc("Scheduler of the pods. Volcano's default: volcano.")
-    ] = None
-    min_available: Annotated[
-        Int32 | None,
-        Doc(
-            "Number of pods that must be available for the job to run (gang), at most all replicas."
-        ),
-    ] = None
-    min_success: Annotated[
-        Int32 | None, Doc("Number of pods that must succeed for the job to be Completed.")
-    ] = None
-    volumes: Annotated[list[Volume] | None, Doc("Volumes that are mounted into every pod.")] = None
-    tasks: Annotated[list[Task] | None, Doc("Tasks of the job, at least one.")] = None
-    policies: Annotated[
-        list[LifecyclePolicy] | None, Doc("Lifecycle policies for events of any task.")
-    ] = None
-    plugins: Annotated[
-        dict[str, list[str]] | None,
-        Doc("Arguments of Volcano's job plugins (env, svc, ssh, pytorch, mpi …), by plugin name."),
-    ] = None
-    running_estimate: Annotated[
-        str | None, Doc('Expected running time of the job, such as "2h".')
-    ] = None
-    queue: Annotated[str | None, Doc("Queue of the job. Volcano's default: default.")] = None
-    max_retry: Annotated[
-        Int32 | None, Doc("Maximum number of restarts before the job fails. Volcano's default: 3.")
-    ] = None
-    ttl_seconds_after_finished: Annotated[
-        Int32 | None, Doc("Seconds after which the finished job is deleted. Default: never.")
-    ] = None
-    priority_class_name: Annotated[str | None, Doc("Priority class of the pods.")] = None
-    network_topology: Annotated[NetworkTopology | None, Doc("Required proximity of the pods.")] = (
-        None
-    )
+    scheduler_name: str | None = None
+    """Scheduler of the pods. Volcano's default: volcano."""
+    min_available: Int32 | None = None
+    """Number of pods that must be available for the job to run (gang), at most all replicas."""
+    min_success: Int32 | None = None
+    """Number of pods that must succeed for the job to be Completed."""
+    volumes: list[Volume] | None = None
+    """Volumes that are mounted into every pod."""
+    tasks: list[Task] | None = None
+    """Tasks of the job, at least one."""
+    policies: list[LifecyclePolicy] | None = None
+    """Lifecycle policies for events of any task."""
+    plugins: dict[str, list[str]] | None = None
+    """Arguments of Volcano's job plugins (env, svc, ssh, pytorch, mpi …), by plugin name."""
+    running_estimate: str | None = None
+    """Expected running time of the job, such as "2h"."""
+    queue: str | None = None
+    """Queue of the job. Volcano's default: default."""
+    max_retry: Int32 | None = None
+    """Maximum number of restarts before the job fails. Volcano's default: 3."""
+    ttl_seconds_after_finished: Int32 | None = None
+    """Seconds after which the finished job is deleted. Default: never."""
+    priority_class_name: str | None = None
+    """Priority class of the pods."""
+    network_topology: NetworkTopology | None = None
+    """Required proximity of the pods."""
 
 
 class JobState(Struct, frozen=True, kw_only=True):
@@ -207,7 +171,8 @@ class JobCondition(Struct, frozen=True, kw_only=True):
 class TaskState(Struct, frozen=True, kw_only=True):
     """Number of a task's pods in each pod phase."""
 
-    phase: Annotated[dict[str, Int32] | None, Doc("Number of pods by pod phase.")] = None
+    phase: dict[str, Int32] | None = None
+    """Number of pods by pod phase."""
 
 
 class JobStatus(Struct, frozen=True, kw_only=True):
