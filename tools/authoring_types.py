@@ -58,26 +58,15 @@ TYPES = {
 LATE = (Evaluated, JobPart, Referring, Setting)
 """Traits of fields whose texts and numbers may be values of the run."""
 STEP_TYPES = {"depends_on": "DependsOn | Step | Sequence[Step | str]"}
-FLOWS_HEAD = '''\
-"""Fields of flows and steps, written by tools/authoring_types.py (`make manifests`)."""
+CLASSES_HEAD = '''\
+"""Objects in flows and jobs, written by tools/authoring_types.py (`make manifests`).
+
+The types and descriptions of their fields are in fields.pyi, for editors and type checkers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypedDict
-
-from jobflow.authoring.objects.expressions import Expr
-from jobflow.authoring.objects.job_fields import Fields, JobSpec, Probe
-from jobflow.authoring.objects.steps import InnerBody, Step, Template
-'''
-JOBS_HEAD = '''\
-"""Fields of Volcano jobs and probes, written by tools/authoring_types.py (`make manifests`)."""
-
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import make_dataclass
 from typing import Any, Self
 
 from jobflow.core.suggest import Suggester, did_you_mean
@@ -94,12 +83,53 @@ class Fields:
             guess = did_you_mean(Suggester([*known]).nearest(name))
             raise TypeError(f"{cls.__name__} has no field {name}{guess}")
         return super().__new__(cls)
+
+
+# The names of fields are written here, because the types of the API take long to import.
+def _object(name: str, fields: str) -> Any:
+    return make_dataclass(
+        name,
+        [(field, Any, None) for field in fields.split()],
+        bases=(Fields,),
+        namespace={"__module__": __name__},
+        frozen=True,
+        kw_only=True,
+        eq=False,
+    )
+
+'''
+TYPES_HEAD = '''\
+"""Fields of flows, steps and jobs, written by tools/authoring_types.py (`make manifests`)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, TypedDict
+
+from jobflow.authoring.objects.expressions import Expr
+from jobflow.authoring.objects.steps import InnerBody, Step, Template
+
+class Fields:
+    """An object of the API. Its fields have the names of the API in snake_case; fields that are
+    None are not set."""
+
+    def __new__(cls, **fields: Any) -> Self: ...
+
 '''
 
 
-def flow_fields() -> str:
-    """Return the text of `fields.py`."""
-    parts = [FLOWS_HEAD, *map(_dataclass, FLOW_TYPES)]
+def classes() -> str:
+    """Return the text of `fields.py`: what objects are when a program runs."""
+    made = []
+    for struct in (*FLOW_TYPES, *JOB_TYPES):
+        names = fill(" ".join(each.name for each in fields_of(struct)), 90, drop_whitespace=False)
+        texts = " ".join(f'"{line}"' for line in names.splitlines())
+        made.append(f'{struct.__name__} = _object("{struct.__name__}", {texts})')
+    return _formatted("\n".join([CLASSES_HEAD, *made]), "fields.py")
+
+
+def types_of_fields() -> str:
+    """Return the text of `fields.pyi`: what editors and type checkers know of them."""
+    parts = [TYPES_HEAD, *map(_dataclass, (*FLOW_TYPES, *JOB_TYPES))]
     parts.append(_typed_dict("StepFields", "Fields of a step.", Step, {"name"}, STEP_TYPES))
     not_fields = {"flows", "finally_"}
     spec = JobFlowSpec
@@ -109,12 +139,7 @@ def flow_fields() -> str:
     parts.append(_typed_dict("ChildFields", doc, spec, not_fields | others | {"params"}))
     doc = "Fields of the schedule of a flow."
     parts.append(_typed_dict("CronFields", doc, CronJobFlowSpec, {"schedule", "job_flow_template"}))
-    return _formatted("\n".join(parts))
-
-
-def job_fields() -> str:
-    """Return the text of `job_fields.py`."""
-    return _formatted("\n".join([JOBS_HEAD, *map(_dataclass, JOB_TYPES)]))
+    return _formatted("\n".join(parts), "fields.pyi")
 
 
 def _dataclass(struct: type) -> str:
@@ -187,16 +212,16 @@ def _docstring(text: str) -> str:
     return indent(fill(f'"""{flat}"""', 92), "    ") if flat else ""
 
 
-def _formatted(source: str) -> str:
-    command = [sys.executable, "-m", "ruff", "format", "-"]
+def _formatted(source: str, name: str) -> str:
+    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", name, "-"]
     done = subprocess.run(command, input=source, capture_output=True, text=True, check=True)
     return done.stdout
 
 
 def main(folder: Path) -> None:
-    """Write both modules."""
-    (folder / "fields.py").write_text(flow_fields(), encoding="utf-8")
-    (folder / "job_fields.py").write_text(job_fields(), encoding="utf-8")
+    """Write the module and its types."""
+    (folder / "fields.py").write_text(classes(), encoding="utf-8")
+    (folder / "fields.pyi").write_text(types_of_fields(), encoding="utf-8")
 
 
 if __name__ == "__main__":

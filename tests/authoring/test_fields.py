@@ -1,5 +1,6 @@
 """Each field of the API has a field in Python, with its name in snake_case."""
 
+import ast
 import dataclasses
 import subprocess
 import sys
@@ -14,18 +15,17 @@ from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import InChild, names_with
 from jobflow.api.volcano import job
 from jobflow.authoring.encode import to_json_name
-from jobflow.authoring.objects import fields, job_fields
+from jobflow.authoring.objects import fields
 from support.paths import ROOT
 
 MADE = ROOT / "src" / "jobflow" / "authoring" / "objects"
 MODULES = (dependencies, control, job)
 CLASSES = [
     each
-    for module in (fields, job_fields)
-    for each in vars(module).values()
+    for each in vars(fields).values()
     if isinstance(each, type)
     and dataclasses.is_dataclass(each)
-    and each.__module__ == module.__name__
+    and each.__module__ == fields.__name__
 ]
 
 
@@ -33,12 +33,26 @@ def api_type(name: str) -> type:
     return next(getattr(module, name) for module in MODULES if hasattr(module, name))
 
 
+def typed_fields() -> dict[str, set[str]]:
+    """Return the names of the fields of each class that editors and type checkers see."""
+    classes = ast.parse((MADE / "fields.pyi").read_text()).body
+    return {
+        made.name: {
+            each.target.id
+            for each in made.body
+            if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+        }
+        for made in classes
+        if isinstance(made, ast.ClassDef)
+    }
+
+
 def api_fields(struct: type) -> dict[str, str]:
     """Return the fields of a type of the API: Python names -> JSON names."""
     return {each.name: each.encode_name for each in msgspec.structs.fields(struct)}
 
 
-@pytest.mark.parametrize("module", ["fields.py", "job_fields.py"])
+@pytest.mark.parametrize("module", ["fields.py", "fields.pyi"])
 def test_the_fields_are_those_that_the_generator_writes(module: str, tmp_path: Path) -> None:
     """`make manifests` updates them."""
     script = ROOT / "tools" / "authoring_types.py"
@@ -51,17 +65,18 @@ def test_a_class_has_the_fields_of_the_api(made: type) -> None:
     known = api_fields(api_type(made.__name__))
     names = [each.name for each in dataclasses.fields(made)]  # type: ignore[arg-type]
     assert {name: to_json_name(name) for name in names} == known
+    assert typed_fields()[made.__name__] == known.keys()
 
 
 def test_steps_flows_and_schedules_have_the_fields_of_the_api() -> None:
     step, spec = api_fields(Step), api_fields(JobFlowSpec)
     cron = api_fields(cronjobflow.CronJobFlowSpec)
-    assert {"name", *fields.StepFields.__annotations__} == set(step)
-    assert {"flows", "finally_", *fields.FlowFields.__annotations__} == set(spec)
-    assert {"flows", "finally_", "params", *fields.ChildFields.__annotations__} == names_with(
-        JobFlowSpec, InChild
-    )
-    assert {"schedule", "job_flow_template", *fields.CronFields.__annotations__} == set(cron)
+    typed = typed_fields()
+    assert {"name", *typed["StepFields"]} == set(step)
+    assert {"flows", "finally_", *typed["FlowFields"]} == set(spec)
+    children = names_with(JobFlowSpec, InChild)
+    assert {"flows", "finally_", "params", *typed["ChildFields"]} == children
+    assert {"schedule", "job_flow_template", *typed["CronFields"]} == set(cron)
     for names in (step, spec, cron):
         assert {name: to_json_name(name) for name in names} == names
 

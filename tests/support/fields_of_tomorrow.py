@@ -63,7 +63,7 @@ def main() -> None:
     }
     sys.meta_path.insert(0, _Sources(sources))
     tool = run_path(str(ROOT / "tools" / "authoring_types.py"))
-    sources["jobflow.authoring.objects.fields"] = tool["flow_fields"]()
+    sources["jobflow.authoring.objects.fields"] = tool["classes"]()
     made = {"faults": {name: _faults(flow) for name, flow in flows.items()}}
     json.dump(made | _made(flows["sound"]), sys.stdout)
 

@@ -25,28 +25,26 @@ from jobflow.authoring.objects.fields import (
     Concurrency,
     DependsOn,
     ForEach,
-    JobDefaults,
-    Param,
-    Patch,
-    Repeat,
-    Retry,
-)
-from jobflow.authoring.objects.flows import ChildFlow
-from jobflow.authoring.objects.functions import TaskFunction
-from jobflow.authoring.objects.job_fields import (
     HTTPGetProbe,
     HTTPHeader,
+    JobDefaults,
     JobSpec,
     LifecyclePolicy,
     NetworkTopology,
+    Param,
     PartitionPolicy,
+    Patch,
     Probe,
+    Repeat,
+    Retry,
     Task,
     TaskDependsOn,
     TaskStatusProbe,
     TCPSocketProbe,
     Volume,
 )
+from jobflow.authoring.objects.flows import ChildFlow
+from jobflow.authoring.objects.functions import TaskFunction
 from jobflow.authoring.objects.steps import Step, Steps, Template
 
 __all__ = [

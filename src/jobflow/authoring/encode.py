@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jobflow.api.flow import step as api
 from jobflow.api.flow.jobflow import JobFlowSpec
 from jobflow.api.flow.traits import (
+    Apart,
     Evaluated,
     FlowField,
     JobPart,
@@ -30,10 +31,9 @@ from jobflow.api.flow.traits import (
 )
 from jobflow.authoring.objects.expressions import Expr, has_expr, reference_to, to_cel
 from jobflow.authoring.objects.faults import Place
-from jobflow.authoring.objects.fields import FlowFields, ForEach, Param, Retry, StepFields
+from jobflow.authoring.objects.fields import Fields, ForEach, Param, Retry
 from jobflow.authoring.objects.flows import ChildFlow, FlowBody
 from jobflow.authoring.objects.functions import Joined
-from jobflow.authoring.objects.job_fields import Fields
 from jobflow.authoring.objects.steps import Step, Template
 from jobflow.authoring.uses import add_dependencies, find_misnamed_outputs
 from jobflow.core.manifests.schema_hints import fields_of_other_tools
@@ -43,8 +43,8 @@ from jobflow.core.violations import join_path
 if TYPE_CHECKING:
     from jobflow.authoring.objects.steps import Values
 
-_OF_FLOWS = {field.name: field for field in fields_of(JobFlowSpec)}
-_OF_STEPS = {field.name: field for field in fields_of(api.Step)}
+_OF_FLOWS = {field.name: field for field in fields_of(JobFlowSpec) if field.get(Apart) is None}
+_OF_STEPS = {field.name: field for field in fields_of(api.Step) if field.name != "name"}
 _TYPES = {
     field.struct.__name__: field.struct
     for _, field in walk(JobFlowSpec)
@@ -169,7 +169,7 @@ class Encoder:
 
     def spec(self, body: FlowBody, path: str) -> dict[str, Any]:
         """Return the spec of a flow, or a child flow."""
-        known = FlowFields.__annotations__
+        known = _OF_FLOWS
         self.templates |= {id(each): each for each in body._templates}
         made: dict[str, Any] = {}
         for name in [*known, *body._values]:
@@ -191,12 +191,12 @@ class Encoder:
                 places = [f"{path}.{key}[{i}]" for i in range(len(steps))]
                 made[key] = [*map(self._step, steps, places)]
                 add_dependencies(made[key])
-        known = {
+        outputs = {
             step.name: step._function._outputs
             for step in (*body._steps, *body._finally)
             if step._function is not None and "patch" not in step._values
         }
-        self.problems += find_misnamed_outputs(made | last, path, known)
+        self.problems += find_misnamed_outputs(made | last, path, outputs)
         return made | last
 
     def _params(self, value: Any, path: str) -> Any:
@@ -211,7 +211,7 @@ class Encoder:
 
     def _step(self, step: Step, path: str) -> dict[str, Any]:
         """Return a step, with its fields in the order of the API."""
-        values, known = _with_container(step), StepFields.__annotations__
+        values, known = _with_container(step), _OF_STEPS
         self.places[path] = step._place
         variables = _Vars(f"{path}.vars", {*(_value_of(values, "vars") or {})})
         context = _Context(variables=variables)

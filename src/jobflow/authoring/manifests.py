@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from io import StringIO
 from typing import Any
 
+from jobflow.api.flow.cronjobflow import CronJobFlowSpec
+from jobflow.api.flow.traits import Apart, fields_of
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBTEMPLATES, Resource
 from jobflow.authoring.encode import Encoder, Written, to_json_name
 from jobflow.authoring.objects.faults import (
@@ -21,7 +23,6 @@ from jobflow.authoring.objects.faults import (
     refuse,
     step_path_of,
 )
-from jobflow.authoring.objects.fields import CronFields
 from jobflow.authoring.objects.flows import NamedCron, NamedFlow
 from jobflow.authoring.objects.steps import Manifest as Object
 from jobflow.authoring.objects.steps import Template
@@ -194,14 +195,15 @@ def _object(resource: Resource, obj: Object, content: dict[str, Any]) -> dict[st
 
 
 def _cron_spec(encoder: Encoder, cron: NamedCron) -> dict[str, Any]:
+    fields = {each.name: each for each in fields_of(CronJobFlowSpec) if each.get(Apart) is None}
     made: dict[str, Any] = {"schedule": cron.schedule}
     for name, (value, place) in cron._values.items():
         path = f"spec.{to_json_name(name)}"
         encoder.places[path] = place
-        if name in CronFields.__annotations__:
+        if name in fields:
             made[to_json_name(name)] = value
         else:
-            encoder.unknown(path, name, CronFields.__annotations__)
+            encoder.unknown(path, name, fields)
     template: dict[str, Any] = {}
     kept = {key: dict(cron.flow._metadata[key]) for key in ("labels", "annotations")
             if key in cron.flow._metadata}  # fmt: skip

@@ -1,357 +1,74 @@
-"""Fields of flows and steps, written by tools/authoring_types.py (`make manifests`)."""
+"""Objects in flows and jobs, written by tools/authoring_types.py (`make manifests`).
+
+The types and descriptions of their fields are in fields.pyi, for editors and type checkers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypedDict
+from dataclasses import make_dataclass
+from typing import Any, Self
 
-from jobflow.authoring.objects.expressions import Expr
-from jobflow.authoring.objects.job_fields import Fields, JobSpec, Probe
-from jobflow.authoring.objects.steps import InnerBody, Step, Template
+from jobflow.core.suggest import Suggester, did_you_mean
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DependsOn(Fields):
-    """Steps that a step waits for, and when it starts."""
+class Fields:
+    """An object of the API. Its fields have the names of the API in snake_case; fields that are
+    None are not set."""
 
-    targets: Sequence[str | Step] | None = None
-    """Names of the steps to wait for."""
-    strategy: str | None = None
-    """all (default): start when every target has reached the condition. any: start when the
-    first one has."""
-    condition: str | None = None
-    """State that a target must reach: Completed (default), Failed (the step runs only if the
-    target fails), Finished (either of them) or Running (the target has started)."""
-    conditions: Mapping[str, str] | None = None
-    """Conditions of single targets, by the name of the step, where they differ from
-    condition."""
-    probe: Probe | None = None
-    """Checks of the tasks and pods of the targets' jobs, which decide instead of condition
-    whether a target is met."""
-    items: str | None = None
-    """Matching: item i of the step's forEach waits only for item i of each target with forEach.
-    Without forEach, the step has the items of its targets. Default: the step waits for all
-    items of its targets."""
+    def __new__(cls, **fields: Any) -> Self:
+        """Raises TypeError for a field that does not exist."""
+        known = cls.__dataclass_fields__  # type: ignore[attr-defined]
+        for name in fields.keys() - known.keys():
+            guess = did_you_mean(Suggester([*known]).nearest(name))
+            raise TypeError(f"{cls.__name__} has no field {name}{guess}")
+        return super().__new__(cls)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Patch(Fields):
-    """Changes to what the step runs. Set either jobSpec or spec."""
-
-    job_spec: Mapping[str, Any] | JobSpec | None = None
-    """Strategic merge patch of the job's spec. Tasks, containers, volumes and env merge by
-    name, volumeMounts by mountPath, ports by containerPort and protocol, tolerations by key,
-    maps by key. Other lists are replaced; null removes a field. Strings may contain references
-    such as $(params.x), $(item) and $(steps.x.outputs.y)."""
-    spec: Mapping[str, Any] | JobSpec | None = None
-    """Another name for jobSpec."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Case(Fields):
-    """A case of a switch. Set at most one of template, jobSpec and container."""
-
-    when: str | Expr | None = None
-    """CEL condition. The first case whose condition is true runs. Default: true."""
-    template: str | Template | None = None
-    """JobTemplate to run in this case. Default: the one named like the step."""
-    flow: InnerBody | Mapping[str, Any] | None = None
-    """Flow to run as a child in this case, instead of a template."""
-    job_spec: Mapping[str, Any] | JobSpec | None = None
-    """Spec of the Volcano job to run, instead of a JobTemplate; see `kubectl explain
-    vcjob.spec`. A single task may leave out name (main) and replicas (1). Strings may contain
-    references."""
-    container: Mapping[str, Any] | None = None
-    """Container to run, instead of a JobTemplate, as a job of one task (main) and one pod that
-    is never restarted; see `kubectl explain pod.spec.containers`. Its name may be left out
-    (main). Strings may contain references."""
-    volumes: Sequence[Any] | None = None
-    """Volumes of the pod of container; see `kubectl explain pod.spec.volumes`."""
-    patch: Patch | None = None
-    """Changes to the job in this case, applied after the step's patch."""
+# The names of fields are written here, because the types of the API take long to import.
+def _object(name: str, fields: str) -> Any:
+    return make_dataclass(
+        name,
+        [(field, Any, None) for field in fields.split()],
+        bases=(Fields,),
+        namespace={"__module__": __name__},
+        frozen=True,
+        kw_only=True,
+        eq=False,
+    )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ForEach(Fields):
-    """Runs one job per item. Set exactly one of items, from and count; at most 1,000 items."""
-
-    items: Sequence[Any] | None = None
-    """Items, values of any type. The patch refers to the current one as $(item)."""
-    from_: str | Expr | None = None
-    """CEL expression whose value is the list of items, such as params.rates or
-    steps["split"].outputs.shards. Evaluated once."""
-    count: int | str | Expr | None = None
-    """Number of items; they are 0, 1, 2 and so on. It may be a reference to a param, such as
-    $(params.n)."""
-    parallelism: int | str | Expr | None = None
-    """Maximum number of these jobs at a time. Default: no limit. It may be a reference to a
-    param, such as $(params.n)."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Repeat(Fields):
-    """Runs the step again, one run after another, until a condition is true."""
-
-    until: str | Expr | None = None
-    """CEL condition, evaluated after each completed run, such as outputs.accuracy > 0.9. It can
-    use outputs, phase, reason and index of that run. Required."""
-    max: int | str | Expr | None = None
-    """Maximum number of runs, 1 to 1,000. The step fails if the condition is still false after
-    the last one. It may be a reference to a param, such as $(params.n). Required."""
-    pause: str | None = None
-    """Time between the end of a run and the start of the next one, such as 10m."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Retry(Fields):
-    """Runs a failed step again."""
-
-    limit: int | str | Expr | None = None
-    """Maximum number of attempts after the first, 0 to 100. It may be a reference to a param,
-    such as $(params.n). Required."""
-    backoff: Backoff | None = None
-    """Pause between attempts."""
-    when: str | Expr | None = None
-    """CEL condition, such as reason != "Timeout". The step is retried only if it is true. It
-    can use outputs, phase, reason, index and failure of the failed run, attempt and retries. It
-    is not asked about a disruption that does not count."""
-    patch: Patch | None = None
-    """Changes to the job of each attempt after the first failure that counts towards limit,
-    applied last, such as more memory. Its references can use failure, attempt and retries."""
-    disruptions: int | None = None
-    """Maximum number of attempts that do not count towards limit because the cluster ended
-    them: a pod was evicted, preempted or lost with its node. 0 to 100. Default: 5."""
-    avoid_nodes: bool | None = None
-    """Keep the next attempt off the nodes on which pods failed."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Backoff(Fields):
-    """Pause before each attempt. It begins with duration and is multiplied by factor each
-    time."""
-
-    duration: str | None = None
-    """Pause before the second attempt, such as 30s. Default: 1s."""
-    factor: float | None = None
-    """Multiplier applied to the pause after each attempt, 1 to 100. Default: 2."""
-    max: str | None = None
-    """Maximum pause, such as 10m. Default: 5m."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Approval(Fields):
-    """Waits until a user approves or rejects, or until the timeout does."""
-
-    message: str | Expr | None = None
-    """Question to whoever decides. It may contain references such as $(params.x), $(item) and
-    $(steps.x.outputs.y)."""
-    timeout: str | Expr | None = None
-    """Maximum time to wait for an answer, such as 24h, without the time the flow was suspended.
-    Then default is the answer. Default: no limit. It may be a reference to a param, such as
-    $(params.limit)."""
-    default: str | None = None
-    """Answer once the timeout is over: Approve or Reject (default)."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Param(Fields):
-    """A parameter of the flow."""
-
-    name: str | None = None
-    """Name. Patches refer to it as $(params.NAME), CEL expressions as params.NAME."""
-    value: Any = None
-    """Value, of any type."""
-    enum: Sequence[Any] | None = None
-    """Allowed values."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class JobDefaults(Fields):
-    """Defaults for every job of the flow. Templates and patches override them."""
-
-    queue: str | None = None
-    """Queue of the jobs."""
-    priority_class_name: str | None = None
-    """Priority class of the pods."""
-    scheduler_name: str | None = None
-    """Scheduler of the pods."""
-    plugins: Mapping[str, Sequence[str]] | None = None
-    """Arguments of Volcano's job plugins, by plugin name."""
-    labels: Mapping[str, str] | None = None
-    """Labels of the jobs."""
-    annotations: Mapping[str, str] | None = None
-    """Annotations of the jobs."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Concurrency(Fields):
-    """Limits how many flows of a group run at once in a namespace. A flow holds a place in its
-    group from its start to its end."""
-
-    group: str | Expr | None = None
-    """Name of the group, in which references such as $(params.env) may stand. Flows of the same
-    namespace whose groups have the same name share the places. Required."""
-    limit: int | None = None
-    """The flow starts once fewer than this number of flows of the group hold a place and none
-    waits before it. Default: 1."""
-    policy: str | None = None
-    """What the flow does without a place: Wait (default) for one; Replace: cancel the flows
-    that hold a place or wait before it, and start when they have ended; Forbid: skip all its
-    steps and end."""
-
-
-class StepFields(TypedDict, total=False):
-    """Fields of a step."""
-
-    template: str | Template | None
-    """JobTemplate to run. Default: the one named like the step."""
-    flow: InnerBody | Mapping[str, Any] | None
-    """Flow to run as a child, instead of a template: flows, finally, outputs, params,
-    failurePolicy, parallelism and timeout as in the spec of a JobFlow, except that params is a
-    map of values, which may hold references such as $(item). Its steps see nothing else of this
-    flow."""
-    job_spec: Mapping[str, Any] | JobSpec | None
-    """Spec of the Volcano job to run, instead of a JobTemplate; see `kubectl explain
-    vcjob.spec`. A single task may leave out name (main) and replicas (1). Strings may contain
-    references."""
-    container: Mapping[str, Any] | None
-    """Container to run, instead of a JobTemplate, as a job of one task (main) and one pod that
-    is never restarted; see `kubectl explain pod.spec.containers`. Its name may be left out
-    (main). Strings may contain references."""
-    volumes: Sequence[Any] | None
-    """Volumes of the pod of container; see `kubectl explain pod.spec.volumes`."""
-    env: Mapping[str, Any] | None
-    """Environment variables of every container and init container: name to text, number,
-    boolean or {valueFrom: ...}. A variable replaces the one with its name, and null removes it.
-    Strings may contain references."""
-    image: str | Expr | None
-    """Image of the first container of the first task. May be a reference."""
-    command: Sequence[Any] | Expr | None
-    """Command of the first container of the first task: a list, which may have references."""
-    args: Sequence[Any] | Expr | None
-    """Arguments of the first container of the first task: a list of texts, numbers and
-    booleans, which may have references."""
-    resources: Mapping[str, Any] | None
-    """Resources of the first container of the first task, merged into its own, such as {limits:
-    {nvidia.com/gpu: 1}}. Strings may contain references."""
-    approval: Approval | None
-    """Run no job, but wait until a user approves or rejects. Excludes template, jobSpec and
-    container."""
-    depends_on: DependsOn | Step | Sequence[Step | str] | None
-    """Steps to wait for. Default: the step starts at once."""
-    vars: Mapping[str, str | Expr] | None
-    """Values for the job, computed for each attempt when it is created: name to CEL expression,
-    such as params.batch / steps["x"].outputs.gpus. Env, patches and so on refer to one as
-    $(vars.NAME). They see only phase and job of a step that may still run."""
-    patch: Patch | None
-    """Changes to the job."""
-    when: str | Expr | None
-    """CEL condition, such as steps["x"].outputs.n > 1. It can use params, flow and the steps
-    that this one depends on, directly or not. Evaluated once; if false, the step is Skipped."""
-    switch: Sequence[Case] | None
-    """Cases, in order; the first one whose condition is true decides what runs. If no condition
-    is true, the step is Skipped. Excludes template, jobSpec and container."""
-    for_each: ForEach | Sequence[Any] | Expr | None
-    """Run one job per item. Set exactly one of items, from or count."""
-    repeat: Repeat | None
-    """Run again, one run after another, until a condition is true. Excludes forEach."""
-    retry: Retry | int | None
-    """Run the step again if it fails."""
-    timeout: str | Expr | None
-    """Maximum time of one attempt after its job is first Running, such as 2h. Then the job is
-    aborted and the attempt has failed. It may be a reference to a param, such as
-    $(params.limit)."""
-    daemon: bool | None
-    """The step is a service. Dependants start once it runs, or once their probe passes. It is
-    stopped when no step needs it to run any more."""
-    continue_on_failure: bool | None
-    """If the step fails, the flow does not fail and dependants start, except after an error of
-    the flow itself, such as ExpressionError. With forEach, every item runs even if others
-    fail."""
-
-
-class FlowFields(TypedDict, total=False):
-    """Fields of a flow."""
-
-    targets: Sequence[str | Step] | None
-    """Names of the steps to run, with all steps that they depend on; the other steps of flows
-    are Skipped. Steps of finally run in any case. Default: all steps."""
-    job_retain_policy: str | None
-    """retain (default) keeps the flow's jobs; delete deletes them once the flow has
-    succeeded."""
-    params: Mapping[str, Any] | Sequence[Param] | None
-    """Parameters for patches and CEL expressions."""
-    job_defaults: JobDefaults | None
-    """Defaults for every job. Templates and patches override them."""
-    volume_claims: Mapping[str, Any] | None
-    """PersistentVolumeClaims of the flow: name to spec, see `kubectl explain pvc.spec`. The
-    claim <flow>-<name> is created before the first job that mounts it, and deleted with the
-    flow. A pod whose containers mount a volume of that name gets it. Strings may contain
-    references such as $(params.size)."""
-    parallelism: int | str | Expr | None
-    """Maximum number of jobs at a time. Steps start in the order of flows. It may be a
-    reference to a param, such as $(params.n)."""
-    concurrency: Concurrency | None
-    """Group of flows of which only some run at once. Default: every flow starts at once."""
-    timeout: str | Expr | None
-    """Maximum time of the whole flow, such as 12h, without the time it was suspended. It may be
-    a reference to a param, such as $(params.limit)."""
-    failure_policy: str | None
-    """Effect of a failed step: Stop (default) starts no more jobs, Abort also aborts running
-    jobs, Continue runs all steps that do not depend on the failed one, and all items of a
-    forEach."""
-    outputs: Mapping[str, str | Expr] | None
-    """Outputs of the flow, by name: CEL expressions such as steps["train"].outputs.accuracy.
-    They are evaluated after finally, can use every step, and are stored in status.outputs."""
-    ttl_seconds_after_finished: int | None
-    """Seconds after which the finished flow is deleted. Default: never."""
-    ttl_seconds_after_succeeded: int | None
-    """Seconds after which a flow that has succeeded is deleted. Default:
-    ttlSecondsAfterFinished."""
-    ttl_seconds_after_failed: int | None
-    """Seconds after which a failed flow is deleted. Default: ttlSecondsAfterFinished."""
-    suspend: bool | None
-    """Create the flow suspended: no job starts until it is resumed."""
-
-
-class ChildFields(TypedDict, total=False):
-    """Fields of a child flow."""
-
-    job_retain_policy: str | None
-    """retain (default) keeps the flow's jobs; delete deletes them once the flow has
-    succeeded."""
-    job_defaults: JobDefaults | None
-    """Defaults for every job. Templates and patches override them."""
-    parallelism: int | str | Expr | None
-    """Maximum number of jobs at a time. Steps start in the order of flows. It may be a
-    reference to a param, such as $(params.n)."""
-    timeout: str | Expr | None
-    """Maximum time of the whole flow, such as 12h, without the time it was suspended. It may be
-    a reference to a param, such as $(params.limit)."""
-    failure_policy: str | None
-    """Effect of a failed step: Stop (default) starts no more jobs, Abort also aborts running
-    jobs, Continue runs all steps that do not depend on the failed one, and all items of a
-    forEach."""
-    outputs: Mapping[str, str | Expr] | None
-    """Outputs of the flow, by name: CEL expressions such as steps["train"].outputs.accuracy.
-    They are evaluated after finally, can use every step, and are stored in status.outputs."""
-
-
-class CronFields(TypedDict, total=False):
-    """Fields of the schedule of a flow."""
-
-    time_zone: str | None
-    """Time zone of the schedule, such as Europe/Berlin. Default: UTC."""
-    starting_deadline_seconds: int | None
-    """Seconds after a scheduled time in which its flow may still start. Default: no limit."""
-    concurrency_policy: str | None
-    """If an earlier flow of the schedule has not finished: Allow (default) starts the next one
-    beside it, Forbid skips the next one, Replace cancels the earlier one and starts the next
-    one when it has finished."""
-    suspend: bool | None
-    """Start no flow while this is true. Flows that have started continue."""
-    successful_jobs_history_limit: int | None
-    """Number of flows to keep that have succeeded. Default: 3."""
-    failed_jobs_history_limit: int | None
-    """Number of flows to keep that have failed. Default: 1."""
+DependsOn = _object("DependsOn", "targets strategy condition conditions probe items")
+Patch = _object("Patch", "job_spec spec")
+Case = _object("Case", "when template flow job_spec container volumes patch")
+ForEach = _object("ForEach", "items from_ count parallelism")
+Repeat = _object("Repeat", "until max pause")
+Retry = _object("Retry", "limit backoff when patch disruptions avoid_nodes")
+Backoff = _object("Backoff", "duration factor max")
+Approval = _object("Approval", "message timeout default")
+Param = _object("Param", "name value enum")
+JobDefaults = _object(
+    "JobDefaults", "queue priority_class_name scheduler_name plugins labels annotations"
+)
+Concurrency = _object("Concurrency", "group limit policy")
+JobSpec = _object(
+    "JobSpec",
+    "scheduler_name min_available min_success volumes tasks policies plugins running_estimate "
+    "queue max_retry ttl_seconds_after_finished priority_class_name network_topology",
+)
+Task = _object(
+    "Task",
+    "name replicas min_available template policies max_retry topology_policy depends_on "
+    "partition_policy",
+)
+LifecyclePolicy = _object("LifecyclePolicy", "action event events exit_code timeout")
+TaskDependsOn = _object("TaskDependsOn", "name iteration")
+Volume = _object("Volume", "mount_path volume_claim_name volume_claim")
+NetworkTopology = _object("NetworkTopology", "mode highest_tier_allowed highest_tier_name")
+PartitionPolicy = _object(
+    "PartitionPolicy", "total_partitions partition_size min_partitions network_topology"
+)
+Probe = _object("Probe", "http_get_list tcp_socket_list task_status_list")
+HTTPGetProbe = _object("HTTPGetProbe", "task_name path port http_header")
+HTTPHeader = _object("HTTPHeader", "name value")
+TCPSocketProbe = _object("TCPSocketProbe", "task_name port")
+TaskStatusProbe = _object("TaskStatusProbe", "task_name phase count")

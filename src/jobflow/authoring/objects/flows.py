@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, Unpack
+from typing import TYPE_CHECKING, Any, ParamSpec, Unpack
 
 from jobflow.authoring.objects.expressions import Expr, variable
 from jobflow.authoring.objects.faults import Place, caller, ends_at_caller, refuse
-from jobflow.authoring.objects.fields import ChildFields, CronFields, FlowFields, StepFields
 from jobflow.authoring.objects.functions import TaskFunction
 from jobflow.authoring.objects.steps import InnerBody, Manifest, Step, StepList, Template, Texts
 from jobflow.core.suggest import Suggester, did_you_mean
+
+if TYPE_CHECKING:  # names of types only
+    from jobflow.authoring.objects.fields import ChildFields, CronFields, FlowFields, StepFields
 
 P = ParamSpec("P")
 

@@ -17,14 +17,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType
-from typing import Any, Generic, ParamSpec, Unpack
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Unpack
 
 from jobflow.authoring.objects.expressions import Expr, has_expr, has_reference, to_cel
 from jobflow.authoring.objects.faults import Place, caller, display_name, ends_at_caller, refuse
-from jobflow.authoring.objects.fields import StepFields
 from jobflow.authoring.objects.returns import find_outputs
 from jobflow.authoring.objects.steps import Step, StepList
 from jobflow.core.suggest import Suggester, did_you_mean
+
+if TYPE_CHECKING:  # a name of a type only
+    from jobflow.authoring.objects.fields import StepFields
 
 P = ParamSpec("P")
 IMAGE = "python:3.12-alpine"

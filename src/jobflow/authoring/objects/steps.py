@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from jobflow.authoring.objects.expressions import Expr, step_value
 from jobflow.authoring.objects.faults import Place, caller
-from jobflow.authoring.objects.job_fields import JobSpec
+from jobflow.authoring.objects.fields import JobSpec
 from jobflow.authoring.objects.returns import Outputs
 from jobflow.core.suggest import Suggester, did_you_mean
 
