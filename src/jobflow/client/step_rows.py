@@ -1,4 +1,5 @@
-"""One row per step of a flow, read from its status: phase, job, times and what to report."""
+"""The steps of a flow, their items and runs, as rows of a table, a tree or a page, read from its
+status."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from jobflow.api.flow.status import (
 )
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import TaskState
-from jobflow.core.explain.progress import format_case, format_run_progress, message_of
+from jobflow.client.conditions import condition_of
+from jobflow.core.explain.progress import format_case, format_run_progress, has_job, message_of
 from jobflow.core.names import format_job_name
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import with_param_values
@@ -38,50 +40,83 @@ _MAX_ITEM = 40
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """One step as it is now."""
+    """A step, an item of a forEach or a run of a repeat, as it is now."""
 
     spec: Step
+    """An item or a run is a step of its own, of which nothing but the name is known."""
     condition: StepCondition
-    job: str
-    """The current or last job; all jobs of a forEach; "" before the first."""
-    phase: str
     message: str
-    attempts: int
     times: StepTimes
-    pods: Mapping[str, TaskState] | None
-    """Pods by task while the step runs."""
-    outputs: str
-    """`acc=0.9, epochs=3` if they are short; of a repeat those of its last run."""
-    is_item: bool = False
-    """Whether it is a row of `items`, whose step is `train/0`."""
-    item: str = ""
-    """The item, such as `eu-west`; "" if it is only a number."""
+    key: str = ""
+    """The name of its jobs, without the index of an item."""
+    index: int | None = None
+    """Of an item or a run."""
+    value: Any = None
+    """The value of an item; its index if it is only a number."""
     items: Sequence[StepRow] = ()
     """A row for each item of forEach and for each run of repeat, if they were asked for."""
 
     @property
     def step(self) -> str:
+        """`train`, or `train/0` for an item or a run."""
         return self.spec.name
+
+    @property
+    def phase(self) -> str:
+        """The phase; it is Waiting before the controller has written it."""
+        return self.condition.phase or StepPhase.WAITING
 
     @property
     def is_completed(self) -> bool:
         return self.phase == StepPhase.COMPLETED
 
-    def duration(self, now: datetime) -> timedelta | None:
-        """Time from its first job's start to its end or `now`; None before the first job."""
-        return self.times.duration(now)
-
-    def time_in_phase(self, now: datetime) -> timedelta | None:
-        """The duration, or how long a Waiting step has waited."""
-        since = self.condition.last_transition_time
-        if self.phase == StepPhase.WAITING:
-            return None if since is None else max(truncate_to_second(now) - since, timedelta())
-        return self.duration(now)
+    @property
+    def _is_for_each(self) -> bool:
+        return self.spec.fan_out is not None
 
     @property
-    def with_reason(self) -> str:
-        """`Reason: message`."""
-        return with_reason(self.condition.reason, self.message)
+    def _last(self) -> RunCondition:
+        return self.condition.last_run or self.condition
+
+    @property
+    def attempts(self) -> int:
+        """The attempts of its only or last run; 0 for the items of a forEach together."""
+        return 0 if self._is_for_each else self._last.attempts
+
+    @property
+    def pods(self) -> Mapping[str, TaskState] | None:
+        """Pods by task while its job runs."""
+        has_pods = has_job(self.condition) and not self._is_for_each
+        return self.condition.task_status_count if has_pods else None
+
+    @property
+    def job(self) -> str:
+        """The current or last job or child flow; `train-0 … 39` of a forEach; "" before the first,
+        and for an approval."""
+        if is_asked(self.spec):
+            return ""
+        indices = [run.index for run in self.condition.runs or () if run.index is not None]
+        if self.spec.repeat is not None or not indices:
+            return self.condition.job or self.condition.flow
+        last = f" … {max(indices)}" if len(indices) > 1 else ""
+        return f"{self.key}-{min(indices)}{last}"
+
+    @property
+    def outputs(self) -> str:
+        """`acc=0.9, epochs=3` if they are short; of a repeat those of its last run."""
+        outputs = (self.condition if self._is_for_each else self._last).outputs or {}
+        text = outputs.get("text")
+        # a text that ends the message says how the step failed, which is shown already
+        if isinstance(text, str):
+            if message_of(self.condition).endswith(f": {' '.join(text.split())}"):
+                return ""
+        return format_outputs(outputs)
+
+    @property
+    def item(self) -> str:
+        """The item, such as `eu-west`; "" if it is only a number."""
+        text = "" if self.value == self.index else _format_value(self.value)
+        return text if len(text) <= _MAX_ITEM else text[: _MAX_ITEM - 1] + "…"
 
     @property
     def runs(self) -> str:
@@ -94,9 +129,25 @@ class StepRow:
         return format_case(self.spec, self.condition)
 
     @property
+    def with_reason(self) -> str:
+        """`Reason: message`."""
+        return with_reason(self.condition.reason, self.message)
+
+    @property
     def result(self) -> str:
         """Everything to report of a Completed step."""
         return "; ".join(filter(None, (self.with_reason, self.case, self.runs, self.outputs)))
+
+    def duration(self, now: datetime) -> timedelta | None:
+        """Time from its first job's start to its end or `now`; None before the first job."""
+        return self.times.duration(now)
+
+    def time_in_phase(self, now: datetime) -> timedelta | None:
+        """The duration, or how long a Waiting step has waited."""
+        since = self.condition.last_transition_time
+        if self.phase == StepPhase.WAITING:
+            return None if since is None else max(truncate_to_second(now) - since, timedelta())
+        return self.duration(now)
 
 
 def with_reason(reason: str, message: str) -> str:
@@ -129,101 +180,83 @@ def step_rows(flow: JobFlow, *, items: bool = False) -> list[StepRow]:
     """Return a row per step in spec order; the steps of `finally` last. With `items`, the rows of
     forEach and repeat have rows of their own."""
     flow = with_param_values(flow)
-    conditions = flow.status.conditions or {}
-    records = {record.name: record for record in flow.status.job_status_list or ()}
-    waiting = StepCondition(phase=StepPhase.WAITING)
-    keys = (format_job_name(flow.metadata.name, step.name) for step in flow.all_steps)
-    rows = [
-        _row(key, step, conditions.get(key, waiting), records, flow.status.start_time)
-        for key, step in zip(keys, flow.all_steps, strict=True)
-    ]
+    records = _records(flow)
+    rows = [_step_row(flow, step, records) for step in flow.all_steps]
     if not items:
         return rows
     from jobflow.core.explain.item import list_item_waits  # imports the planner
 
     waits = list_item_waits(flow)
     return [
-        replace(row, items=tuple(_item_rows(row, records, waits.get(row.step)))) for row in rows
+        replace(row, items=[*_run_rows(row, run_indices(row), records, waits.get(row.step))])
+        for row in rows
     ]
 
 
-def _item_rows(
-    row: StepRow, records: Mapping[str, JobRecord], waits: Callable[[int], str] | None
+def run_indices(row: StepRow) -> list[int]:
+    """Return the indices of the runs of a step, and of its items that have not started. These wait,
+    unless their step has ended."""
+    found = {run.index or 0 for run in row.condition.runs or ()}
+    if row.phase not in ENDED_STEP_PHASES:
+        found.update(range(len(get_items(row.spec, row.condition.decisions) or ())))
+    return sorted(found)
+
+
+def _step_row(flow: JobFlow, step: Step, records: Mapping[str, JobRecord]) -> StepRow:
+    condition = condition_of(flow, step.name)
+    message = message_of(condition)
+    if step.fan_out is not None and condition.runs and has_job(condition):
+        message = message.partition("; ")[2]  # before it the counts of items, which `runs` shows
+    times = times_of(condition, records, flow.status.start_time)
+    key = format_job_name(flow.metadata.name, step.name)
+    return StepRow(step, condition, printable(message), times, key)
+
+
+def step_row(flow: JobFlow, step: Step) -> StepRow:
+    """Return the row of one step."""
+    return _step_row(flow, step, _records(flow))
+
+
+def run_rows(flow: JobFlow, row: StepRow, indices: Iterable[int]) -> Iterator[StepRow]:
+    """Yield `train/0`, `train/1` and so on: the runs or items of a step with these indices."""
+    return _run_rows(row, indices, _records(flow), None)
+
+
+def _records(flow: JobFlow) -> Mapping[str, JobRecord]:
+    return {record.name: record for record in flow.status.job_status_list or ()}
+
+
+def _run_rows(
+    row: StepRow,
+    indices: Iterable[int],
+    records: Mapping[str, JobRecord],
+    waits: Callable[[int], str] | None,
 ) -> Iterator[StepRow]:
-    """Yield `train/0`, `train/1` and so on. Items that have not started wait, unless their step has
-    ended."""
+    """`waits` returns what an item waits for."""
     runs = {run.index or 0: run for run in row.condition.runs or ()}
     items = get_items(row.spec, row.condition.decisions) or ()
-    not_started = range(len(items)) if row.phase not in ENDED_STEP_PHASES else ()
-    for index in sorted({*runs, *not_started}):
-        message = waits(index) if waits is not None else ""
-        run = runs.get(index) or RunCondition(phase=StepPhase.WAITING, message=message)
+    for index in indices:
+        if (run := runs.get(index)) is None:
+            message = waits(index) if waits is not None else ""
+            run = RunCondition(phase=StepPhase.WAITING, message=message)
         condition = StepCondition(**{name: getattr(run, name) for name in run.__struct_fields__})
-        item = items[index] if index < len(items) else index
-        made = _row("", Step(name=f"{row.step}/{index}"), condition, records)
-        text = "" if item == index else _short(_value(item))
-        yield replace(made, is_item=True, item=text)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _MAX_ITEM else text[: _MAX_ITEM - 1] + "…"
-
-
-def _jobs(key: str, step: Step, condition: StepCondition) -> str:
-    """`train-0 … 39` of a forEach, else the current or last job or child flow; "" for an
-    approval."""
-    if is_asked(step):
-        return ""
-    indices = [run.index for run in condition.runs or () if run.index is not None]
-    if step.repeat is not None or not indices:
-        return condition.job or condition.flow
-    last = f" … {max(indices)}" if len(indices) > 1 else ""
-    return f"{key}-{min(indices)}{last}"
-
-
-def _row(
-    key: str,
-    step: Step,
-    condition: StepCondition,
-    records: Mapping[str, JobRecord],
-    since: datetime | None = None,
-) -> StepRow:
-    last = condition.last_run or condition
-    is_for_each = step.fan_out is not None
-    message = message_of(condition)
-    if is_for_each and condition.runs and _is_running(condition):
-        message = message.partition("; ")[2]  # before it the counts of items, which `runs` shows
-    return StepRow(
-        spec=step,
-        condition=condition,
-        job=_jobs(key, step, condition),
-        phase=condition.phase or StepPhase.WAITING,
-        message=printable(message),
-        attempts=0 if is_for_each else last.attempts,
-        times=times_of(condition, records, since),
-        pods=condition.task_status_count if _is_running(condition) and not is_for_each else None,
-        outputs=_outputs_beside(message, (condition if is_for_each else last).outputs or {}),
-    )
-
-
-def _is_running(condition: StepCondition) -> bool:
-    return condition.phase not in ENDED_STEP_PHASES and condition.phase != StepPhase.WAITING
-
-
-def _outputs_beside(message: str, outputs: Mapping[str, Any]) -> str:
-    """Return outputs, but not a text that ends the message: it says how the step failed."""
-    text = outputs.get("text")
-    is_known = isinstance(text, str) and message.endswith(f": {' '.join(text.split())}")
-    return format_outputs({} if is_known else outputs)
+        yield StepRow(
+            Step(name=f"{row.step}/{index}"),
+            condition,
+            printable(message_of(run)),
+            times_of(run, records),
+            index=index,
+            value=items[index] if index < len(items) else index,
+        )
 
 
 def format_outputs(outputs: Mapping[str, Any]) -> str:
     """Return `accuracy=0.9, model=a`, or "" if that is too long."""
-    text = ", ".join(f"{name}={_value(value)}" for name, value in outputs.items())
+    text = ", ".join(f"{name}={_format_value(value)}" for name, value in outputs.items())
     return text if len(text) <= _MAX_OUTPUTS else ""
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return value if isinstance(value, str) and value.isprintable() else json.dumps(value)
 
 

@@ -10,16 +10,14 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.pod import Pod
+from jobflow.client.conditions import condition_of, run_of
 from jobflow.core.explain.item import describe_unknown_item
-from jobflow.core.names import format_job_name
 from jobflow.core.timelines.past import flow_at, last_time
 from jobflow.core.timelines.timeline import first_start
 from jobflow.page.watches.flows import LiveFlow
 from jobflow.page.watches.readings import StepReadings
 from jobflow.page.watches.step import LivePage, LiveStep, StepChoice
 from jobflow.page.web.fragments import Fragment
-
-_WAITING = StepCondition(phase=StepPhase.WAITING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +110,7 @@ class FlowView:
 
     def condition(self, step: str) -> StepCondition:
         """Return the state of a step; it is Waiting before the controller has written it."""
-        key = format_job_name(self.flow.metadata.name, step)
-        return (self.flow.status.conditions or {}).get(key, _WAITING)
+        return condition_of(self.flow, step)
 
 
 def read_time(text: str) -> datetime | None:
@@ -153,8 +150,8 @@ class SelectedStep:
         run: RunCondition = condition
         if choice.index is not None:
             unknown = describe_unknown_item(view.flow, step, str(choice.index))
-            runs = (each for each in condition.runs or () if each.index == choice.index)
-            run = next(runs, RunCondition(index=choice.index, phase="Waiting"))
+            waiting = RunCondition(index=choice.index, phase=StepPhase.WAITING)
+            run = run_of(condition, choice.index) or waiting
         return cls(view, choice, step, condition, run, unknown)
 
     @property

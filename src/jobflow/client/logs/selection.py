@@ -18,10 +18,11 @@ from jobflow.api.flow.status import (
 )
 from jobflow.api.labels import ATTEMPT, CREATED_BY_FLOW, INDEX, ROOT, STEP
 from jobflow.api.volcano.pod import ContainerStatus, Pod
+from jobflow.client.conditions import condition_of, run_of
 from jobflow.client.errors import UNUSABLE, CommandError
 from jobflow.client.flows.children import FlowFamily, PlacedFlow, may_have_children
 from jobflow.client.flows.find_flow import find_step
-from jobflow.core.names import format_job_name, qualify_name, root_label, to_label_value
+from jobflow.core.names import qualify_name, root_label, to_label_value
 from jobflow.core.reasons import StepReason
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.work import may_run_steps
@@ -83,7 +84,7 @@ def choose_step(flow: JobFlow, text: str | None, *, follow: bool) -> tuple[str |
     name = step.name
     if number is None:
         return name, None
-    condition = _condition(flow, name)
+    condition = condition_of(flow, name)
     started = [run.index for run in condition.runs or () if run.index is not None]
     if number.isascii() and number.isdigit() and len(number) < 10:
         may_start = follow and condition.phase not in ENDED_STEP_PHASES
@@ -100,10 +101,10 @@ def child_on_path(flow: JobFlow, text: str) -> tuple[str, str, str] | None:
     name, _, rest = text.partition("/")
     if (step := steps.get(name)) is None or not may_run_steps(step):
         return None
-    run: RunCondition | None = _condition(flow, name)
+    run: RunCondition | None = condition_of(flow, name)
     if step.has_runs:
         number, _, rest = rest.partition("/")
-        runs = {str(each.index): each for each in _condition(flow, name).runs or ()}
+        runs = {str(each.index): each for each in condition_of(flow, name).runs or ()}
         run, name = runs.get(number), f"{name}/{number}"
     return (name, run.flow if run is not None else "", rest) if rest else None
 
@@ -257,17 +258,11 @@ def is_over(flow: JobFlow, selection: LogSelection) -> bool:
     """Whether no further pod of the selection can start."""
     if flow.final or selection.step is None:
         return flow.final
-    condition = _condition(flow, selection.step)
+    condition = condition_of(flow, selection.step)
     if condition.phase in ENDED_STEP_PHASES or selection.index is None:
         return condition.phase in ENDED_STEP_PHASES
-    runs = (run for run in condition.runs or () if run.index == selection.index)
-    return any(run.phase in ENDED_STEP_PHASES for run in runs)
-
-
-def _condition(flow: JobFlow, step: str) -> StepCondition:
-    name = format_job_name(flow.metadata.name, step)
-    waiting = StepCondition(phase=StepPhase.WAITING)
-    return (flow.status.conditions or {}).get(name, waiting)
+    run = run_of(condition, selection.index)
+    return run is not None and run.phase in ENDED_STEP_PHASES
 
 
 # ---------------------------------------------------------------------- no target
@@ -317,9 +312,9 @@ def _why_no_pods(family: FlowFamily, selection: LogSelection, later: str) -> str
     if selection.step is None:
         state, ended = flow.status.state, flow.final
         phase, message = state.phase, state.message
-        conditions = {step.name: _condition(flow, step.name) for step in flow.all_steps}
+        conditions = {step.name: condition_of(flow, step.name) for step in flow.all_steps}
     else:
-        condition = _condition(flow, selection.step)
+        condition = condition_of(flow, selection.step)
         phase, message = condition.phase, condition.message
         ended, conditions = phase in ENDED_STEP_PHASES, {selection.step: condition}
     started = any(each.attempts or each.runs for each in conditions.values())
@@ -338,7 +333,7 @@ def _who_deleted(
     family: FlowFamily, selection: LogSelection, conditions: dict[str, StepCondition]
 ) -> str:
     below = {
-        f"{child.prefix}{step.name}": _condition(child.flow, step.name)
+        f"{child.prefix}{step.name}": condition_of(child.flow, step.name)
         for child in family.below()
         if _is_selected(child, selection)
         for step in child.flow.all_steps

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition
+from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.command import Action
+from jobflow.client.conditions import condition_of, run_of
 from jobflow.client.errors import FAILED, UNUSABLE, CommandError
 from jobflow.client.flows.find_flow import find_step, state_of
 from jobflow.client.manifests.flag_values import parse_params
 from jobflow.client.manifests.yaml_nodes import data_of
 from jobflow.client.verbs.command import Goal, Verb, create_command
 from jobflow.core.explain.item import describe_unknown_item
-from jobflow.core.names import format_job_name
 from jobflow.core.pods.outputs import OutputsTooLarge, UnstorableJson, read_outputs
 from jobflow.core.spec.approvals import asks
 from jobflow.core.text import join_names
@@ -84,8 +84,7 @@ def refuse_answer(flow: JobFlow, step: Step, number: str | None) -> str:
         return "it is being deleted"
     if flow.final:
         return f"it has already finished: {state_of(flow)}"
-    key = format_job_name(flow.metadata.name, step.name)
-    condition = (flow.status.conditions or {}).get(key, StepCondition())
+    condition = condition_of(flow, step.name)
     if step.fan_out is None:
         return "" if asks(condition) else f"step {step.name} {_state(condition)}"
     if number is None:
@@ -96,7 +95,7 @@ def refuse_answer(flow: JobFlow, step: Step, number: str | None) -> str:
         return f"step {step.name} has items; name one that waits for approval: {listed}"
     if unknown := describe_unknown_item(flow, step, number):
         return unknown
-    item = next((run for run in condition.runs or () if run.index == int(number)), RunCondition())
+    item = run_of(condition, int(number)) or RunCondition()
     return "" if asks(item) else f"item {step.name}/{number} {_state(item)}"
 
 

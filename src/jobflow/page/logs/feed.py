@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
+from jobflow.api.flow.status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.labels import INDEX
+from jobflow.client.conditions import condition_of, run_of
 from jobflow.client.logs.selection import (
     LogSelection,
     LogTarget,
@@ -253,12 +254,8 @@ class LogFeed:
         flow, step = self._page.flow.flow, self._selection.step or ""
         if flow is None or not shown:
             return
-        key = format_job_name(flow.metadata.name, step)
-        condition = (flow.status.conditions or {}).get(key, StepCondition())
-        run = next(
-            (each for each in condition.runs or () if each.index == self._selection.index),
-            condition,
-        )
+        condition = condition_of(flow, step)
+        run = run_of(condition, self._selection.index) or condition
         present = run.attempts + (run.phase == StepPhase.WAITING)
         if run.phase not in ENDED_STEP_PHASES and max(shown) < present:
             yield f"these are the lines of attempt {max(shown)}; attempt {present} has none yet"

@@ -10,7 +10,7 @@ from jobflow.api.flow.status import StepPhase
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.explain.progress import message_of
 from jobflow.page.flow_view import FlowView
-from jobflow.page.panels.rows import Key, Place, Row, Rows, until
+from jobflow.page.panels.rows import Key, Place, Row, Rows
 from jobflow.page.web.fragments import Fragment
 
 _RANKS = (
@@ -100,38 +100,38 @@ def _keys(now: datetime) -> Mapping[str, Key]:
     """Return the key of each column. Rows with the same key keep the order of the spec."""
 
     def duration(row: Row) -> timedelta:
-        start, end = until(row)
+        start, end = row.span
         return (end or now) - start if start is not None else timedelta()
+
+    def reason(row: Row) -> tuple[bool, str]:
+        found = row.step.condition.reason
+        return not found, found
 
     return {
         "step": lambda row: row.path,
-        "phase": lambda row: _rank(row.phase),
-        "start": lambda row: until(row)[0] or _LAST,
+        "phase": lambda row: _RANKS.index(row.phase if row.phase in _RANKS else ""),
+        "start": lambda row: row.span[0] or _LAST,
         "duration": duration,
-        "attempts": lambda row: row.condition.attempts,
-        "reason": lambda row: (not row.condition.reason, row.condition.reason),
+        "attempts": lambda row: row.step.condition.attempts,
+        "reason": reason,
         "node": lambda row: (not _node(row), _node(row)),
     }
 
 
-def _rank(phase: str) -> int:
-    return _RANKS.index(phase if phase in _RANKS else "")
-
-
 def _row(rows: Rows, row: Row) -> TableRow:
-    start, end = until(row)
-    end = end or (rows.view.at if start is not None else None)
-    condition = row.condition
+    condition = row.step.condition
+    start, end = row.span
     return TableRow(
-        rows.place(row),
-        condition.reason,
-        message_of(condition),
-        start,
-        end,
-        condition.attempts,
-        _node(row),
+        place=rows.place(row),
+        reason=condition.reason,
+        message=message_of(condition),
+        start=start,
+        end=end or (rows.view.at if start is not None else None),
+        attempts=condition.attempts,
+        node=_node(row),
     )
 
 
 def _node(row: Row) -> str:
-    return row.condition.failure.node if row.condition.failure is not None else ""
+    failure = row.step.condition.failure
+    return failure.node if failure is not None else ""

@@ -7,17 +7,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain, count
 
-from jobflow.api.flow.status import RunCondition, StepPhase
+from jobflow.api.flow.status import StepPhase
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.drawing.phase_looks import OTHER
 from jobflow.core.drawing.time_axis import ticks
-from jobflow.core.spec.step_times import StepTimes
 from jobflow.core.text import format_count, format_duration
 from jobflow.core.timelines.rows import merge_spans
 from jobflow.core.timelines.spans import Span, State, last_retry
 from jobflow.core.timelines.timeline import PathStep, StepTimeline, first_start
 from jobflow.page.flow_view import FlowView
-from jobflow.page.panels.rows import Place, Row, Rows, until
+from jobflow.page.panels.rows import Place, Row, Rows
 from jobflow.page.panels.time_spent import Estimate, estimate, time_spent
 from jobflow.page.web.filters import look
 from jobflow.page.web.fragments import Fragment
@@ -84,7 +83,6 @@ MAX_SPANS = 8
 _UNSUCCESSFUL = frozenset(
     {JobPhase.FAILED, JobPhase.ABORTED, JobPhase.ABORTING, JobPhase.TERMINATED}
 )
-_NOTHING = RunCondition()
 _VERBS = {State.WAITING: "waited", State.QUEUED: "queued", State.RUNNING: "ran"}
 
 
@@ -193,7 +191,7 @@ def _lane(
 ) -> Lane:
     """Return a lane: all bars of a row, and the rest as it was `then`, at an earlier time `at`."""
     spans: Sequence[Span] = row.line.spans
-    if len({span.job for span in spans if span.job}) > 1 and row.has_more:
+    if len({span.job for span in spans if span.job}) > 1 and row.inside is not None:
         spans = merge_spans(spans)
     bars: list[Bar] = []
     if axis is not None:
@@ -203,31 +201,21 @@ def _lane(
         ordered = sorted(spans, key=lambda span: order.index(span.state))
         bars += [_bar(span, row.line, axis) for span in ordered]
     is_critical = row.path in path and not row.level
-    known = then or replace(
-        row,
-        phase=StepPhase.WAITING,
-        detail="",
-        line=StepTimeline(row.path, ""),
-        condition=_NOTHING,
-        times=StepTimes(None, None),
+    start, end = then.span if then is not None else (None, None)
+    count = then.line.attempts if then is not None and row.inside is None else 0
+    place = replace(
+        rows.place(row),
+        phase=then.phase if then is not None else StepPhase.WAITING,
+        detail=then.detail if then is not None else "",
+        is_critical=is_critical,
     )
-    start, end = until(known)
-    count = known.line.attempts
-    has_attempts = count > 1 and not row.has_more
     return Lane(
-        rows.place(
-            replace(
-                row,
-                phase=known.phase,
-                detail=known.detail,
-                line=replace(row.line, is_critical=is_critical),
-            )
-        ),
-        tuple(bars),
-        _words(spans),
-        start,
-        end or (at if start is not None else None),
-        format_count(count, "attempt") if has_attempts else "",
+        place=place,
+        bars=tuple(bars),
+        words=_words(spans),
+        start=start,
+        end=end or (at if start is not None else None),
+        attempts=format_count(count, "attempt") if count > 1 else "",
     )
 
 

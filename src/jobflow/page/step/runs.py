@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from jobflow.api.flow.status import ENDED_STEP_PHASES, JobRecord, RunCondition, StepPhase
-from jobflow.client.step_rows import step_rows
+from jobflow.client.step_rows import StepRow, run_indices, run_rows, step_row, step_rows
 from jobflow.core.explain.progress import message_of
 from jobflow.core.names import format_job_name
-from jobflow.core.spec.items import get_items
 from jobflow.core.spec.step_times import times_of
 from jobflow.core.text import format_count
 from jobflow.core.timelines.spans import Attempts
@@ -107,39 +105,31 @@ def items(selected: SelectedStep) -> list[Fragment]:
     """Return the items of a step, a page of them; nothing for another step."""
     if not selected.has_many_runs:
         return []
-    condition, name = selected.condition, selected.step.name
-    only_failed, wanted = _read_query(selected.view.query.items, name)
-    found = get_items(selected.step, condition.decisions) or ()
-    runs = {run.index or 0: run for run in condition.runs or ()}
-    has_ended = condition.phase in ENDED_STEP_PHASES
-    every = sorted({*runs, *(() if has_ended else range(len(found)))})
-    failed = [index for index in every if index in runs and runs[index].phase == StepPhase.FAILED]
+    flow, row = selected.flow, step_row(selected.flow, selected.step)
+    only_failed, wanted = _read_query(selected.view.query.items, row.step)
+    runs = row.condition.runs or ()
+    every = run_indices(row)
+    failed = sorted(run.index or 0 for run in runs if run.phase == StepPhase.FAILED)
     listed = failed if only_failed else every
     pages = max((len(listed) + PAGE - 1) // PAGE, 1)
     page = min(max(wanted, 1), pages)
     shown = listed[(page - 1) * PAGE : page * PAGE]
-    records = {each.name: each for each in selected.flow.status.job_status_list or ()}
-    noun = "run" if selected.step.repeat is not None else "item"
     first = (page - 1) * PAGE + 1 if shown else 0
     heading = ItemPages(
-        name,
-        noun,
-        first,
-        first + len(shown) - 1 if shown else 0,
-        len(listed),
-        len(every),
-        len(failed),
-        only_failed,
-        page,
-        pages,
+        step=row.step,
+        noun="run" if selected.step.repeat is not None else "item",
+        first=first,
+        last=first + len(shown) - 1 if shown else 0,
+        total=len(listed),
+        all=len(every),
+        failed=len(failed),
+        only_failed=only_failed,
+        page=page,
+        pages=pages,
     )
     rows = [
-        Fragment(
-            f"item:{index}",
-            "step-item.html",
-            _item(selected, index, runs.get(index), found, records),
-        )
-        for index in shown
+        Fragment(f"item:{each.index}", "step-item.html", _item(row.step, each))
+        for each in run_rows(flow, row, shown)
     ]
     return [
         Fragment("step-items", "step-items.html", heading),
@@ -157,29 +147,19 @@ def _read_query(text: str, step: str) -> tuple[bool, int]:
     return which == _FAILED, int(page) if is_number else 1
 
 
-def _item(
-    selected: SelectedStep,
-    index: int,
-    run: RunCondition | None,
-    found: Sequence[object],
-    records: Mapping[str, JobRecord],
-) -> ItemRow:
-    run = run or RunCondition(phase=StepPhase.WAITING)
-    item = found[index] if index < len(found) else index
-    text = "" if item == index else value_text(item, _MAX_ITEM)
-    times = times_of(run, records)
-    has_ended = run.phase in ENDED_STEP_PHASES
-    end = times.until if has_ended else None
-    start = times.start if end is not None or not has_ended else None
+def _item(step: str, row: StepRow) -> ItemRow:
+    has_ended = row.phase in ENDED_STEP_PHASES
+    end = row.times.until if has_ended else None
     return ItemRow(
-        selected.step.name,
-        index,
-        text,
-        run.phase or StepPhase.WAITING,
-        start,
-        end,
-        run.reason,
-        message_of(run),
+        step=step,
+        index=row.index or 0,
+        item="" if row.value == row.index else value_text(row.value, _MAX_ITEM),
+        phase=row.phase,
+        # without its end, the time of an item that has ended would go on
+        start=row.times.start if end is not None or not has_ended else None,
+        end=end,
+        reason=row.condition.reason,
+        message=message_of(row.condition),
     )
 
 

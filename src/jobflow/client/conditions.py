@@ -1,0 +1,20 @@
+"""The states of the steps of a flow, and of their items and runs, in its status."""
+
+from __future__ import annotations
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
+from jobflow.core.names import format_job_name
+
+_WAITING = StepCondition(phase=StepPhase.WAITING)
+
+
+def condition_of(flow: JobFlow, step: str) -> StepCondition:
+    """Return the state of a step; it is Waiting before the controller has written it."""
+    key = format_job_name(flow.metadata.name, step)
+    return (flow.status.conditions or {}).get(key, _WAITING)
+
+
+def run_of(condition: StepCondition, index: int | None) -> RunCondition | None:
+    """Return an item of a forEach or a run of a repeat; None if it has not started."""
+    return next((run for run in condition.runs or () if run.index == index), None)
