@@ -20,9 +20,10 @@ from jobflow.controller.apply.events import Recorder
 from jobflow.controller.probes.prober import Prober
 from jobflow.controller.queue import WorkQueue
 from jobflow.controller.reconciler import Reconciler
+from jobflow.controller.wants import Wants
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.cel.expression import parse_cached
-from jobflow.core.planning.actions import CreateJob, ReadPods
+from jobflow.core.planning.actions import CreateJob, JobProbe, ReadPods
 from jobflow.core.planning.observed.view import PodsRead, View
 from jobflow.core.planning.plan import plan
 from jobflow.kube.cache import Key, key_of
@@ -195,10 +196,8 @@ def reconciler_of(store: Store, client: Client) -> Reconciler:
     memory = Memory()
     applier, recorder = Applier(client, store, memory), Recorder(client)
     queue = WorkQueue[Key]()
-    prober = Prober(store.pods.of, queue.add)
-    return Reconciler(
-        store, applier, memory, recorder, queue, prober, WriteOrder(), now=lambda: NOW
-    )
+    wants = Wants({JobProbe: Prober(store.pods.of, queue.add)})
+    return Reconciler(store, applier, memory, recorder, queue, wants, WriteOrder(), now=lambda: NOW)
 
 
 def states() -> dict[str, tuple[JobFlow, View]]:

@@ -1,4 +1,4 @@
-"""The controller: workers for flows and CronJobFlows, Events, template statuses and probes.
+"""The controller: workers for flows and CronJobFlows, Events, template statuses and wants.
 
 The caller keeps the store up to date; nothing is listed or watched here.
 """
@@ -23,6 +23,8 @@ from jobflow.controller.probes.prober import CheckPod, Prober
 from jobflow.controller.queue import WorkQueue
 from jobflow.controller.reconciler import STATUS_SECONDS, Reconciler, is_unstarted
 from jobflow.controller.template_status import TemplateStatuses
+from jobflow.controller.wants import Wants
+from jobflow.core.planning.actions import JobProbe
 from jobflow.kube.cache import Key
 from jobflow.kube.client import Client
 from jobflow.kube.write_order import OrderedClient, WriteOrder
@@ -81,7 +83,8 @@ class Controller:
             most_yielding=max(1, workers // 2),
         )
         self._recorder = Recorder(client, hooks=hooks, now=now, per_second=events_per_second)
-        self._prober = Prober(store.pods.of, self._queue.add, hooks, check=check)
+        prober = Prober(store.pods.of, self._queue.add, hooks, check=check)
+        self._wants = Wants({JobProbe: prober})
         self._templates = TemplateStatuses(client, store, clock=clock, dice=dice)
         crons: WorkQueue[Key] = WorkQueue(clock=clock, dice=dice)
         self._crons = Crons(client, store, self._recorder, crons, now=now)
@@ -91,7 +94,7 @@ class Controller:
             answers,
             self._recorder,
             self._queue,
-            self._prober,
+            self._wants,
             order,
             status_seconds=status_seconds,
             hooks=hooks,
@@ -120,13 +123,13 @@ class Controller:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._recorder.run(), name="events")
                 group.create_task(self._templates.run(), name="templates")
-                probes = group.create_task(self._prober.run(), name="probes")
+                wants = group.create_task(self._wants.run(), name="wants")
                 async with asyncio.TaskGroup() as workers:
                     for number in range(self._workers):
                         workers.create_task(self._reconciler.work(), name=f"worker-{number}")
                     for number in range(CRON_WORKERS):
                         workers.create_task(self._crons.work(), name=f"cron-{number}")
-                probes.cancel()
+                wants.cancel()
                 self._recorder.stop()
             await self._recorder.flush(FLUSH_SECONDS)
             log.info("controller stopped")

@@ -24,8 +24,8 @@ from jobflow.controller.foreign_status import ForeignStatuses
 from jobflow.controller.hooks import Hooks, ReconcileResult
 from jobflow.controller.places import Places
 from jobflow.controller.probes.pod_index import PodIndex
-from jobflow.controller.probes.prober import Prober
 from jobflow.controller.queue import WorkQueue
+from jobflow.controller.wants import Wants
 from jobflow.core.planning.actions import Plan
 from jobflow.core.planning.observed.known_jobs import find_edits
 from jobflow.core.planning.observed.view import View
@@ -80,7 +80,7 @@ class Reconciler(Listener):
         memory: Memory,
         recorder: Recorder,
         queue: WorkQueue[Key],
-        prober: Prober,
+        wants: Wants,
         order: WriteOrder,
         *,
         status_seconds: float = STATUS_SECONDS,
@@ -95,7 +95,7 @@ class Reconciler(Listener):
         self._memory = memory
         self._recorder = recorder
         self._queue = queue
-        self._prober = prober
+        self._wants = wants
         self._order = order
         self._pod_index = PodIndex(store)
         self._places = Places(store)
@@ -236,7 +236,7 @@ class Reconciler(Listener):
         stored = self._store.flows.get(*key)
         if stored is None:
             self._memory.forget(key)
-            self._prober.forget(key)
+            self._wants.forget(key)
             self._awaiting_ends.discard(key)
             return ReconcileOutcome()
         if (event := await self.foreign.report(stored)) is not None:
@@ -260,7 +260,7 @@ class Reconciler(Listener):
             self._awaiting_ends.discard(key)
         if flow.status.start_time is None and plan.status.start_time is not None:
             self._places.take(flow)  # before anything is awaited
-        self._prober.want(key, flow.metadata.uid, plan.probes)
+        self._wants.want(key, flow.metadata.uid, plan.wants)
         due = due_of(plan, self._status_wait(flow, plan, answers), answers.failed)
         applied = Applied()
         if due.plan.actions or due.write:
@@ -318,7 +318,7 @@ class Reconciler(Listener):
             gone_pods={job: pods for job in uids if (pods := self._store.pods.gone_of(job))},
             pods_followed=self._store.follows_pods,
             read=dict(answers.read),
-            probes=self._prober.results(uid),
+            answers=self._wants.answers(uid),
         )
 
     def _status_wait(self, flow: JobFlow, plan: Plan, answers: Answers) -> float | None:

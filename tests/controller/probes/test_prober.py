@@ -9,8 +9,7 @@ import pytest
 
 from jobflow.api.volcano.pod import Pod
 from jobflow.controller.probes.prober import Prober
-from jobflow.core.planning.actions import Check
-from jobflow.core.planning.observed.view import ProbeResult
+from jobflow.core.planning.actions import Check, ProbeResult
 from support.network.probed_pods import FLOW, UID, Lab, leaving, pod, probe, web
 
 PASSED = ProbeResult(passed=True)

@@ -142,7 +142,7 @@ def _describe(job: Vcjob, event: Event) -> str:
 
 def probing(sight: Sight, state: State) -> Iterator[Move]:
     """Let a running vcjob pass a probe of the plan."""
-    for probe in sight.plan(state).probes:
+    for probe in sight.plan(state).wants:
         job = state.job(probe.uid)
         if job.phase == "Running" and not job.gone and (probe.step, probe.uid) not in state.probed:
             probed = state.probed | {(probe.step, probe.uid)}

@@ -11,10 +11,10 @@ from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.resources import JOBFLOWS
 from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobCondition, JobState, JobStatus, TaskState
-from jobflow.core.planning.actions import CreateJob, Plan
+from jobflow.core.planning.actions import CreateJob, Plan, ProbeResult
 from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.planning.observed.known_jobs import known_runs
-from jobflow.core.planning.observed.view import PodsRead, ProbeResult, View
+from jobflow.core.planning.observed.view import PodsRead, View
 from jobflow.core.planning.plan import plan as real_plan
 from jobflow.core.spec.concurrency import NO_GROUP, Group, Member
 from jobflow.store.pods import entries, recorded_ends
@@ -125,7 +125,7 @@ class Sight:
             else {OTHER.uid: NOW + timedelta(seconds=state.cancelled_at)},
             aborts={uid: NOW + timedelta(seconds=at) for uid, at in state.aborts},
             read={job.uid: PodsRead() for job in state.jobs if self._is_read(job)},
-            probes={key: ProbeResult(passed=True) for key in state.probed},
+            answers={key: ProbeResult(passed=True) for key in state.probed},
         )
 
     def known_uids(self, flow: states.Flow) -> frozenset[str]:

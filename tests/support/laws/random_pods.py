@@ -18,8 +18,8 @@ from jobflow.api.flow.dependencies import Probe
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
-from jobflow.core.planning.actions import Plan, ReadPods
-from jobflow.core.planning.observed.view import PodsRead, ProbeResult
+from jobflow.core.planning.actions import Plan, ProbeResult, ReadPods
+from jobflow.core.planning.observed.view import PodsRead
 from support.plan.plan_pods import pods_of
 from support.plan.plan_world import World
 from support.sandbox.containers import ended, with_containers
@@ -110,7 +110,7 @@ class PodHistory:
 
     def answer(self, world: World) -> World:
         """Let pods answer a planned probe, or fail it."""
-        requests = world.plan().plan.probes
+        requests = world.plan().plan.wants
         if not requests:
             return world
         probe = self.random.choice(requests)
@@ -134,7 +134,7 @@ class PodHistory:
 
     def planned(self, world: World, plan: Plan) -> World:
         """Drop results of probes that are not planned, and reads of vcjobs that have not ended."""
-        wanted = {(probe.step, probe.uid) for probe in plan.probes}
+        wanted = {(probe.step, probe.uid) for probe in plan.wants}
         ended = {job.metadata.uid for job in world.jobs.values() if job.ended}
         return replace(
             world,

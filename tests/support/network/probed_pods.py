@@ -17,8 +17,7 @@ from jobflow.api.volcano.pod import Pod, PodStatus
 from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.fair_slots import FairSlots
 from jobflow.controller.probes.prober import Prober
-from jobflow.core.planning.actions import Check, JobProbe
-from jobflow.core.planning.observed.view import ProbeResult
+from jobflow.core.planning.actions import Check, JobProbe, ProbeResult
 from jobflow.kube.cache import Key
 from support.time.virtual_time import in_virtual_time
 

@@ -33,6 +33,7 @@ from jobflow.core.planning.actions import (
     DeleteFlow,
     DeleteJob,
     Guard,
+    ProbeResult,
     ReadPods,
 )
 from jobflow.core.planning.observed.child_flow import observe
@@ -42,7 +43,6 @@ from jobflow.core.planning.observed.view import (
     Held,
     Holder,
     PodsRead,
-    ProbeResult,
     Refusal,
     View,
 )

@@ -73,7 +73,7 @@ class Planned:
     @property
     def probes(self) -> list[tuple[str, str]]:
         """(step, target's vcjob) of each planned probe."""
-        return [(probe.step, probe.job) for probe in self.plan.probes]
+        return [(probe.step, probe.job) for probe in self.plan.wants]
 
     @property
     def command_deletes(self) -> list[str]:

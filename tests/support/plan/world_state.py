@@ -14,13 +14,13 @@ from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import Job, JobCondition, JobOutline, JobState, JobStatus, TaskState
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.names import format_attempt_name, format_job_name
+from jobflow.core.planning.actions import ProbeResult
 from jobflow.core.planning.observed.steps import FAILURES
 from jobflow.core.planning.observed.view import (
     ClaimHolder,
     Held,
     Holder,
     PodsRead,
-    ProbeResult,
     Refusal,
     View,
 )
@@ -105,7 +105,7 @@ class WorldState:
             pods=self.pods,
             gone_pods=self.gone_pods,
             read={**self._failed_pods_read(), **self.read},
-            probes=self.probes,
+            answers=self.probes,
         )
 
     def _failed_pods_read(self) -> dict[str, PodsRead]:

@@ -12,9 +12,9 @@ from jobflow.controller import reconciler as module
 from jobflow.controller.apply.api_answers import Memory
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import Recorder
-from jobflow.controller.probes.prober import Prober
 from jobflow.controller.queue import WorkQueue
 from jobflow.controller.reconciler import Reconciler
+from jobflow.controller.wants import Wants
 from jobflow.core.planning.actions import Plan
 from jobflow.core.planning.observed.view import View
 from jobflow.kube.cache import Key
@@ -44,7 +44,7 @@ class World:
             self.memory,
             self.recorder,
             self.queue,
-            Prober(self.store.pods.of, self.queue.add),
+            Wants({}),
             self.order,
             clock=lambda: self.now,
         )

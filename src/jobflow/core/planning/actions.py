@@ -1,4 +1,4 @@
-"""Plan: the actions, status, events and probes that `plan` returns. `apply` sends them.
+"""Plan: the actions, wants, status and events that `plan` returns. `apply` sends the actions.
 
 A plan never waits for its own status. It contains an irreversible action (a delete) only if the
 status that was read already holds the reason. So `apply` may send the actions of one plan in any
@@ -7,7 +7,7 @@ order and together with its status write, and a crash between any two of them lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -162,9 +162,23 @@ class Check:
     header: tuple[str, str] | None = None
 
 
+WantKey = tuple[str, str]
+"""Step, and what of it wants something: the key of the answer in `View.answers`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """The answer to a JobProbe so far."""
+
+    passed: bool = False
+    message: str = ""
+    """Why it has not passed yet: `pod x-ps-0 answers 503`; "" if nothing is known. It holds no
+    counts and no times, so that it changes only with the cause."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobProbe:
-    """A check of a vcjob's pods that is repeated as long as plans contain it."""
+    """A check of a vcjob's pods that is repeated until it passes."""
 
     step: str
     """The waiting step."""
@@ -172,6 +186,21 @@ class JobProbe:
     uid: str
     checks: tuple[Check, ...]
     """All must pass in one round."""
+
+    @property
+    def key(self) -> WantKey:
+        """The step and the UID of the vcjob."""
+        return self.step, self.uid
+
+    def assume(self, count_running: Callable[[str, str], int]) -> ProbeResult:
+        """Return the answer in virtual time, where a pod answers as soon as it is Running, as in
+        the sandbox. `count_running`: counts the Running pods of a task of a vcjob."""
+        return ProbeResult(all(count_running(self.job, c.task) >= c.pods for c in self.checks))
+
+
+Want = JobProbe
+"""Anything that lasts. Actions are sent once, and no other plan is made meanwhile; the controller
+keeps a want up as long as plans contain it (`controller/wants.py`)."""
 
 
 class EventType(StrEnum):
@@ -207,8 +236,8 @@ class Plan:
     status is written; until then every plan contains them."""
     requeue_after: timedelta | None = None
     """When to plan again although nothing happened; always positive. None: only after an event."""
-    probes: tuple[JobProbe, ...] = ()
-    """All probes that are checked until the next plan."""
+    wants: tuple[Want, ...] = ()
+    """All that is kept up until the next plan."""
     only_ends_matter: bool = False
     """Whether a vcjob lets steps start only by its end, so that a vcjob that becomes Pending or
     Running changes nothing but the status."""

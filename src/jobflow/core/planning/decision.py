@@ -21,7 +21,7 @@ from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import evaluate_vars
 from jobflow.core.json_values import count_values
 from jobflow.core.manifests.job import Attempt
-from jobflow.core.planning.actions import Action, CommandFlow, CreateJob, Guard, JobProbe, ReadPods
+from jobflow.core.planning.actions import Action, CommandFlow, CreateJob, Guard, ReadPods, Want
 from jobflow.core.planning.observed.steps import NOTHING, ObservedRun, ObservedStep
 from jobflow.core.text import shorten
 
@@ -158,7 +158,7 @@ class Decision(msgspec.Struct, Generic[Condition], frozen=True):
     """Reads that must be answered before more can be decided; several steps may ask for one."""
     unjudged: frozenset[str] = frozenset()
     """UIDs of vcjobs that have ended and whose end is not decided yet."""
-    probes: tuple[JobProbe, ...] = ()
+    wants: tuple[Want, ...] = ()
 
 
 if TYPE_CHECKING:

@@ -165,7 +165,7 @@ def _plan_unfinished(ctx: PlanContext) -> Plan:
         continues=is_news and continues,
         events=(*commands.events, *step_events(ctx, decisions), *flow_events(flow, status)),
         requeue_after=_until(moments, now),
-        probes=tuple(probe for decision in decisions for probe in decision.probes),
+        wants=tuple(want for decision in decisions for want in decision.wants),
         only_ends_matter=ctx.layout.only_ends_matter,
     )
 

@@ -118,7 +118,7 @@ def test_an_empty_probe_is_ignored() -> None:
 
 def test_a_probe_is_planned_while_the_job_exists() -> None:
     world = serving(HEALTHY | OPEN)
-    (sent,) = world.plan().plan.probes
+    (sent,) = world.plan().plan.wants
     assert (sent.step, sent.job, sent.uid) == ("next", "f-serve", "uid-f-serve")
     assert sent.checks == (Check("ps", 1, 8080, "/healthz"), Check("worker", 3, 2222))
     assert world.plan().plan.actions == ()
@@ -126,7 +126,7 @@ def test_a_probe_is_planned_while_the_job_exists() -> None:
 
 def test_a_probe_has_its_header() -> None:
     get = HEALTHY["httpGetList"][0] | {"httpHeader": {"name": "X-Who", "value": "me"}}
-    (sent,) = serving({"httpGetList": [get]}).plan().plan.probes
+    (sent,) = serving({"httpGetList": [get]}).plan().plan.wants
     assert sent.checks[0].header == ("X-Who", "me")
 
 

@@ -9,6 +9,7 @@ from jobflow.api.meta import OwnerReference
 from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
+from jobflow.core.planning.actions import ProbeResult, WantKey
 from jobflow.core.spec.concurrency import NO_GROUP, Group
 from jobflow.core.violations import Violation
 
@@ -80,16 +81,6 @@ class PodsRead:
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeResult:
-    """The result of a Probe so far."""
-
-    passed: bool = False
-    message: str = ""
-    """Why it has not passed yet: `pod x-ps-0 answers 503`; "" if nothing is known. It holds no
-    counts and no times, so that it changes only with the cause."""
-
-
-@dataclass(frozen=True, slots=True)
 class View:
     """A frozen snapshot of the cluster for one flow."""
 
@@ -135,5 +126,5 @@ class View:
     pods."""
     read: Mapping[str, PodsRead] = field(default_factory=dict)
     """Answers to ReadPods, by the vcjob's UID."""
-    probes: Mapping[tuple[str, str], ProbeResult] = field(default_factory=dict)
-    """Results of the last plan's Probes, by step and UID of the target's vcjob."""
+    answers: Mapping[WantKey, ProbeResult] = field(default_factory=dict)
+    """Answers so far to the wants of the last plan, by their keys."""

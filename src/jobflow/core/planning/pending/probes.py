@@ -18,9 +18,9 @@ from jobflow.api.flow.dependencies import TaskStatusProbe
 from jobflow.api.flow.status import StepCondition
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
-from jobflow.core.planning.actions import Check, JobProbe, ReadPods
+from jobflow.core.planning.actions import Check, JobProbe, ProbeResult, ReadPods
 from jobflow.core.planning.observed.steps import ObservedStep
-from jobflow.core.planning.observed.view import ProbeResult, View
+from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.work.vcjob import unread
 from jobflow.core.spec.readiness import StepEnd, TargetState
 from jobflow.core.text import format_count
@@ -92,7 +92,7 @@ class Probing:
         checks = tuple(_checks(probe, sizes))
         uid, name = job.metadata.uid, job.metadata.name
         asked = JobProbe(step.name, name, uid, checks) if checks else None
-        result = self._view.probes.get((step.name, uid), ProbeResult())
+        result = self._view.answers.get((step.name, uid), ProbeResult())
         missing = self._missing(probe, target, now)
         unanswered = bool(checks) and not result.passed
         if not missing and not unanswered:

@@ -331,7 +331,7 @@ class PendingSteps:
             urgent=decision.urgent or (bool(targets.looks) and news and not decision.drafts),
             wake_at=min(moments, default=None),
             reads=tuple(look.read for look in looks if look.read is not None),
-            probes=tuple(look.probe for look in looks if look.probe is not None),
+            wants=tuple(look.probe for look in looks if look.probe is not None),
         )
 
     def _wait_for_targets(self, position: int, targets: TargetStates) -> StepCondition:

@@ -43,6 +43,7 @@ def summarize(loop: Loop) -> StepDecision:
         wake_at=min((at for at in moments if at is not None), default=None),
         urgent=loop.stores_first or any(d.urgent for d in made),
         reads=_all(made, "reads"),
+        wants=_all(made, "wants"),
         unjudged=frozenset(_all(made, "unjudged")),
     )
 

@@ -49,7 +49,8 @@ def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDec
         waits = wait_between_attempts(run, condition, reason=StepReason.SUSPENDED, message=message)
         return RunDecision(waits, urgent=True)
     if suspended:
-        message = aborted(why, f"the {run.work.noun} {condition.job} has ended", run, ctx)
+        what = f"the {run.work.noun} {condition.job}".rstrip()  # one without object has no name
+        message = aborted(why, f"{what} has ended", run, ctx)
         return _final(condition, phase=ends_as(why), reason=why, message=message)
     if condition.reason in _FOR_GOOD or (why and why != StepReason.SUSPENDED):
         return _final(condition)

@@ -1,9 +1,9 @@
 """Decision about one run: to create its next attempt, ended, running, between attempts, or lost.
 
 Dependencies do not matter to a run that has begun. A run that has ended by the stored status stays
-ended. A kind of work without objects decides by itself (`work/kinds.py`). Whether an attempt may be
-created, except for room, follows from the answer to an earlier create (refused, or the name in use)
-and from a missing template.
+ended. An attempt without object has only the status (`OwnWork` in `work/kinds.py`). Whether an
+attempt may be created, except for room, follows from the answer to an earlier create (refused, or
+the name in use) and from a missing template.
 """
 
 from collections.abc import Callable
@@ -25,9 +25,9 @@ from jobflow.core.planning.observed.steps import ObservedRun
 from jobflow.core.planning.observed.view import Refusal
 from jobflow.core.planning.started.retry import backoff, retry_or_end
 from jobflow.core.planning.target_ends import ends_of_targets, recorded_end_message
-from jobflow.core.planning.work.abort import aborted, being_aborted, intent
+from jobflow.core.planning.work.abort import aborted, being_aborted, ending_reason, intent
 from jobflow.core.planning.work.end import ends_as, running_as
-from jobflow.core.planning.work.kinds import OBJECT_WORK, OWN_WORK, object_work_of
+from jobflow.core.planning.work.kinds import OBJECT_WORK, OWN_WORK, OwnWork, object_work_of
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second
@@ -44,7 +44,7 @@ def decide_run(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> RunDeci
     if not run.started:
         return None
     if (own := OWN_WORK.get(run.kind)) is not None:
-        return own.decide(run, ctx)
+        return _by_status(run, own, ctx)
     job = run.job
     if job is None or (run.gone and not job.ended):
         return _without_object(run, ctx, find_end)
@@ -75,6 +75,28 @@ def next_attempt_when_due(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     if stored.next_attempt_time is not None and ctx.now < stored.next_attempt_time:
         return RunDecision(stored, wake_at=stored.next_attempt_time)
     return next_attempt(run, ctx)
+
+
+def _by_status(run: ObservedRun, own: OwnWork, ctx: PlanContext) -> RunDecision:
+    """Decide about a run whose attempts have no objects. An answer to an approval is final: there
+    is no further attempt, and its deadline is an answer too."""
+    asks = run.work.asks
+    if run.between_attempts and not asks:  # an approval that asks is Waiting too
+        return next_attempt_when_due(run, ctx)
+    end = own.settle(run, ctx)
+    if end is None:
+        why, deadline = ending_reason(run, ctx), run.stored.deadline
+        if not (why or asks) and deadline is not None and deadline <= ctx.now:
+            why = StepReason.TIMEOUT
+        end = own.abort(run, why, ctx) if why else None
+    if end is None:
+        return own.wait(run, ctx)
+    if asks:
+        return end
+    decided = retry_or_end(run, end, ctx)
+    if decided.condition is run.stored:  # `retry.when` is left to the next plan, with the answer
+        return msgspec.structs.replace(own.wait(run, ctx), wake_at=decided.wake_at)
+    return msgspec.structs.replace(decided, urgent=True)  # dependants wait for the stored end
 
 
 def _running(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
@@ -111,9 +133,11 @@ def _without_object(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> Ru
 def _aborted_without_object(
     run: ObservedRun, last: RunCondition, why: str, ctx: PlanContext
 ) -> RunDecision:
-    there = run.job is not None and not run.gone
-    noun = ctx.work_named(run.step, run.job_name).noun
-    end = f"the {noun} {run.job_name} {'has ended' if there else 'is gone'}"
+    end = f"the {run.work.noun} has ended"
+    if run.work.has_objects:
+        there = run.job is not None and not run.gone
+        noun = ctx.work_named(run.step, run.job_name).noun
+        end = f"the {noun} {run.job_name} {'has ended' if there else 'is gone'}"
     phase, message = ends_as(why), aborted(why, end, run, ctx)
     avoided = last.avoid_nodes if phase == StepPhase.FAILED else None
     condition = _ended(run, last, phase, why, message, ctx, avoided)
@@ -180,6 +204,8 @@ def next_attempt(run: ObservedRun, ctx: PlanContext) -> RunDecision:
 
     Its name is the next `-r<n>` that was never used.
     """
+    if (own := OWN_WORK.get(run.kind)) is not None:
+        return own.start(run, ctx)
     work = OBJECT_WORK[run.kind]
     if (resumed := work.resume(run, ctx)) is not None:
         return resumed

@@ -18,9 +18,9 @@ from jobflow.api.volcano.command import Action, Command
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.names import format_job_name
-from jobflow.core.planning.actions import CreateJob, JobProbe, Plan
+from jobflow.core.planning.actions import CreateJob, Plan, Want
 from jobflow.core.planning.observed.child_flow import observe
-from jobflow.core.planning.observed.view import PodsRead, ProbeResult, View
+from jobflow.core.planning.observed.view import PodsRead, View
 from jobflow.core.planning.plan import is_unjudged, judge, plan
 from jobflow.core.planning.virtual_time.replan import Replanner, can_replan
 from jobflow.core.spec.approvals import ApprovalKey, asks
@@ -75,7 +75,7 @@ class VirtualFlow:
     group: Callable[[JobFlow], Group] = lambda flow: NO_GROUP
     """Returns the other flows of its concurrency group."""
     cancels: dict[str, datetime] = field(default_factory=dict)
-    probes: tuple[JobProbe, ...] = ()
+    wants: tuple[Want, ...] = ()
     commands: dict[str, Command] = field(default_factory=dict)
     """Commands that exist, by name: answers to approvals, and cancels by flows that replace it."""
     asked: dict[ApprovalKey, None] = field(default_factory=dict)
@@ -226,7 +226,7 @@ class VirtualFlow:
             self._can_replan = made is not None
         made = made or self._plan_all(now)
         self._changed.clear()
-        self.probes = made.probes
+        self.wants = made.wants
         # a plan that only creates vcjobs waits for no answer: what comes next follows from them
         waits = any(not isinstance(action, CreateJob) for action in made.actions)
         all_ended = self._replanner is not None and self._replanner.all_ended
@@ -280,13 +280,9 @@ class VirtualFlow:
             parent=None if self.parent is None else self.parent.present,
             commands=self.commands,
             read=self._pods,
-            probes={(probe.step, probe.uid): self._check(probe) for probe in self.probes},
+            answers={want.key: want.assume(self._count_running) for want in self.wants},
         )
 
-    def _check(self, probe: JobProbe) -> ProbeResult:
-        """A pod answers its probe as soon as it is Running, as in the sandbox."""
-        job = self.jobs.get(probe.job)
-        return ProbeResult(
-            job is not None
-            and all(job.count_running(check.task) >= check.pods for check in probe.checks)
-        )
+    def _count_running(self, name: str, task: str) -> int:
+        job = self.jobs.get(name)
+        return 0 if job is None else job.count_running(task)

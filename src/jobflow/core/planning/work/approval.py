@@ -22,7 +22,7 @@ from jobflow.core.cel.scope import resolve_references
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision, StepDecision
 from jobflow.core.planning.observed.steps import ObservedRun
-from jobflow.core.planning.work.abort import ending_reason, why_in_words
+from jobflow.core.planning.work.abort import why_in_words
 from jobflow.core.planning.work.end import take_outputs
 from jobflow.core.planning.work.timeout import duration
 from jobflow.core.pods.outputs import OutputsTooLarge
@@ -55,14 +55,23 @@ def start(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     return RunDecision(condition, wake_at=deadline, urgent=True)  # people wait for the question
 
 
-def decide(run: ObservedRun, ctx: PlanContext) -> RunDecision:
-    """Return the decision about a run that asks for approval."""
+def settle(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
+    """Return the end by an answer that a Command of this plan gives."""
+    given = ctx.facts.answers.get(ApprovalKey(run.step.name, run.index))
+    return None if given is None else _answered(run, given, ctx)
+
+
+def abort(run: ObservedRun, why: str, ctx: PlanContext) -> RunDecision | None:
+    """Skip an approval of a flow that ends. A suspended flow keeps asking."""
+    if why == StepReason.SUSPENDED:
+        return None
+    message = why_in_words(why, run, ctx)
+    return RunDecision(_ended(run, StepPhase.SKIPPED, StepReason.STOPPED, message))
+
+
+def wait(run: ObservedRun, ctx: PlanContext) -> RunDecision:
+    """Return the decision about an approval that nobody has given, which its deadline answers."""
     stored = run.stored
-    if (given := ctx.facts.answers.get(ApprovalKey(run.step.name, run.index))) is not None:
-        return _answered(run, given, ctx)
-    if (why := ending_reason(run, ctx)) and why != StepReason.SUSPENDED:
-        message = why_in_words(why, run, ctx)
-        return RunDecision(_ended(run, StepPhase.SKIPPED, StepReason.STOPPED, message))
     if ctx.terminating or stored.deadline is None:
         return RunDecision(stored)
     # the time of a suspension that ends in this plan does not count

@@ -2,8 +2,8 @@
 
 No other place of `core/planning` chooses by the kind of work; what only words and rules need is a
 fact (`core/work.py`). A kind whose attempts are objects says how they are made, aborted and
-settled; when an attempt starts, is retried, lost or aborted is one rule for all of them (`runs`). A
-kind without objects starts and ends by the status alone.
+settled, a kind without objects how an attempt begins and ends by the status alone. When an attempt
+starts, is retried or aborted, or has timed out, is one rule for all of them (`started/run.py`).
 """
 
 from collections.abc import Mapping
@@ -49,13 +49,22 @@ class ObjectWork(Protocol):
 
 
 class OwnWork(Protocol):
-    """A kind of work without objects."""
+    """A kind of work without objects: an attempt is a condition in the status. What it needs from
+    outside as long as it lasts is in its decision (`Want`), and the answer in the next View."""
 
     def start(self, run: ObservedRun, ctx: PlanContext) -> RunDecision:
-        """Start a run, also once more after a retry of the flow."""
+        """Begin an attempt, also once more after a retry of the flow. One that needs nothing from
+        outside ends at once."""
 
-    def decide(self, run: ObservedRun, ctx: PlanContext) -> RunDecision:
-        """Decide about a run that has begun and not ended."""
+    def settle(self, run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
+        """Return the end of an attempt; None if it has not ended by itself."""
+
+    def abort(self, run: ObservedRun, why: str, ctx: PlanContext) -> RunDecision | None:
+        """Return the end of an attempt for a reason of the flow, or because of its deadline; None
+        if it goes on all the same."""
+
+    def wait(self, run: ObservedRun, ctx: PlanContext) -> RunDecision:
+        """Return the decision about an attempt that goes on."""
 
 
 OBJECT_WORK: Mapping[WorkKind, ObjectWork] = {WorkKind.JOB: vcjob, WorkKind.FLOW: child_flow}

@@ -1,0 +1,56 @@
+"""Wants of plans: what the controller keeps up for a flow until its next plan, such as probes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from jobflow.core.planning.actions import Want, WantKey
+from jobflow.kube.cache import Key
+
+
+class Keeper(Protocol):
+    """Keeps up the wants of one type, and queues their flow when an answer has changed."""
+
+    def want(self, flow: Key, flow_uid: str, wants: Sequence[Any]) -> None:
+        """Keep up these wants of the flow, and no others."""
+
+    def results(self, flow_uid: str) -> Mapping[WantKey, Any]:
+        """Return the answers so far for the flow."""
+
+    def forget(self, flow: Key) -> None:
+        """Keep up nothing more for the flow."""
+
+    async def run(self) -> None:
+        """Keep up what is wanted until cancelled. No task and no connection remains."""
+
+
+class Wants:
+    """The wants of all flows, by the keeper of their type."""
+
+    def __init__(self, keepers: Mapping[type[Want], Keeper]) -> None:
+        self._keepers = keepers
+
+    def want(self, flow: Key, flow_uid: str, wants: Sequence[Want]) -> None:
+        """Keep up the wants of a plan of the flow, and no others."""
+        for kind, keeper in self._keepers.items():
+            keeper.want(flow, flow_uid, [each for each in wants if type(each) is kind])
+
+    def answers(self, flow_uid: str) -> Mapping[WantKey, Any]:
+        """Return the answers so far for the flow."""
+        found: dict[WantKey, Any] = {}
+        for keeper in self._keepers.values():
+            found |= keeper.results(flow_uid)
+        return found
+
+    def forget(self, flow: Key) -> None:
+        """Keep up nothing more for the flow."""
+        for keeper in self._keepers.values():
+            keeper.forget(flow)
+
+    async def run(self) -> None:
+        """Keep up what is wanted until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for keeper in self._keepers.values():
+                group.create_task(keeper.run())
