@@ -1,4 +1,4 @@
-"""Arguments and flags that several commands share.
+"""Arguments and flags of commands.
 
 A command takes a set of them as one value: its parameter is a dataclass such as ClusterOptions
 (`commands.command`), or one of `client.options`, whose fields get their flags here.
@@ -14,17 +14,14 @@ from typing import Annotated, Any
 import typer
 
 from jobflow.client.options import Connection
+from jobflow.display.formats import GetOutput, ObjectOutput, Output
 
-
-class GetOutput(StrEnum):
-    """Format of the output of `jobflow get`."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    TREE = "tree"
-    JSON = "json"
-    YAML = "yaml"
-    NAME = "name"
+COMPLETE_VARIABLE = "_JOBFLOW_COMPLETE"
+"""Environment variable by which the script of `jobflow completion` asks for words."""
+Completer = Callable[[Mapping[str, Any], str], list[str]]
+"""Returns words for the shell to complete, from the parameters so far and the start of the word."""
+completers: dict[str, Completer] = {}
+"""Completers of FLOW, STEP and CJF; filled by `cli.program` if a shell asks."""
 
 
 class DryRun(StrEnum):
@@ -32,24 +29,6 @@ class DryRun(StrEnum):
 
     CLIENT = "client"
     SERVER = "server"
-
-
-class GraphOutput(StrEnum):
-    """Format of the output of `jobflow graph`."""
-
-    TEXT = "text"
-    JSON = "json"
-    MERMAID = "mermaid"
-    DOT = "dot"
-    SVG = "svg"
-
-
-class DrawingOutput(StrEnum):
-    """Format of the output of `jobflow timeline`."""
-
-    TEXT = "text"
-    JSON = "json"
-    SVG = "svg"
 
 
 class Shell(StrEnum):
@@ -60,69 +39,84 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
-class Output(StrEnum):
-    """Format of a command's output."""
+def _argument(metavar: str, help_text: str, completed: str = "") -> Any:
+    """Return an argument; a shell asks the completer of this name for its words."""
 
-    TEXT = "text"
-    JSON = "json"
+    def complete(context: typer.Context, incomplete: str) -> list[str]:
+        # looked up when it is called: completers import what no other command needs
+        completer = completers.get(completed)
+        return completer(context.params, incomplete) if completer else []
 
-
-COMPLETE_VARIABLE = "_JOBFLOW_COMPLETE"
-"""Environment variable by which the script of `jobflow completion` asks for words."""
-Completer = Callable[[Mapping[str, Any], str], list[str]]
-"""Returns words for the shell to complete, from the parameters so far and the start of the word."""
-completers: dict[str, Completer] = {}
-"""Completers of FLOW, STEP and CJF; filled by `cli.program` if a shell asks."""
-
-
-def complete_flow(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the names of flows that start like this."""
-    completer = completers.get("FLOW")
-    return completer(context.params, incomplete) if completer else []
+    return typer.Argument(
+        metavar=metavar,
+        help=help_text,
+        show_default=False,
+        autocompletion=complete if completed else None,
+    )
 
 
-def complete_step(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the steps of the FLOW before it that start like this."""
-    completer = completers.get("STEP")
-    return completer(context.params, incomplete) if completer else []
+def output_flag(help_text: str) -> Any:
+    """Return the flag -o of a command."""
+    return typer.Option("-o", "--output", help=help_text)
 
 
-def complete_cron(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the names of CronJobFlows that start like this."""
-    completer = completers.get("CJF")
-    return completer(context.params, incomplete) if completer else []
-
-
-_FLOW: Any = typer.Argument(
-    metavar="FLOW",
-    help="Name of the JobFlow, such as train or jf/train.",
-    show_default=False,
-    autocompletion=complete_flow,
-)
+_FLOW = _argument("FLOW", "Name of the JobFlow, such as train or jf/train.", "FLOW")
 FlowName = Annotated[str, _FLOW]
 OptionalFlowName = Annotated[str | None, _FLOW]
 FlowNames = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="FLOW",
-        help="Names of JobFlows, such as train or jf/train.",
-        show_default=False,
-        autocompletion=complete_flow,
-    ),
+    _argument("FLOW", "Names of JobFlows, such as train or jf/train.", "FLOW"),
 ]
 CronName = Annotated[
-    str,
-    typer.Argument(
-        metavar="CJF",
-        help="Name of the CronJobFlow, such as nightly or cjf/nightly.",
-        show_default=False,
-        autocompletion=complete_cron,
+    str, _argument("CJF", "Name of the CronJobFlow, such as nightly or cjf/nightly.", "CJF")
+]
+StepOrItem = Annotated[
+    str | None,
+    _argument(
+        "STEP[/INDEX]", "A step of the flow, or an item of its forEach or repeat, from 0.", "STEP"
     ),
+]
+ApprovalStep = Annotated[
+    str, _argument("STEP[/INDEX]", "The step, or an item of its forEach, from 0.", "STEP")
+]
+FlowOrFile = Annotated[
+    str, _argument("FLOW|FILE", "A JobFlow of the cluster, or a file with one; - for stdin.")
+]
+FlowsOrFiles = Annotated[
+    list[str],
+    _argument(
+        "FLOW|FILE...",
+        "JobFlows of the cluster, files with some, or - for stdin. Several share the capacity.",
+    ),
+]
+_FILES = _argument("FILE", "YAML or JSON files, folders with such files, or - for stdin.")
+Files = Annotated[list[str], _FILES]
+
+_PARAM = "Set a param of the flow; VALUE is JSON or else text. May be repeated."
+Params = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help=_PARAM)]
+Message = Annotated[
+    str,
+    typer.Option(
+        "-m", "--message", metavar="TEXT", help="Comment for the status.", show_default=False
+    ),
+]
+NewName = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="Name of the new flow.")
+]
+NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Only print the link.")]
+SentOutput = Annotated[
+    ObjectOutput | None, output_flag("Print the new flows instead of one line each.")
 ]
 Wait = Annotated[
     bool, typer.Option("--wait", help="Wait until the flow has finished; print progress.")
 ]
 KUBECONFIG = "Default: $KUBECONFIG, ~/.kube/config, or the service account of the pod."
+
+
+def port_of(what: str) -> Any:
+    """Return the flag for a port of the page or of the sandbox."""
+    return typer.Option(metavar="P", min=0, max=65535, help=f"Port of the {what}; 0: any.")
+
 
 FLAGS_OF_FIELDS: Mapping[str, Any] = {
     "namespace": typer.Option(
@@ -138,16 +132,11 @@ FLAGS_OF_FIELDS: Mapping[str, Any] = {
         help="Labels of flows, such as team=vision,stage!=test; also a, !a, 'a in (b,c)'.",
     ),
     "all_namespaces": typer.Option("-A", "--all-namespaces", help="Flows of all namespaces."),
-    "files": typer.Argument(
-        metavar="FILE",
-        help="YAML or JSON files, folders with such files, or - for stdin.",
-        show_default=False,
-    ),
+    "files": _FILES,
     "param": typer.Option(
         metavar="NAME=VALUE",
         help="Set a param of every flow that declares it; VALUE is JSON or else text. May be "
         "repeated.",
-        show_default=False,
     ),
     "lenient": typer.Option(
         "--lenient",
@@ -177,9 +166,7 @@ FLAGS_OF_FIELDS: Mapping[str, Any] = {
 class ClusterOptions(Connection):
     """Flags of all commands that read a cluster and print text or JSON."""
 
-    output: Annotated[Output, typer.Option("-o", "--output", help="Text, or one JSON object.")] = (
-        Output.TEXT
-    )
+    output: Annotated[Output, output_flag("Text, or one JSON object.")] = Output.TEXT
 
     @property
     def as_json(self) -> bool:
@@ -188,8 +175,60 @@ class ClusterOptions(Connection):
 
 
 @dataclass(frozen=True, slots=True)
+class GetOptions:
+    """Flags of `jobflow get`."""
+
+    phase: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PHASE",
+            help="Only flows in this phase: Pending, Running, Succeed, Failed or Terminating.",
+        ),
+    ] = None
+    watch: Annotated[
+        bool, typer.Option("-w", "--watch", help="Show changes, until the named flows have ended.")
+    ] = False
+    items: Annotated[
+        bool, typer.Option("--items", help="List the items of forEach and repeat.")
+    ] = False
+    output: Annotated[GetOutput | None, output_flag("Default: tree for one FLOW, else table.")] = (
+        None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FollowOptions:
+    """How flows that a command creates are followed and printed."""
+
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the flows have ended; print progress.")
+    ] = False
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show the flows as trees until they have ended.")
+    ] = False
+    log: Annotated[
+        bool, typer.Option("--log", help="Follow the logs of all pods until the flows have ended.")
+    ] = False
+    output: SentOutput = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """Flags of `jobflow delete`."""
+
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Cancel flows that have not ended, then delete them.")
+    ] = False
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the flows are gone.")] = False
+    output: Annotated[
+        ObjectOutput | None,
+        output_flag("Print the deleted flows as they were, instead of one line each."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
 class RetryOptions:
-    """Flags of `jobflow retry`. Raises BadParameter for a dry run on the server."""
+    """Flags of `jobflow retry`. Raises ValueError for a dry run on the server."""
 
     tolerated: Annotated[
         bool,
@@ -206,7 +245,6 @@ class RetryOptions:
             metavar="client",
             help="client: send nothing, print what would run again, and how long the jobs ran of "
             "what has completed.",
-            show_default=False,
         ),
     ] = None
     yes: Annotated[
@@ -216,5 +254,41 @@ class RetryOptions:
 
     def __post_init__(self) -> None:
         if self.dry_run is DryRun.SERVER:
-            fault = "a Command has no dry run on the server: use --dry-run client"
-            raise typer.BadParameter(fault)
+            # the controller decides what runs again, and it never sees what is not stored
+            raise ValueError("a Command has no dry run on the server: use --dry-run client")
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillOptions:
+    """Flags of `jobflow backfill`."""
+
+    begin: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="First time, such as 2026-01-01 or 2026-01-01T02:00, in the time zone of the "
+            "schedule unless it has one.",
+            show_default=False,
+        ),
+    ]
+    end: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="TIME",
+            help="Last time; a date includes the whole day.",
+            show_default=False,
+        ),
+    ]
+    param: Params = None
+    limit: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, max=1000, help="Refuse to create more flows than this at once."
+        ),
+    ] = 100
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Send nothing, print what would be created.")
+    ] = False
+    output: SentOutput = None

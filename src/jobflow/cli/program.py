@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from jobflow import __version__
-from jobflow.cli.commands import cluster, crons, local, page, show, steer
+from jobflow.cli.commands import cluster, local, show, steer
 from jobflow.cli.commands.command import read_without_pydantic
 from jobflow.cli.flags import COMPLETE_VARIABLE, completers
 from jobflow.client.errors import INTERRUPTED, SUCCESS, UNUSABLE, discard_output, print_error
@@ -44,7 +44,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for group in (local, show, page, steer, crons, cluster):
+for group in (local, show, steer, cluster):
     app.add_typer(group.commands)
 
 

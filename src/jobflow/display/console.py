@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
+
+from jobflow.core.text import printable
+
+MAX_WIDTH = 100
+"""Columns of a paragraph on a wider terminal, because longer lines are hard to read."""
+_COMMAND = re.compile("`[^`]+`")
+_INDENT = "  "
+"""Before the further lines of a sentence."""
+_SPACE = "\ue000"
+"""Stands for a space at which a line is not broken; of private use, so no text has it."""
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -32,3 +44,25 @@ def print_lines(console: Console, lines: Iterable[Text]) -> None:
         console.print(Text("\n").join(lines), soft_wrap=True)
     else:
         print("\n".join(line.plain for line in lines))
+
+
+def print_sentences(sentences: Sequence[str], console: Console) -> None:
+    """Print a line for each sentence. On a terminal it is wrapped, with further lines indented."""
+    lines = [*map(printable, sentences)]
+    if (width := columns_of(console)) is not None:
+        width = min(width, MAX_WIDTH) - len(_INDENT)
+        lines = [row for line in lines for row in _wrap(console, line, width)]
+    print_lines(console, map(Text, lines))
+
+
+def _wrap(console: Console, sentence: str, width: int) -> Iterator[str]:
+    """Yield the lines of a sentence. A command that fits into a line is not broken, so that it can
+    be copied."""
+
+    def join(found: re.Match[str]) -> str:
+        command = found.group()
+        return command.replace(" ", _SPACE) if cell_len(command) < width else command
+
+    lines = Text(_COMMAND.sub(join, sentence)).wrap(console, width)
+    for number, line in enumerate(lines):
+        yield (_INDENT if number else "") + line.plain.replace(_SPACE, " ").rstrip()

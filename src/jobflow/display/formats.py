@@ -1,22 +1,79 @@
-"""Formats of objects and plans that commands print."""
+"""Formats of what commands print: the values of their `-o`, and JSON."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 
+class Output(StrEnum):
+    """Text, or JSON for programs."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 class ObjectOutput(StrEnum):
-    """Format in which a command prints objects that it sent or made."""
+    """Objects that a command sent or made."""
 
     NAME = "name"
     JSON = "json"
     YAML = "yaml"
 
 
+class GetOutput(StrEnum):
+    """Flows of `jobflow get`."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    TREE = "tree"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+
+class GraphOutput(StrEnum):
+    """The graph of `jobflow graph`."""
+
+    TEXT = "text"
+    JSON = "json"
+    MERMAID = "mermaid"
+    DOT = "dot"
+    SVG = "svg"
+
+
+class DrawingOutput(StrEnum):
+    """The bars of `jobflow timeline`."""
+
+    TEXT = "text"
+    JSON = "json"
+    SVG = "svg"
+
+
 class PlanOutput(StrEnum):
-    """Format of the output of `jobflow plan`."""
+    """The jobs of `jobflow plan`."""
 
     TABLE = "table"
     GANTT = "gantt"
     JSON = "json"
     SVG = "svg"
+
+
+class RunOutput(StrEnum):
+    """The flows of `jobflow run`."""
+
+    TREE = "tree"
+    JSON = "json"
+
+
+class ConvertOutput(StrEnum):
+    """The objects of `jobflow convert`."""
+
+    YAML = "yaml"
+    PYTHON = "python"
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON for programs and people."""
+    import json  # help prints none
+
+    print(json.dumps(value, indent=2, ensure_ascii=False))

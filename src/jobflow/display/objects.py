@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 
 import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.resources import JOBFLOWS
-from jobflow.client.manifests.write_yaml import (
-    JSONObject,
-    write_yaml,
-)
-from jobflow.display.formats import ObjectOutput
+from jobflow.api.resources import FLOW_GROUP, JOBFLOWS
+from jobflow.client.manifests.write_yaml import JSONObject, write_yaml
+from jobflow.display.formats import GetOutput, ObjectOutput, print_json
 
 
 def name_of(obj: JSONObject) -> str:
     """Return `jobflow.flow.volcano.sh/train`, as kubectl's `-o name` does."""
     group = str(obj["apiVersion"]).rpartition("/")[0]
     metadata = obj["metadata"]
+    # a server dry run gives no name to an object with generateName
     name = metadata.get("name") or f"{metadata.get('generateName', '')}<random>"
     return f"{str(obj['kind']).lower()}.{group}/{name}"
+
+
+def full_name(flow: JobFlow) -> str:
+    """Return `jobflow.flow.volcano.sh/train` of a flow."""
+    return f"jobflow.{FLOW_GROUP}/{flow.metadata.name}"
 
 
 def object_of(flow: JobFlow) -> JSONObject:
@@ -31,7 +33,7 @@ def object_of(flow: JobFlow) -> JSONObject:
     return head | msgspec.to_builtins(flow)  # type: ignore[no-any-return]
 
 
-def print_flows(flows: Sequence[JobFlow], output: ObjectOutput, *, single: bool) -> None:
+def print_flow_objects(flows: Sequence[JobFlow], output: ObjectOutput, *, single: bool) -> None:
     """Print flows as `print_objects` does, but a List unless a `single` flow was named, which may
     be missing."""
     objects = [*map(object_of, flows)]
@@ -53,8 +55,23 @@ def print_objects(objects: Sequence[JSONObject], output: ObjectOutput) -> None:
     if output is ObjectOutput.YAML:
         write_yaml([answer], sys.stdout)
     else:
-        print(json.dumps(answer, indent=2, ensure_ascii=False))
+        print_json(answer)
 
 
 def _list_of(objects: Sequence[JSONObject]) -> JSONObject:
     return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list(objects)}
+
+
+def print_raw(objects: Sequence[bytes | msgspec.Raw], output: GetOutput, *, single: bool) -> None:
+    """Print objects as the API server sent them: one, or a List. Types would drop the fields that
+    this version does not know."""
+    raw = bytes(objects[0]) if single else b""
+    if not single:
+        items = b",".join(map(bytes, objects))
+        # as kubectl writes its lists
+        head = b'{"apiVersion":"v1","kind":"List","metadata":{"resourceVersion":""},"items":['
+        raw = head + items + b"]}"
+    if output is GetOutput.YAML:
+        write_yaml([msgspec.json.decode(raw)], sys.stdout)
+    else:
+        print(msgspec.json.format(raw, indent=2).decode())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -17,7 +16,7 @@ from jobflow.core.drawing.phase_looks import style_of
 from jobflow.core.drawing.timeline_svg import timeline_svg
 from jobflow.core.text import format_count, format_duration, join_names, printable
 from jobflow.display.console import columns_of, make_console
-from jobflow.display.formats import PlanOutput
+from jobflow.display.formats import PlanOutput, print_json
 from jobflow.display.timeline import cut_name, ends_of_path, timeline_lines
 from jobflow.sandbox.nodes.simulate import DEFAULT_SECONDS
 from jobflow.sandbox.virtual_time.planned_flows import PlannedFlows, StepJob, to_json
@@ -36,7 +35,7 @@ def print_planned(planned: PlannedFlows, output: PlanOutput) -> None:
     width = columns_of(console)
     if output in (PlanOutput.JSON, PlanOutput.SVG):
         if output is PlanOutput.JSON:
-            print(json.dumps(to_json(planned), indent=2, ensure_ascii=False))
+            print_json(to_json(planned))
         else:
             [flow] = planned.cluster.flows
             sys.stdout.write(timeline_svg(flow.metadata.name, planned.timeline_of(flow)))

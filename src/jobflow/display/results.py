@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from rich.console import Console
 from rich.text import Text
 
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import StepPhase
 from jobflow.client.flows.follow import Display
+from jobflow.client.logs.stream import without_escapes
 from jobflow.client.sandbox import RunResult
+from jobflow.client.step_rows import StepRow, step_rows
+from jobflow.core.text import printable
+from jobflow.core.timelines.spans import runs_of
 from jobflow.display.console import columns_of, print_lines
-from jobflow.display.failed_logs import failed_logs
 from jobflow.display.live import ChangeLog, LiveTrees
-from jobflow.display.tree import Tree, table
+from jobflow.display.tree import NO_CHILDREN, Tree, table
+from jobflow.sandbox.nodes.logs import tail
+from jobflow.sandbox.nodes.process_runner import START_ERROR, FailedRun
+
+MAX_LINES = 20
+MAX_STEPS = 5
+_MAX_CHARACTERS = 2000
+"""Longest line if there is no terminal."""
 
 
 def display_on(console: Console) -> Display:
@@ -43,3 +56,66 @@ def print_tables(result: RunResult, console: Console) -> None:
             console.print()
     if result.logs is not None:
         console.print(Text(f"\nLogs: {result.logs}", style="dim"), soft_wrap=True)
+
+
+def failed_logs(
+    flow: JobFlow,
+    runs: Sequence[FailedRun],
+    width: int | None,
+    *,
+    children: Mapping[str, JobFlow] = NO_CHILDREN,
+    ascii_only: bool = False,
+) -> Iterator[Text]:
+    """For each failed step, also of child flows: its container, the exit code and the last lines of
+    the log. Lines are cut to `width`, the terminal's; None is no terminal."""
+    found = list(_failed_steps(flow, runs, children))
+    for step, run in found[:MAX_STEPS]:
+        yield Text()
+        yield from _failed_log(step, run, width, "|" if ascii_only else "│")
+    if len(found) > MAX_STEPS:
+        yield Text(f"\nand {len(found) - MAX_STEPS} more failed steps", style="dim")
+
+
+def _failed_steps(
+    flow: JobFlow, runs: Sequence[FailedRun], children: Mapping[str, JobFlow], place: str = ""
+) -> Iterator[tuple[str, FailedRun]]:
+    """Yield `train/0/fit` and the run that failed it, of each failed step that ran a process."""
+    for row in step_rows(flow):
+        if row.phase != StepPhase.FAILED:
+            continue
+        job = (flow.metadata.namespace, row.condition.job)
+        if job_runs := [run for run in runs if (run.namespace, run.job) == job]:
+            yield place + row.step, _culprit(row, job_runs)
+        for run in runs_of(row.condition):
+            if run.phase == StepPhase.FAILED and (child := children.get(run.flow)) is not None:
+                item = "" if run.index is None else f"/{run.index}"
+                yield from _failed_steps(child, runs, children, f"{place}{row.step}{item}/")
+
+
+def _culprit(row: StepRow, runs: Sequence[FailedRun]) -> FailedRun:
+    """Return the last run of the container that the status names, else of the first that failed:
+    the others may have failed because of it."""
+    containers = [(run.pod, run.container) for run in runs]
+    failure = row.condition.failure
+    named = (failure.pod, failure.container) if failure is not None else None
+    container = named if named in containers else containers[0]
+    return next(run for run in reversed(runs) if (run.pod, run.container) == container)
+
+
+def _failed_log(step: str, run: FailedRun, width: int | None, guide: str) -> Iterator[Text]:
+    head = Text.assemble((step, "bold red"), f": pod {run.pod} ({run.container}), ")
+    if run.reason == START_ERROR:
+        yield head.append(f"not started: {printable(run.message)}")
+        return
+    lines, count = tail(run.log, MAX_LINES)
+    head.append(f"exit code {run.exit_code}, ")
+    if not lines:
+        yield head.append("empty log")
+        return
+    yield head.append(f"last {len(lines)} of {count} lines:" if count > len(lines) else "log:")
+    columns = _MAX_CHARACTERS if width is None else max(width - 4, 1)
+    for line in lines:
+        text = Text(without_escapes(line)[: 2 * columns])
+        text.truncate(columns, overflow="ellipsis")
+        yield Text.assemble((f"  {guide} ", "dim"), text)
+    yield Text(f"  file: {run.log}", style="dim")

@@ -8,7 +8,8 @@ from structlog.testing import capture_logs
 
 from jobflow.app.sandbox_world import SandboxWorld
 from jobflow.cli.cluster.doctor.command import CHECKS, diagnose
-from jobflow.cli.flags import ClusterOptions, Output
+from jobflow.cli.flags import ClusterOptions
+from jobflow.display.formats import Output
 from support.sandbox.doctor_world import Doctor, prepared
 from support.sandbox.recorded_world import recorded_world
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from jobflow.cli.cluster.doctor.certificate import describe_serving
-from jobflow.cli.cluster.doctor.cluster import Cluster, Status
 from jobflow.cli.cluster.doctor.leader import describe_offset, find_offset
 from jobflow.cli.cluster.doctor.namespace import (
     check_flows,
     find_added_defaults,
     find_lost_fields,
 )
+from jobflow.cli.cluster.doctor.reading import Cluster, Status
 from jobflow.cli.cluster.doctor.volcano import describe_deployment, is_enabled, list_controllers
+from jobflow.cli.cluster.doctor.webhook import describe_serving
 from jobflow.kube.client import Client
 from jobflow.webhook.certificates.pki import Pki, make_pki
 

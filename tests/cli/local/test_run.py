@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.cli.local.sandbox import assumptions
+from jobflow.cli.local.run import assumptions
 from jobflow.client.manifests.check import check_files
 from jobflow.client.options import FileOptions, RunnerName
 from support.sandbox.command_line import Result, jobflow

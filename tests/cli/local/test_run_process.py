@@ -13,7 +13,7 @@ from rich.text import Text
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.client.logs.stream import without_escapes
 from jobflow.client.signals import interruption
-from jobflow.display.failed_logs import failed_logs
+from jobflow.display.results import failed_logs
 from jobflow.sandbox.nodes.process_runner import FailedRun
 from support.sandbox.command_line import Result, jobflow
 from support.sandbox.processes import Json, Pids, living, pod_task, sh, wait_for_end

@@ -4,13 +4,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobflow.api.resources import PODS
+from jobflow.cli.logs.command import print_logs
 from jobflow.cli.logs.follow import follow_logs
-from jobflow.cli.show.logs import LogsOptions, print_logs
 from jobflow.client.errors import CommandError
 from jobflow.client.logs.selection import LogSelection
 from jobflow.client.options import Connection
@@ -97,8 +96,9 @@ async def test_logs_of_child_flows_have_their_steps(
     lines: list[str],
 ) -> None:
     await family(world, pods)
-    given = LogsOptions(step, selection=LogSelection(**options))  # type: ignore[arg-type]
-    assert await print_logs(name, Connection(kubeconfig=str(kubeconfig)), given) == 0
+    selection = LogSelection(**options)  # type: ignore[arg-type]
+    connection = Connection(kubeconfig=str(kubeconfig))
+    assert await print_logs(name, connection, selection, step=step) == 0
     assert capsys.readouterr().out.splitlines() == lines
 
 
@@ -107,8 +107,7 @@ async def test_only_failed_containers_of_child_flows_are_shown(
 ) -> None:
     await family(world, pods)
     await pods.end(world, "f-one-eval-deep-0", main=3)
-    given = LogsOptions(selection=LogSelection(failed=True))
-    await print_logs("f", Connection(kubeconfig=str(kubeconfig)), given)
+    await print_logs("f", Connection(kubeconfig=str(kubeconfig)), LogSelection(failed=True))
     assert capsys.readouterr().out.splitlines() == [DEEP]
 
 
@@ -116,9 +115,12 @@ async def test_pods_of_other_items_are_not_named(
     world: Cluster, pods: LoggedPods, kubeconfig: Path
 ) -> None:
     await family(world, pods)
-    given = LogsOptions("train/1", selection=LogSelection(pod="f-train-0-fit-0"))
+    selection, connection = (
+        LogSelection(pod="f-train-0-fit-0"),
+        Connection(kubeconfig=str(kubeconfig)),
+    )
     with pytest.raises(CommandError, match='has no pod .*did you mean "f-train-1-fit-0"'):
-        await print_logs("f", Connection(kubeconfig=str(kubeconfig)), given)
+        await print_logs("f", connection, selection, step="train/1")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +137,7 @@ async def test_the_step_of_a_child_flow_whose_timeout_deleted_the_pods_is_named(
     conditions = {"f-train": {"phase": "Failed", "attempts": 2}}
     await set_status(world, {"state": {"phase": "Failed"}, "conditions": conditions})
     with pytest.raises(CommandError) as caught:
-        await print_logs("f", Connection(kubeconfig=str(kubeconfig)), LogsOptions(step))
+        await print_logs("f", Connection(kubeconfig=str(kubeconfig)), step=step)
     assert str(caught.value) == (
         f"{subject} has ended, and its pods are deleted: Volcano deletes the pods of a job that is "
         "aborted (train/1/fit: Timeout)"
@@ -155,7 +157,7 @@ async def test_a_wrong_path_is_an_error(
 ) -> None:
     await family(world, pods)
     with pytest.raises(CommandError) as caught:
-        await print_logs("f", Connection(kubeconfig=str(kubeconfig)), LogsOptions(step))
+        await print_logs("f", Connection(kubeconfig=str(kubeconfig)), step=step)
     assert str(caught.value) == sentence
 
 
@@ -213,6 +215,6 @@ async def test_a_flow_without_child_flows_needs_one_list_of_pods(
 ) -> None:
     await pods.create(world, "f-a-0", "a", text="own\n")
     before = world.count("GET", PODS)
-    options: dict[str, Any] = {"selection": LogSelection(step="a")}
-    await print_logs("f", Connection(kubeconfig=str(kubeconfig)), LogsOptions("a", **options))
+    connection = Connection(kubeconfig=str(kubeconfig))
+    await print_logs("f", connection, LogSelection(step="a"), step="a")
     assert world.count("GET", PODS) - before == 2  # the list and the log

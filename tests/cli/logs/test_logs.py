@@ -11,7 +11,7 @@ import pytest
 
 from jobflow.api.resources import PODS
 from jobflow.cli.logs import read as flow_logs
-from jobflow.cli.show.logs import LogsOptions, print_logs
+from jobflow.cli.logs.command import print_logs
 from jobflow.client.errors import CommandError
 from jobflow.client.logs.selection import LogSelection
 from jobflow.client.options import Connection
@@ -51,9 +51,11 @@ def logs(
 
     async def run(step: str | None = None, *, code: int = 0, **options: Any) -> str:
         follow, since = options.pop("follow", False), options.pop("since", None)
-        given = LogsOptions(step, follow, since, replace(LogSelection(), **options))
+        selection = replace(LogSelection(), **options)
         capsys.readouterr()
-        assert await print_logs("f", Connection(kubeconfig=str(kubeconfig)), given) == code
+        connection = Connection(kubeconfig=str(kubeconfig))
+        done = print_logs("f", connection, selection, step=step, follow=follow, since=since)
+        assert await done == code
         out, err = capsys.readouterr()
         errors.extend(err.splitlines())
         return out

@@ -10,10 +10,12 @@ import pytest
 from rich.console import Console
 
 from jobflow.api.resources import JOBFLOWS, NAMESPACES
-from jobflow.cli.flags import ClusterOptions, Output
-from jobflow.cli.show.why import print_explanations, print_sentences
+from jobflow.cli.flags import ClusterOptions
+from jobflow.cli.show.why import print_explanations
 from jobflow.client.errors import CommandError
 from jobflow.client.options import Selection
+from jobflow.display.console import print_sentences
+from jobflow.display.formats import Output
 from support.sandbox.flow_commands import forbid, run_process, set_status
 from support.sandbox.running_controller import DIAMOND, NAMESPACE, Cluster, flow, template
 

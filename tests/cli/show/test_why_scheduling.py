@@ -10,9 +10,10 @@ import yaml
 
 from jobflow.api.resources import CRDS, JOBFLOWS, JOBS, POD_GROUPS, PODS, QUEUES
 from jobflow.api.volcano.job import Job
-from jobflow.cli.flags import ClusterOptions, Output
+from jobflow.cli.flags import ClusterOptions
 from jobflow.cli.show.why import print_explanations
 from jobflow.client.flows.find_flow import NO_SELECTION
+from jobflow.display.formats import Output
 from support.paths import ROOT
 from support.sandbox.flow_commands import forbid, run_process
 from support.sandbox.running_controller import (

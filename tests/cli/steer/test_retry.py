@@ -9,9 +9,10 @@ import pytest
 
 from jobflow.api.resources import COMMANDS
 from jobflow.cli.flags import ClusterOptions, RetryOptions
-from jobflow.cli.steer.retry import retry_flows
+from jobflow.cli.steer.send_command import send_and_wait
 from jobflow.client.errors import CommandError
 from jobflow.client.options import Selection
+from jobflow.client.verbs.lifecycle import RETRY
 from support.sandbox.command_line import Result
 from support.sandbox.flow_commands import run_command, set_status
 from support.sandbox.running_controller import Cluster, flow
@@ -95,7 +96,8 @@ async def answer(
         with os.fdopen(terminal) as stdin:
             monkeypatch.setattr(sys, "stdin", stdin)
             options = ClusterOptions(kubeconfig=str(kubeconfig))
-            return await retry_flows(["f"], Selection(), options, RetryOptions(yes=yes))
+            how = RetryOptions(yes=yes)
+            return await send_and_wait(RETRY, ["f"], Selection(), options, retry=how)
     finally:
         os.close(keyboard)
 

@@ -13,7 +13,7 @@ import pytest
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBTEMPLATES
 from jobflow.api.volcano.command import Command
-from jobflow.cli.steer import wait_for_goal
+from jobflow.cli.steer import send_command
 from jobflow.client.errors import CommandError
 from jobflow.client.verbs.command import Verb
 from jobflow.client.verbs.lifecycle import CANCEL, RETRY, SUSPEND, SUSPEND_AND_ABORT
@@ -137,7 +137,7 @@ async def test_a_missing_controller_gets_a_warning(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(wait_for_goal, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(send_command, "PATIENCE_SECONDS", 0.0)
     waiting = await start_command(world, kubeconfig, CANCEL, {})
     async with asyncio.timeout(10):
         while "is `jobflow serve` running?" not in capsys.readouterr().err:  # noqa: ASYNC110

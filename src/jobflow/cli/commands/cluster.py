@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from jobflow.cli.commands.command import Commands, examples
+from jobflow.cli.commands.command import Commands, Work, examples
 from jobflow.cli.flags import COMPLETE_VARIABLE, KUBECONFIG, ClusterOptions, Shell
 from jobflow.client.errors import UNUSABLE, exit_on
 
@@ -49,7 +49,7 @@ def crds(
     kubeconfig: Annotated[
         str | None, typer.Option(metavar="PATH", help=f"With --apply. {KUBECONFIG}")
     ] = None,
-) -> None:
+) -> int:
     """Print the CustomResourceDefinitions as YAML, or apply them to a cluster.
 
     Exit code with --apply: 0 served; 1 refused, or the cluster does not answer; 2 no kubeconfig.
@@ -58,7 +58,7 @@ def crds(
 
     if kubeconfig is not None and not apply:
         raise typer.BadParameter("--kubeconfig needs --apply")
-    raise typer.Exit(apply_crds(kubeconfig) if apply else print_crds())
+    return apply_crds(kubeconfig) if apply else print_crds()
 
 
 @commands.command(
@@ -91,7 +91,7 @@ def certs(
     short_help="Check the installation on a cluster.",
     epilog=examples("jobflow doctor", "jobflow doctor -n team -o json"),
 )
-def doctor(options: ClusterOptions) -> None:
+def doctor(options: ClusterOptions) -> Work:
     """Check the installation: definitions, Volcano and its own controllers of JobFlows, webhook,
     certificates, leader, your rights, queues, and JobTemplates of the namespace. Each fault comes
     with what to do about it. What you have no right to read is a warning.
@@ -99,9 +99,8 @@ def doctor(options: ClusterOptions) -> None:
     Exit code: 0 no faults; 1 faults; 2 no cluster.
     """
     from jobflow.cli.cluster.doctor.command import diagnose
-    from jobflow.cli.run_command import run_command
 
-    raise typer.Exit(run_command(diagnose(options)))
+    return diagnose(options)
 
 
 @commands.command(

@@ -1,24 +1,28 @@
 """Commands from functions: a parameter is an argument or a flag, and a parameter that is a
-dataclass is a set of them, one for each field.
+dataclass is a set of them, one for each field. The function returns the exit code, or a coroutine
+that does.
 """
 
 from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from functools import cached_property, partial, wraps
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand
 
 from jobflow.cli.flags import FLAGS_OF_FIELDS
+from jobflow.client.errors import SUCCESS, UNUSABLE, CommandError, print_error, unreachable
 
 F = TypeVar("F", bound=Callable[..., Any])
+Work = Coroutine[Any, Any, int]
 
 
 def examples(*lines: str) -> str:
@@ -26,8 +30,29 @@ def examples(*lines: str) -> str:
     return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
 
 
-def expand_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with a parameter for each field of its parameters that are dataclasses."""
+def run_command(work: Work, *, is_brief: bool = True) -> int:
+    """Run a command to its exit code; print the error that ends it. `is_brief`: it is no server."""
+    # help and completion need none of these
+    from jobflow.kube.credentials import ConfigError
+    from jobflow.kube.errors import NetworkError
+    from jobflow.runtime.event_loop import run
+
+    logging.getLogger().setLevel(logging.CRITICAL)
+    try:
+        return run(work, is_brief=is_brief)
+    except CommandError as error:
+        print_error(*str(error).splitlines())
+        return error.code
+    except ConfigError as error:
+        print_error(error)
+    except (NetworkError, TimeoutError) as error:  # another OSError is of stdout: see cli.program
+        print_error(unreachable(error))
+    return UNUSABLE
+
+
+def expand_options(command: Callable[..., int | Work | None]) -> Callable[..., None]:
+    """Return the function that typer calls: it has a parameter for each field of the parameters
+    that are dataclasses, and ends with the exit code of the command."""
     sets: dict[str, Any] = {}
     flags: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
@@ -50,7 +75,8 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
                 values[name] = kind(**chosen)
             except ValueError as error:
                 raise typer.BadParameter(str(error)) from None
-        command(**values)
+        done = command(**values)
+        raise typer.Exit(run_command(done) if isinstance(done, Coroutine) else done or SUCCESS)
 
     run.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
     run.__annotations__ = {flag.name: flag.annotation for flag in flags}
@@ -59,8 +85,9 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _with_flag(field: inspect.Parameter) -> inspect.Parameter:
     """Return a field of a dataclass with its flag, which a field of `client.options` lacks."""
-    flag = FLAGS_OF_FIELDS.get(field.name)
-    return field if flag is None else field.replace(annotation=Annotated[field.annotation, flag])
+    if get_origin(field.annotation) is Annotated:
+        return field
+    return field.replace(annotation=Annotated[field.annotation, FLAGS_OF_FIELDS[field.name]])
 
 
 def _with_parser(annotation: Any) -> Any:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from jobflow.cli.commands.command import Commands, examples
-from jobflow.cli.flags import Output
+from jobflow.cli.flags import Files, output_flag, port_of
 from jobflow.client.options import FileOptions, NodeOptions
+from jobflow.display.formats import ConvertOutput, Output, RunOutput
 
 if TYPE_CHECKING:
-    from jobflow.cli.local.sandbox import ShowPage
+    from jobflow.cli.local.run import ShowPage
 
 commands = Commands()
 
@@ -33,7 +33,7 @@ class PageOptions:
 
     def __post_init__(self) -> None:
         if self.no_browser and not self.ui:
-            raise typer.BadParameter("--no-browser needs --ui")
+            raise ValueError("--no-browser needs --ui")
 
 
 def _page(options: PageOptions) -> ShowPage | None:
@@ -45,13 +45,6 @@ def _page(options: PageOptions) -> ShowPage | None:
     from jobflow.page.serve import shown_page
 
     return partial(shown_page, opens_browser=not options.no_browser)
-
-
-class RunOutput(StrEnum):
-    """Format of the output of `jobflow run`."""
-
-    TREE = "tree"
-    JSON = "json"
 
 
 @commands.command(
@@ -70,12 +63,9 @@ def run(
     nodes: NodeOptions,
     page: PageOptions,
     output: Annotated[
-        RunOutput,
-        typer.Option(
-            "-o", "--output", help="A live tree and a table, or the finished JobFlows as a v1 List."
-        ),
+        RunOutput, output_flag("A live tree and a table, or the finished JobFlows as a v1 List.")
     ] = RunOutput.TREE,
-) -> None:
+) -> int:
     """Run flows in a sandbox on this machine, without a cluster. A CronJobFlow runs one flow, now.
 
     With --runner process, logs are written to .jobflow/logs, and the last lines of the log of each
@@ -88,7 +78,7 @@ def run(
     """
     from jobflow.cli.local.run import run_flows
 
-    raise typer.Exit(run_flows(files, nodes, as_json=output is RunOutput.JSON, page=_page(page)))
+    return run_flows(files, nodes, as_json=output is RunOutput.JSON, page=_page(page))
 
 
 @commands.command(
@@ -102,10 +92,9 @@ def run(
 def lint(
     files: FileOptions,
     output: Annotated[
-        Output,
-        typer.Option("-o", "--output", help="Text, or a JSON list of faults and warnings."),
+        Output, output_flag("Text, or a JSON list of faults and warnings.")
     ] = Output.TEXT,
-) -> None:
+) -> int:
     """Check JobFlows, JobTemplates and CronJobFlows without a cluster. All faults are reported at
     once, each with file, line and column.
 
@@ -113,24 +102,7 @@ def lint(
     """
     from jobflow.cli.local.lint import lint_files
 
-    raise typer.Exit(lint_files(files, as_json=output is Output.JSON))
-
-
-Files = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="FILE",
-        help="YAML or JSON files, folders with such files, or - for stdin.",
-        show_default=False,
-    ),
-]
-
-
-class ConvertOutput(StrEnum):
-    """Format of the output of `jobflow convert`."""
-
-    YAML = "yaml"
-    PYTHON = "python"
+    return lint_files(files, as_json=output is Output.JSON)
 
 
 @commands.command(
@@ -145,13 +117,9 @@ def convert(
     files: Files,
     output: Annotated[
         ConvertOutput,
-        typer.Option(
-            "-o",
-            "--output",
-            help="YAML of the other kind, or a Python file with jobflow.authoring.",
-        ),
+        output_flag("YAML of the other kind, or a Python file with jobflow.authoring."),
     ] = ConvertOutput.YAML,
-) -> None:
+) -> int:
     """Turn each Job of batch.volcano.sh/v1alpha1 into a JobTemplate and each JobTemplate into a
     Job, and print them as YAML. Status and metadata that the API server or tools wrote are dropped,
     and so are comments.
@@ -163,8 +131,8 @@ def convert(
     """
     from jobflow.cli.local.convert import convert_files, convert_to_python
 
-    convert = convert_to_python if output is ConvertOutput.PYTHON else convert_files
-    raise typer.Exit(convert(files))
+    as_python = output is ConvertOutput.PYTHON
+    return convert_to_python(files) if as_python else convert_files(files)
 
 
 @commands.command(
@@ -178,10 +146,9 @@ def convert(
 def migrate(
     files: Files,
     output: Annotated[
-        Output,
-        typer.Option("-o", "--output", help="The objects, or a JSON list of what is left to do."),
+        Output, output_flag("The objects, or a JSON list of what is left to do.")
     ] = Output.TEXT,
-) -> None:
+) -> int:
     """Turn Workflows, WorkflowTemplates and CronWorkflows of Argo into JobFlows and CronJobFlows.
     What has no equal is named with its line, and the step says it in a comment.
 
@@ -194,9 +161,9 @@ def migrate(
 
     Exit code: 0 migrated; 1 something has no equal, or faults are left; 2 a file cannot be read.
     """
-    from jobflow.cli.local.migrate import migrate_files
+    from jobflow.cli.local.convert import migrate_files
 
-    raise typer.Exit(migrate_files(files, as_json=output is Output.JSON))
+    return migrate_files(files, as_json=output is Output.JSON)
 
 
 @commands.command(
@@ -211,17 +178,13 @@ def migrate(
 def sandbox(
     nodes: NodeOptions,
     page: PageOptions,
-    port: Annotated[
-        int, typer.Option(metavar="P", min=0, max=65535, help="Port of the API server; 0: any.")
-    ] = 0,
-    webhook_port: Annotated[
-        int, typer.Option(metavar="P", min=0, max=65535, help="Port of the webhook; 0: any.")
-    ] = 0,
+    port: Annotated[int, port_of("API server")] = 0,
+    webhook_port: Annotated[int, port_of("webhook")] = 0,
     kubeconfig: Annotated[
         Path,
         typer.Option(metavar="PATH", help="The kubeconfig to write; deleted at the end."),
     ] = Path(".jobflow/kubeconfig"),
-) -> None:
+) -> int:
     """Start a sandbox for kubectl: an API server, the webhook, the controller and a stand-in for
     Volcano's job controller.
 
@@ -230,14 +193,8 @@ def sandbox(
 
     Exit code: 0 ended by Ctrl-C; 1 a part of the sandbox failed; 2 it could not start.
     """
-    from jobflow.cli.local.sandbox import run_sandbox
+    from jobflow.cli.local.run import run_sandbox
 
-    raise typer.Exit(
-        run_sandbox(
-            port=port,
-            webhook_port=webhook_port,
-            kubeconfig=kubeconfig,
-            nodes=nodes,
-            page=_page(page),
-        )
+    return run_sandbox(
+        port=port, webhook_port=webhook_port, kubeconfig=kubeconfig, nodes=nodes, page=_page(page)
     )

@@ -7,19 +7,23 @@ from typing import Annotated
 
 import typer
 
-from jobflow.cli.commands.command import Commands, examples
+from jobflow.cli.commands.command import Commands, Work, examples, run_command
 from jobflow.cli.flags import (
     ClusterOptions,
-    DrawingOutput,
     FlowName,
     FlowNames,
-    GetOutput,
-    GraphOutput,
+    FlowOrFile,
+    FlowsOrFiles,
+    GetOptions,
+    NoBrowser,
     OptionalFlowName,
-    complete_step,
+    StepOrItem,
+    output_flag,
+    port_of,
 )
+from jobflow.client.errors import UNUSABLE, exit_on
 from jobflow.client.options import Connection, Selection
-from jobflow.display.formats import ObjectOutput, PlanOutput
+from jobflow.display.formats import DrawingOutput, GraphOutput, ObjectOutput, PlanOutput
 
 commands = Commands()
 
@@ -37,28 +41,9 @@ commands = Commands()
 def get(
     connection: Connection,
     selection: Selection,
+    options: GetOptions,
     flows: FlowNames = None,
-    phase: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PHASE",
-            help="Only flows in this phase: Pending, Running, Succeed, Failed or Terminating.",
-            show_default=False,
-        ),
-    ] = None,
-    watch: Annotated[
-        bool, typer.Option("-w", "--watch", help="Show changes, until the named flows have ended.")
-    ] = False,
-    items: Annotated[
-        bool, typer.Option("--items", help="List the items of forEach and repeat.")
-    ] = False,
-    output: Annotated[
-        GetOutput | None,
-        typer.Option(
-            "-o", "--output", help="Default: tree for one FLOW, else table.", show_default=False
-        ),
-    ] = None,
-) -> None:
+) -> Work:
     """List flows with phase, reason, progress, duration and age. With one FLOW, show its steps as a
     tree: phases, attempts, items, and what each step waits for.
 
@@ -71,12 +56,13 @@ def get(
     Exit code: 0 shown; 1 no right to read flows, with --watch: a flow is Failed or was deleted; 2
     no such flow, or no cluster; 130 interrupted.
     """
-    from jobflow.cli.run_command import run_command
-    from jobflow.cli.show.get import get_flows
-    from jobflow.cli.show.print_flows import GetOptions
+    if options.watch:
+        from jobflow.cli.show.watch import watch_flows
 
-    options = GetOptions(output, phase, watch, items)
-    raise typer.Exit(run_command(get_flows(flows or (), connection, selection, options)))
+        return watch_flows(flows or (), connection, selection, options)
+    from jobflow.cli.show.get import get_flows
+
+    return get_flows(flows or (), connection, selection, options)
 
 
 @commands.command(
@@ -94,43 +80,22 @@ def wait(
     flows: FlowNames = None,
     timeout: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Give up after this time, such as 90s or 1h30m.",
-            show_default=False,
-        ),
+        typer.Option(metavar="TIME", help="Give up after this time, such as 90s or 1h30m."),
     ] = None,
     output: Annotated[
         ObjectOutput | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="Print the flows once all have finished, instead of one line each.",
-            show_default=False,
-        ),
+        output_flag("Print the flows once all have finished, instead of one line each."),
     ] = None,
-) -> None:
+) -> Work:
     """Wait until all flows have finished. Print a line when each one finishes. A terminal shows
     meanwhile what is waited for.
 
     Exit code: 0 all are Succeed; 1 one is Failed or was deleted; 2 no such flow, or no cluster; 124
     the time is over; 130 interrupted.
     """
-    from jobflow.cli.run_command import run_command
     from jobflow.cli.show.wait import wait_for_flows
 
-    work = wait_for_flows(flows or (), connection, selection, timeout, output)
-    raise typer.Exit(run_command(work))
-
-
-FlowOrFile = Annotated[
-    str,
-    typer.Argument(
-        metavar="FLOW|FILE",
-        help="A JobFlow of the cluster, or a file with one; - for stdin.",
-        show_default=False,
-    ),
-]
+    return wait_for_flows(flows or (), connection, selection, timeout, output)
 
 
 @commands.command(
@@ -144,19 +109,16 @@ FlowOrFile = Annotated[
 def graph(
     flow: FlowOrFile,
     connection: Connection,
-    output: Annotated[GraphOutput, typer.Option("-o", "--output", help="The format.")] = (
-        GraphOutput.TEXT
-    ),
-) -> None:
+    output: Annotated[GraphOutput, output_flag("The format.")] = GraphOutput.TEXT,
+) -> Work:
     """Draw the steps of a flow, their dependencies and their phases: as text, as JSON with
     positions, as a Mermaid flowchart (which GitHub renders), as a Graphviz digraph, or as SVG.
 
     Exit code: 0 drawn; 1 no right to read the flow; 2 no such flow or file, or no cluster.
     """
-    from jobflow.cli.run_command import run_command
     from jobflow.cli.show.graph import print_graph
 
-    raise typer.Exit(run_command(print_graph(flow, connection, output)))
+    return print_graph(flow, connection, output)
 
 
 @commands.command(
@@ -170,10 +132,8 @@ def graph(
 def timeline(
     flow: FlowName,
     connection: Connection,
-    output: Annotated[DrawingOutput, typer.Option("-o", "--output", help="The format.")] = (
-        DrawingOutput.TEXT
-    ),
-) -> None:
+    output: Annotated[DrawingOutput, output_flag("The format.")] = DrawingOutput.TEXT,
+) -> Work:
     """Show a bar for each step of a flow: waiting, queued in Volcano, running. The critical path is
     marked, and its times are added up. For a running flow, estimate the time that is left from
     earlier runs of the same templates in the namespace.
@@ -181,10 +141,9 @@ def timeline(
     Exit code: 0 shown; 1 the flow has not started, or no right to read it; 2 no such flow, or no
     cluster.
     """
-    from jobflow.cli.run_command import run_command
     from jobflow.cli.show.timeline import print_timeline
 
-    raise typer.Exit(run_command(print_timeline(flow, connection, output)))
+    return print_timeline(flow, connection, output)
 
 
 @commands.command(
@@ -226,12 +185,10 @@ def logs(
             "--container",
             metavar="NAME",
             help="Only this container, or this init container. Default: all but init containers.",
-            show_default=False,
         ),
     ] = None,
     failed: Annotated[
-        bool,
-        typer.Option("--failed", help="Only containers that have ended with an error."),
+        bool, typer.Option("--failed", help="Only containers that have ended with an error.")
     ] = False,
     tail: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="Only the last N lines of each.")
@@ -243,7 +200,7 @@ def logs(
     timestamps: Annotated[
         bool, typer.Option("--timestamps", help="Print the time of each line.")
     ] = False,
-) -> None:
+) -> Work:
     """Print the logs of all pods of a flow or a step that still exist, of all attempts and of all
     child flows. Each line has the prefix step/pod, step/pod/container if the pod has several
     containers, and step/inner-step/pod for a child flow. Without -f, the logs come one after
@@ -253,15 +210,13 @@ def logs(
     Exit code: 0 shown; 1 no right to read logs, or a log is incomplete; 2 no such flow, step or
     pod, no pods, or no cluster; 130 interrupted.
     """
-    from jobflow.cli.run_command import run_command
-    from jobflow.cli.show.logs import LogsOptions, print_logs
+    from jobflow.cli.logs.command import print_logs
     from jobflow.client.logs.selection import LogSelection
 
     selection = LogSelection(
         task=task, pod=pod, container=container, failed=failed, tail=tail, timestamps=timestamps
     )
-    options = LogsOptions(step, follow, since, selection)
-    raise typer.Exit(run_command(print_logs(flow, connection, options)))
+    return print_logs(flow, connection, selection, step=step, follow=follow, since=since)
 
 
 @commands.command(
@@ -275,15 +230,7 @@ def logs(
     ),
 )
 def plan(
-    flows: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FLOW|FILE...",
-            help="JobFlows of the cluster, files with some, or - for stdin. Several share the "
-            "capacity.",
-            show_default=False,
-        ),
-    ],
+    flows: FlowsOrFiles,
     connection: Connection,
     durations: Annotated[
         str | None,
@@ -291,7 +238,6 @@ def plan(
             metavar="FILE",
             help="How long jobs run: YAML or JSON with a line such as `train: 1h30m` for a step, "
             "or for all steps of a JobTemplate.",
-            show_default=False,
         ),
     ] = None,
     learn: Annotated[
@@ -308,7 +254,6 @@ def plan(
             metavar="R=N,...",
             help="What the flows share, such as cpu=64,memory=256Gi,nvidia.com/gpu=8. Default: for "
             "a FLOW the capability of its queues, else unlimited.",
-            show_default=False,
         ),
     ] = None,
     param: Annotated[
@@ -316,13 +261,10 @@ def plan(
         typer.Option(
             metavar="NAME=VALUE",
             help="Set a param of every flow in FILEs that declares it. May be repeated.",
-            show_default=False,
         ),
     ] = None,
-    output: Annotated[PlanOutput, typer.Option("-o", "--output", help="The format.")] = (
-        PlanOutput.TABLE
-    ),
-) -> None:
+    output: Annotated[PlanOutput, output_flag("The format.")] = PlanOutput.TABLE,
+) -> Work:
     """Run flows in virtual time, with the real planner and Volcano's rules for jobs, and show each
     job with its start and end, the makespan, the critical path and the requested hours. Times count
     from the creation of the flows; a flow that already runs is planned as if it was new.
@@ -334,11 +276,10 @@ def plan(
     Exit code: 0 planned, also if a flow would fail; 1 a flow would never end, a job never fits, or
     no right to read; 2 no such flow or file, a fault in a file or a flag, or no cluster.
     """
-    from jobflow.cli.run_command import run_command
     from jobflow.cli.show.plan import PlanOptions, print_plan
 
-    options = PlanOptions(durations, learn, capacity, tuple(param or ()), output)
-    raise typer.Exit(run_command(print_plan(flows, connection, options)))
+    options = PlanOptions(durations, learn, capacity, param or (), output)
+    return print_plan(flows, connection, options)
 
 
 @commands.command(
@@ -355,16 +296,8 @@ def why(
     options: ClusterOptions,
     selection: Selection,
     flow: OptionalFlowName = None,
-    step: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="STEP[/INDEX]",
-            help="A step of the flow, or an item of its forEach or repeat, from 0.",
-            show_default=False,
-            autocompletion=complete_step,
-        ),
-    ] = None,
-) -> None:
+    step: StepOrItem = None,
+) -> Work:
     """Explain what a flow waits for and how long, what failed, what to do about it and what runs
     next, a sentence a line. With STEP, follow its dependencies back to the cause. With -l or -A,
     explain each flow; the JSON is a list then. cjf/NAME explains when a CronJobFlow starts its next
@@ -372,12 +305,38 @@ def why(
 
     Exit code: 0 answered; 1 no right to read the flow; 2 no such flow or step, or no cluster.
     """
-    from jobflow.cli.run_command import run_command
     from jobflow.cli.show.why import print_explanations
     from jobflow.client.flows.find_cron import means_crons
 
     if flow is not None and means_crons([flow]):
-        from jobflow.cli.show.why_cron import print_cron_explanation
+        from jobflow.cli.show.crons import print_cron_explanation
 
-        raise typer.Exit(run_command(print_cron_explanation(flow, step, options)))
-    raise typer.Exit(run_command(print_explanations(flow, step, selection, options)))
+        return print_cron_explanation(flow, step, options)
+    return print_explanations(flow, step, selection, options)
+
+
+@commands.command(
+    short_help="Show flows in the browser, live.",
+    epilog=examples(
+        "jobflow ui",
+        "jobflow ui -n team --context lab",
+        "jobflow ui --no-browser --port 8217",
+    ),
+)
+def ui(
+    connection: Connection,
+    port: Annotated[int, port_of("page")] = 0,
+    no_browser: NoBrowser = False,
+) -> int:
+    """Show the flows of a cluster on a page in the browser, which follows all changes. The page is
+    served on this machine only and acts with your rights on the cluster. The link is printed; it
+    has a token, so do not share it.
+
+    Runs until Ctrl-C. Exit code: 0 ended by Ctrl-C; 2 no cluster, or the port is in use.
+    """
+    from jobflow.page.serve import show_page
+    from jobflow.runtime.http_listener import PortInUse
+
+    with exit_on(UNUSABLE, PortInUse):
+        work = show_page(connection, port=port, opens_browser=not no_browser)
+        return run_command(work, is_brief=False)

@@ -3,46 +3,47 @@ called."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from jobflow.cli.commands.command import Commands, examples
+from jobflow.cli.commands.command import Commands, Work, examples
 from jobflow.cli.flags import (
+    ApprovalStep,
+    BackfillOptions,
     ClusterOptions,
+    CronName,
+    DeleteOptions,
     DryRun,
     FlowName,
     FlowNames,
-    Output,
+    FollowOptions,
+    Message,
+    NewName,
+    Params,
     RetryOptions,
     Wait,
-    complete_step,
 )
-from jobflow.cli.new_flow_flags import FollowOptions, Params
 from jobflow.client.options import Connection, FileOptions, Selection
-from jobflow.display.formats import ObjectOutput
+from jobflow.display.formats import Output
 
 commands = Commands()
 
-ApprovalStep = Annotated[
-    str,
-    typer.Argument(
-        metavar="STEP[/INDEX]",
-        help="The step, or an item of its forEach, from 0.",
-        show_default=False,
-        autocompletion=complete_step,
-    ),
-]
-Comment = Annotated[
-    str,
-    typer.Option(
-        "-m", "--message", metavar="TEXT", help="Comment for the status.", show_default=False
-    ),
-]
-NewName = Annotated[
-    str | None,
-    typer.Option("--name", metavar="NAME", help="Name of the new flow.", show_default=False),
-]
+
+def _only_crons(
+    names: Sequence[str] | None, selection: Selection, has_flow_flags: bool
+) -> list[str]:
+    """Return the names of CronJobFlows if names are given as cjf/NAME. Raises BadParameter if flows
+    are meant too, or flags that only flows have are given."""
+    from jobflow.client.flows.find_cron import split_names
+
+    flows, crons = split_names(names or ())
+    if crons and (flows or selection != Selection()):
+        raise typer.BadParameter("write names of flows or cjf/NAME, not both")
+    if crons and has_flow_flags:
+        raise typer.BadParameter("cjf/NAME takes no flags but those of the connection")
+    return crons
 
 
 @commands.command(
@@ -62,12 +63,7 @@ def submit(
     *,
     name: Annotated[
         str | None,
-        typer.Option(
-            "--name",
-            metavar="NAME",
-            help="Name of the flow, if FILEs contain one.",
-            show_default=False,
-        ),
+        typer.Option("--name", metavar="NAME", help="Name of the flow, if FILEs contain one."),
     ] = None,
     dry_run: Annotated[
         DryRun | None,
@@ -75,14 +71,13 @@ def submit(
             "--dry-run",
             help="client: send nothing, print what would be sent. server: send it, but let the "
             "server store nothing; it warns that new JobTemplates do not exist yet.",
-            show_default=False,
         ),
     ] = None,
     templates: Annotated[
         bool, typer.Option("--templates", help="Send only the JobTemplates of FILEs.")
     ] = False,
     follow: FollowOptions,
-) -> None:
+) -> Work:
     """Check FILEs as `jobflow lint` does; if they have no fault, apply their JobTemplates and
     CronJobFlows (server-side, field manager jobflow) and create their JobFlows. A flow that exists
     is not changed, and nothing is sent. With --templates, only JobTemplates are sent: this changes
@@ -97,11 +92,9 @@ def submit(
     Exit code: 0 sent, with --wait, --watch or --log: every flow is Succeed; 1 faults, refused, or a
     flow is Failed; 2 a file cannot be read, or no cluster; 130 interrupted.
     """
-    from jobflow.cli.run_command import run_command
     from jobflow.cli.steer.submit import SubmitOptions, submit_files
 
-    options = SubmitOptions(follow, name, dry_run, templates)
-    raise typer.Exit(run_command(submit_files(files, connection, options)))
+    return submit_files(files, connection, SubmitOptions(follow, name, dry_run, templates))
 
 
 @commands.command(
@@ -120,7 +113,7 @@ def cancel(
         bool, typer.Option("--now", help="Cancel the finally steps too, even if they already run.")
     ] = False,
     wait: Wait = False,
-) -> None:
+) -> Work:
     """Cancel a flow: abort the jobs that run, skip the steps that have not started, run finally.
     The flow is Failed (Cancelled) once all jobs have finished. With --now, finally is cancelled
     too.
@@ -130,10 +123,11 @@ def cancel(
     Exit code: 0 requested, with --wait: the flow has finished; 1 refused, or the flow has finished
     or is already being cancelled; 2 no such flow, or no cluster; 130 interrupted.
     """
-    from jobflow.cli.steer.send_command import send
+    from jobflow.cli.steer.send_command import send_and_wait
     from jobflow.client.verbs.lifecycle import CANCEL, CANCEL_NOW
 
-    raise typer.Exit(send(CANCEL_NOW if now else CANCEL, flows, selection, options, wait=wait))
+    verb = CANCEL_NOW if now else CANCEL
+    return send_and_wait(verb, flows or (), selection, options, wait=wait)
 
 
 @commands.command(
@@ -155,7 +149,7 @@ def suspend(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until no job is running; print progress.")
     ] = False,
-) -> None:
+) -> Work:
     """Suspend a flow: no step starts until it is resumed, not even finally. Jobs that run finish;
     with --abort they are aborted. cjf/NAME suspends the schedule of a CronJobFlow; its flows
     continue.
@@ -166,15 +160,15 @@ def suspend(
     already suspended, or with --wait: it was resumed; 2 no such flow, or no cluster; 130
     interrupted.
     """
-    from jobflow.cli.steer.change_crons import only_crons, suspend_crons
-    from jobflow.cli.steer.send_command import send
+    if crons := _only_crons(flows, selection, abort or wait or options.as_json):
+        from jobflow.cli.steer.crons import suspend_crons
+
+        return suspend_crons(crons, options, suspend=True)
+    from jobflow.cli.steer.send_command import send_and_wait
     from jobflow.client.verbs.lifecycle import SUSPEND, SUSPEND_AND_ABORT
 
-    if crons := only_crons(flows, selection, abort or wait or options.as_json):
-        raise typer.Exit(suspend_crons(crons, options, True))
-    raise typer.Exit(
-        send(SUSPEND_AND_ABORT if abort else SUSPEND, flows, selection, options, wait=wait)
-    )
+    verb = SUSPEND_AND_ABORT if abort else SUSPEND
+    return send_and_wait(verb, flows or (), selection, options, wait=wait)
 
 
 @commands.command(
@@ -185,11 +179,7 @@ def suspend(
         "jobflow resume cjf/nightly",
     ),
 )
-def resume(
-    options: ClusterOptions,
-    selection: Selection,
-    flows: FlowNames = None,
-) -> None:
+def resume(options: ClusterOptions, selection: Selection, flows: FlowNames = None) -> Work:
     """Resume a suspended flow, also one that was created with `suspend: true`. Steps whose jobs
     were aborted start a new attempt, which does not count against their retry limit. cjf/NAME
     resumes the schedule of a CronJobFlow.
@@ -199,13 +189,14 @@ def resume(
     Exit code: 0 requested; 1 refused, or the flow has finished or is not suspended; 2 no such flow,
     or no cluster.
     """
-    from jobflow.cli.steer.change_crons import only_crons, suspend_crons
-    from jobflow.cli.steer.send_command import send
+    if crons := _only_crons(flows, selection, options.as_json):
+        from jobflow.cli.steer.crons import suspend_crons
+
+        return suspend_crons(crons, options, suspend=False)
+    from jobflow.cli.steer.send_command import send_and_wait
     from jobflow.client.verbs.lifecycle import RESUME
 
-    if crons := only_crons(flows, selection, options.as_json):
-        raise typer.Exit(suspend_crons(crons, options, False))
-    raise typer.Exit(send(RESUME, flows, selection, options))
+    return send_and_wait(RESUME, flows or (), selection, options)
 
 
 @commands.command(
@@ -222,7 +213,7 @@ def retry(
     selection: Selection,
     how: RetryOptions,
     flows: FlowNames = None,
-) -> None:
+) -> Work:
     """Retry a Failed flow: steps that failed, or were skipped because of that, run again, with
     whatever depends on them, and so does finally. Other completed steps, tolerated failures and
     approvals that were given stay. New jobs use the JobTemplates as they are now.
@@ -234,9 +225,11 @@ def retry(
     the question was not answered with y, or with --wait: it failed again; 2 no such flow, or no
     cluster; 130 interrupted.
     """
-    from jobflow.cli.steer.retry import retry as retry_flows
+    from jobflow.cli.steer.send_command import send_and_wait
+    from jobflow.client.verbs.lifecycle import RETRY, RETRY_TOLERATED
 
-    raise typer.Exit(retry_flows(flows, selection, options, how))
+    verb = RETRY_TOLERATED if how.tolerated else RETRY
+    return send_and_wait(verb, flows or (), selection, options, wait=how.wait, retry=how)
 
 
 @commands.command(
@@ -256,12 +249,11 @@ def approve(
             "--output",
             metavar="NAME=VALUE",
             help="Set an output of the step; VALUE is JSON or else text. May be repeated.",
-            show_default=False,
         ),
     ] = None,
-    message: Comment = "",
+    message: Message = "",
     output: Annotated[Output, typer.Option("-o", help="Text, or one JSON object.")] = Output.TEXT,
-) -> None:
+) -> Work:
     """Approve a step that waits for approval (reason WaitingForApproval), or an item of its
     forEach: it is Completed, and the steps that depend on it start. The flow's status
     keeps who approved it and when.
@@ -272,12 +264,11 @@ def approve(
     Exit code: 0 requested; 1 refused, or the step does not wait for approval; 2 no such flow or
     step, a fault in a flag, or no cluster.
     """
-    from jobflow.cli.run_command import run_command
-    from jobflow.cli.steer.answer import send_answer
+    from jobflow.cli.steer.send_command import send_answer
     from jobflow.client.verbs.answer import APPROVE, Answer
 
     answer = Answer(APPROVE, step, message, tuple(outputs or ()), output is Output.JSON)
-    raise typer.Exit(run_command(send_answer(flow, connection, answer)))
+    return send_answer(flow, connection, answer)
 
 
 @commands.command(
@@ -288,11 +279,8 @@ def approve(
     ),
 )
 def reject(
-    flow: FlowName,
-    step: ApprovalStep,
-    options: ClusterOptions,
-    message: Comment = "",
-) -> None:
+    flow: FlowName, step: ApprovalStep, options: ClusterOptions, message: Message = ""
+) -> Work:
     """Reject a step that waits for approval (reason WaitingForApproval), or an item of its forEach:
     it is Failed (Rejected). `jobflow retry` of the failed flow asks again.
 
@@ -302,12 +290,11 @@ def reject(
     Exit code: 0 requested; 1 refused, or the step does not wait for approval; 2 no such flow or
     step, or no cluster.
     """
-    from jobflow.cli.run_command import run_command
-    from jobflow.cli.steer.answer import send_answer
+    from jobflow.cli.steer.send_command import send_answer
     from jobflow.client.verbs.answer import REJECT, Answer
 
     answer = Answer(REJECT, step, message, as_json=options.as_json)
-    raise typer.Exit(run_command(send_answer(flow, options, answer)))
+    return send_answer(flow, options, answer)
 
 
 @commands.command(
@@ -324,7 +311,7 @@ def resubmit(
     param: Params = None,
     name: NewName = None,
     follow: FollowOptions,
-) -> None:
+) -> Work:
     """Create a flow with the spec, labels and annotations of an existing one, in its namespace. It
     runs from the beginning, with the JobTemplates as they are now. Without --name it gets the old
     name and a random suffix. `jobflow retry` instead runs only what failed.
@@ -332,12 +319,9 @@ def resubmit(
     Exit code: 0 created, with --wait, --watch or --log: the flow is Succeed; 1 faults, refused, or
     the flow is Failed; 2 no such flow, or no cluster; 130 interrupted.
     """
-    from jobflow.cli.run_command import run_command
-    from jobflow.cli.steer.resubmit import resubmit_flow
-    from jobflow.cli.steer.submit import SubmitOptions
+    from jobflow.cli.steer.submit import SubmitOptions, resubmit_flow
 
-    options = SubmitOptions(follow, name)
-    raise typer.Exit(run_command(resubmit_flow(flow, connection, param or (), options)))
+    return resubmit_flow(flow, connection, param or (), SubmitOptions(follow, name))
 
 
 @commands.command(
@@ -352,21 +336,9 @@ def resubmit(
 def delete(
     connection: Connection,
     selection: Selection,
+    options: DeleteOptions,
     flows: FlowNames = None,
-    cancel: Annotated[
-        bool, typer.Option("--cancel", help="Cancel flows that have not ended, then delete them.")
-    ] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the flows are gone.")] = False,
-    output: Annotated[
-        ObjectOutput | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="Print the deleted flows as they were, instead of one line each.",
-            show_default=False,
-        ),
-    ] = None,
-) -> None:
+) -> Work:
     """Delete flows that have ended, with their jobs and pods. A flow that has not ended is refused,
     as the API server refuses it; with --cancel it is cancelled first, and its finally runs. An
     error about one flow does not stop the others. cjf/NAME deletes a CronJobFlow and its flows, if
@@ -374,12 +346,59 @@ def delete(
 
     Exit code: 0 deleted; 1 a flow was refused; 2 no such flow, or no cluster; 130 interrupted.
     """
-    from jobflow.cli.run_command import run_command
-    from jobflow.cli.steer.change_crons import change_crons, delete_cron, only_crons
-    from jobflow.cli.steer.delete import DeleteOptions, delete_flows
+    if crons := _only_crons(flows, selection, options != DeleteOptions()):
+        from jobflow.cli.steer.crons import change_crons, delete_cron
 
-    options = DeleteOptions(cancel, wait, output)
-    if crons := only_crons(flows, selection, options != DeleteOptions()):
-        raise typer.Exit(run_command(change_crons(crons, connection, delete_cron)))
-    work = delete_flows(flows or (), selection, connection, options)
-    raise typer.Exit(run_command(work))
+        return change_crons(crons, connection, delete_cron)
+    from jobflow.cli.steer.delete import delete_flows
+
+    return delete_flows(flows or (), selection, connection, options)
+
+
+@commands.command(
+    short_help="Create a flow of a CronJobFlow now.",
+    epilog=examples(
+        "jobflow trigger nightly",
+        "jobflow trigger nightly --param day=2026-01-31 --watch",
+        "name=$(jobflow trigger nightly -o name)",
+    ),
+)
+def trigger(
+    cron: CronName,
+    connection: Connection,
+    *,
+    param: Params = None,
+    follow: FollowOptions,
+) -> Work:
+    """Create a flow of a CronJobFlow now, also while it is suspended. The flow is named
+    <cjf>-manual-<random>, and its scheduled time is the present time. It belongs to the CronJobFlow
+    and its history limits, but not to its concurrency policy.
+
+    Exit code: 0 created, with --wait, --watch or --log: the flow is Succeed; 1 faults, refused, or
+    the flow is Failed; 2 no such CronJobFlow, or no cluster; 130 interrupted.
+    """
+    from jobflow.cli.steer.crons import trigger_cron
+    from jobflow.cli.steer.submit import SubmitOptions
+
+    return trigger_cron(cron, connection, param or (), SubmitOptions(follow))
+
+
+@commands.command(
+    short_help="Create the flows of a CronJobFlow for past times.",
+    epilog=examples(
+        "jobflow backfill nightly --from 2026-01-01 --to 2026-01-31",
+        "jobflow backfill nightly --from 2026-01-01T06:00 --to 2026-01-01T18:00Z --dry-run",
+        "jobflow backfill hourly --from 2026-01-31 --to 2026-01-31 --limit 1000 -o name",
+    ),
+)
+def backfill(cron: CronName, connection: Connection, options: BackfillOptions) -> Work:
+    """Create a flow for each time of the schedule in an interval. A flow has the name that the
+    schedule would give it, so a time that has a flow gets no second one. All of them start at once.
+    Neither the concurrency policy nor the history limits apply to them.
+
+    Exit code: 0 each time has a flow; 1 refused, or the schedule has no time in the interval; 2 no
+    such CronJobFlow, a wrong interval, or no cluster.
+    """
+    from jobflow.cli.steer.crons import backfill_cron
+
+    return backfill_cron(cron, connection, options)

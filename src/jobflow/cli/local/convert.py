@@ -1,10 +1,12 @@
-"""`jobflow convert`: vcjobs as JobTemplates, JobTemplates as vcjobs, and flows as Python."""
+"""`jobflow convert`: vcjobs as JobTemplates, JobTemplates as vcjobs, and flows as Python; and
+`jobflow migrate`: workflows of Argo, and manifests from before JobFlow moved into Volcano."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from jobflow.api import labels
@@ -22,6 +24,7 @@ from jobflow.core.manifests.job import is_inherited
 from jobflow.core.text import join_names, printable
 from jobflow.core.violations import Reason
 from jobflow.display.console import make_console
+from jobflow.display.formats import print_json
 from jobflow.display.report import print_faults, print_warnings
 
 _RESULTS = {
@@ -66,6 +69,48 @@ def convert_to_python(files: Sequence[str]) -> int:
     is_lenient = any(fault.is_field_warning for fault in report.warnings)
     print(to_python(ours, lenient=is_lenient), end="")
     return SUCCESS
+
+
+def migrate_files(files: Sequence[str], *, as_json: bool = False) -> int:
+    """Print all objects of FILEs as YAML, the old ones in their new form and those of Argo as
+    JobFlows, and return the exit code. Changes, and what is left to do, are printed to stderr; with
+    `as_json`, what is left to do is printed as a list instead of the objects."""
+    # the translation of Argo's workflows is as large as the rest of this command
+    from jobflow.migrate.old_manifests import migrate_old
+    from jobflow.migrate.report import convert_argo
+
+    manifests = load(files, sys.stdin.buffer)
+    errors = make_console(stderr=True)
+    if manifests.faults:
+        print_faults(manifests.faults, errors)
+        return UNUSABLE
+    argo = convert_argo(manifests)
+    order = [argo.texts.get(id(manifest)) for manifest in manifests.objects]
+    ours = [each for each in manifests.objects if id(each) not in argo.texts]
+    manifests.objects = migrate_old(ours, quiet=bool(argo.converted))
+    report = check(manifests)
+    if as_json:
+        found = [{"severity": "error"} | fault.as_json() for fault in report.faults]
+        print_json(argo.as_json() + found)
+    else:
+        argo.print(errors)
+        print_faults(report.faults, errors)
+        print_warnings(report, errors)
+        _print_objects(order, manifests.objects)
+    return FAILED if report.faults or not argo.is_complete else SUCCESS
+
+
+def _print_objects(order: Sequence[str | None], manifests: Sequence[Manifest]) -> None:
+    """Print the objects in their order; an entry is the YAML of one of Argo, or None."""
+    others, is_first = iter(manifests), True
+    for is_argo, group in groupby((text for text in order if text != ""), lambda t: t is not None):
+        if not is_first:
+            print("---")
+        if is_argo:
+            print("---\n".join(str(text) for text in group), end="")
+        else:
+            write_yaml([next(others).data for _ in group], sys.stdout)
+        is_first = False
 
 
 def _result(manifest: Manifest) -> Resource | None:

@@ -1,34 +1,39 @@
-"""`jobflow run`: checks flows, runs them in a sandbox and prints how each finished."""
+"""`jobflow run`, which runs flows in a sandbox and prints how each finished, and `jobflow sandbox`,
+which runs one for kubectl."""
 
 from __future__ import annotations
 
-import json
 import logging
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, nullcontext
+from pathlib import Path
+
+import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.app.sandbox_world import SandboxOptions, sandbox_world
 from jobflow.app.serve import START_ERRORS
-from jobflow.cli.local.sandbox import ShowPage, assumptions
-from jobflow.client.errors import (
-    UNUSABLE,
-    CommandError,
-    exit_on,
-    print_error,
-)
+from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on, print_error
 from jobflow.client.flows.follow import Display
-from jobflow.client.manifests.check import Report, add_flows_of_crons, check_files
-from jobflow.client.options import FileOptions, NodeOptions
+from jobflow.client.manifests.check import add_flows_of_crons, check_files
+from jobflow.client.manifests.objects import Manifest
+from jobflow.client.options import FileOptions, NodeOptions, RunnerName
 from jobflow.client.sandbox import AppliedObjects, RunResult, node_runner, run_in, run_in_sandbox
 from jobflow.client.signals import interruption
 from jobflow.display.console import make_console
+from jobflow.display.formats import print_json
 from jobflow.display.report import print_fault, print_report, print_warnings
 from jobflow.display.results import display_on, print_tables
+from jobflow.kube.client import Client
 from jobflow.runtime import logs
 from jobflow.runtime.event_loop import run
 from jobflow.runtime.task_group import PartDied
-from jobflow.sandbox.nodes.runner import Runner
+from jobflow.sandbox.nodes.process_runner import ProcessRunner
+
+ShowPage = Callable[[Client], AbstractAsyncContextManager[object]]
+"""Shows the flows of a cluster on a page while a body runs."""
 
 
 def run_flows(
@@ -47,15 +52,22 @@ def run_flows(
         print_error("the files contain no JobFlow: add one that uses these JobTemplates")
         return UNUSABLE
     print_warnings(report, errors)
-    print_error(*map(_one_flow_of, crons), severity="info")
+    for cron in crons:
+        sentence = "one flow of it runs now; `jobflow sandbox` runs schedules"
+        print_error(f"CronJobFlow {cron}: {sentence}", severity="info")
     print_error(*assumptions(report.flows, nodes.runner), severity="warning")
+    # the sandbox logs each request that fails, as a cluster does; here flows say why they failed
     logs.configure(level=logging.CRITICAL)
     console = make_console()
     display = Display() if as_json else display_on(console)
 
+    def is_final(flow: JobFlow | None, _: AppliedObjects) -> bool:
+        return flow is not None and flow.final
+
     def show(result: RunResult) -> None:
         if as_json:
-            _print_list(result)
+            head = {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}}
+            print_json(head | {"items": result.raw})
         else:
             print_tables(result, console)
         for fault in result.faults:
@@ -63,44 +75,67 @@ def run_flows(
         if not result.interrupted:
             print_error(*result.stuck)
 
+    async def run_and_show() -> RunResult:
+        with interruption() as stop:
+            if page is None:
+                return await run_in_sandbox(report, runner, display, stop)
+            async with sandbox_world(SandboxOptions(runner=runner)) as world, page(world.client):
+                result = await run_in(world, report, runner, display, stop, is_final)
+                show(result)
+                sys.stdout.flush()
+                if not result.faults:
+                    await stop.wait()
+                return result
+
     with exit_on(UNUSABLE, PartDied, CommandError, *START_ERRORS), node_runner(nodes) as runner:
-        if page is not None:
-            return run(_run_with_page(report, runner, display, page, show)).code
-        result = run(_run_without_page(report, runner, display))
-    show(result)
+        result = run(run_and_show())
+    if page is None:
+        show(result)
     return result.code
 
 
-def _one_flow_of(cron: str) -> str:
-    return f"CronJobFlow {cron}: one flow of it runs now; `jobflow sandbox` runs schedules"
+def assumptions(flows: Iterable[Manifest], runner: RunnerName) -> Iterator[str]:
+    """Return the warnings about what the runner assumes. The flows have no faults."""
+    if runner is RunnerName.SIMULATE and any(map(_has_network_probe, flows)):
+        yield (
+            "HTTP and TCP probes pass as soon as the simulated pods are Running, because nothing "
+            "listens in them; use --runner process to send real requests"
+        )
 
 
-async def _run_without_page(report: Report, runner: Runner, display: Display) -> RunResult:
+def _has_network_probe(manifest: Manifest) -> bool:
+    steps = msgspec.convert(manifest.data, JobFlow).steps
+    probes = (step.depends_on.probe for step in steps if step.depends_on is not None)
+    return any(probe and (probe.http_get_list or probe.tcp_socket_list) for probe in probes)
+
+
+def run_sandbox(
+    *,
+    port: int,
+    webhook_port: int,
+    kubeconfig: Path,
+    nodes: NodeOptions,
+    page: ShowPage | None = None,
+) -> int:
+    """Run the sandbox, and perhaps its page, until a signal and return the exit code."""
+    logs.configure(level=logging.WARNING)
+    with (
+        exit_on(UNUSABLE, OSError, file=kubeconfig),
+        exit_on(UNUSABLE, CommandError, *START_ERRORS),
+        exit_on(FAILED, PartDied),
+        node_runner(nodes) as runner,
+    ):
+        path = kubeconfig.absolute()
+        options = SandboxOptions(port, webhook_port=webhook_port, kubeconfig=path, runner=runner)
+        run(_serve(options, page or (lambda client: nullcontext())))
+    return SUCCESS
+
+
+async def _serve(sandbox: SandboxOptions, page: ShowPage) -> None:
     with interruption() as stop:
-        return await run_in_sandbox(report, runner, display, stop)
-
-
-async def _run_with_page(
-    report: Report,
-    runner: Runner,
-    display: Display,
-    page: ShowPage,
-    show: Callable[[RunResult], None],
-) -> RunResult:
-    def is_final(flow: JobFlow | None, _: AppliedObjects) -> bool:
-        return flow is not None and flow.final
-
-    with interruption() as stop:
-        async with sandbox_world(SandboxOptions(runner=runner)) as world, page(world.client):
-            result = await run_in(world, report, runner, display, stop, is_final)
-            show(result)
-            sys.stdout.flush()
-            if not result.faults:
-                await stop.wait()
-            return result
-
-
-def _print_list(result: RunResult) -> None:
-    metadata = {"resourceVersion": ""}
-    listed = {"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": result.raw}
-    print(json.dumps(listed, indent=2, ensure_ascii=False))
+        async with sandbox_world(sandbox) as world, page(world.client):
+            print(f"export KUBECONFIG={shlex.quote(str(world.kubeconfig))}")
+            if isinstance(sandbox.runner, ProcessRunner):
+                print(f"# logs: {sandbox.runner.folder}")
+            print("ready", flush=True)
+            await stop.wait()

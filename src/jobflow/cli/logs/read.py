@@ -10,15 +10,9 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.volcano.pod import Pod
 from jobflow.client.errors import UNUSABLE, CommandError, print_error, unreachable
 from jobflow.client.flows.children import FlowFamily
+from jobflow.client.logs import selection as choice
 from jobflow.client.logs.pods import ALL, SILENCE_SECONDS, check_rights, list_pods, read_family
-from jobflow.client.logs.selection import (
-    LogSelection,
-    LogTarget,
-    find_targets,
-    pods_below,
-    why_none,
-    why_waiting,
-)
+from jobflow.client.logs.selection import LogSelection, LogTarget
 from jobflow.client.logs.stream import LONGEST_LINE, log_path
 from jobflow.core.text import printable
 from jobflow.display.log_lines import LogPrinter
@@ -31,13 +25,13 @@ async def read_logs(client: Client, flow: JobFlow, selection: LogSelection = ALL
     CommandError, OutputClosed."""
     pods = await list_pods(client, flow, selection)
     family = await read_family(client, flow, selection)  # later, so that the flow of a pod is known
-    targets = find_targets(family, pods, selection)
+    targets = choice.find_targets(family, pods, selection)
     if not targets:
         report_none(family, pods, selection)
     printer = make_printer(flow)
     complete = True
     for target in targets:
-        if why := why_waiting(target.pod, target.container):
+        if why := choice.why_waiting(target.pod, target.container):
             warn(target, f"no log yet: {why}")
             continue
         try:
@@ -72,8 +66,10 @@ def make_printer(flow: JobFlow) -> LogPrinter:
 
 def report_none(family: FlowFamily, pods: Sequence[Pod], selection: LogSelection) -> None:
     """Say why there is no log. Raises CommandError, unless that is the answer to --failed."""
-    why = why_none(family, pods_below(family, pods, selection), selection)
-    if not (selection.failed and find_targets(family, pods, replace(selection, failed=False))):
+    why = choice.why_none(family, choice.pods_below(family, pods, selection), selection)
+    if not (
+        selection.failed and choice.find_targets(family, pods, replace(selection, failed=False))
+    ):
         raise CommandError(UNUSABLE, why)
     print_error(why, severity="info")
 

@@ -1,4 +1,5 @@
-"""`jobflow get cjf`: a table of CronJobFlows, or objects for programs."""
+"""`jobflow get cjf` and `why cjf/NAME`: CronJobFlows as a table, as objects for programs, or
+explained."""
 
 from __future__ import annotations
 
@@ -10,14 +11,20 @@ from itertools import chain
 from rich.cells import cell_len
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
+from jobflow.api.labels import CRON
 from jobflow.api.resources import CRONJOBFLOWS
-from jobflow.cli.flags import GetOutput
-from jobflow.cli.show.objects import print_objects
-from jobflow.client.errors import UNUSABLE, CommandError, Errors
+from jobflow.cli.flags import ClusterOptions
+from jobflow.client.errors import SUCCESS, UNUSABLE, CommandError, Errors
 from jobflow.client.flows.find_cron import KINDS, FoundCron, find_cron, list_crons, split_names
-from jobflow.client.flows.find_flow import check_exclusive, describe_place
+from jobflow.client.flows.find_flow import check_exclusive, connect, describe_place, find_flows
 from jobflow.client.options import Selection
+from jobflow.core.cron.flows import belongs_to, format_scheduled_time
+from jobflow.core.explain.cron import explain_cron
+from jobflow.core.names import to_label_value
 from jobflow.core.text import format_duration, printable
+from jobflow.display.console import make_console, print_sentences
+from jobflow.display.formats import GetOutput, print_json
+from jobflow.display.objects import print_raw
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import Client
 
@@ -37,38 +44,29 @@ async def get_crons(
         raise CommandError(UNUSABLE, "-o tree is for flows: a CronJobFlow has no steps")
     check_exclusive(crons, selection)
     errors = Errors()
-    found = await _find(client, crons, selection, errors)
-    if output in (GetOutput.JSON, GetOutput.YAML):
-        if found or len(crons) != 1:
-            print_objects([each.raw for each in found], output, single=len(crons) == 1)
-    elif found:
-        print("\n".join(_lines([each.cron for each in found], selection, output)))
-    elif not errors.code:
-        print(f"no CronJobFlow {describe_place(client, selection)}", file=sys.stderr)
-    return errors.code
-
-
-async def _find(
-    client: Client, names: Sequence[str], selection: Selection, errors: Errors
-) -> list[FoundCron]:
-    if not names:
-        return sorted(await list_crons(client, selection), key=lambda each: key_of(each.cron))
     found: list[FoundCron] = []
-    for name in names:
+    if not crons:
+        found = sorted(await list_crons(client, selection), key=lambda each: key_of(each.cron))
+    for name in crons:
         try:
             found.append(await find_cron(client, name))
         except CommandError as error:
             errors.add(error)
-    return found
-
-
-def _lines(
-    crons: Sequence[CronJobFlow], selection: Selection, output: GetOutput | None
-) -> list[str]:
-    if output is GetOutput.NAME:
-        kind = f"{CRONJOBFLOWS.kind.lower()}.{CRONJOBFLOWS.group}"
-        return [f"{kind}/{cron.metadata.name}" for cron in crons]
-    return _table(crons, selection.all_namespaces, output is GetOutput.WIDE)
+    if output in (GetOutput.JSON, GetOutput.YAML):
+        if found or len(crons) != 1:
+            print_raw([each.raw for each in found], output, single=len(crons) == 1)
+    elif not found:
+        if not errors.code:
+            print(f"no CronJobFlow {describe_place(client, selection)}", file=sys.stderr)
+    elif output is GetOutput.NAME:
+        for each in found:
+            kind = f"{CRONJOBFLOWS.kind.lower()}.{CRONJOBFLOWS.group}"
+            print(f"{kind}/{each.cron.metadata.name}")
+    else:
+        is_wide = output is GetOutput.WIDE
+        table = _table([each.cron for each in found], selection.all_namespaces, is_wide)
+        print("\n".join(table))
+    return errors.code
 
 
 def _table(crons: Sequence[CronJobFlow], namespaces: bool, wide: bool) -> list[str]:
@@ -104,3 +102,30 @@ def _cells(cron: CronJobFlow, namespaces: bool, wide: bool, now: datetime) -> li
 
 def _since(time: datetime | None, now: datetime) -> str:
     return format_duration(now - time) if time is not None else "<none>"
+
+
+async def print_cron_explanation(name: str, step: str | None, options: ClusterOptions) -> int:
+    """Print the explanation of a CronJobFlow and return the exit code. Raises CommandError."""
+    if step is not None:
+        raise CommandError(UNUSABLE, "a CronJobFlow has no steps: give the name of a flow")
+    async with await connect(options) as client:
+        cron = (await find_cron(client, name)).cron
+        meta = cron.metadata
+        labelled = Selection(selector=f"{CRON}={to_label_value(meta.name)}")
+        found = await find_flows(client, (), labelled)
+    owned = [flow for flow in found if belongs_to(flow, meta)]
+    explanation = explain_cron(cron, owned, datetime.now(UTC))
+    if not options.as_json:
+        print_sentences(explanation.sentences, make_console())
+        return SUCCESS
+    print_json(
+        {
+            "namespace": meta.namespace,
+            "cronjobflow": meta.name,
+            "next": format_scheduled_time(explanation.next) if explanation.next else None,
+            "reasons": list(explanation.reasons),
+            "active": sorted(flow.metadata.name for flow in owned if not flow.final),
+            "sentences": list(explanation.sentences),
+        }
+    )
+    return SUCCESS

@@ -5,27 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
-from jobflow.cli.flags import GetOutput
-from jobflow.cli.show.objects import print_objects
-from jobflow.cli.show.print_flows import GetOptions, print_flows
+from jobflow.cli.flags import GetOptions
 from jobflow.client.errors import UNUSABLE, CommandError, Errors
+from jobflow.client.flows import find_flow
 from jobflow.client.flows.find_cron import means_crons
-from jobflow.client.flows.find_flow import (
-    FoundFlow,
-    check_exclusive,
-    check_namespace,
-    connect,
-    describe_place,
-    find_named,
-    read_flows,
-    to_flow,
-    unique_names,
-)
 from jobflow.client.options import Connection, Selection
 from jobflow.core.suggest import Suggester, did_you_mean
+from jobflow.display.console import columns_of, make_console, print_lines
+from jobflow.display.flow_table import FlowTable, phase_of
+from jobflow.display.formats import GetOutput
+from jobflow.display.objects import full_name, print_raw
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import Client
 
@@ -34,32 +27,28 @@ async def get_flows(
     names: Sequence[str], connection: Connection, selection: Selection, options: GetOptions
 ) -> int:
     """Print flows, or CronJobFlows, and return the exit code. Raises CommandError."""
-    if means_crons(names):
-        return await _get_crons(names, connection, selection, options)
-    check_exclusive(names, selection)
-    names, options = unique_names(names), _checked(options)
-    output = options.output_of(names)
-    if options.items and output is not GetOutput.TREE:
-        raise CommandError(UNUSABLE, f"--items lists items in a tree: leave out -o {output}")
-    async with await connect(connection) as client:
-        if options.watch:
-            from jobflow.cli.show.watch import watch_flows
+    if means_crons(names) and options.phase is None and not options.items:
+        from jobflow.cli.show.crons import get_crons
 
-            return await watch_flows(client, names, selection, options)
+        async with await find_flow.connect(connection) as client:
+            return await get_crons(client, names, selection, options.output)
+    names, options, output = checked(names, selection, options)
+    async with await find_flow.connect(connection) as client:
         errors = Errors()
         found = await _find(client, names, selection, errors)
         if not found and not names and not errors.code:
-            await check_namespace(client, selection)
-        place = describe_place(client, selection)
+            # an empty list is the same for a namespace that does not exist
+            await find_flow.check_namespace(client, selection)
+        place = find_flow.describe_place(client, selection)
         children: Mapping[str, JobFlow] = {}
         if output is GetOutput.TREE:
             from jobflow.client.flows.children import read_children
 
             children = await read_children(client, (each.flow for each in found))
-    found = [each for each in found if options.includes(each.flow)]
+    found = [each for each in found if is_wanted(options, each.flow)]
     if output in (GetOutput.JSON, GetOutput.YAML):
         if found or len(names) != 1:
-            print_objects([each.raw for each in found], output, single=len(names) == 1)
+            print_raw([each.raw for each in found], output, single=len(names) == 1)
     elif not found and not errors.code:
         selected = options.phase is not None or selection.selector is not None
         print(f"no JobFlow {place}{' matches' if selected else ''}", file=sys.stderr)
@@ -68,41 +57,74 @@ async def get_flows(
     return errors.code
 
 
-async def _get_crons(
-    names: Sequence[str], connection: Connection, selection: Selection, options: GetOptions
-) -> int:
-    from jobflow.cli.show.crons import get_crons
-
-    if options.phase is not None or options.watch or options.items:
+def checked(
+    names: Sequence[str], selection: Selection, options: GetOptions
+) -> tuple[Sequence[str], GetOptions, GetOutput]:
+    """Return each FLOW once, the options with the phase in the case of the API, and the format.
+    Raises CommandError if they contradict each other."""
+    if means_crons(names):
         raise CommandError(UNUSABLE, "--phase, --watch and --items are for flows")
-    async with await connect(connection) as client:
-        return await get_crons(client, names, selection, options.output)
-
-
-def _checked(options: GetOptions) -> GetOptions:
-    """Return the options with the phase in the case of the API. Raises CommandError if there is no
-    such phase."""
-    wanted = options.phase
-    if wanted is None:
-        return options
-    for phase in FlowPhase:
-        if phase.lower() == wanted.lower():
-            return replace(options, phase=phase)
-    guess = did_you_mean(Suggester([*FlowPhase]).nearest(wanted))
-    phases = ", ".join(FlowPhase)
-    sentence = f'"{wanted}" is not a phase of a flow: use one of {phases}{guess}'
-    raise CommandError(UNUSABLE, sentence)
+    find_flow.check_exclusive(names, selection)
+    names, wanted = find_flow.unique_names(names), options.phase
+    if wanted is not None:
+        phase = next((each for each in FlowPhase if each.lower() == wanted.lower()), None)
+        if phase is None:
+            guess = did_you_mean(Suggester([*FlowPhase]).nearest(wanted))
+            phases = ", ".join(FlowPhase)
+            sentence = f'"{wanted}" is not a phase of a flow: use one of {phases}{guess}'
+            raise CommandError(UNUSABLE, sentence)
+        options = replace(options, phase=phase)
+    is_tree = len(names) == 1 or options.items
+    output = options.output or (GetOutput.TREE if is_tree else GetOutput.TABLE)
+    if options.items and output is not GetOutput.TREE:
+        raise CommandError(UNUSABLE, f"--items lists items in a tree: leave out -o {output}")
+    return names, options, output
 
 
 async def _find(
     client: Client, names: Sequence[str], selection: Selection, errors: Errors
-) -> list[FoundFlow]:
+) -> list[find_flow.FoundFlow]:
     if names:
-        return await find_named(client, names, errors)
-    found: list[FoundFlow] = []
-    for each in await read_flows(client, selection):
-        try:
-            found.append(FoundFlow(to_flow(each), each))
+        return await find_flow.find_named(client, names, errors)
+    found: list[find_flow.FoundFlow] = []
+    for each in await find_flow.read_flows(client, selection):
+        try:  # one flow that a foreign definition let through hides no other
+            found.append(find_flow.FoundFlow(find_flow.to_flow(each), each))
         except CommandError as error:
             errors.add(error)
     return sorted(found, key=lambda each: key_of(each.flow))
+
+
+def is_wanted(options: GetOptions, flow: JobFlow) -> bool:
+    """Return whether a flow is in the phase that was asked for."""
+    return options.phase is None or phase_of(flow) == options.phase
+
+
+def print_flows(
+    flows: Sequence[JobFlow],
+    output: GetOutput,
+    selection: Selection,
+    options: GetOptions,
+    children: Mapping[str, JobFlow],
+) -> None:
+    """Print flows as names, trees or a table."""
+    if output is GetOutput.NAME:
+        print("\n".join(map(full_name, flows)))
+        return
+    console, now = make_console(), datetime.now(UTC)
+    width = columns_of(console)
+    if output is GetOutput.TREE:
+        from jobflow.display.tree import Tree
+
+        for flow in flows:
+            ascii_only = console.options.ascii_only
+            tree = Tree(flow, children, ascii_only=ascii_only, items=options.items)
+            print_lines(console, tree.lines(now, width))
+        return
+    print_lines(console, make_table(selection, output, width).lines(flows, now))
+
+
+def make_table(selection: Selection, output: GetOutput, width: int | None) -> FlowTable:
+    """Return an empty table with the columns that were asked for."""
+    wide = output is GetOutput.WIDE
+    return FlowTable(width, namespaces=selection.all_namespaces, wide=wide)

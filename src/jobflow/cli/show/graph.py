@@ -10,7 +10,6 @@ from itertools import groupby
 from rich.cells import cell_len
 from rich.text import Text
 
-from jobflow.cli.flags import GraphOutput
 from jobflow.cli.show.sources import flows_of, write
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError
 from jobflow.client.options import Connection
@@ -28,6 +27,7 @@ from jobflow.core.drawing.layered_layout import layered_layout
 from jobflow.core.drawing.phase_looks import icon_of, style_of
 from jobflow.core.text import join_names, printable
 from jobflow.display.console import columns_of, make_console
+from jobflow.display.formats import GraphOutput
 
 _FOLDED = 4
 """Fewer steps with the same dependencies and dependants have a line each."""

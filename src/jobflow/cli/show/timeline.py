@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
-from jobflow.cli.flags import DrawingOutput
 from jobflow.cli.show.sources import write
 from jobflow.client.errors import FAILED, SUCCESS, CommandError, print_error
 from jobflow.client.flows.children import read_children
@@ -21,6 +19,7 @@ from jobflow.core.timelines.spans import State
 from jobflow.core.timelines.time_left import NoEstimate, TimeLeft, learn, time_left
 from jobflow.core.timelines.timeline import StepTimeline, Timeline, timeline
 from jobflow.display.console import columns_of, make_console
+from jobflow.display.formats import DrawingOutput, print_json
 from jobflow.display.timeline import timeline_lines
 from jobflow.kube.client import Client
 
@@ -40,7 +39,7 @@ async def print_timeline(name: str, connection: Connection, output: DrawingOutpu
         found = with_children(found, flow, children, now=now)
         left = await _estimate(client, flow, children, now) if found.is_open else None
     if output is DrawingOutput.JSON:
-        print(json.dumps(to_json(flow, found, left), indent=2, ensure_ascii=False))
+        print_json(to_json(flow, found, left))
         return SUCCESS
     if output is DrawingOutput.SVG:
         write(timeline_svg(flow.metadata.name, found))

@@ -21,7 +21,7 @@ from jobflow.client.signals import interruption, run_unless
 from jobflow.core.text import format_command, format_elapsed, join_names, printable
 from jobflow.display.console import make_console
 from jobflow.display.formats import ObjectOutput
-from jobflow.display.objects import print_flows
+from jobflow.display.objects import print_flow_objects
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import Client
 
@@ -46,7 +46,7 @@ async def wait_for_flows(
             if not await run_unless(stop, ends.until_all(client, seconds)):
                 return INTERRUPTED
     if output is not None:
-        print_flows(ends.finished, output, single=len(names) == 1)
+        print_flow_objects(ends.finished, output, single=len(names) == 1)
     return errors.code
 
 

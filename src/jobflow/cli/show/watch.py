@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from rich.console import Console
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.api.resources import JOBFLOWS
-from jobflow.cli.flags import GetOutput
-from jobflow.cli.show.objects import print_objects
-from jobflow.cli.show.print_flows import GetOptions, flow_table, full_name, print_flows
+from jobflow.cli.flags import GetOptions
+from jobflow.cli.show.get import checked, is_wanted, make_table, print_flows
 from jobflow.client.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, Errors
 from jobflow.client.flows.children import read_children
-from jobflow.client.flows.find_flow import find_each, raise_unless_missing
+from jobflow.client.flows.find_flow import connect, find_each, raise_unless_missing
 from jobflow.client.flows.follow import (
     Display,
     FlowFollower,
@@ -23,10 +23,12 @@ from jobflow.client.flows.follow import (
     following,
     following_children,
 )
-from jobflow.client.options import Selection
+from jobflow.client.options import Connection, Selection
 from jobflow.client.signals import interruption, run_unless
 from jobflow.display.console import columns_of, make_console
+from jobflow.display.formats import GetOutput
 from jobflow.display.live import ChangeLog, LiveTable, LiveTrees, TableLog
+from jobflow.display.objects import full_name, print_raw
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import ApiError, Client
 
@@ -34,28 +36,29 @@ _OBJECTS = (GetOutput.JSON, GetOutput.YAML, GetOutput.NAME)
 
 
 async def watch_flows(
-    client: Client, names: Sequence[str], selection: Selection, options: GetOptions
+    names: Sequence[str], connection: Connection, selection: Selection, options: GetOptions
 ) -> int:
     """Show the named flows until all have ended, or all flows that exist or appear until the
     command is interrupted. Return the exit code. Raises CommandError."""
-    output = options.output_of(names)
-    watch = _Watch(client, selection, options, output)
-    with interruption() as stop:
-        if not names:
-            query = [("labelSelector", selection.selector)] if selection.selector else []
-            namespace = "" if selection.all_namespaces else client.namespace
-            await run_unless(stop, watch.follow_all(Scope(namespace, query)))
-            return INTERRUPTED
-        errors = Errors()
-        flows = await find_each(client, names, selection, errors)
-        if errors.code:
-            return errors.code
-        done = await run_unless(stop, watch.follow(flows))
-    if watch.is_live_tree:
-        last = watch.seen or flows
-        children = await read_children(client, last)
-        print_flows(last, output, selection, options, children)
-    return watch.code if done else INTERRUPTED
+    names, options, output = checked(names, selection, options)
+    async with await connect(connection) as client:
+        watch = _Watch(client, selection, options, output)
+        with interruption() as stop:
+            if not names:
+                query = [("labelSelector", selection.selector)] if selection.selector else []
+                namespace = "" if selection.all_namespaces else client.namespace
+                await run_unless(stop, watch.follow_all(Scope(namespace, query)))
+                return INTERRUPTED  # flows may always appear, so only Ctrl-C ends it
+            errors = Errors()
+            flows = await find_each(client, names, selection, errors)
+            if errors.code:
+                return errors.code
+            done = await run_unless(stop, watch.follow(flows))
+        if watch.is_live_tree:
+            last = watch.seen or flows
+            children = await read_children(client, last)
+            print_flows(last, output, selection, options, children)
+        return watch.code if done else INTERRUPTED
 
 
 class _Watch:
@@ -82,15 +85,14 @@ class _Watch:
         return isinstance(self._display, LiveTrees)
 
     def _make_display(self, console: Console, selection: Selection) -> Display:
-        wanted, output = self._options.includes, self._output
+        wanted, output = partial(is_wanted, self._options), self._output
         if output in _OBJECTS:
             return Display()
         if output is GetOutput.TREE:
             if not console.is_terminal:
                 return ChangeLog(console)
             return LiveTrees(console, items=self._options.items)
-        width = columns_of(console)
-        table = flow_table(selection, output, width)
+        table = make_table(selection, output, columns_of(console))
         if console.is_terminal:
             return LiveTable(console, table, wanted)
         return TableLog(console, table, wanted)
@@ -124,7 +126,7 @@ class _Watch:
 
     def _show(self, flow: JobFlow) -> None:
         if self._output in _OBJECTS:
-            if self._options.includes(flow):
+            if is_wanted(self._options, flow):
                 self._changed[key_of(flow)] = flow
         else:
             self._display.show(flow)
@@ -155,4 +157,4 @@ class _Watch:
             raise_unless_missing(error)
         if self._output is GetOutput.YAML:
             print("---")
-        print_objects([raw], self._output, single=True)
+        print_raw([raw], self._output, single=True)

@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 import sys
-from collections.abc import Iterator, Sequence
 from typing import Any
-
-from rich.cells import cell_len
-from rich.console import Console
-from rich.text import Text
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.cli.flags import ClusterOptions
@@ -27,20 +20,13 @@ from jobflow.client.flows.find_flow import (
 )
 from jobflow.client.flows.why import explain_flow
 from jobflow.client.options import Selection
-from jobflow.core.text import printable
-from jobflow.display.console import columns_of, make_console, print_lines
+from jobflow.display.console import make_console, print_sentences
+from jobflow.display.formats import print_json
 from jobflow.kube.client import Client
 from jobflow.runtime.task_group import all_of
 
 _CONCURRENCY = 10
 """Flows whose scheduling is read at once."""
-MAX_WIDTH = 100
-"""Columns of a line on a wider terminal, because longer lines are hard to read."""
-_COMMAND = re.compile("`[^`]+`")
-_INDENT = "  "
-"""Before the further lines of a sentence."""
-_SPACE = "\ue000"
-"""Stands for a space at which a line is not broken; of private use, so no text has it."""
 
 
 async def print_explanations(
@@ -60,7 +46,7 @@ async def print_explanations(
                 await check_namespace(client, selection)
         place = describe_place(client, selection)
     if options.as_json:
-        print(json.dumps(answers[0] if name else answers, indent=2, ensure_ascii=False))
+        print_json(answers[0] if name else answers)
     elif not answers:
         print(f"no JobFlow {place} matches", file=sys.stderr)
     else:
@@ -81,25 +67,3 @@ async def _explain_each(client: Client, selection: Selection) -> list[dict[str, 
             return await explain_flow(client, flow, with_namespace=selection.all_namespaces)
 
     return await all_of(*map(answer, await find_flows(client, (), selection)))
-
-
-def print_sentences(sentences: Sequence[str], console: Console) -> None:
-    """Print a line for each sentence. On a terminal it is wrapped, with further lines indented."""
-    lines = [*map(printable, sentences)]
-    if (width := columns_of(console)) is not None:
-        width = min(width, MAX_WIDTH) - len(_INDENT)
-        lines = [row for line in lines for row in _wrap(console, line, width)]
-    print_lines(console, map(Text, lines))
-
-
-def _wrap(console: Console, sentence: str, width: int) -> Iterator[str]:
-    """Yield the lines of a sentence. A command that fits into a line is not broken, so that it can
-    be copied."""
-
-    def join(found: re.Match[str]) -> str:
-        command = found.group()
-        return command.replace(" ", _SPACE) if cell_len(command) < width else command
-
-    lines = Text(_COMMAND.sub(join, sentence)).wrap(console, width)
-    for number, line in enumerate(lines):
-        yield (_INDENT if number else "") + line.plain.replace(_SPACE, " ").rstrip()

@@ -1,10 +1,10 @@
-"""`jobflow trigger` and `backfill`: create flows of a CronJobFlow now and for past times."""
+"""`jobflow trigger` and `backfill`, which create flows of a CronJobFlow now and for past times; and
+`suspend`, `resume` and `delete` of CronJobFlows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice, takewhile
 from typing import Any
@@ -14,16 +14,17 @@ import msgspec
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.labels import SCHEDULED_TIME
-from jobflow.api.resources import JOBFLOWS
-from jobflow.cli.steer.resubmit import checked
-from jobflow.cli.steer.submit import SubmitOptions, finish
-from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error
+from jobflow.api.resources import CRONJOBFLOWS, FLOW_GROUP, JOBFLOWS
+from jobflow.cli.flags import BackfillOptions
+from jobflow.cli.steer.submit import SubmitOptions, checked, finish
+from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, Errors, print_error
 from jobflow.client.flows.find_cron import find_cron
 from jobflow.client.flows.find_flow import connect
 from jobflow.client.manifests.flag_values import parse_params
 from jobflow.client.options import Connection
 from jobflow.client.verbs.copy import flow_at, manual_flow, schedule_of, send_checked
 from jobflow.client.verbs.send_manifests import FIELD_MANAGER
+from jobflow.core.admission.changes import cron_is_idle
 from jobflow.core.cron.flows import Instantiation, belongs_to
 from jobflow.core.cron.schedule import Schedule
 from jobflow.core.text import format_count, printable
@@ -46,23 +47,10 @@ async def trigger_cron(
         return await finish(client, await send_checked(client, report), options)
 
 
-@dataclass(frozen=True, slots=True)
-class BackfillOptions:
-    """Flags of `jobflow backfill` beside those of a connection."""
-
-    begin: str
-    end: str
-    limit: int
-    dry_run: bool = False
-    output: ObjectOutput | None = None
-
-
-async def backfill_cron(
-    name: str, connection: Connection, param: Sequence[str], options: BackfillOptions
-) -> int:
+async def backfill_cron(name: str, connection: Connection, options: BackfillOptions) -> int:
     """Create the flows of all scheduled times in an interval, and return the exit code. Raises
     CommandError."""
-    values = parse_params(param)
+    values = parse_params(options.param or ())
     for flag, text in (("--from", options.begin), ("--to", options.end)):
         _read(flag, text)
     async with await connect(connection) as client:
@@ -202,3 +190,50 @@ def _print_dry_run(flows: Sequence[Mapping[str, Any]], output: ObjectOutput | No
 def _line(flow: Mapping[str, Any], state: str) -> str:
     time = (flow["metadata"].get("annotations") or {}).get(SCHEDULED_TIME, "")
     return f"{name_of(flow)} {state}: {time}"
+
+
+# ------------------------------------------------------------------ changes
+
+Change = Callable[[Client, CronJobFlow], Awaitable[str]]
+"""Changes a CronJobFlow and returns the line to print. Raises CommandError or ApiError."""
+
+
+async def change_crons(names: Sequence[str], connection: Connection, change: Change) -> int:
+    """Change each CronJobFlow and return the worst exit code. An error about one does not stop the
+    others."""
+    errors = Errors()
+    async with await connect(connection) as client:
+        for name in names:
+            try:
+                cron = (await find_cron(client, name)).cron
+                print(await change(client, cron), flush=True)
+            except CommandError as error:
+                errors.add(error)
+            except ApiError as error:
+                errors.add(CommandError(FAILED, f"CronJobFlow {name}: {error.message}"))
+    return errors.code
+
+
+async def suspend_crons(names: Sequence[str], connection: Connection, *, suspend: bool) -> int:
+    """Suspend or resume CronJobFlows and return the worst exit code."""
+    word = "suspended" if suspend else "resumed"
+
+    async def change(client: Client, cron: CronJobFlow) -> str:
+        meta = cron.metadata
+        if cron.suspended == suspend:
+            already = "is already suspended" if suspend else "is not suspended"
+            raise CommandError(FAILED, f"CronJobFlow {meta.name} {already}")
+        body = {"metadata": {"uid": meta.uid}, "spec": {"suspend": suspend}}
+        await client.patch(CRONJOBFLOWS, meta.namespace, meta.name, json.dumps(body).encode())
+        return f"CronJobFlow {meta.name}: {word}"
+
+    return await change_crons(names, connection, change)
+
+
+async def delete_cron(client: Client, cron: CronJobFlow) -> str:
+    """Delete a CronJobFlow without active flows; its flows are deleted with it."""
+    meta = cron.metadata
+    for violation in cron_is_idle(cron, namespace_terminating=False):
+        raise CommandError(FAILED, violation.detail)
+    await client.delete(CRONJOBFLOWS, meta.namespace, meta.name, uid=meta.uid)
+    return f'cronjobflow.{FLOW_GROUP} "{meta.name}" deleted'

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import CANCELLED
 from jobflow.api.resources import FLOW_GROUP
+from jobflow.cli.flags import DeleteOptions
 from jobflow.cli.steer.until_end import View, follow_to_end
 from jobflow.client.errors import FAILED, INTERRUPTED, CommandError, Errors, print_error
 from jobflow.client.flows.find_flow import connect, find_each
@@ -15,23 +15,8 @@ from jobflow.client.flows.follow import following
 from jobflow.client.options import Connection, Selection
 from jobflow.client.signals import interruption, run_unless
 from jobflow.client.verbs.lifecycle import cancel_first, delete_flow, refuse_delete
-from jobflow.display.formats import ObjectOutput
-from jobflow.display.objects import print_flows
+from jobflow.display.objects import print_flow_objects
 from jobflow.kube.client import Client
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteOptions:
-    """Flags of `jobflow delete` beside those of a connection and a selection."""
-
-    cancel: bool = False
-    wait: bool = False
-    output: ObjectOutput | None = None
-
-    @property
-    def quiet(self) -> bool:
-        """Whether only the deleted flows are printed, at the end."""
-        return self.output is not None
 
 
 async def delete_flows(
@@ -47,7 +32,7 @@ async def delete_flows(
             return INTERRUPTED
         deleted = [flow for flow in ready if await _delete(client, flow, errors, options)]
         if options.output is not None:
-            print_flows(deleted, options.output, single=len(names) == 1)
+            print_flow_objects(deleted, options.output, single=len(names) == 1)
         if options.wait and deleted and not await _until_gone(client, deleted):
             return INTERRUPTED
     return errors.code
@@ -76,7 +61,7 @@ async def _ended(
     followed = await follow_to_end(
         client,
         cancelled,
-        View.NOTHING if options.quiet else View.PROGRESS,
+        View.NOTHING if (options.output is not None) else View.PROGRESS,
         is_handled=lambda flow: flow.final or flow.status.state.reason == CANCELLED,
     )
     if followed.interrupted:
@@ -88,7 +73,7 @@ async def _ended(
 
 async def _cancel(client: Client, flow: JobFlow, options: DeleteOptions) -> None:
     command = await cancel_first(client, flow)
-    if command and not options.quiet:
+    if command and options.output is None:
         requested = f"cancel requested (Command {command})"
         print(f"JobFlow {flow.metadata.name}: {requested}", flush=True)
 
@@ -100,7 +85,7 @@ async def _delete(client: Client, flow: JobFlow, errors: Errors, options: Delete
     except CommandError as error:
         errors.add(error)
         return False
-    if not options.quiet:
+    if options.output is None:
         print(f'jobflow.{FLOW_GROUP} "{flow.metadata.name}" deleted', flush=True)
     return True
 

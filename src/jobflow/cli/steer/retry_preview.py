@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from jobflow.client.flows.children import read_children
 from jobflow.client.signals import interruption, run_unless
 from jobflow.core.text import format_duration
 from jobflow.core.timelines.runs_again import RunsAgain, list_runs_again, sum_lost
+from jobflow.display.formats import print_json
 from jobflow.kube.client import Client
 
 MOST_UNASKED = timedelta(hours=1)
@@ -48,28 +48,21 @@ class Preview:
             yield f"Completed jobs of {name} that run again ran for {format_duration(lost)} in all."
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON of `-o json`."""
-        meta = self.flow.metadata
-        steps = [
-            {
-                "step": each.place,
-                "phase": each.phase,
-                **({"count": each.count} if each.count else {}),
-                **({"completedSeconds": _seconds(each.lost)} if each.lost is not None else {}),
-            }
-            for each in self.again
-        ]
-        total = _seconds(sum_lost(self.again))
+        """Return the JSON of `-o json`: durations in whole seconds."""
+        steps: list[dict[str, Any]] = []
+        for each in self.again:
+            step: dict[str, Any] = {"step": each.place, "phase": each.phase}
+            if each.count:
+                step["count"] = each.count
+            if each.lost is not None:
+                step["completedSeconds"] = int(each.lost.total_seconds())
+            steps.append(step)
         return {
-            "namespace": meta.namespace,
-            "name": meta.name,
+            "namespace": self.flow.metadata.namespace,
+            "name": self.flow.metadata.name,
             "runsAgain": steps,
-            "completedSeconds": total,
+            "completedSeconds": int(sum_lost(self.again).total_seconds()),
         }
-
-
-def _seconds(duration: timedelta) -> int:
-    return int(duration.total_seconds())
 
 
 async def make_previews(
@@ -88,10 +81,9 @@ def print_previews(found: Sequence[Preview], options: ClusterOptions, *, single:
     if not options.as_json:
         for each in found:
             print("\n".join(each.lines()))
-        return
-    if found or not single:
+    elif found or not single:
         summaries = [each.to_json() for each in found]
-        print(json.dumps(summaries[0] if single else summaries, indent=2, ensure_ascii=False))
+        print_json(summaries[0] if single else summaries)
 
 
 async def ask(found: Sequence[Preview]) -> int:

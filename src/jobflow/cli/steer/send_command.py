@@ -1,35 +1,29 @@
-"""Commands about a flow, sent as vcctl sends them for vcjobs; the controller handles them."""
+"""Commands about flows, sent as vcctl sends them for vcjobs, and the wait until the controller has
+done what they ask for."""
 
 from __future__ import annotations
 
-import json
+import asyncio
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.cli.flags import ClusterOptions
-from jobflow.cli.run_command import run_command
-from jobflow.client.errors import FAILED, INTERRUPTED, CommandError, Errors
-from jobflow.client.flows.find_flow import connect, find_each
-from jobflow.client.options import Selection
+from jobflow.cli.flags import ClusterOptions, RetryOptions
+from jobflow.client.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, Errors, print_error
+from jobflow.client.flows.find_flow import connect, find_each, find_flow, state_of
+from jobflow.client.options import Connection, Selection
 from jobflow.client.signals import interruption, run_unless
-from jobflow.client.verbs.command import Verb, send_verb
+from jobflow.client.verbs.command import Goal, Verb, refuse, send_verb
+from jobflow.display.formats import print_json
+from jobflow.kube.cache import key_of
 from jobflow.kube.client import Client
 
-if TYPE_CHECKING:  # it is imported if somebody waits
-    from jobflow.cli.steer.wait_for_goal import Waits
+if TYPE_CHECKING:  # it imports a reader of YAML, for values of outputs
+    from jobflow.client.verbs.answer import Answer
 
-
-def send(
-    verb: Verb,
-    names: Sequence[str] | None,
-    selection: Selection,
-    options: ClusterOptions,
-    *,
-    wait: bool = False,
-) -> int:
-    """Send the Command to each flow, wait if asked to, and return the worst exit code."""
-    return run_command(send_and_wait(verb, names or (), selection, options, wait=wait))
+PATIENCE_SECONDS = 10.0
+"""Time to wait for a controller before the warning that there may be none."""
 
 
 async def send_and_wait(
@@ -38,71 +32,56 @@ async def send_and_wait(
     selection: Selection,
     options: ClusterOptions,
     *,
-    wait: bool,
+    wait: bool = False,
+    retry: RetryOptions | None = None,
 ) -> int:
     """Send the Command to each flow, wait if asked to, and return the worst exit code. A flow that
-    refuses it does not stop the others. Raises CommandError if no flow can be found at all."""
+    refuses it does not stop the others. With `retry`, what would run again is printed instead, or
+    shown before a question. Raises CommandError if no flow can be found at all."""
     errors = Errors()
     async with await connect(options) as client:
         flows = await find_each(client, names, selection, errors)
-        return await send_to(client, flows, verb, options, errors, len(names), wait=wait)
+        single = len(names) == 1
+        # without a terminal nobody could answer, and scripts must not hang
+        if retry is not None and (retry.dry_run or (not retry.yes and sys.stdin.isatty())):
+            from jobflow.cli.steer import retry_preview
 
-
-async def send_to(
-    client: Client,
-    flows: Sequence[JobFlow],
-    verb: Verb,
-    options: ClusterOptions,
-    errors: Errors,
-    named: int,
-    *,
-    wait: bool,
-) -> int:
-    """Send the Command to flows that were found, wait if asked to, and return the worst exit code.
-    `errors`: those so far; `named`: how many flows the command names."""
-    sent: list[tuple[JobFlow, str]] = []
-    for flow in flows:
-        try:
-            command = await send_verb(client, flow, verb)
-        except CommandError as error:
-            errors.add(error)
-            continue
-        sent.append((flow, command))
-        if not options.as_json:
-            requested = f"{verb.name} requested (Command {command})"
-            print(f"JobFlow {flow.metadata.name}: {requested}", flush=True)
-    if wait and sent:
-        from jobflow.cli.steer.wait_for_goal import Waits
-
-        waits = Waits([flow for flow, _ in sent], verb.goal, quiet=options.as_json)
-        with interruption() as stop:
-            if not await run_unless(stop, waits.until_ended(client)):
-                return INTERRUPTED
-        commands = [command for _, command in sent]
-        sent = list(_results(verb, waits, commands, errors))
-    if options.as_json:
-        _print_summaries(sent, single=named == 1)
+            possible = [flow for flow in flows if not refuse(flow, verb)]
+            found = await retry_preview.make_previews(client, possible, retry)
+            if retry.dry_run:
+                for why in filter(None, (refuse(flow, verb) for flow in flows)):
+                    errors.add(CommandError(FAILED, why))
+                retry_preview.print_previews(found, options, single=single)
+                return errors.code
+            if (code := await retry_preview.ask(found)) != SUCCESS:
+                return code
+        sent: list[tuple[JobFlow, str]] = []
+        for flow in flows:
+            try:
+                sent.append((flow, await send_verb(client, flow, verb)))
+            except CommandError as error:
+                errors.add(error)
+                continue
+            if not options.as_json:
+                requested = f"{verb.name} requested (Command {sent[-1][1]})"
+                print(f"JobFlow {flow.metadata.name}: {requested}", flush=True)
+        if wait and sent:
+            waits = GoalWaits([flow for flow, _ in sent], verb.goal, quiet=options.as_json)
+            with interruption() as stop:
+                if not await run_unless(stop, waits.until_ended(client)):
+                    return INTERRUPTED
+            commands = [command for _, command in sent]
+            sent = []
+            for each, command in zip(waits, commands, strict=True):
+                if each.failure:
+                    errors.add(CommandError(FAILED, each.failure))
+                else:
+                    errors.add_code(verb.exit_code(each.flow))
+                    sent.append((each.flow, command))
+    if options.as_json and (sent or not single):
+        summaries = [summarize(flow, command) for flow, command in sent]
+        print_json(summaries[0] if single else summaries)
     return errors.code
-
-
-def _results(
-    verb: Verb, waits: Waits, commands: Sequence[str], errors: Errors
-) -> Iterator[tuple[JobFlow, str]]:
-    """Yield the flows that reached the goal, and add the errors of the others."""
-    for each, command in zip(waits, commands, strict=True):
-        if each.failure:
-            errors.add(CommandError(FAILED, each.failure))
-        else:
-            errors.add_code(verb.exit_code(each.flow))
-            yield each.flow, command
-
-
-def _print_summaries(sent: Sequence[tuple[JobFlow, str]], *, single: bool) -> None:
-    """Print an object for a single flow that was named, if it was not refused, else a list."""
-    summaries = [summarize(flow, command) for flow, command in sent]
-    if single and not summaries:
-        return
-    print(json.dumps(summaries[0] if single else summaries, indent=2, ensure_ascii=False))
 
 
 def summarize(flow: JobFlow, command: str) -> dict[str, str]:
@@ -117,3 +96,107 @@ def summarize(flow: JobFlow, command: str) -> dict[str, str]:
         "message": status.state.message,
         "progress": status.progress,
     }
+
+
+async def send_answer(name: str, connection: Connection, answer: Answer) -> int:
+    """Send the answer to a step of the flow and return the exit code. Raises CommandError if the
+    step does not wait for approval."""
+    from jobflow.client.verbs.answer import create_answer, outputs_annotation
+
+    outputs_annotation(answer.outputs)  # a wrong value is named without a cluster
+    async with await connect(connection) as client:
+        flow = await find_flow(client, name)
+        command = await create_answer(client, flow, answer)
+    if answer.as_json:
+        print_json({**summarize(flow, command), "step": answer.step})
+    else:
+        requested = f"{answer.verb.name} of {answer.step} requested (Command {command})"
+        print(f"JobFlow {flow.metadata.name}: {requested}", flush=True)
+    return SUCCESS
+
+
+class GoalWait:
+    """The wait for one flow. It prints a line for each change after the Command is handled."""
+
+    def __init__(self, flow: JobFlow, goal: Goal, *, quiet: bool) -> None:
+        self.flow = flow
+        """The flow as last seen."""
+        self.children: dict[str, JobFlow] = {}
+        """The child flows below flows of its namespace, by name."""
+        self.handled = goal.handled(flow, flow)
+        self.is_deleted = False
+        self._first = flow
+        self._goal = goal
+        self._quiet = quiet
+        self._last_line = ""
+
+    def see(self, flow: JobFlow) -> None:
+        if flow is self._first:
+            return
+        self.flow = flow
+        self.handled = self.handled or self._goal.handled(self._first, flow)
+        line = f"JobFlow {flow.metadata.name}: {state_of(flow)}"
+        if self.handled and not self._quiet and line != self._last_line:
+            print(line, flush=True)
+            self._last_line = line
+
+    @property
+    def is_reached(self) -> bool:
+        return self.handled and self._goal.reached(self.flow, self.children)
+
+    @property
+    def failure(self) -> str:
+        """Why the goal cannot be reached, or ""."""
+        if self.is_reached:
+            return ""
+        name = self.flow.metadata.name
+        if self.is_deleted:
+            return f"JobFlow {name} was deleted in the meantime"
+        if not self.handled and self._goal.is_lost(self.flow):
+            return f"JobFlow {name} finished first: {state_of(self.flow)}"
+        return ""
+
+
+class GoalWaits:
+    """The waits for several flows, and the result of each."""
+
+    def __init__(self, flows: Sequence[JobFlow], goal: Goal, *, quiet: bool) -> None:
+        self._waits = {key_of(flow): GoalWait(flow, goal, quiet=quiet) for flow in flows}
+
+    def __iter__(self) -> Iterator[GoalWait]:
+        return iter(self._waits.values())
+
+    async def until_ended(self, client: Client) -> None:
+        """Return once each flow has reached the goal or can no longer reach it. Raises
+        CommandError if the flows cannot be watched."""
+        # only who waits needs watches
+        from jobflow.client.flows.follow import following, following_children
+
+        flows = [wait.flow for wait in self]
+        reminder = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._remind)
+        try:
+            async with following(client, flows, self._see, self._note_deletion) as follower:
+
+                def see_child(child: JobFlow) -> None:
+                    for wait in self:
+                        if wait.flow.metadata.namespace == child.metadata.namespace:
+                            wait.children[child.metadata.name] = child
+                    follower.look_again()  # it saw no change of the flows themselves
+
+                async with following_children(client, flows, see_child):
+                    await follower.until(
+                        lambda _: all(each.is_reached or each.failure for each in self)
+                    )
+        finally:
+            reminder.cancel()
+
+    def _see(self, flow: JobFlow) -> None:
+        self._waits[key_of(flow)].see(flow)
+
+    def _note_deletion(self, flow: JobFlow) -> None:
+        self._waits[key_of(flow)].is_deleted = True
+
+    def _remind(self) -> None:
+        if not all(wait.handled for wait in self):
+            sentence = "no controller has handled the Command yet; is `jobflow serve` running?"
+            print_error(sentence, severity="warning")

@@ -1,20 +1,23 @@
-"""`jobflow submit`: checks FILEs, applies templates and CronJobFlows, and creates flows."""
+"""`jobflow submit` and `resubmit`: check flows, create and follow them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from jobflow.cli.flags import DryRun
-from jobflow.cli.new_flow_flags import FollowOptions
+from jobflow.cli.flags import DryRun, FollowOptions
 from jobflow.cli.steer.until_end import View, until_end
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error
-from jobflow.client.flows.find_flow import connect
+from jobflow.client.flows.find_flow import connect, read_flow, to_flow
 from jobflow.client.manifests.check import Report, check_files
+from jobflow.client.manifests.flag_values import parse_params
 from jobflow.client.manifests.objects import Manifest
-from jobflow.client.manifests.sources import UNREADABLE, ManifestFault
+from jobflow.client.manifests.sources import UNREADABLE, ManifestFault, SourcePlace
+from jobflow.client.manifests.yaml_nodes import Node
 from jobflow.client.options import Connection, FileOptions
+from jobflow.client.verbs.copy import check_flow, copy_of, send_checked
 from jobflow.client.verbs.send_manifests import Applied, Sent, body_of, send
 from jobflow.core.text import printable
 from jobflow.core.violations import Reason, Violation
@@ -46,16 +49,18 @@ class SubmitOptions:
 
     def check(self) -> None:
         """Raise CommandError if flags contradict each other."""
-        follows = self.follow.given
+        follow = self.follow
+        given = {"--wait": follow.wait, "--watch": follow.watch, "--log": follow.log}
+        follows = [flag for flag, is_given in given.items() if is_given]
         if self.templates and self.name is not None:
             follows.insert(0, "--name")
         if follows and (self.templates or self.dry_run):
             flag = "--templates" if self.templates else "--dry-run"
             sentence = f"{flag} excludes {follows[0]}, because no flow is created"
             raise CommandError(UNUSABLE, sentence)
-        if self.follow.watch and self.follow.log:
+        if follow.watch and follow.log:
             raise CommandError(UNUSABLE, "--watch excludes --log: choose one")
-        if self.follow.output and (self.follow.watch or self.follow.log):
+        if follow.output and (follow.watch or follow.log):
             raise CommandError(UNUSABLE, f"-o excludes {follows[-1]}: use --wait")
 
 
@@ -84,6 +89,32 @@ async def submit_files(files: FileOptions, connection: Connection, options: Subm
         else:
             sent = await send(client, report, dry_run=options.dry_run is DryRun.SERVER)
         return await finish(client, sent, options, {each.sentence for each in report.warnings})
+
+
+async def resubmit_flow(
+    name: str, connection: Connection, param: Sequence[str], options: SubmitOptions
+) -> int:
+    """Create a flow with the spec, the labels and the annotations of another, follow it if asked
+    to, and return the exit code. Raises CommandError."""
+    options.check()
+    values = parse_params(param)
+    async with await connect(connection) as client:
+        raw = await read_flow(client, name)
+        flow, spec = to_flow(raw), json.loads(raw).get("spec", {})
+        report = checked(copy_of(flow.metadata, spec, options.name), values, flow.metadata.name)
+        return await finish(client, await send_checked(client, report), options)
+
+
+def checked(flow: dict[str, Any], values: Mapping[str, Node], origin: str) -> Report:
+    """Return the report on a flow that is no file, with these values of params. `origin`: the name
+    of the object that it was made from. Raises CommandError after it has printed the faults."""
+    report = check_flow(flow, values, origin)
+    if report.faults:
+        errors = make_console(stderr=True)
+        for fault in report.faults:  # the source is no file, so its lines mean nothing
+            print_fault(replace(fault, place=SourcePlace(fault.place.source)), errors)
+        raise CommandError(FAILED, "nothing was sent, see above")
+    return report
 
 
 async def finish(

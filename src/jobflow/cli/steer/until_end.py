@@ -14,7 +14,7 @@ from rich.console import Console
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.cli.logs.follow import follow_logs
-from jobflow.cli.steer.wait_for_goal import PATIENCE_SECONDS
+from jobflow.cli.steer.send_command import PATIENCE_SECONDS
 from jobflow.client.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, print_error
 from jobflow.client.flows.children import read_children
 from jobflow.client.flows.find_flow import state_of

@@ -2,49 +2,37 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rich.text import Text
 
-from jobflow.cli.cluster.doctor.certificate import check_certificates
-from jobflow.cli.cluster.doctor.cluster import Check, Cluster, NotReadable, Result, Status, warning
-from jobflow.cli.cluster.doctor.definitions import check_definitions, check_volcano
-from jobflow.cli.cluster.doctor.leader import check_clocks, check_leader
-from jobflow.cli.cluster.doctor.namespace import (
-    check_flows,
-    check_queues,
-    check_rights,
-    check_templates,
-)
-from jobflow.cli.cluster.doctor.volcano import check_admission, check_controllers
-from jobflow.cli.cluster.doctor.webhook import check_webhook
+from jobflow.cli.cluster.doctor import leader, namespace, volcano, webhook
+from jobflow.cli.cluster.doctor.reading import Check, Cluster, NotReadable, Result, Status, warning
 from jobflow.cli.flags import ClusterOptions
 from jobflow.client.errors import FAILED, SUCCESS
 from jobflow.client.flows.find_flow import connect
 from jobflow.core.text import format_count, printable
-from jobflow.display.console import make_console
+from jobflow.display.console import MAX_WIDTH, make_console
+from jobflow.display.formats import print_json
 
 CHECKS: Mapping[str, Check] = {
-    "definitions": check_definitions,
-    "volcano": check_volcano,
-    "volcano-controllers": check_controllers,
-    "volcano-admission": check_admission,
-    "webhook": check_webhook,
-    "certificate": check_certificates,
-    "leader": check_leader,
-    "clocks": check_clocks,
-    "rights": check_rights,
-    "queues": check_queues,
-    "flows": check_flows,
-    "templates": check_templates,
+    "definitions": volcano.check_definitions,
+    "volcano": volcano.check_volcano,
+    "volcano-controllers": volcano.check_controllers,
+    "volcano-admission": volcano.check_admission,
+    "webhook": webhook.check_webhook,
+    "certificate": webhook.check_certificates,
+    "leader": leader.check_leader,
+    "clocks": leader.check_clocks,
+    "rights": namespace.check_rights,
+    "queues": namespace.check_queues,
+    "flows": namespace.check_flows,
+    "templates": namespace.check_templates,
 }
 _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.FAULT: "red"}
 _STATUS_WIDTH = 8
-_MAX_WIDTH = 100
-"""Columns of a paragraph on a wider terminal, because longer lines are hard to read."""
 
 
 class Finding(NamedTuple):
@@ -88,7 +76,7 @@ def _print_json(findings: Sequence[Finding]) -> None:
         }
         for check, result in findings
     ]
-    print(json.dumps(rows, indent=2, ensure_ascii=False))
+    print_json(rows)
 
 
 def _print_text(findings: Sequence[Finding]) -> None:
@@ -103,7 +91,7 @@ def _print_text(findings: Sequence[Finding]) -> None:
         text = f"{head}: {result.message} {result.remedy}"
         text = printable(text.rstrip())
         if console.is_terminal:
-            width = min(console.width, _MAX_WIDTH)
+            width = min(console.width, MAX_WIDTH)
             indent = " " * _STATUS_WIDTH
             text = textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False)
         line = Text(text)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from jobflow.api.resources import LEASES
-from jobflow.cli.cluster.doctor.cluster import Cluster, Json, Result, fault, ok, warning
+from jobflow.cli.cluster.doctor.reading import Cluster, Json, Result, fault, ok, warning
 from jobflow.cli.cluster.doctor.webhook import find_configurations
 from jobflow.core.text import format_elapsed
 from jobflow.kube.clock import LARGE_OFFSET

@@ -21,7 +21,7 @@ from jobflow.api.resources import (
     Resource,
 )
 from jobflow.api.volcano.scheduling import QueueState
-from jobflow.cli.cluster.doctor.cluster import (
+from jobflow.cli.cluster.doctor.reading import (
     Cluster,
     Json,
     Result,

@@ -1,4 +1,5 @@
-"""Checks that Volcano runs, and that its own controllers and webhooks of JobFlows are off.
+"""Checks of the definitions, JobFlow's own and Volcano's, that Volcano runs, and that its own
+controllers and webhooks of JobFlows are off.
 
 Two controllers would start every job twice. How to switch Volcano's off: docs/operations.md.
 """
@@ -8,24 +9,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import pairwise
 
-from jobflow.api.kinds import KINDS
-from jobflow.api.resources import (
-    DEPLOYMENTS,
-    FLOW_GROUP,
-    MUTATING_WEBHOOKS,
-    VALIDATING_POLICIES,
-    VALIDATING_WEBHOOKS,
-)
-from jobflow.cli.cluster.doctor.cluster import (
-    Cluster,
-    Json,
-    NotServed,
-    Result,
-    fault,
-    name_of,
-    ok,
-    warning,
-)
+from jobflow.api import resources
+from jobflow.api.kinds import KINDS, FlowKind
+from jobflow.cli.cluster.doctor import reading
+from jobflow.cli.cluster.doctor.reading import Cluster, Json, Result, fault, name_of, ok, warning
+from jobflow.core.manifests.installed_crds import definition_faults
+from jobflow.core.text import join_names
 from jobflow.webhook.configuration import APPROVALS_WEBHOOK, COMMANDS_WEBHOOK
 
 CONTROLLER, SCHEDULER = "volcano-controller", "volcano-scheduler"
@@ -49,12 +38,58 @@ _SWITCH_OFF = (
     '"*,-sharding-controller,-jobflow-controller,-jobtemplate-controller".'
 )
 _START = "See the logs of its pods."
+_APPLY = "Run `jobflow crds --apply`."
+_INSTALL_VOLCANO = "Install Volcano, or its definitions (docs/operations.md, Requirements)."
+
+
+async def check_definitions(cluster: Cluster) -> AsyncIterator[Result]:
+    """Check that JobFlow's kinds are served, by definitions that fit this version."""
+    missing = [kind for kind in KINDS.values() if not await cluster.serves(kind.resource)]
+    for kind in missing:
+        yield fault(f"The cluster does not serve {kind.crd_name}.", _APPLY)
+    for kind in KINDS.values():
+        if kind not in missing:
+            definition = await cluster.read(resources.CRDS, "", kind.crd_name)
+            yield describe_definition(kind, definition or {})
+
+
+def describe_definition(kind: FlowKind, definition: Json) -> Result:
+    """Return whether a stored definition fits this version."""
+    name = kind.crd_name
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    for each in conditions:
+        if each.get("type") == "NamesAccepted" and each.get("status") == "False":
+            remedy = "Remove the other definition that has these names."
+            return fault(f"{name} is not served: {each.get('message', '')}.", remedy)
+    faults = definition_faults(kind.name, definition)
+    if not faults:
+        return ok(f"{name} fits this version.")
+    # Only Volcano's definition has defaults for jobs.
+    replaced = any(each.endswith("has a default") for each in faults)
+    why = "is Volcano's, not JobFlow's" if replaced else "is older than this version"
+    return fault(f"{name} {why}: {join_names(faults)}.", _APPLY)
+
+
+async def check_volcano(cluster: Cluster) -> AsyncIterator[Result]:
+    """Check that Volcano's kinds are served."""
+    needed = (resources.JOBS, resources.QUEUES, resources.COMMANDS)
+    missing = [each.qualified for each in needed if not await cluster.serves(each)]
+    if missing:
+        yield fault(f"The cluster does not serve {join_names(missing)}.", _INSTALL_VOLCANO)
+    else:
+        yield ok("Volcano's jobs, queues and commands are served.")
+    if not missing and not await cluster.serves(resources.POD_GROUPS):
+        yield warning(
+            f"The cluster does not serve {resources.POD_GROUPS.qualified}, so "
+            "`jobflow why` cannot explain why a job waits for Volcano.",
+            "The sandbox has none; on a cluster, install Volcano's definitions.",
+        )
 
 
 async def check_controllers(cluster: Cluster) -> AsyncIterator[Result]:
     """Check the Deployments of Volcano: they run, and its controllers of flows are off."""
     query = (("labelSelector", f"app in ({CONTROLLER},{SCHEDULER})"),)
-    deployments = await cluster.read_all(DEPLOYMENTS, query=query)
+    deployments = await cluster.read_all(resources.DEPLOYMENTS, query=query)
     for app in (CONTROLLER, SCHEDULER):
         found = [each for each in deployments if _label(each) == app]
         if not found:
@@ -124,8 +159,8 @@ def _arguments(deployment: Json) -> list[str]:
 async def check_admission(cluster: Cluster) -> AsyncIterator[Result]:
     """Check that only JobFlow's webhook reviews JobFlow's kinds."""
     found = [
-        *_others(await cluster.webhooks(VALIDATING_WEBHOOKS)),
-        *_others(await cluster.webhooks(MUTATING_WEBHOOKS)),
+        *_others(await cluster.webhooks(resources.VALIDATING_WEBHOOKS)),
+        *_others(await cluster.webhooks(resources.MUTATING_WEBHOOKS)),
     ]
     policies = await _policies(cluster)
     for name, volcanos in found:
@@ -163,15 +198,15 @@ def _others(configurations: Iterable[Json]) -> list[tuple[str, bool]]:
 
 
 def _reviews(rules: Iterable[Json] | None) -> bool:
-    return any(FLOW_GROUP in (rule.get("apiGroups") or ()) for rule in rules or ())
+    return any(resources.FLOW_GROUP in (rule.get("apiGroups") or ()) for rule in rules or ())
 
 
 async def _policies(cluster: Cluster) -> list[str]:
     """Return the names of Volcano's policies for JobFlow's group; none if policies are not
     served, as before Kubernetes 1.30."""
     try:
-        policies = await cluster.read_all(VALIDATING_POLICIES)
-    except NotServed:
+        policies = await cluster.read_all(resources.VALIDATING_POLICIES)
+    except reading.NotServed:
         return []
     return [
         name_of(policy)
