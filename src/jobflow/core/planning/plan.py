@@ -28,8 +28,7 @@ from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.flow import concurrency, finally_and_daemons
 from jobflow.core.planning.flow.cleanup import expires, retention
 from jobflow.core.planning.flow.commands import read_commands
-from jobflow.core.planning.flow.failure_policy import policy_of
-from jobflow.core.planning.flow.parallelism import in_room, in_start_order
+from jobflow.core.planning.flow.parallelism import in_room
 from jobflow.core.planning.flow.restart import restarted
 from jobflow.core.planning.forecast import next_jobs
 from jobflow.core.planning.lifecycle import deadline, stored_lifecycle, untouched
@@ -37,19 +36,9 @@ from jobflow.core.planning.observed.children import with_facts_of_children
 from jobflow.core.planning.observed.known_jobs import without_namesakes
 from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.pending.step import PendingSteps
-from jobflow.core.planning.started.steps import (
-    begun_steps,
-    end_left_over,
-    end_unknown,
-    ends_all_steps,
-)
+from jobflow.core.planning.started.steps import begun_steps, end_strays
 from jobflow.core.planning.status.events import flow_events, step_events
-from jobflow.core.planning.status.status import (
-    flow_status,
-    flow_waits_for_outputs,
-    has_ended,
-    invalid_status,
-)
+from jobflow.core.planning.status.status import flow_status, has_ended, invalid_status
 from jobflow.core.planning.work.approval import open_approvals
 from jobflow.core.spec.compiled import compile_flow
 from jobflow.core.timestamps import truncate_to_second
@@ -70,7 +59,7 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         status = invalid_status(ctx, view.violations)
         events = tuple(flow_events(flow, status))
         return Plan(actions=(), status=status, urgent=True, events=events)
-    return _plan_unfinished(ctx)
+    return _unfinished(ctx)
 
 
 def is_unjudged(flow: JobFlow, jobs: Mapping[str, Job]) -> bool:
@@ -98,19 +87,15 @@ def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
         return Plan(commands.deletes, status, urgent=True, continues=True, events=events)
     kept = retention(flow, view, now)
     lives = any(not job.ended for job in view.jobs.values())
-    strays = end_unknown(PlanContext.of(flow, view, now)) if lives else ()
+    strays = end_strays(PlanContext.of(flow, view, now)) if lives else ()
     status = flow.status
     if commands.handled != status.handled_commands:
         status = msgspec.structs.replace(status, handled_commands=commands.handled)
     until = expires(flow)
-    is_due = until is not None and until <= now
+    expired = until is not None and until <= now
+    deletes = (DeleteFlow(flow.metadata.uid),) if expired else ()
     return Plan(
-        actions=(
-            *kept.deletes,
-            *strays,
-            *commands.deletes,
-            *((DeleteFlow(flow.metadata.uid),) if is_due else ()),
-        ),
+        actions=(*kept.deletes, *strays, *commands.deletes, *deletes),
         status=status,
         urgent=commands.urgent,
         continues=commands.urgent,
@@ -119,7 +104,9 @@ def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
     )
 
 
-def _plan_unfinished(ctx: PlanContext) -> Plan:
+def _unfinished(ctx: PlanContext) -> Plan:
+    """Plan a flow that has not ended: decide its steps, and again if that is changed by Commands,
+    its parent, its timeout, or its place in a concurrency group."""
     flow, view, now = ctx.flow, ctx.view, ctx.now
     ctx, decisions = _decide(ctx)
     commands = read_commands(
@@ -131,35 +118,45 @@ def _plan_unfinished(ctx: PlanContext) -> Plan:
         find_open=lambda: open_approvals(ctx, decisions),
     )
     lifecycle = commands.lifecycle.with_parent(view.parent, ctx.second)
-    until = deadline(flow.spec.timeout, lifecycle)
-    times_out_at = None if until is None or has_ended(ctx, decisions) else until
+    times_out_at = deadline(flow.spec.timeout, lifecycle) if flow.spec.timeout else None
+    if times_out_at is not None and has_ended(ctx, decisions):
+        times_out_at = None
     if times_out_at is not None and times_out_at <= now:
         lifecycle, times_out_at = lifecycle.timed_out(flow.spec.timeout or ""), None
-    lifecycle = concurrency.with_place(ctx, lifecycle)
+    if lifecycle.waits:
+        lifecycle = concurrency.with_place(ctx, lifecycle)
     changes = lifecycle != ctx.facts.lifecycle or bool(commands.answers)
     if changes:
         ctx, decisions = _decide(ctx.with_facts(Facts(lifecycle, commands.answers)))
     status = flow_status(ctx, decisions, next_jobs(ctx, decisions), commands.handled)
     kept = retention(flow, view, now)
-    order = in_start_order(ctx, range(len(decisions)))
-    actions = [action for position in order for action in decisions[position].actions]
-    reads = dict.fromkeys(read for decision in decisions for read in decision.reads)
-    strays = end_left_over(ctx) if ends_all_steps(ctx) else end_unknown(ctx)
+    # a flow that waits for a place may cancel those that have one
+    replaced = concurrency.replace_others(ctx) if lifecycle.waits else concurrency.Replaced()
+    is_final = status.state.phase in FINAL_PHASES
     continues = (
         kept.urgent
         or commands.urgent
         or changes
         or any(decision.urgent for decision in decisions)
         or finally_and_daemons.wait_for_status(ctx, decisions)
-        or status.state.phase in FINAL_PHASES  # the cleanup follows
+        or is_final  # the cleanup follows
     )
     is_news = status is not flow.status
-    ends_later = ctx.later if flow_waits_for_outputs(ctx, status, decisions) else None
-    replaced = concurrency.replace_others(ctx)
-    wake_ups = (decision.wake_at for decision in decisions)
-    moments = (kept.wake_at, times_out_at, ends_later, replaced.again_at, *wake_ups)
+    moments = [kept.wake_at, times_out_at, replaced.again_at]
+    moments += [decision.wake_at for decision in decisions]
+    if flow.spec.outputs and not is_final and not ctx.terminating and has_ended(ctx, decisions):
+        moments.append(ctx.later)  # this plan could not evaluate the outputs any more
+    reads = dict.fromkeys(read for decision in decisions for read in decision.reads)
     return Plan(
-        actions=(*actions, *reads, *kept.deletes, *strays, *commands.deletes, *replaced.cancels),
+        actions=(
+            # decisions are in start order: that of `spec.flows`, then that of `finally`
+            *(action for decision in decisions for action in decision.actions),
+            *reads,
+            *kept.deletes,
+            *end_strays(ctx),
+            *commands.deletes,
+            *replaced.cancels,
+        ),
         status=status,
         urgent=is_news and (continues or status.state.phase != flow.status.state.phase),
         continues=is_news and continues,
@@ -196,7 +193,7 @@ def _more_facts(
     facts, stop = ctx.facts, steps.stopping
     if steps.failing:
         return replace(facts, ended=steps.ended())
-    if stop.is_active and policy_of(ctx.flow) is FailurePolicy.ABORT:
+    if stop.is_active and stop.policy is FailurePolicy.ABORT:
         if stop.failed and not facts.aborted_for:
             spared = stop.spared()
             return replace(facts, ended=steps.ended(), aborted_for=stop.why, spared=spared)

@@ -14,6 +14,7 @@ from jobflow.core.lazy import lazy_property
 from jobflow.core.names import format_job_name, to_label_value
 from jobflow.core.spec.expressions import find_needed_outputs
 from jobflow.core.spec.graph import Graph
+from jobflow.core.spec.items import takes_items
 from jobflow.core.spec.named_failures import NamedFailure, find_named_failures
 from jobflow.core.spec.outline import Outline
 from jobflow.core.spec.param_values import with_param_values
@@ -87,6 +88,18 @@ class CompiledFlow:
     def matching(self) -> frozenset[int]:
         """Steps whose items depend on the items of their targets."""
         return frozenset([i for i, need in enumerate(self.needs) if need.matched])
+
+    @lazy_property
+    def deciding(self) -> frozenset[int]:
+        """Steps that decide something before they start: `when`, `switch`, or their items."""
+        return frozenset(
+            i
+            for i, step in enumerate(self.steps)
+            if step.when is not None
+            or step.switch is not None
+            or (step.for_each is not None and step.for_each.from_ is not None)
+            or takes_items(step)
+        )
 
     @lazy_property
     def only_ends_matter(self) -> bool:

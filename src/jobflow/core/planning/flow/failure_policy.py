@@ -84,34 +84,30 @@ def _has_failed(ctx: PlanContext, position: int) -> bool:
 class FailureStop:
     """The steps that may start although the flow has stopped, noted in dependency order."""
 
-    def __init__(self, ctx: PlanContext, known: Sequence[StepDecision | None]) -> None:
-        """`known`: decisions that are made already, by position."""
-        continues = policy_of(ctx.flow) is FailurePolicy.CONTINUE
+    def __init__(self, ctx: PlanContext, begun: Sequence[StepDecision | None]) -> None:
+        """`begun`: the decisions about the steps that have begun, by position."""
+        self._ctx, self.policy = ctx, policy_of(ctx.flow)
         self.failed: list[str] = []
         """Steps for whose failure the flow has stopped; empty if it has not."""
         self.failing: list[str] = []
         """Steps that have failed, but whose reason is being read or whose rejection is being
         stored: no other step starts."""
-        judged = () if continues else known[: ctx.layout.last_from]
-        for position, decision in enumerate(judged):
-            if decision is None:
+        continues = self.policy is FailurePolicy.CONTINUE
+        for position, decision in enumerate(() if continues else begun[: ctx.layout.last_from]):
+            if decision is None or not (decision.unjudged or decision.condition.phase == _FAILED):
                 continue
+            name = ctx.layout.steps[position].name
             if _breaks(ctx, position, decision.condition):
                 found = self.failing if _is_unstored(ctx, position) else self.failed
-                found.append(ctx.layout.steps[position].name)
+                found.append(name)
             if decision.unjudged and _has_failed(ctx, position):
-                self.failing.append(ctx.layout.steps[position].name)
+                self.failing.append(name)
         self.is_active = bool(self.failed or self.failing)
         """Whether steps may not start, or not yet."""
-        self._continues = continues
-        self._goes_on = policy_of(ctx.flow) is FailurePolicy.STOP
-        self._steps = ctx.layout.steps
-        self._last_from = ctx.layout.last_from
-        self._targets = ctx.layout.graph.targets
-        self._needs = ctx.layout.needs
-        self._spared = bytearray(len(ctx.layout.steps))
-        self._handling = bytearray(len(ctx.layout.steps))
-        """Spared steps that are not skipped: those behind them may start too."""
+        self._spared: set[int] = set()
+        """Steps that Abort does not abort."""
+        self._handling: set[int] = set()
+        """Those of them that are not skipped: steps behind them may start too."""
 
     @property
     def why(self) -> str:
@@ -125,39 +121,45 @@ class FailureStop:
 
     def stopped_by(self, position: int, condition: StepCondition) -> bool:
         """Whether this condition of a step stops the flow."""
-        if position >= self._last_from or self._continues or condition.phase != _FAILED:
+        layout = self._ctx.layout
+        if self.policy is FailurePolicy.CONTINUE or condition.phase != _FAILED:
             return False
-        return fails_flow(self._steps[position], condition)
+        return position < layout.last_from and fails_flow(layout.steps[position], condition)
 
     def note(self, position: int, phase: str, met: Iterable[int] | None) -> None:
         """Note the phase of a step. `met`: the targets that let it start; None if it has not
         started, so that any target may."""
-        if self.is_active:
-            self._spared[position] = self.admits(position, met)
-            self._handling[position] = self._spared[position] and phase != StepPhase.SKIPPED
+        if self._handles(position, met):
+            self._spared.add(position)
+            if phase != StepPhase.SKIPPED:
+                self._handling.add(position)
 
-    def admits(self, position: int, met: Iterable[int] | None = None) -> bool:
-        """Whether a step that these targets (None: any of its targets) make ready is a handler, or
-        behind a handler."""
-        if self._needs[position].handles(met):
+    def may_start(self, position: int, met: Iterable[int] | None = None) -> bool:
+        """Whether a step that these targets (None: any of its targets) make ready starts although
+        steps have failed."""
+        return self._handles(position, met) or self._matches_failed(position)
+
+    def _handles(self, position: int, met: Iterable[int] | None) -> bool:
+        """Whether a step is a handler of a failure, or behind one."""
+        layout = self._ctx.layout
+        if layout.needs[position].handles(met):
             return True
-        return any(self._handling[t] for t in (self._targets[position] if met is None else met))
+        targets = layout.graph.targets[position] if met is None else met
+        return not self._handling.isdisjoint(targets)
 
-    def goes_on(self, position: int) -> bool:
-        """Whether a step that has not begun starts items although steps have failed: its items
-        depend on single items of these steps, and on none of another failed step."""
-        if not self._goes_on or not self._needs[position].matched:
+    def _matches_failed(self, position: int) -> bool:
+        """Whether the items of a step depend on single items of the failed steps, and the step on
+        no other failed step."""
+        needs, steps = self._ctx.layout.needs, self._ctx.layout.steps
+        if self.policy is not FailurePolicy.STOP or not needs[position].matched:
             return False
         upstream, work = set[int](), [position]
         while work:
-            new = self._needs[work.pop()].matched - upstream
+            new = needs[work.pop()].matched - upstream
             upstream |= new
             work += new
-        names = {self._steps[each].name for each in upstream}
-        return names.issuperset((*self.failed, *self.failing))
+        return {steps[i].name for i in upstream}.issuperset((*self.failed, *self.failing))
 
     def spared(self) -> frozenset[str]:
         """Return the steps that Abort does not abort if they run, or begin in this plan."""
-        return frozenset(
-            s.name for s, spared in zip(self._steps, self._spared, strict=True) if spared
-        )
+        return frozenset(self._ctx.layout.steps[position].name for position in self._spared)

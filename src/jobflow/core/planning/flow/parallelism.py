@@ -10,7 +10,7 @@ Every vcjob gets its turn, and a smaller one can be created even if another cann
 says when the next try is made, and how many are tried at once.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -55,43 +55,38 @@ def in_room(
         alive = sum(not job.ended and name not in deleted for name, job in jobs.items())
         room = max(most - alive, 0)
     positions = range(len(decisions)) if among is None else among
-    order = in_start_order(ctx, (each for each in positions if decisions[each].drafts))
+    # in the order of `spec.flows`, then that of `finally`, as `nextJobs` and the actions of a plan
+    order = sorted(each for each in positions if decisions[each].drafts)
     turn = None
     if held is not None and room != 0:
         turn = Turn(held, [decisions[position] for position in order], ctx.now, room)
-    found, faults, claims = list(decisions), dict[str, CreateFault](), Claims(ctx)
+    found, faults = list(decisions), dict[str, CreateFault]()
+    claims = Claims(ctx) if ctx.flow.spec.volume_claims else None
     for position in order:
-        decision = decisions[position]
+        decision, stored = decisions[position], ctx.observed[position].stored
         drafts = decision.drafts
-        tried = drafts if turn is None else turn.let_through(drafts)
-        built = _built(ctx, tried, room, claims, _is_held(ctx, position))
+        tried = drafts if turn is None else turn.select(drafts)
+        built = _build(ctx, tried, room, claims, was_held=stored.reason in _HELD)
         faults |= built.faults
         if room is not None:
             room -= built.places
+        wake_ups = [decision.wake_at, built.wait.retry_at if built.wait else None]
+        if built.is_late:
+            wake_ups.append(ctx.later)
+        sent = (c for c in built.creates if isinstance(c, CreateJob) or _is_due(c, ctx))
         made = msgspec.structs.replace(
             decision,
-            actions=(*decision.actions, *built.claims, *_not_asked(ctx, built.creates)),
+            actions=(*decision.actions, *built.claims, *sent),
             drafts=(),
-            wake_at=_earliest(
-                decision.wake_at,
-                built.wait.retry_at if built.wait else None,
-                ctx.later if built.is_late else None,
-            ),
+            wake_at=min((at for at in wake_ups if at is not None), default=None),
             urgent=decision.urgent or bool(built.faults),
         )
         if turn is not None and not built.faults:
-            found[position] = turn.held_back(made, drafts)
-        elif built.faults or built.creates:
-            found[position] = made
-        else:
-            found[position] = _without_create(ctx, position, made, built)
+            made = turn.hold_back(made, drafts)
+        elif not (built.faults or built.creates or _is_under_way(decision.condition)):
+            made = _without_create(made, stored, built, most or 0)
+        found[position] = made
     return Made(found, faults)
-
-
-def in_start_order(ctx: PlanContext, positions: Iterable[int]) -> list[int]:
-    """Return these steps in the order in which they start: that of `spec.flows`, then that of
-    `finally`. It decides who gets room, the order of a plan's actions, and `nextJobs`."""
-    return sorted(positions)
 
 
 @dataclass(slots=True)
@@ -110,20 +105,22 @@ class _Built:
     """How many take room: those that are created, now or once their claims are."""
 
 
-def _built(
+def _build(
     ctx: PlanContext,
     drafts: Iterable[Draft | Continuation],
     room: int | None,
-    claims: Claims,
-    is_held: bool,
+    claims: Claims | None,
+    *,
+    was_held: bool,
 ) -> _Built:
-    """Build drafts for at most `room` places. `is_held`: as in `_is_held`."""
+    """Build drafts for at most `room` places. `was_held`: by the status, the step waits for a
+    volume claim, or its create was refused."""
     built, budget = _Built(), ctx.progress.creates
     for draft in drafts:
         if built.places == room:
             break
         has_vars = isinstance(draft, Draft) and draft.step.vars
-        if budget.is_spent(for_waiting=is_held) or (has_vars and ctx.progress.allowance.spent):
+        if budget.is_spent(for_waiting=was_held) or (has_vars and ctx.progress.allowance.spent):
             built.is_late = True
             break
         create = draft.build(ctx.flow, ctx.progress.allowance)
@@ -131,84 +128,46 @@ def _built(
         if isinstance(create, EvaluationFailure):
             built.faults[draft.name] = CreateFault(StepReason.EXPRESSION_ERROR, create.message)
             continue
-        match claims.wait_of(create.manifest) if isinstance(create, CreateJob) else None:
+        waits = None
+        if claims is not None and isinstance(create, CreateJob):
+            waits = claims.wait_of(create.manifest)
+        match waits:
             case None:
                 built.creates.append(create)
                 built.places += 1
             case CreateFault() as fault:
                 built.faults[draft.name] = fault
-            case wait:
-                built.wait = built.wait or wait
-                built.places += wait.keeps_place
-    built.claims = claims.take_actions()
+            case ClaimWait():
+                built.wait = built.wait or waits
+                built.places += waits.keeps_place
+    built.claims = [] if claims is None else claims.take_actions()
     return built
 
 
-def _is_held(ctx: PlanContext, position: int) -> bool:
-    """Whether a step waits for a volume claim, by its status, or its create was refused."""
-    return ctx.observed[position].stored.reason in _HELD
+def _is_due(command: CommandFlow, ctx: PlanContext) -> bool:
+    """Whether the retry of a child flow was not sent a moment ago. Either way it has a place."""
+    asked = ctx.view.aborts.get(command.key)
+    return asked is None or ctx.now >= add(asked, COMMAND_AGAIN)
 
 
 def _without_create(
-    ctx: PlanContext, position: int, decision: StepDecision, built: _Built
+    decision: StepDecision, stored: StepCondition, built: _Built, most: int
 ) -> StepDecision:
-    """Return the decision about a step of which nothing is created now."""
-    if built.wait is not None:
-        return _without_claim(decision, built.wait)
-    if not built.is_late:
-        return _without_room(decision, to_number(ctx.flow.spec.parallelism) or 0)
-    if not _is_held(ctx, position) or under_way(decision.condition):
-        return decision
-    stored = ctx.observed[position].stored
-    condition = postpone(
-        decision.condition,
-        reason=stored.reason,
-        message=stored.message,
-        next_attempt_time=stored.next_attempt_time,
-    )
-    return msgspec.structs.replace(decision, condition=condition)
-
-
-def _without_claim(decision: StepDecision, wait: ClaimWait) -> StepDecision:
-    """Return the decision about a step that waits for a volume claim."""
-    condition, until = decision.condition, wait.retry_at
-    if under_way(condition):
-        return decision
-    next_attempt = ceil_to_second(until) if until is not None else None
-    condition = postpone(
-        condition,
-        reason=wait.reason,
-        message=shorten(wait.message),
-        next_attempt_time=None if condition.attempts else next_attempt,
-    )
-    return msgspec.structs.replace(decision, condition=condition)
-
-
-def _earliest(*moments: datetime | None) -> datetime | None:
-    return min((at for at in moments if at is not None), default=None)
-
-
-def _not_asked(
-    ctx: PlanContext, creates: Iterable[CreateJob | CommandFlow]
-) -> Iterator[CreateJob | CommandFlow]:
-    """Yield the creates, and the retries of child flows that were not sent a moment ago. Those
-    that were sent have a place already."""
-    for create in creates:
-        asked = None if isinstance(create, CreateJob) else ctx.view.aborts.get(create.key)
-        if asked is None or ctx.now >= add(asked, COMMAND_AGAIN):
-            yield create
-
-
-def _without_room(decision: StepDecision, most: int) -> StepDecision:
+    """Return the decision about a step of which nothing is created now: it waits for a volume
+    claim, for the next plan or for room."""
     condition = decision.condition
-    if under_way(condition):
+    if built.wait is not None:
+        reason, message, until = built.wait.reason, shorten(built.wait.message), None
+        if built.wait.retry_at is not None and not condition.attempts:
+            until = ceil_to_second(built.wait.retry_at)
+    elif not built.is_late:
+        reason, until = StepReason.PARALLELISM, None
+        message = f"waits for room: the flow has at most {format_count(most, 'job')} at once"
+    elif stored.reason in _HELD:
+        reason, message, until = stored.reason, stored.message, stored.next_attempt_time
+    else:
         return decision
-    condition = postpone(
-        condition,
-        reason=StepReason.PARALLELISM,
-        message=f"waits for room: the flow has at most {format_count(most, 'job')} at once",
-        next_attempt_time=None,
-    )
+    condition = postpone(condition, reason=reason, message=message, next_attempt_time=until)
     return msgspec.structs.replace(decision, condition=condition)
 
 
@@ -226,11 +185,11 @@ class Turn:
         names.sort(key=lambda name: refused.get(name, -1))
         self._names = frozenset(names[: held.room][:most])
 
-    def let_through(self, drafts: Iterable[Draft | Continuation]) -> list[Draft | Continuation]:
+    def select(self, drafts: Iterable[Draft | Continuation]) -> list[Draft | Continuation]:
         """Return those that are tried now."""
         return [draft for draft in drafts if self._is_due and draft.name in self._names]
 
-    def held_back(
+    def hold_back(
         self, decision: StepDecision, drafts: Iterable[Draft | Continuation]
     ) -> StepDecision:
         """Return the decision with the reason why its step waits. `drafts`: its vcjobs, tried or
@@ -247,7 +206,7 @@ class Turn:
         condition, why, retry_at = decision.condition, self._held.message, self._held.retry_at
         if retry_at is not None:
             why = f"{why}; the flow's jobs are tried in turn"
-        if under_way(condition):  # a forEach that has other items
+        if _is_under_way(condition):  # a forEach that has other items
             message = f"{condition.message}; the next waits: {why}"
             return msgspec.structs.replace(condition, message=shorten(message))
         until = ceil_to_second(retry_at) if retry_at is not None and is_next else None
@@ -259,7 +218,7 @@ class Turn:
         )
 
 
-def under_way(condition: StepCondition) -> bool:
+def _is_under_way(condition: StepCondition) -> bool:
     """Whether the step, or any of its runs, has a vcjob that has not ended."""
     runs = condition.runs or (condition,)
     return any(run.phase not in (StepPhase.WAITING, *ENDED_STEP_PHASES) for run in runs)

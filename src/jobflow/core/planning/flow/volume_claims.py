@@ -48,8 +48,9 @@ class Claims:
     ctx: PlanContext
     _names: dict[str, str] = field(init=False)
     _created: frozenset[str] = field(init=False)
-    _actions: dict[str, CreateClaim] = field(default_factory=dict)
-    _taken: int = 0
+    _asked: set[str] = field(default_factory=set)
+    """The names of those that this plan creates."""
+    _actions: list[CreateClaim] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._names = claim_names(self.ctx.flow)
@@ -57,14 +58,13 @@ class Claims:
 
     def take_actions(self) -> list[CreateClaim]:
         """Return the claims to create now that were asked for since the last call."""
-        new = list(self._actions.values())[self._taken :]
-        self._taken += len(new)
+        new, self._actions = self._actions, []
         return new
 
     def wait_of(self, manifest: Mapping[str, Any]) -> ClaimWait | CreateFault | None:
         """Return why this vcjob cannot be created yet, or never; None if its claims exist."""
         found: ClaimWait | CreateFault | None = None
-        for claim in mounted_claims(manifest["spec"], self._names) if self._names else ():
+        for claim in mounted_claims(manifest["spec"], self._names):
             if self._names[claim] in self._created:
                 continue
             one = self._wait_of(claim)
@@ -100,11 +100,12 @@ class Claims:
 
     def _create(self, claim: str, wait: ClaimWait) -> ClaimWait | CreateFault:
         name = self._names[claim]
-        if name not in self._actions:
+        if name not in self._asked:
             manifest = build_claim(self.ctx.flow, claim)
             if isinstance(manifest, EvaluationFailure):
                 return CreateFault(StepReason.EXPRESSION_ERROR, manifest.message)
-            self._actions[name] = CreateClaim(name, manifest)
+            self._asked.add(name)
+            self._actions.append(CreateClaim(name, manifest))
         return wait
 
 

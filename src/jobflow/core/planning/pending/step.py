@@ -9,11 +9,12 @@ failure (`failure_policy`). If a step fails in a pass, all steps are decided aga
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+from typing import cast
 
 import msgspec
 
-from jobflow.api.flow import dependencies as api
-from jobflow.api.flow.dependencies import Condition
+from jobflow.api.flow.dependencies import Condition, Probe
 from jobflow.api.flow.status import ENDED_STEP_PHASES, Decisions, StepCondition, StepPhase
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.lazy import lazy_property
@@ -22,9 +23,8 @@ from jobflow.core.planning.decision import Decision, StepDecision, wait
 from jobflow.core.planning.flow.failure_policy import FailureStop
 from jobflow.core.planning.flow.finally_and_daemons import are_left, may_begin
 from jobflow.core.planning.observed.steps import ObservedStep, has_begun, has_run
-from jobflow.core.planning.pending.course import AsObserved, Course
-from jobflow.core.planning.pending.probes import ProbeState
-from jobflow.core.planning.pending.stored_decisions import NotTaken, decide, decides
+from jobflow.core.planning.pending.probes import ProbeState, Probing
+from jobflow.core.planning.pending.stored_decisions import NotTaken, decide
 from jobflow.core.planning.pending.target_messages import (
     TargetStates,
     blocked_by,
@@ -32,12 +32,14 @@ from jobflow.core.planning.pending.target_messages import (
     unsatisfiable,
     waits_for,
 )
-from jobflow.core.planning.pending.wave import Wave
+from jobflow.core.planning.started import loop
+from jobflow.core.planning.started.loop_summary import summarize
 from jobflow.core.planning.started.matched_items import (
     find_mismatch,
     given_items,
     with_known_lists,
 )
+from jobflow.core.planning.started.run import start_run
 from jobflow.core.planning.started.steps import continue_step
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import takes_items
@@ -50,36 +52,43 @@ from jobflow.core.spec.readiness import (
 )
 from jobflow.core.text import shorten
 
-_NOT_YET, _UNSATISFIABLE = TargetState.NOT_YET, TargetState.UNSATISFIABLE
+_NOT_YET = TargetState.NOT_YET
 
 
 class PendingSteps:
     """One pass over the steps in dependency order: over all of them, or over those alone that a
-    change of others concerns."""
+    change of others concerns.
 
-    def __init__(
-        self,
-        ctx: PlanContext,
-        decisions: Sequence[StepDecision | None],
-        course: Course | None = None,
-    ) -> None:
+    They go on as their jobs and pods show. A forecast supposes something else: it overrides
+    `evaluates`, `look` and `begin`.
+    """
+
+    evaluates = True
+    """Whether the conditions of a step are evaluated. If not, it runs whatever they say."""
+
+    def __init__(self, ctx: PlanContext, decisions: Sequence[StepDecision | None]) -> None:
         """`decisions`: those of the steps that have begun; None for all others."""
         self.ctx = ctx
-        self.course = course or AsObserved(ctx)
-        self.needs = ctx.layout.needs
-        self.last_from = ctx.layout.last_from
+        self.layout = ctx.layout
         self.lifecycle = ctx.facts.lifecycle
-        self.known = decisions
+        self.begun = decisions
         self.decisions = list(decisions)
         self.ends = ctx.progress.ends
         self.stopping = FailureStop(ctx, decisions)
         self.failing: list[int] = []
         """Steps that fail in this pass and stop the flow."""
-        self._wave: Wave | None = None
+        self._again: set[int] = set()
+        """The steps that `run_again` decides once more."""
+        self._spreads = False
+        """Whether what depends on a step that ends is decided again."""
+        self._queue: list[int] = []
+        """Their ranks in dependency order, as a heap: a decision may add steps behind it."""
 
     def run(self) -> list[StepDecision]:
         """Return the decision about every step, by position."""
-        self._pass(self.ctx.layout.graph.order)
+        for position in self.layout.graph.order:
+            self._visit(position)
+        # steps in a cycle, and those behind one, are not in the order
         return [d or self._blocked(i) for i, d in enumerate(self.decisions)]
 
     def run_again(
@@ -88,71 +97,40 @@ class PendingSteps:
         """Decide these steps again, those that depend on others and have not begun, and all that
         depends on what ends thereby; return all of them. After a failure, the pass looks at every
         step, to note what it handles."""
-        self._wave = Wave(self.ctx)
+        self._spreads, order = True, self.layout.graph.order
         for position in changed:
-            self._decide_again(position)
+            self._enqueue(position)
         for position in dependants_of:
-            self._decide_dependants_again(position)
-        self._pass(self.ctx.layout.graph.order if self.stopping.is_active else self._wave)
-        return frozenset(self._wave.added)
+            self._enqueue_dependants(position)
+        if self.stopping.is_active:
+            for position in order:
+                self._visit(position)
+        else:
+            while self._queue:
+                self._visit(order[heappop(self._queue)])
+        return frozenset(self._again)
 
-    def _decide_dependants_again(self, position: int) -> None:
-        for dependant in self.ctx.layout.graph.dependants[position]:
-            condition = self.ctx.progress.standing[dependant]
-            if condition.phase == StepPhase.WAITING and not has_begun(condition):
-                self._decide_again(dependant)
+    def look(self, position: int, probe: Probe, target: int) -> ProbeState:
+        """Return the state of the probe of a step on a target that it has not passed before."""
+        ctx = self.ctx
+        observed, condition = ctx.observed[target], ctx.progress.standing[target]
+        return self._probing.look(
+            self.layout.steps[position], probe, observed, condition, self.ends[target]
+        )
 
-    def _decide_again(self, position: int) -> None:
-        assert self._wave is not None
-        if position < self.last_from or self.finally_may_begin:
-            self.decisions[position] = None
-            self._wave.add(position)
-
-    def _pass(self, order: Iterable[int]) -> None:
-        decisions, stopped = self.decisions, self.stopping.is_active
-        blocked, matching = self.ctx.layout.blocked, self.ctx.layout.matching
-        for position in order:
-            before = decision = decisions[position]
-            if before and position in matching and self._may_go_on(position, before):
-                decision = self._continued(position)
-            if decision is None:
-                decision = self._blocked(position) if position in blocked else self._new(position)
-                self._take(position, decision)
-            if stopped:
-                met = self._target_states(position, began=True).met() if before else None
-                self.stopping.note(position, decision.condition.phase, met)
-
-    def _may_go_on(self, position: int, decision: StepDecision) -> bool:
-        """Whether a step that has begun may begin further items, because a target of these items
-        has been decided in this pass."""
-        matched = self.needs[position].matched
-        has_ended = decision.condition.phase in ENDED_STEP_PHASES
-        return not has_ended and any(self.known[target] is None for target in matched)
-
-    def _continued(self, position: int) -> StepDecision | None:
-        """Decide a step that has begun once more, after its targets."""
-        decision = continue_step(position, self.ctx.observed[position], self.ctx)
-        if decision is not None:
-            self._take(position, decision)
-        return decision
-
-    def _take(self, position: int, decision: StepDecision) -> None:
-        condition = decision.condition
-        self.decisions[position] = decision
-        self.ctx.progress.standing[position] = condition
-        if condition.phase in ENDED_STEP_PHASES:
-            self.ends[position] = self.ctx.end_of(self.ctx.layout.steps[position], condition)
-            if self.stopping.stopped_by(position, condition):
-                self.failing.append(position)
-            if self._wave is not None:
-                self._decide_dependants_again(position)
+    def begin(self, position: int) -> StepDecision:
+        """Start a step; after a retry of the flow, the runs that are left."""
+        observed = self.ctx.observed[position]
+        if observed.loops:
+            return summarize(loop.begin(observed, self.ctx))
+        return cast(StepDecision, start_run(observed, self.ctx))
 
     def ended(self) -> dict[int, StepDecision]:
         """Return the decisions that more facts do not change, by position: those of steps that had
         begun and have ended, that fail in this pass, and that completed before one that fails."""
         found = {
             position: decision
-            for position, decision in enumerate(self.known)
+            for position, decision in enumerate(self.begun)
             if decision is not None and decision.condition.phase in ENDED_STEP_PHASES
         }
         before = list(self.failing)
@@ -164,156 +142,179 @@ class PendingSteps:
                 continue
             if decision.condition.phase in (StepPhase.FAILED, StepPhase.COMPLETED):
                 found.setdefault(position, decision)
-            targets = set(self.ctx.layout.graph.targets[position]) - seen
+            targets = set(self.layout.graph.targets[position]) - seen
             seen |= targets
             before.extend(targets)
         return found
 
-    def _new(self, position: int) -> StepDecision:
-        ctx = self.ctx
-        observed = ctx.observed[position]
-        if position in ctx.layout.left_out:
+    # ------------------------------------------------------------------ the pass
+
+    def _enqueue(self, position: int) -> None:
+        # a step in a cycle has no rank, and is never decided by a pass
+        rank = self.layout.ranks.get(position)
+        if position >= self.layout.last_from and not self.finally_may_begin:
+            return
+        self.decisions[position] = None
+        if rank is not None and position not in self._again:
+            self._again.add(position)
+            heappush(self._queue, rank)
+
+    def _enqueue_dependants(self, position: int) -> None:
+        for dependant in self.layout.graph.dependants[position]:
+            condition = self.ctx.progress.standing[dependant]
+            if condition.phase == StepPhase.WAITING and not has_begun(condition):
+                self._enqueue(dependant)
+
+    def _visit(self, position: int) -> None:
+        before = decision = self.decisions[position]
+        if before and position in self.layout.matching and self._may_go_on(position, before):
+            decision = continue_step(position, self.ctx)
+            if decision is not None:
+                self._take(position, decision)
+        if decision is None:
+            is_blocked = position in self.layout.blocked
+            decision = self._blocked(position) if is_blocked else self._decide(position)
+            self._take(position, decision)
+        if self.stopping.is_active:
+            met = self._target_states(position, began=True).met() if before else None
+            self.stopping.note(position, decision.condition.phase, met)
+
+    def _may_go_on(self, position: int, decision: StepDecision) -> bool:
+        """Whether a step that has begun may begin further items, because a target of these items
+        has been decided in this pass."""
+        matched = self.layout.needs[position].matched
+        has_ended = decision.condition.phase in ENDED_STEP_PHASES
+        return not has_ended and any(self.begun[target] is None for target in matched)
+
+    def _take(self, position: int, decision: StepDecision) -> None:
+        condition = decision.condition
+        self.decisions[position] = decision
+        self.ctx.progress.standing[position] = condition
+        if condition.phase in ENDED_STEP_PHASES:
+            self.ends[position] = self.ctx.end_of(self.layout.steps[position], condition)
+            if self.stopping.stopped_by(position, condition):
+                self.failing.append(position)
+            if self._spreads:
+                self._enqueue_dependants(position)
+
+    # ------------------------------------------------------------------ one step
+
+    def _decide(self, position: int) -> StepDecision:
+        """Decide about a step whose targets exist and have been decided."""
+        ctx, observed = self.ctx, self.ctx.observed[position]
+        in_finally = position >= self.layout.last_from
+        ending, why = self.lifecycle.ending_reason, self.lifecycle.ending_message
+        if position in self.layout.left_out:
             message = "spec.targets names neither it nor a step that depends on it"
-            return self._skipped(observed, StepReason.NOT_TARGETED, message)
-        is_last = position >= self.last_from
-        if is_last and (waits := self._before_finally(observed)) is not None:
-            return waits
+            return _skipped(observed, StepReason.NOT_TARGETED, message)
+        if in_finally and self.lifecycle.finally_too:
+            return _skipped(observed, StepReason.STOPPED, why)
+        if in_finally and not (self.finally_may_begin or ctx.terminating):
+            return StepDecision(wait(observed, "", "waits until all other steps have ended"))
         targets = self._target_states(position)
         need = targets.need
         verdict = combine_states(need.how, targets.reaches)
         skip = SKIPS.get(verdict)
-        if self.lifecycle.ending_reason and not is_last and skip in (None, StepEnd.STOPPED):
-            return self._skipped(observed, StepReason.STOPPED, self.lifecycle.ending_message)
+        if ending and not in_finally and skip in (None, StepEnd.STOPPED):
+            return _skipped(observed, StepReason.STOPPED, why)
         if skip is not None:
             message = skipped_for(skip, ctx, targets, self.stopping.failed)
-            return self._skipped(observed, StepReason(skip), message)
-        if verdict is _UNSATISFIABLE:
+            return _skipped(observed, StepReason(skip), message)
+        if verdict is TargetState.UNSATISFIABLE:
             message = unsatisfiable(ctx, targets)
             return StepDecision(_ended(observed, StepReason.PROBE_UNSATISFIABLE, message))
-        if verdict is _NOT_YET:
-            decision = StepDecision(self._wait_for_targets(position, targets))
-        else:
+        if verdict is not _NOT_YET:
             decision = self._ready(position, targets)
+        elif self.stopping.failed and not (in_finally or self.stopping.may_start(position)):
+            message = f"will not start, because {self.stopping.failed[0]} has failed"
+            decision = StepDecision(wait(observed, StepReason.STOPPED, message))
+        else:
+            decision = StepDecision(wait(observed, *waits_for(ctx, targets)))
         if targets.looks or need.to_run or observed.stored.passed_targets:
             return self._lasting(position, decision, verdict, targets)
         return decision
 
-    def _before_finally(self, observed: ObservedStep) -> StepDecision | None:
-        """Return the decision about a step of `finally` that may not begin, else None."""
-        if self.lifecycle.finally_too:
-            return self._skipped(observed, StepReason.STOPPED, self.lifecycle.ending_message)
-        if not self.finally_may_begin and not self.ctx.terminating:
-            return StepDecision(wait(observed, "", "waits until all other steps have ended"))
-        return None
-
     def _ready(self, position: int, targets: TargetStates) -> StepDecision:
-        ctx = self.ctx
-        observed = ctx.observed[position]
+        """Start a step whose targets let it start, if nothing else keeps it."""
+        ctx, observed, stopping = self.ctx, self.ctx.observed[position], self.stopping
         if ctx.terminating:
             message = "the flow is being deleted"
             return StepDecision(wait(observed, StepReason.TERMINATING, message))
         if ctx.pause is not None:
             return StepDecision(wait(observed, *ctx.pause))
-        decided = self._decided(position, observed)
-        if isinstance(decided, Decision):
-            return decided
-        if (stopped := self._stopped_by_failure(position, observed, targets)) is not None:
-            return stopped
+        decided = observed.stored.decisions
+        if decided is None and self.evaluates and position in self.layout.deciding:
+            made = self._made_decisions(position, observed)
+            if isinstance(made, Decision):
+                return made
+            decided = made
+        if position in self.layout.matching and (why := find_mismatch(position, decided, ctx)):
+            return StepDecision(_ended(observed, StepReason.ITEMS_MISMATCH, why))
+        is_spared = position >= self.layout.last_from or not stopping.is_active
+        if not (is_spared or stopping.may_start(position, targets.met())):
+            if not stopping.failed:
+                return StepDecision(wait(observed, *stopping.pause))
+            message = skipped_for(StepEnd.STOPPED, ctx, targets, stopping.failed)
+            return _skipped(observed, StepReason.STOPPED, message)
         if decided is not observed.stored.decisions:
             condition = wait(observed, StepReason.STARTING, "its decisions are being stored")
             return StepDecision(msgspec.structs.replace(condition, decisions=decided), urgent=True)
-        if (old := _resumed(observed, ctx)) and observed.stored.past_attempts:
-            message = f"waits until the old job {old}, which was resumed, has ended"
-            return StepDecision(wait(observed, StepReason.NAME_IN_USE, message))
-        return self.course.begin(position)
+        if observed.stored.past_attempts:
+            names = (job.metadata.name for job in observed.jobs if not job.ended)
+            old = next((name for name in names if name not in ctx.view.deleted), None)
+            if old is not None:
+                message = f"waits until the old job {old}, which was resumed, has ended"
+                return StepDecision(wait(observed, StepReason.NAME_IN_USE, message))
+        return self.begin(position)
 
-    def _decided(self, position: int, observed: ObservedStep) -> Decisions | StepDecision | None:
-        """Return what a ready step has decided, or the decision about the step if it cannot start
+    def _made_decisions(self, position: int, observed: ObservedStep) -> Decisions | StepDecision:
+        """Return what a ready step decides, or the decision about the step if it cannot start
         because of that."""
         ctx, step = self.ctx, observed.step
-        decided: Decisions | NotTaken | EvaluationFailure | None = observed.stored.decisions
-        if decided is None and self.course.evaluates and decides(step):
-            given = given_items(position, ctx) if takes_items(step) else ()
-            if given is None:
-                message = "no target has items that are known"
-                return self._skipped(observed, StepReason.UPSTREAM_FAILED, message)
-            decided = ctx.answer(observed, "when", lambda: decide(step, ctx.seen(), given))
-            if decided is None:
-                message = "its conditions are being looked at"
-                condition = wait(observed, StepReason.STARTING, message)
-                return StepDecision(condition, wake_at=ctx.later)
+        given = given_items(position, ctx) if takes_items(step) else ()
+        if given is None:
+            message = "no target has items that are known"
+            return _skipped(observed, StepReason.UPSTREAM_FAILED, message)
+        decided = ctx.answer(observed, "when", lambda: decide(step, ctx.seen(), given))
+        if decided is None:
+            condition = wait(observed, StepReason.STARTING, "its conditions are being looked at")
+            return StepDecision(condition, wake_at=ctx.later)
         if isinstance(decided, EvaluationFailure):
             return StepDecision(_ended(observed, StepReason.EXPRESSION_ERROR, decided.message))
         if isinstance(decided, NotTaken):
-            return self._skipped(observed, StepReason.NOT_TAKEN, decided.why, decided.decisions)
-        if mismatch := find_mismatch(position, decided, ctx):
-            return StepDecision(_ended(observed, StepReason.ITEMS_MISMATCH, mismatch))
+            return _skipped(observed, StepReason.NOT_TAKEN, decided.why, decided.decisions)
         return decided
-
-    def _stopped_by_failure(
-        self, position: int, observed: ObservedStep, targets: TargetStates
-    ) -> StepDecision | None:
-        """Return the decision if a failure keeps a ready step from starting, else None."""
-        stopping = self.stopping
-        if not stopping.is_active or position >= self.last_from:
-            return None
-        if stopping.admits(position, targets.met()) or stopping.goes_on(position):
-            return None
-        if stopping.failed:
-            message = skipped_for(StepEnd.STOPPED, self.ctx, targets, stopping.failed)
-            return self._skipped(observed, StepReason.STOPPED, message)
-        return StepDecision(wait(observed, *stopping.pause))
 
     def _target_states(self, position: int, *, began: bool = False) -> TargetStates:
         """`began`: a step that has begun does not need its probe any more."""
-        ends, need = self.ends, self.needs[position]
-        if (probe := need.probe) is not None:
-            if began:
-                return TargetStates(need, [TargetState.MET] * len(need.targets))
-            looks = [self._look(position, probe, target) for target in need.targets]
+        ctx, ends, need = self.ctx, self.ends, self.layout.needs[position]
+        names, passed = self.layout.graph.names, ctx.observed[position].stored.passed_targets or ()
+        if need.probe is not None and not began:
+            looks = [
+                ProbeState(TargetState.MET)
+                if names[target] in passed
+                else self.look(position, need.probe, target)
+                for target in need.targets
+            ]
             return TargetStates(need, [look.reach for look in looks], looks)
         reaches = [row[ends[t]] for row, t in zip(need.rows, need.targets, strict=True)]
         for i in need.to_run:
             target = need.targets[i]
-            ran = self._has_run(position, target)
-            reaches[i] = TargetState.MET if ran else TARGET_STATES[Condition.RUNNING][ends[target]]
+            shown = ctx.shown_to_dependants(target)
+            if names[target] in passed or has_run(ctx.observed[target], shown, ctx.records):
+                reaches[i] = TargetState.MET
+            else:
+                reaches[i] = TARGET_STATES[Condition.RUNNING][ends[target]]
         if need.matched:
-            reaches = with_known_lists(self.ctx, need, reaches)
+            reaches = with_known_lists(ctx, need, reaches)
         return TargetStates(need, reaches)
-
-    @lazy_property
-    def finally_may_begin(self) -> bool:
-        return may_begin(self.ctx)
-
-    @lazy_property
-    def _are_left_before_finally(self) -> bool:
-        return are_left(self.ctx, range(self.last_from))
-
-    @lazy_property
-    def _all_are_left(self) -> bool:
-        return are_left(self.ctx, range(len(self.ctx.layout.steps)))
-
-    def _met_before(self, position: int, target: int) -> bool:
-        passed = self.ctx.observed[position].stored.passed_targets
-        return passed is not None and self.ctx.layout.graph.names[target] in passed
-
-    def _look(self, position: int, probe: api.Probe, target: int) -> ProbeState:
-        if self._met_before(position, target):
-            return ProbeState(TargetState.MET)
-        return self.course.look(position, probe, target)
-
-    def _has_run(self, position: int, target: int) -> bool:
-        if self._met_before(position, target):
-            return True
-        ctx = self.ctx
-        return has_run(ctx.observed[target], ctx.shown_to_dependants(target), ctx.records)
 
     def _lasting(
         self, position: int, decision: StepDecision, verdict: TargetState, targets: TargetStates
     ) -> StepDecision:
         """Add the targets that stay met, and the probes and reads of the others. Probes that have
         passed stay until the status says so, so that the prober does not forget them."""
-        stored, names = self.ctx.observed[position].stored, self.ctx.layout.graph.names
+        stored, names = self.ctx.observed[position].stored, self.layout.graph.names
         met = [names[target] for target in targets.lasting()]
         condition = decision.condition
         if condition.phase == StepPhase.WAITING:
@@ -334,38 +335,41 @@ class PendingSteps:
             wants=tuple(look.probe for look in looks if look.probe is not None),
         )
 
-    def _wait_for_targets(self, position: int, targets: TargetStates) -> StepCondition:
-        observed, stopping = self.ctx.observed[position], self.stopping
-        is_last = position >= self.last_from
-        if stopping.failed and not (
-            is_last or stopping.admits(position) or stopping.goes_on(position)
-        ):
-            message = f"will not start, because {stopping.failed[0]} has failed"
-            return wait(observed, StepReason.STOPPED, message)
-        return wait(observed, *waits_for(self.ctx, targets))
-
     def _blocked(self, position: int) -> StepDecision:
-        ctx = self.ctx
-        observed = ctx.observed[position]
+        ctx, observed = self.ctx, self.ctx.observed[position]
         if self.lifecycle.ending_reason:
-            return self._skipped(observed, StepReason.STOPPED, self.lifecycle.ending_message)
+            return _skipped(observed, StepReason.STOPPED, self.lifecycle.ending_message)
         message = blocked_by(ctx, observed.step)
-        left = self._all_are_left if position >= self.last_from else self._are_left_before_finally
+        in_finally = position >= self.layout.last_from
+        left = self._all_are_left if in_finally else self._are_left_before_finally
         if left and not ctx.terminating:
-            return self._skipped(observed, StepReason.BLOCKED, message)
+            return _skipped(observed, StepReason.BLOCKED, message)
         return StepDecision(wait(observed, StepReason.BLOCKED, message))
 
-    def _skipped(
-        self,
-        observed: ObservedStep,
-        reason: StepReason,
-        message: str,
-        decided: Decisions | None = None,
-    ) -> StepDecision:
-        condition = _ended(observed, reason, message, phase=StepPhase.SKIPPED)
-        if decided is not None:
-            condition = msgspec.structs.replace(condition, decisions=decided)
-        return StepDecision(condition)
+    @lazy_property
+    def _probing(self) -> Probing:
+        return Probing(self.ctx.view, self.ctx.now)
+
+    @lazy_property
+    def finally_may_begin(self) -> bool:
+        return may_begin(self.ctx)
+
+    @lazy_property
+    def _are_left_before_finally(self) -> bool:
+        return are_left(self.ctx, range(self.layout.last_from))
+
+    @lazy_property
+    def _all_are_left(self) -> bool:
+        return are_left(self.ctx, range(len(self.layout.steps)))
+
+
+def _skipped(
+    observed: ObservedStep, reason: StepReason, message: str, decided: Decisions | None = None
+) -> StepDecision:
+    condition = _ended(observed, reason, message, phase=StepPhase.SKIPPED)
+    if decided is not None:
+        condition = msgspec.structs.replace(condition, decisions=decided)
+    return StepDecision(condition)
 
 
 def _ended(
@@ -388,9 +392,3 @@ def _ended(
         decisions=stored.decisions,
         runs=runs or None,
     )
-
-
-def _resumed(observed: ObservedStep, ctx: PlanContext) -> str:
-    """Return the name of a vcjob from before a retry that was resumed since, or ""."""
-    names = (job.metadata.name for job in observed.jobs if not job.ended)
-    return next((name for name in names if name not in ctx.view.deleted), "")

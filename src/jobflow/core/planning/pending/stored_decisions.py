@@ -26,13 +26,6 @@ class NotTaken:
     why: str
 
 
-def decides(step: Step) -> bool:
-    """Whether the step has anything to decide: expressions, or the items of its targets."""
-    computes_items = step.for_each is not None and step.for_each.from_ is not None
-    computes_items = computes_items or takes_items(step)
-    return computes_items or step.when is not None or step.switch is not None
-
-
 def decide(
     step: Step, seen: EvaluationScope, given: Sequence[Any] = ()
 ) -> Decisions | NotTaken | EvaluationFailure:

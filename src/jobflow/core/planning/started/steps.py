@@ -4,6 +4,7 @@ A step without forEach and repeat is its own run.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from operator import attrgetter
 from typing import cast
 
@@ -16,10 +17,9 @@ from jobflow.core.planning.context import PlanContext, must_be_stored
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.flow.failure_policy import policy_of
 from jobflow.core.planning.lifecycle import HALTS
-from jobflow.core.planning.observed.steps import ObservedStep
-from jobflow.core.planning.started import loop as looping
+from jobflow.core.planning.started.loop import continue_loop
 from jobflow.core.planning.started.loop_summary import summarize
-from jobflow.core.planning.started.run import decide_run, refused_for_good, start_run
+from jobflow.core.planning.started.run import decide_run, refused_for_good
 from jobflow.core.planning.target_ends import (
     end_beyond_all_known,
     ended_as_recorded,
@@ -48,7 +48,7 @@ def begun_steps(ctx: PlanContext, among: Iterable[int] | None = None) -> list[St
         elif position in ends and (end := end_beyond_all_known(position, ctx)) is not None:
             decision = StepDecision(ended_as_recorded(end, observed))
         elif stored.attempts > stored.past_attempts or observed.job or observed.loops or answered:
-            decision = continue_step(position, observed, ctx)
+            decision = continue_step(position, ctx)
         else:
             continue
         if decision is not None:
@@ -59,61 +59,48 @@ def begun_steps(ctx: PlanContext, among: Iterable[int] | None = None) -> list[St
     return found
 
 
-def begin(observed: ObservedStep, ctx: PlanContext) -> StepDecision:
-    """Start a step; after a retry of the flow, the runs that are left."""
-    if observed.loops:
-        return summarize(looping.begin(observed, ctx))
-    return cast(StepDecision, start_run(observed, ctx))
-
-
-def continue_step(position: int, observed: ObservedStep, ctx: PlanContext) -> StepDecision | None:
+def continue_step(position: int, ctx: PlanContext) -> StepDecision | None:
     """Return the decision about a step that has begun, or None if it has not."""
+    observed, find_end = ctx.observed[position], partial(known_or_inferred_end, position, ctx)
     if observed.loops:
-        loop = looping.continue_loop(observed, ctx, lambda: known_or_inferred_end(position, ctx))
+        loop = continue_loop(observed, ctx, find_end)
         return None if loop is None else summarize(loop)
-    decision = decide_run(observed, ctx, lambda: known_or_inferred_end(position, ctx))
-    if decision is None:
-        decision = refused_for_good(observed, ctx)
+    decision = decide_run(observed, ctx, find_end) or refused_for_good(observed, ctx)
     return cast(StepDecision | None, decision)  # the condition of a step that is its own run
 
 
-def ends_all_steps(ctx: PlanContext) -> bool:
-    """Whether the stored status says that all running steps are aborted for good."""
+def end_strays(ctx: PlanContext) -> Iterator[Action]:
+    """Yield what ends running objects that no run needs.
+
+    If the stored status says that all running steps are aborted for good, those are the objects of
+    earlier attempts and of runs that have ended, which would delay the end of the flow. Otherwise
+    they are objects that were created after their run or the flow had ended: objects that this
+    version created (they have the annotation of their targets' ends) and that the stored status
+    does not know. A user may have resumed one that it knows.
+    """
+    strays: list[Job] = []
+    if _ends_all_steps(ctx):
+        for observed in ctx.observed:
+            for run in observed.each:
+                has_ended = run.stored.phase in ENDED_STEP_PHASES
+                strays += (job for job in run.jobs if has_ended or job is not run.job)
+    else:
+        for observed in filter(attrgetter("jobs"), ctx.observed):
+            for run, job in observed.list_unknown():
+                phases = {run.stored.phase, observed.stored.phase}
+                has_ended = ctx.flow.final or not phases.isdisjoint(ENDED_STEP_PHASES)
+                if has_ended and labels.TARGET_ENDS in (job.metadata.annotations or {}):
+                    strays.append(job)
+    for job in strays:
+        is_going = job.metadata.deletion_timestamp or job.metadata.name in ctx.view.deleted
+        if not (job.ended or is_going):
+            yield from object_work_of(job).abort(job, None, ctx).actions
+
+
+def _ends_all_steps(ctx: PlanContext) -> bool:
     flow = ctx.flow
-    if flow.status.state.reason in HALTS:
-        return True
+    if flow.final or flow.status.state.reason in HALTS:
+        return not flow.final
     if policy_of(flow) is not FailurePolicy.ABORT:
         return False
     return any(fails_flow(each.step, each.stored) for each in ctx.observed[: ctx.layout.last_from])
-
-
-def end_left_over(ctx: PlanContext) -> Iterator[Action]:
-    """Yield what ends running objects of earlier attempts and of runs that have ended, which would
-    delay the end of the flow."""
-    for observed in ctx.observed:
-        for run in observed.each:
-            has_ended = run.stored.phase in ENDED_STEP_PHASES
-            for job in run.jobs:
-                if (has_ended or job is not run.job) and _is_there(job, ctx):
-                    yield from object_work_of(job).abort(job, None, ctx).actions
-
-
-def end_unknown(ctx: PlanContext) -> Iterator[Action]:
-    """Yield what ends running objects that were created after their run or the flow had ended.
-
-    Those are objects that this version created (they have the annotation of their targets' ends)
-    and that the stored status does not know: a user may have resumed one that it knows.
-    """
-    for observed in filter(attrgetter("jobs"), ctx.observed):
-        for run, job in observed.list_unknown():
-            phases = {run.stored.phase, observed.stored.phase}
-            has_ended = ctx.flow.final or not phases.isdisjoint(ENDED_STEP_PHASES)
-            is_ours = labels.TARGET_ENDS in (job.metadata.annotations or {})
-            if has_ended and is_ours and _is_there(job, ctx):
-                yield from object_work_of(job).abort(job, None, ctx).actions
-
-
-def _is_there(job: Job, ctx: PlanContext) -> bool:
-    meta = job.metadata
-    going = meta.deletion_timestamp is not None or meta.name in ctx.view.deleted
-    return not job.ended and not going

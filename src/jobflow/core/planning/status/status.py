@@ -273,14 +273,5 @@ def end_with_outputs(ctx: PlanContext, end: FlowState) -> tuple[FlowState, Outpu
     return end, None
 
 
-def flow_waits_for_outputs(
-    ctx: PlanContext, status: JobFlowStatus, decisions: Sequence[StepDecision]
-) -> bool:
-    """Return whether only the outputs keep the flow from ending with this status."""
-    if not ctx.flow.spec.outputs or ctx.terminating or status.state.phase in FINAL_PHASES:
-        return False
-    return has_ended(ctx, decisions)
-
-
 def _failed(reason: FlowReason, message: str) -> FlowState:
     return FlowState(phase=FlowPhase.FAILED, reason=reason, message=shorten(message))

@@ -23,7 +23,7 @@ from jobflow.core.planning.actions import Plan
 from jobflow.core.planning.context import Facts, PlanContext, Progress, with_times
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.flow.cleanup import retention
-from jobflow.core.planning.flow.parallelism import in_room, in_start_order
+from jobflow.core.planning.flow.parallelism import in_room
 from jobflow.core.planning.observed.identity import assign
 from jobflow.core.planning.observed.steps import gather
 from jobflow.core.planning.observed.view import View
@@ -185,7 +185,7 @@ class Replanner:
                 self._due[position] = decision.wake_at
         status = msgspec.structs.replace(ctx.flow.status, conditions=conditions)
         self._ctx = replace(ctx, flow=msgspec.structs.replace(ctx.flow, status=status))
-        made = [decisions[position] for position in in_start_order(ctx, decided)]
+        made = [decisions[position] for position in sorted(decided)]
         moments = [at for at in (kept.wake_at, *self._due.values()) if at and at > ctx.now]
         return Plan(
             actions=(
