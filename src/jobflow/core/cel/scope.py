@@ -26,6 +26,7 @@ from jobflow.api.flow.status import (
 )
 from jobflow.api.flow.step import Step
 from jobflow.api.labels import SCHEDULED_TIME
+from jobflow.core.cel import references
 from jobflow.core.cel.budget import Budget
 from jobflow.core.cel.expression import (
     EvaluationFailure,
@@ -35,15 +36,7 @@ from jobflow.core.cel.expression import (
 )
 from jobflow.core.cel.language.tree import Mention
 from jobflow.core.cel.language.values import describe_type
-from jobflow.core.cel.references import (
-    LEFT_OUT,
-    MAX_SIZE,
-    Fields,
-    Reference,
-    ReferencesTooLargeError,
-    get_entry,
-    replace_references,
-)
+from jobflow.core.cel.references import Fields, Reference
 from jobflow.core.limits import MAX_RUNS
 from jobflow.core.names import format_job_name, format_latest_name
 from jobflow.core.pods.failure import FACTS, read_facts
@@ -55,7 +48,9 @@ POD_PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 """Phases of a task's pods, also those without a pod."""
 MAX_PARAMS = 256
 """Params of a flow, all of which are read for each mention."""
-TOO_LARGE = f"the values of its references have more than {MAX_SIZE:,} bytes; use smaller values"
+TOO_LARGE = (
+    f"the values of its references have more than {references.MAX_SIZE:,} bytes; use smaller values"
+)
 _MAX_SHOWN = 100
 """Characters of an expression in a message."""
 
@@ -359,10 +354,10 @@ def resolve_references(value: Any, scope: EvaluationScope, expanded: Fields | No
         root, keys, path = reference.root, reference.keys, ""
         value = variables = build(root, keys[: 2 if root == "steps" else 1])
         for key in (root, *keys):
-            value = get_entry(value, key)
+            value = references.get_entry(value, key)
             # the first run of a step with repeat has no run before
             if value is UNSET and root == "last" and scope.last is not UNSET:
-                return LEFT_OUT
+                return references.LEFT_OUT
             if value is UNSET:
                 place = f" in {path}" if path else ""
                 why = f"$({reference.path}) has no value: there is no {key!r}{place}"
@@ -372,8 +367,8 @@ def resolve_references(value: Any, scope: EvaluationScope, expanded: Fields | No
         return value
 
     try:
-        return replace_references(value, look_up, expanded=expanded)
+        return references.replace_references(value, look_up, expanded=expanded)
     except _NoValueError as error:
         return EvaluationFailure(str(error), missing=True)
-    except ReferencesTooLargeError:
+    except references.ReferencesTooLargeError:
         return EvaluationFailure(TOO_LARGE)

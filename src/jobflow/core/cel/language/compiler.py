@@ -15,40 +15,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from jobflow.core.cel.budget import Budget, CelError
-from jobflow.core.cel.language import tree
+from jobflow.core.cel.language import macros, tree, values
 from jobflow.core.cel.language.functions import call_function
-from jobflow.core.cel.language.macros import (
-    MACROS,
-    CompiledNode,
-    CompiledSelector,
-    EvaluationFrame,
-    MacroLoop,
-    decide,
-    read_slot,
-    read_variable,
-)
-from jobflow.core.cel.language.tree import (
-    CelSyntaxError,
-    Compared,
-    Mention,
-    Selector,
-    SyntaxNode,
-    take_literal_keys,
-)
-from jobflow.core.cel.language.values import (
-    OPERATORS,
-    SIGNS,
-    describe_type,
-    format_key,
-    get_entry,
-    make_type_error,
-    to_key,
-)
+from jobflow.core.cel.language.macros import CompiledNode, CompiledSelector, EvaluationFrame
+from jobflow.core.cel.language.tree import SyntaxNode
 
 _CALL = 6
 """Steps of a call, without those of the function itself."""
-
-
 MAX_PATTERNS = 256
 """Characters of all patterns of an expression."""
 MAX_CLASSES = 4
@@ -86,7 +59,7 @@ class Patterns:
         self._length += len(text)
         self._classes += (classes := text.lower().count("\\p"))
         if self._length > MAX_PATTERNS or self._classes > MAX_CLASSES:
-            raise CelSyntaxError(f"the pattern of matches {_TOO_LARGE}", at)
+            raise tree.CelSyntaxError(f"the pattern of matches {_TOO_LARGE}", at)
         import re2  # late: few expressions have a pattern
 
         try:
@@ -96,7 +69,7 @@ class Patterns:
             why = "is not a regular expression"
             if "too large" in str(error):
                 why = _TOO_LARGE
-            raise CelSyntaxError(f"the pattern of matches {why}", at) from None
+            raise tree.CelSyntaxError(f"the pattern of matches {why}", at) from None
         self.cost += 50 + 4 * len(text) + 2 * size + _CLASS * classes
         return Pattern(text, size)
 
@@ -104,7 +77,7 @@ class Patterns:
 def search_pattern(text: Any, pattern: Pattern, budget: Budget) -> bool:
     """Return whether a text contains a pattern. Raises CelError and BudgetExceededError."""
     if text.__class__ is not str:
-        raise make_type_error("matches", text)
+        raise values.make_type_error("matches", text)
     budget.add_text(len(text), wide=not text.isascii())
     encoded = text.encode("utf-8", "surrogatepass")
     budget.spend(_SEARCH + pattern.size * len(encoded) // _WORK_OF_A_STEP)
@@ -146,10 +119,10 @@ class Program:
     """Steps, without those of macros."""
     slots: int = 0
     """Variables of nested macros, at most."""
-    mentions: list[Mention] = field(default_factory=list)
+    mentions: list[tree.Mention] = field(default_factory=list)
     """Variables that no macro binds."""
     calls: list[FunctionCall] = field(default_factory=list)
-    compared: list[Compared] = field(default_factory=list)
+    compared: list[tree.Compared] = field(default_factory=list)
     bound: list[str] = field(default_factory=list)
     """Variables of the macros around the node that is compiled, by slot."""
     patterns: Patterns = field(default_factory=Patterns)
@@ -187,10 +160,10 @@ class Program:
                 if key.__class__ is str:
                     frame.budget.read(key)
                 if type(key) is float:
-                    raise CelError(f"{describe_type(key)} cannot be a key of a map")
-                stored = to_key(key)
+                    raise CelError(f"{values.describe_type(key)} cannot be a key of a map")
+                stored = values.to_key(key)
                 if stored in made:
-                    raise CelError(f"a map has the key {format_key(key)} twice")
+                    raise CelError(f"a map has the key {values.format_key(key)} twice")
                 made[stored] = run_value(frame)
             return made
 
@@ -206,7 +179,7 @@ class Program:
         first, selectors = node.first, node.selectors
         # one closure for `steps.x.outputs.y` instead of four
         if isinstance(first, tree.NameNode):
-            keys = take_literal_keys(selectors)
+            keys = tree.take_literal_keys(selectors)
             start = self._path(first, selectors, keys)
             selectors = selectors[len(keys) :]
         else:
@@ -224,26 +197,28 @@ class Program:
         return follow
 
     def _path(
-        self, first: tree.NameNode, selectors: Sequence[Selector], keys: Sequence[Any]
+        self, first: tree.NameNode, selectors: Sequence[tree.Selector], keys: Sequence[Any]
     ) -> CompiledNode:
         self.cost += len(keys)
         name = first.name
         for slot in range(len(self.bound) - 1, -1, -1):  # the innermost macro that binds the name
             if self.bound[slot] == name:
-                return read_slot(slot, keys)
+                return macros.read_slot(slot, keys)
         is_open = len(selectors) > len(keys) and isinstance(selectors[len(keys)], tree.IndexNode)
-        self.mentions.append(Mention(name, tuple([str(key) for key in keys]), first.at, is_open))
-        return read_variable(name, keys)
+        self.mentions.append(
+            tree.Mention(name, tuple([str(key) for key in keys]), first.at, is_open)
+        )
+        return macros.read_variable(name, keys)
 
-    def _selector(self, selector: Selector) -> CompiledSelector:
+    def _selector(self, selector: tree.Selector) -> CompiledSelector:
         self.cost += 1
         if isinstance(selector, tree.FieldNode):
             name = selector.key
-            return lambda frame, value: get_entry(value, name)
+            return lambda frame, value: values.get_entry(value, name)
         if isinstance(selector, tree.CallNode):
             self.calls.append((selector.name, selector.at))
             self.cost += _CALL
-            if selector.name in MACROS:
+            if selector.name in macros.MACROS:
                 return self._macro(selector)
             if selector.name == "matches" and len(selector.arguments) == 1:
                 pattern = self._pattern(selector)
@@ -258,7 +233,7 @@ class Program:
             key = run_key(frame)
             if key.__class__ is str:
                 frame.budget.read(key)
-            return get_entry(value, key)
+            return values.get_entry(value, key)
 
         return read
 
@@ -283,7 +258,7 @@ class Program:
         if not isinstance(pattern, tree.LiteralNode) or not isinstance(pattern.value, str):
             example = 'params.x.matches("^v[0-9]+$")'
             message = f"the pattern of matches must be a literal text, as in {example}"
-            raise CelSyntaxError(message, node.at)
+            raise tree.CelSyntaxError(message, node.at)
         return self.patterns.add(pattern.value, node.at)
 
     def _has(self, node: tree.CallNode) -> CompiledNode:
@@ -292,11 +267,11 @@ class Program:
         if not isinstance(argument, tree.ChainNode) or not isinstance(
             last := argument.selectors[-1], tree.FieldNode
         ):
-            raise CelSyntaxError("has takes a name with a key, as in has(params.x)", node.at)
+            raise tree.CelSyntaxError("has takes a name with a key, as in has(params.x)", node.at)
         key, before, known = last.key, argument.selectors[:-1], len(self.mentions)
         run = self.compile(tree.ChainNode(argument.at, argument.first, before))
         is_path = isinstance(argument.first, tree.NameNode)
-        is_path = is_path and len(take_literal_keys(before)) == len(before)
+        is_path = is_path and len(tree.take_literal_keys(before)) == len(before)
         if is_path and known < len(self.mentions):  # the variable is read down to this key
             mention = self.mentions[known]
             self.mentions[known] = mention._replace(keys=(*mention.keys, key))
@@ -304,7 +279,7 @@ class Program:
         def has(frame: EvaluationFrame) -> Any:
             value = run(frame)
             if value.__class__ is not dict:
-                raise make_type_error("has", value)
+                raise values.make_type_error("has", value)
             return key in value
 
         return has
@@ -313,7 +288,7 @@ class Program:
         name, arguments = node.name, node.arguments
         counts = (2, 3) if name == "map" else (2,)
         if len(arguments) not in counts or not isinstance(arguments[0], tree.NameNode):
-            raise CelSyntaxError(f"write {name} as in params.list.{name}(x, x > 1)", node.at)
+            raise tree.CelSyntaxError(f"write {name} as in params.list.{name}(x, x > 1)", node.at)
         # the body is paid for each entry, so its cost is not the expression's
         outer, self.cost = self.cost, 0
         self.bound.append(arguments[0].name)
@@ -321,14 +296,14 @@ class Program:
         bodies = self.compile_all(arguments[1:])
         self.bound.pop()
         inner, self.cost = self.cost, outer
-        return partial(MACROS[name], MacroLoop(name, len(self.bound), bodies, inner))
+        return partial(macros.MACROS[name], macros.MacroLoop(name, len(self.bound), bodies, inner))
 
     # -------------------------------------------------------------------- operators
 
     def sign(self, node: tree.SignNode) -> CompiledNode:
         operand = self.compile(node.operand)
         self.cost += node.times
-        times, operator = range(node.times), SIGNS[node.sign]
+        times, operator = range(node.times), values.SIGNS[node.sign]
 
         def apply(frame: EvaluationFrame) -> Any:
             value = operand(frame)
@@ -346,10 +321,12 @@ class Program:
         # an operand that fails may be irrelevant
         if sign in ("&&", "||"):
             operands = [first, *(run for _, run in pairs)]
-            return partial(decide, sign == "||", partial(make_type_error, sign), operands)
+            return partial(
+                macros.decide, sign == "||", partial(values.make_type_error, sign), operands
+            )
         if sign in ("==", "!=", "in"):
             self.compared.append((node, tuple(self.bound)))
-        steps = [(OPERATORS[sign], sign, run) for sign, run in pairs]
+        steps = [(values.OPERATORS[sign], sign, run) for sign, run in pairs]
 
         def apply(frame: EvaluationFrame) -> Any:
             value = first(frame)
@@ -370,7 +347,7 @@ class Program:
                     return then(frame)
                 # CEL has no truthy values
                 if holds is not False:
-                    raise make_type_error("the condition before ?", holds)
+                    raise values.make_type_error("the condition before ?", holds)
             return other(frame)
 
         return choose

@@ -13,38 +13,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from jobflow.core.cel.budget import Budget, CelError
-from jobflow.core.cel.language.lists import (
-    add_up,
-    cost_of_list,
-    cost_of_path,
-    distinct,
-    find_best,
-    find_best_by,
-    flatten,
-    get_or_default,
-    make_pairs,
-    make_range,
-    sort,
-)
+from jobflow.core.cel.language import lists, texts
 from jobflow.core.cel.language.macros import MACROS
-from jobflow.core.cel.language.texts import (
-    cost_of_search,
-    count_milliseconds,
-    count_seconds,
-    float_to_text,
-    format_duration,
-    format_text,
-    format_timestamp,
-    join,
-    lower_ascii,
-    parse_json,
-    read_duration,
-    read_timestamp,
-    replace,
-    split,
-    trim,
-    upper_ascii,
-)
 from jobflow.core.cel.language.tree import Uint
 from jobflow.core.cel.language.values import check_int, check_uint, make_type_error, type_of
 
@@ -190,49 +160,52 @@ GLOBALS: Mapping[str, Overloads] = {
         (bool,): Overload(lambda value: "true" if value else "false"),
         (int,): Overload(str),
         (Uint,): Overload(lambda value: str(int(value))),
-        (float,): Overload(float_to_text),
+        (float,): Overload(texts.float_to_text),
         (bytes,): Overload(_to_text, _cost_of_copy),
-        (datetime,): Overload(format_timestamp),
-        (timedelta,): Overload(format_duration),
+        (datetime,): Overload(texts.format_timestamp),
+        (timedelta,): Overload(texts.format_duration),
     },
     "bool": {(bool,): Overload(bool), (str,): Overload(_text_to_bool, Budget.read)},
     "bytes": {(bytes,): Overload(bytes), (str,): Overload(_to_bytes, _cost_of_copy)},
     "timestamp": {
         (datetime,): Overload(lambda time: time),
-        (str,): Overload(read_timestamp, Budget.read),
-        (int,): Overload(read_timestamp),
+        (str,): Overload(texts.read_timestamp, Budget.read),
+        (int,): Overload(texts.read_timestamp),
     },
     "duration": {
         (timedelta,): Overload(lambda value: value),
-        (str,): Overload(read_duration, Budget.read),
+        (str,): Overload(texts.read_duration, Budget.read),
     },
-    "get": {(object, object, object): _paying(get_or_default)},
-    "range": {(int,): _paying(make_range), (Uint,): _paying(make_range)},
-    "product": {(list, list): _paying(make_pairs)},
-    "json": {(str,): _paying(parse_json)},
+    "get": {(object, object, object): _paying(lists.get_or_default)},
+    "range": {(int,): _paying(lists.make_range), (Uint,): _paying(lists.make_range)},
+    "product": {(list, list): _paying(lists.make_pairs)},
+    "json": {(str,): _paying(texts.parse_json)},
 }
 """Functions by name and types, as in `size(x)`."""
 
 METHODS: Mapping[str, Overloads] = {
     "size": _SIZE,
-    "contains": {(str, str): Overload(lambda text, part: part in text, cost_of_search)},
+    "contains": {(str, str): Overload(lambda text, part: part in text, texts.cost_of_search)},
     "startsWith": {(str, str): Overload(str.startswith, _cost_of_prefix)},
     "endsWith": {(str, str): Overload(str.endswith, _cost_of_prefix)},
-    "min": {(list,): Overload(partial(find_best, "min", min), cost_of_list)},
-    "max": {(list,): Overload(partial(find_best, "max", max), cost_of_list)},
-    "sum": {(list,): Overload(add_up, cost_of_list)},
-    "minBy": {(list, str): Overload(partial(find_best_by, "minBy", min), cost_of_path)},
-    "maxBy": {(list, str): Overload(partial(find_best_by, "maxBy", max), cost_of_path)},
-    "flatten": {(list,): _paying(flatten), (list, int): _paying(flatten)},
-    "distinct": {(list,): _paying(distinct)},
-    "sort": {(list,): _paying(sort)},
-    "join": {(list,): _paying(join), (list, str): _paying(join)},
-    "split": {(str, str): _paying(split), (str, str, int): _paying(split)},
-    "replace": {(str, str, str): _paying(replace), (str, str, str, int): _paying(replace)},
-    "format": {(str, list): _paying(format_text)},
-    "lowerAscii": {(str,): _paying(lower_ascii)},
-    "upperAscii": {(str,): _paying(upper_ascii)},
-    "trim": {(str,): _paying(trim)},
+    "min": {(list,): Overload(partial(lists.find_best, "min", min), lists.cost_of_list)},
+    "max": {(list,): Overload(partial(lists.find_best, "max", max), lists.cost_of_list)},
+    "sum": {(list,): Overload(lists.add_up, lists.cost_of_list)},
+    "minBy": {(list, str): Overload(partial(lists.find_best_by, "minBy", min), lists.cost_of_path)},
+    "maxBy": {(list, str): Overload(partial(lists.find_best_by, "maxBy", max), lists.cost_of_path)},
+    "flatten": {(list,): _paying(lists.flatten), (list, int): _paying(lists.flatten)},
+    "distinct": {(list,): _paying(lists.distinct)},
+    "sort": {(list,): _paying(lists.sort)},
+    "join": {(list,): _paying(texts.join), (list, str): _paying(texts.join)},
+    "split": {(str, str): _paying(texts.split), (str, str, int): _paying(texts.split)},
+    "replace": {
+        (str, str, str): _paying(texts.replace),
+        (str, str, str, int): _paying(texts.replace),
+    },
+    "format": {(str, list): _paying(texts.format_text)},
+    "lowerAscii": {(str,): _paying(partial(texts.change_ascii, bytes.lower))},
+    "upperAscii": {(str,): _paying(partial(texts.change_ascii, bytes.upper))},
+    "trim": {(str,): _paying(texts.trim)},
     # parts of a timestamp in UTC, and totals of a duration
     "getFullYear": {(datetime,): Overload(lambda time: time.year)},
     "getMonth": {(datetime,): Overload(lambda time: time.month - 1)},
@@ -242,19 +215,19 @@ METHODS: Mapping[str, Overloads] = {
     "getDayOfYear": {(datetime,): Overload(lambda time: time.timetuple().tm_yday - 1)},
     "getHours": {
         (datetime,): Overload(lambda time: time.hour),
-        (timedelta,): Overload(lambda duration: count_seconds(duration, 3600)),
+        (timedelta,): Overload(lambda duration: texts.count_seconds(duration, 3600)),
     },
     "getMinutes": {
         (datetime,): Overload(lambda time: time.minute),
-        (timedelta,): Overload(lambda duration: count_seconds(duration, 60)),
+        (timedelta,): Overload(lambda duration: texts.count_seconds(duration, 60)),
     },
     "getSeconds": {
         (datetime,): Overload(lambda time: time.second),
-        (timedelta,): Overload(count_seconds),
+        (timedelta,): Overload(texts.count_seconds),
     },
     "getMilliseconds": {
         (datetime,): Overload(lambda time: time.microsecond // 1000),
-        (timedelta,): Overload(count_milliseconds),
+        (timedelta,): Overload(texts.count_milliseconds),
     },
 }
 """Functions that are called on a value, as in `x.size()`."""

@@ -46,11 +46,6 @@ def cost_of_search(budget: Budget, text: str, part: str) -> None:
     budget.spend(len(text) * min(len(part), _LONG_SEARCH) // 500)
 
 
-def is_wide(text: str) -> bool:
-    """Return whether a text has characters beyond ASCII, which may take four bytes each."""
-    return not text.isascii()
-
-
 def split(budget: Budget, text: str, separator: str, limit: int = -1) -> list[str]:
     """Return the parts of a text between separators, at most `limit` unless it is negative."""
     cost_of_search(budget, text, separator)
@@ -60,7 +55,7 @@ def split(budget: Budget, text: str, separator: str, limit: int = -1) -> list[st
     parts = parts if limit < 0 else min(parts, limit)
     budget.add_list(parts)
     budget.spend(parts // 4)
-    budget.allocate(_PART * parts + (4 if is_wide(text) else 1) * len(text))
+    budget.allocate(_PART * parts + (1 if text.isascii() else 4) * len(text))
     if not parts:
         return []
     if separator:
@@ -74,7 +69,7 @@ def join(budget: Budget, parts: list[Any], separator: str = "") -> str:
     if not all(each.__class__ is str for each in parts):
         raise CelError("join takes a list of texts; write list.map(x, string(x)).join(…)")
     length = sum(map(len, parts)) + len(separator) * max(len(parts) - 1, 0)
-    budget.add_text(length, wide=is_wide(separator) or any(map(is_wide, parts)))
+    budget.add_text(length, wide=not (separator.isascii() and all(map(str.isascii, parts))))
     return separator.join(parts)
 
 
@@ -87,41 +82,32 @@ def replace(budget: Budget, text: str, old: str, new: str, limit: int = -1) -> s
     times = times if limit < 0 else min(times, limit)
     budget.spend(times // 8)
     length = len(text) + times * (len(new) - len(old))
-    budget.add_text(length, wide=is_wide(text) or is_wide(new))
+    budget.add_text(length, wide=not (text.isascii() and new.isascii()))
     return text.replace(old, new, times)
 
 
-def lower_ascii(budget: Budget, text: str) -> str:
-    """Return a text with a to z in place of A to Z."""
-    return _change_bytes(budget, text, bytes.lower)
-
-
-def upper_ascii(budget: Budget, text: str) -> str:
-    """Return a text with A to Z in place of a to z."""
-    return _change_bytes(budget, text, bytes.upper)
-
-
-def _change_bytes(budget: Budget, text: str, change: Callable[[bytes], bytes]) -> str:
-    budget.add_text(3 * len(text), wide=is_wide(text))  # and two of bytes, for a moment
+def change_ascii(change: Callable[[bytes], bytes], budget: Budget, text: str) -> str:
+    """Return a text whose letters a to z and A to Z are changed."""
+    budget.add_text(3 * len(text), wide=not text.isascii())  # and two of bytes, for a moment
     return change(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
 def trim(budget: Budget, text: str) -> str:
     """Return a text without white space at its ends."""
-    budget.add_text(len(text), wide=is_wide(text))
+    budget.add_text(len(text), wide=not text.isascii())
     budget.spend(len(text) // 16)
     return text.strip(_BLANKS)
 
 
 def parse_json(budget: Budget, text: str) -> Any:
     """Return the value of a JSON text. Raises CelError."""
-    budget.add_text(len(text), wide=is_wide(text))
+    budget.add_text(len(text), wide=not text.isascii())
     try:
         raw = text.encode()
     except UnicodeEncodeError:
         raise CelError("json takes a text without halves of surrogate pairs") from None
     containers, entries = raw.count(b"[") + raw.count(b"{"), 1 + raw.count(b",") + raw.count(b":")
-    budget.add_text(len(text), wide=is_wide(text))
+    budget.add_text(len(text), wide=not text.isascii())
     budget.spend(containers + entries)
     budget.allocate(240 * containers + _PART * entries)
     if is_deeper(raw, MAX_DEPTH):
@@ -145,7 +131,7 @@ def format_text(budget: Budget, text: str, values: list[Any]) -> str:
     end = used = 0
     for found in _CLAUSE.finditer(text):
         budget.spend(8)
-        budget.add_text(found.start() - end, wide=is_wide(text))
+        budget.add_text(found.start() - end, wide=not text.isascii())
         pieces.append(text[end : found.start()])
         end = found.end()
         if found.group() == "%%":
