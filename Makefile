@@ -55,7 +55,7 @@ crds: $(VENV)/installed ## write charts/jobflow/crds from the types in jobflow.a
 	$(BIN)/python -m jobflow.api.schema.crd charts/jobflow/crds
 
 manifests: crds ## write deploy/, the table of pod types and those of jobflow.authoring; IMAGE=REPOSITORY@sha256:DIGEST sets the image
-	$(BIN)/python tools/pod_types.py src/jobflow/api/schema/pod_types.py
+	$(BIN)/python tools/pod_types.py src/jobflow/api/schema/pod_types.txt
 	$(BIN)/python tools/authoring_types.py src/jobflow/authoring/objects
 	$(BIN)/python charts/manifests.py deploy $(IMAGE)
 

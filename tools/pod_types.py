@@ -1,4 +1,4 @@
-"""Writes src/jobflow/api/schema/pod_types.py, the fields of a pod template.
+"""Writes src/jobflow/api/schema/pod_types.txt, the fields of a pod template.
 
 The models of kubernetes-asyncio take 36 MB and 0.2 s to import, so the product reads this table
 instead. `make manifests` runs this script; a test compares the file with its output.
@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from textwrap import fill
 
-from kubernetes_asyncio import __version__
 from kubernetes_asyncio.client import models
 
 ROOTS = ("V1PodTemplateSpec", "V1PersistentVolumeClaimSpec")
@@ -46,16 +45,6 @@ WORDS = {
 have been the same for years, because a word that is newer than the table must not be refused."""
 SCALARS = {"str": "text", "int": "integer", "bool": "boolean", "object": "integer-or-text"}
 """`object` is what the models call an IntOrString, the only free type below the roots."""
-HEAD = '''"""The fields of a pod template and of a volume claim, by type, as Kubernetes has them.
-
-Written by tools/pod_types.py (`make manifests`) from kubernetes-asyncio {version}. Do not edit it.
-A paragraph is a type and its fields. A field is a name and a type: `[T]` for a list, `{{T}}` for a
-map of T, or the words that the field takes.
-"""
-
-POD_TYPES = """\\
-{table}"""
-'''
 
 
 def table() -> str:
@@ -106,8 +95,8 @@ def _name(model: str) -> str:
 
 
 def main(path: Path) -> None:
-    """Write the module."""
-    path.write_text(HEAD.format(version=__version__, table=table()), encoding="utf-8")
+    """Write the table."""
+    path.write_text(table(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The resources as types, one file a kind. Nothing here reads a clock, a file or the network."""
+"""The resources as types. Nothing here reads a clock, the network, or files but its own."""

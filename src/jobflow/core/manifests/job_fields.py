@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from jobflow.api.schema.crd import openapi_schema
-from jobflow.api.schema.pod_types import POD_TYPES
+from jobflow.api.schema.pod_types import pod_types
 from jobflow.core.manifests.schema_hints import JOB_WORDS, mistyped
 from jobflow.core.suggest import Suggester, did_you_mean, list_supported, normalize_word
 from jobflow.core.violations import (
@@ -152,19 +152,10 @@ def _of_pods(word: str) -> Type:
         return Type(inner.lastgroup, _of_pods(inner[inner.lastgroup]))
     if " " in word:
         return Type("words", words=tuple(word.split()))
-    declared = _pod_types().get(word)
+    declared = pod_types().get(word)
     if declared is None:
         return Type(word)
     return Type("object", fields={name: _of_pods(kind) for name, kind in declared.items()})
-
-
-@lru_cache(maxsize=1)
-def _pod_types() -> Mapping[str, Mapping[str, str]]:
-    types = {}
-    for paragraph in POD_TYPES.replace("\n  ", " ").splitlines():
-        name, _, fields = paragraph.partition(": ")
-        types[name] = dict(field.split(" ", 1) for field in fields.split(", "))
-    return types
 
 
 # -------------------------------------------------------------------- misfits
