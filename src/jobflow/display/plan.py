@@ -13,7 +13,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepPhase
 from jobflow.client.errors import print_error
 from jobflow.core.drawing.phase_looks import style_of
-from jobflow.core.drawing.timeline_svg import timeline_svg
+from jobflow.core.drawing.svg import timeline_svg
 from jobflow.core.text import format_count, format_duration, join_names, printable
 from jobflow.display.console import columns_of, make_console
 from jobflow.display.formats import PlanOutput, print_json

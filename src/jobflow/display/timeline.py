@@ -13,7 +13,7 @@ from jobflow.api.flow.status import StepPhase
 from jobflow.api.volcano.job import JobPhase
 from jobflow.client.flows.time_left import describe_time_left
 from jobflow.core.drawing.phase_looks import style_of
-from jobflow.core.drawing.time_axis import ticks
+from jobflow.core.drawing.svg import ticks
 from jobflow.core.text import format_count, format_duration, printable
 from jobflow.core.timelines.spans import Span, State
 from jobflow.core.timelines.time_left import NoEstimate, TimeLeft

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.core.drawing.flow_graph import Arrow, FlowGraph, Node, nested_graph
 from jobflow.core.drawing.graph_layout import PlacedGraph, PlacedNode, place_graph
-from jobflow.core.drawing.graph_svg import graph_svg
 from jobflow.core.drawing.graph_text import to_dot, to_mermaid
+from jobflow.core.drawing.svg import graph_svg
 
 
 def flow(name: str, steps: list[Any], conditions: dict[str, Any] | None = None) -> JobFlow:

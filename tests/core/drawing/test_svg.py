@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobflow.core.drawing.flow_graph import Arrow, FlowGraph, Node, flow_graph
-from jobflow.core.drawing.graph_svg import graph_svg
-from jobflow.core.drawing.timeline_svg import timeline_svg
+from jobflow.core.drawing.svg import graph_svg, timeline_svg
 from jobflow.core.timelines.spans import Span, State
 from jobflow.core.timelines.timeline import StepTimeline, Timeline
 from support.plan.flow_statuses import DIAMOND, START

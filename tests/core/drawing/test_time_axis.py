@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.core.drawing.time_axis import ticks
+from jobflow.core.drawing.svg import ticks
 from jobflow.core.text import format_duration
 
 

@@ -41,7 +41,7 @@ class Apart(Trait, frozen=True):
 
 class Stage(Enum):
     """When an expression is evaluated or a reference gets its value, in order. This decides which
-    variables it has (`core/admission/analysis/names/places.py`)."""
+    variables it has (`core/admission/analysis/places.py`)."""
 
     FLOW_START = auto()
     """Before any step starts."""

@@ -20,11 +20,11 @@ from jobflow.core.drawing.flow_graph import (
     FlowGraph,
     nested_graph,
 )
-from jobflow.core.drawing.graph_svg import graph_svg
 from jobflow.core.drawing.graph_text import to_dot, to_json, to_mermaid
 from jobflow.core.drawing.lanes import NODE, Line, draw_lanes
 from jobflow.core.drawing.layered_layout import layered_layout
 from jobflow.core.drawing.phase_looks import icon_of, style_of
+from jobflow.core.drawing.svg import graph_svg
 from jobflow.core.text import join_names, printable
 from jobflow.display.console import columns_of, make_console
 from jobflow.display.formats import GraphOutput

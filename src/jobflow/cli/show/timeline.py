@@ -13,7 +13,7 @@ from jobflow.client.errors import FAILED, SUCCESS, CommandError, print_error
 from jobflow.client.flows.children import read_children
 from jobflow.client.flows.find_flow import connect, find_flow, find_flows
 from jobflow.client.options import Connection
-from jobflow.core.drawing.timeline_svg import timeline_svg
+from jobflow.core.drawing.svg import timeline_svg
 from jobflow.core.timelines.rows import with_children
 from jobflow.core.timelines.spans import State
 from jobflow.core.timelines.time_left import NoEstimate, TimeLeft, learn, time_left

@@ -5,7 +5,7 @@ from itertools import islice
 
 from jobflow.core.admission.analysis.flow_expressions import ReferenceTrial
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.names.places import ExpressionPlace
+from jobflow.core.admission.analysis.places import ExpressionPlace
 from jobflow.core.admission.mistaken_references import PLACEHOLDER
 from jobflow.core.cel.references import has_reference, parse_reference
 

@@ -249,8 +249,7 @@ def ends_of_daemons_are_meant(facts: FlowFacts) -> Iterator[FieldWarning]:
 def fields_of_claims_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
     """The API server drops a field that it does not know."""
     for claim in facts.claims:
-        if claim.misfits is not None:
-            yield from claim.misfits.field_warnings
+        yield from claim.misfits.field_warnings
 
 
 def claims_are_mounted(facts: FlowFacts) -> Iterator[FieldWarning]:

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from jobflow.core.drawing.flow_graph import Arrow, FlowGraph, Node
 from jobflow.core.drawing.layered_layout import Layout, layered_layout
 from jobflow.core.drawing.phase_looks import icon_of
-from jobflow.core.drawing.svg import CHAR, cut
 
 PADDING, HEIGHT = 14, 44
 """Beside a text, of a node or of the head of a box."""
@@ -22,8 +21,18 @@ INSET = 12
 """Around the graphs in a box."""
 TITLE = 20
 """Height of the title of a graph in a box that has several."""
+CHAR = 7.2
+"""Pixels of an average character; a browser decides the true width."""
 SMALL_CHAR = 6.2
 """Of an average character of a label or a second line."""
+
+
+_MAX_CHARS = 40
+
+
+def cut(text: str) -> str:
+    """Return text, cut with an ellipsis if it is long."""
+    return text if len(text) <= _MAX_CHARS else text[: _MAX_CHARS - 1] + "…"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,36 @@
-"""The parts of all SVG documents: frame, style sheet for light and dark, and escaped text."""
+"""A flow as SVG: its graph, in columns from left to right, and its timeline, a row for each step.
+
+The documents have their own style sheet, for light and dark, and escaped text. Phases are shown by
+colour, symbol and word.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
 from html import escape
+from itertools import count
 
-from jobflow.core.drawing.phase_looks import LOOKS
+from jobflow.api.flow.status import StepPhase
+from jobflow.core.drawing.flow_graph import FlowGraph
+from jobflow.core.drawing.graph_layout import (
+    CHAR,
+    HEIGHT,
+    PADDING,
+    PlacedArrow,
+    PlacedGraph,
+    PlacedLabel,
+    PlacedNode,
+    cut,
+    place_graph,
+)
+from jobflow.core.drawing.phase_looks import LOOKS, class_of
+from jobflow.core.text import format_duration
+from jobflow.core.timelines.spans import Span, State
+from jobflow.core.timelines.timeline import StepTimeline, Timeline
 
 MARGIN = 16
 """Pixels around everything."""
-CHAR = 7.2
-"""Pixels of an average character; a browser decides the true width."""
-_MAX_CHARS = 40
 
 _STYLE = """
 .jf{font:12px system-ui,-apple-system,"Segoe UI",sans-serif;fill:#1f2328}
@@ -71,6 +90,166 @@ def xml_text(text: str) -> str:
     return escape("".join(char if char.isprintable() else "\ufffd" for char in text))
 
 
-def cut(text: str) -> str:
-    """Return text, cut with an ellipsis if it is long."""
-    return text if len(text) <= _MAX_CHARS else text[: _MAX_CHARS - 1] + "…"
+_TIP = (
+    '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+    'orient="auto"><path class="tip" d="M0 0L8 4L0 8z"/></marker></defs>'
+)
+
+
+def graph_svg(graph: FlowGraph) -> str:
+    """Return a standalone SVG document."""
+    placed = place_graph(graph, x=MARGIN, y=MARGIN)
+    width, height = placed.width + 2 * MARGIN, placed.height + 2 * MARGIN
+    return document(graph.name, width, height, (_TIP, *_elements(placed)))
+
+
+def _elements(placed: PlacedGraph) -> Iterator[str]:
+    """Yield the elements of a graph: arrows first, so that nodes cover them."""
+    yield from map(_arrow, placed.arrows)
+    yield from map(_label, placed.labels)
+    for node in placed.nodes:
+        yield _node(node)
+        for inner in node.inner:
+            if name := xml_text(inner.graph.name):
+                yield f'<text class="small" x="{inner.x:.1f}" y="{inner.y - 7:.1f}">{name}</text>'
+            yield from _elements(inner)
+
+
+def _node(placed: PlacedNode) -> str:
+    node, x, y = placed.node, placed.x, placed.y
+    kind = "node box" if placed.inner else "node"
+    classes = f"{class_of(node.phase)} {'daemon' if node.is_daemon else ''}".split()
+    below = placed.second_line
+    lines = [("bold", cut(node.step), y + (18 if below else 26))]
+    lines += [("small", below, y + 34)] if below else []
+    texts = "".join(
+        f'<text class="{kind}" x="{x + PADDING:.1f}" y="{at:.1f}">{xml_text(text)}</text>'
+        for kind, text, at in lines
+    )
+    return (
+        f'<g class="{" ".join(["step", *classes])}"><title>{xml_text(node.step)}</title>'
+        f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{placed.width:.1f}" '
+        f'height="{placed.height:.0f}" rx="{HEIGHT / 2 if node.is_last else 8}"/>{texts}</g>'
+    )
+
+
+def _arrow(placed: PlacedArrow) -> str:
+    kind = "arrow conditional" if placed.arrow.label else "arrow"
+    return f'<path class="{kind}" d="{placed.path}" marker-end="url(#tip)"/>'
+
+
+def _label(placed: PlacedLabel) -> str:
+    text = xml_text(placed.text)
+    return f'<text class="small halo end" x="{placed.x:.1f}" y="{placed.y:.1f}">{text}</text>'
+
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_STEPS = (
+    *(1, 2, 5, 10, 15, 30),
+    *(_MINUTE * each for each in (1, 2, 5, 10, 15, 30)),
+    *(_HOUR * each for each in (1, 2, 3, 6, 12)),
+)
+
+
+def ticks(total: timedelta, most: float) -> Iterator[tuple[timedelta, float]]:
+    """Yield at most `most` round times from 0 on, all before `total`, each with its share of it."""
+    if total <= timedelta():
+        yield timedelta(), 0.0
+        return
+    wanted = total.total_seconds() / max(most, 1.0)
+    days = (_DAY * 2**power for power in count())
+    step = next((each for each in _STEPS if each >= wanted), None)
+    step = step or next(each for each in days if each >= wanted)
+    for number in count():
+        tick = timedelta(seconds=step * number)
+        if tick >= total:
+            return
+        yield tick, tick / total
+
+
+_ROW, _BAR, _CHART, _LENGTH, _AXIS = 24, 14, 640, 120, 28
+"""Pixels: from row to row, of a bar, of the chart's width, of a duration with a phase, of
+the axis."""
+_TICK = 80
+"""Pixels that a tick of the axis takes at least."""
+_CLASSES: Mapping[State, str] = {
+    State.WAITING: "waiting",
+    State.QUEUED: "queued",
+    State.RUNNING: "bar",
+}
+
+
+def timeline_svg(name: str, found: Timeline) -> str:
+    """Return a standalone SVG document for the timeline of the flow with this name."""
+    names = max((len(cut(row.step)) for row in found.steps), default=0) * CHAR + 16
+    width = MARGIN + names + _CHART + _LENGTH + MARGIN
+    height = MARGIN + _AXIS + len(found.steps) * _ROW + 2 * _ROW + MARGIN
+    return document(name, width, height, _body(found, MARGIN + names))
+
+
+def _body(found: Timeline, left: float) -> Iterator[str]:
+    bottom = MARGIN + _AXIS + len(found.steps) * _ROW
+    for tick, share in ticks(found.duration, _CHART / _TICK):
+        x = left + share * _CHART
+        yield (
+            f'<text class="small" x="{x:.1f}" y="{MARGIN + 11}">{format_duration(tick)}</text>'
+            f'<path class="grid" d="M{x:.1f} {MARGIN + 16}V{bottom}"/>'
+        )
+    for at, row in enumerate(found.steps):
+        yield _row(row, found, left, MARGIN + _AXIS + at * _ROW)
+    yield from _legend(found.critical_times, left, bottom + _ROW)
+
+
+def _row(row: StepTimeline, found: Timeline, left: float, top: float) -> str:
+    middle = top + _BAR - 3
+    weight = "bold" if row.is_critical else ""
+    mark = f'<rect class="critical" x="{MARGIN}" y="{top}" width="4" height="{_BAR}" rx="2"/>'
+    parts = [
+        f"<title>{xml_text(_describe(row))}</title>",
+        mark if row.is_critical else "",
+        f'<text class="{weight}" x="{MARGIN + 10}" y="{middle}">{xml_text(cut(row.step))}</text>',
+        *(_bar(span, found, left, top) for span in sorted(row.spans, key=_rank)),
+    ]
+    text, x = row.phase, left + 4
+    if row.start is not None and row.end is not None:
+        text, x = format_duration(row.end - row.start), left + _CHART + 8
+        text += f" {row.phase}" if row.phase != StepPhase.COMPLETED else ""
+    parts.append(f'<text class="small" x="{x:.1f}" y="{middle}">{xml_text(text)}</text>')
+    return f'<g class="{f"step {class_of(row.phase)}".strip()}">{"".join(parts)}</g>'
+
+
+def _rank(span: Span) -> int:
+    """Return the layer of a bar: running jobs are drawn over queued ones."""
+    return list(_CLASSES).index(span.state)
+
+
+def _bar(span: Span, found: Timeline, left: float, top: float) -> str:
+    """Return a bar. One that is very short is still visible."""
+    total = max(found.duration, timedelta(seconds=1))
+    width = max(span.duration / total * _CHART, 2.0)
+    x = min((span.start - found.start) / total * _CHART, _CHART - width)
+    height, y = (_BAR, top) if span.state is State.RUNNING else (_BAR / 2, top + _BAR / 4)
+    return (
+        f'<rect class="{_CLASSES[span.state]}" x="{left + x:.1f}" y="{y:.1f}" '
+        f'width="{width:.1f}" height="{height}" rx="2"/>'
+    )
+
+
+def _describe(row: StepTimeline) -> str:
+    times = (f"{state} {format_duration(time)}" for state, time in row.times.items() if time)
+    return f"{row.step}: {', '.join((row.phase, *times))}"
+
+
+def _legend(times: Mapping[State, timedelta], left: float, y: float) -> Iterator[str]:
+    yield (
+        f'<rect class="critical" x="{MARGIN}" y="{y}" width="4" height="{_BAR}" rx="2"/>'
+        f'<text class="bold" x="{MARGIN + 10}" y="{y + 11}">critical path</text>'
+    )
+    x = max(left, MARGIN + 110)
+    for state, time in times.items():
+        text = f"{state} {format_duration(time)}"
+        yield (
+            f'<rect class="{_CLASSES[state]}" x="{x:.1f}" y="{y}" width="14" height="{_BAR}" '
+            f'rx="2"/><text class="small" x="{x + 20:.1f}" y="{y + 11}">{text}</text>'
+        )
+        x += 20 + len(text) * CHAR + 16

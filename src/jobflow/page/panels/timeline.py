@@ -10,7 +10,7 @@ from itertools import chain, count
 from jobflow.api.flow.status import StepPhase
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.drawing.phase_looks import OTHER
-from jobflow.core.drawing.time_axis import ticks
+from jobflow.core.drawing.svg import ticks
 from jobflow.core.text import format_count, format_duration
 from jobflow.core.timelines.rows import merge_spans
 from jobflow.core.timelines.spans import Span, State, last_retry

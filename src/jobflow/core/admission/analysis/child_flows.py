@@ -18,10 +18,9 @@ from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, child_spec
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import InChild, Stage, fields_of
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.admission.analysis.jobs.constants import Constants
 from jobflow.core.admission.analysis.jobs.job_counts import JobCount
-from jobflow.core.admission.analysis.names.places import ExpressionPlace
-from jobflow.core.admission.analysis.tree_budget import TreeBudget
+from jobflow.core.admission.analysis.places import ExpressionPlace
+from jobflow.core.admission.analysis.tree_budget import Constants, TreeBudget
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from jobflow.core.manifests.job import INHERITED
 from jobflow.core.names import format_job_name

@@ -15,7 +15,7 @@ from jobflow.api.flow.jobflow import STEP_LISTS
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import Runs, fields_of
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.jobs.constants import MAX_REFERENCED
+from jobflow.core.admission.analysis.tree_budget import MAX_REFERENCED
 from jobflow.core.cel.references import measure_json
 from jobflow.core.json_values import count_values
 from jobflow.core.manifests.layers import count_containers, may_have_layers

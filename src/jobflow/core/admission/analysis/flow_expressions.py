@@ -13,9 +13,9 @@ from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.status import FlowPhase, RunCondition, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import ValueKind
-from jobflow.core.admission.analysis.names.places import ExpressionPlace
-from jobflow.core.admission.analysis.names.visible_names import NameFault, NameScope
+from jobflow.core.admission.analysis.places import ExpressionPlace
 from jobflow.core.admission.analysis.tree_budget import TreeBudget
+from jobflow.core.admission.analysis.visible_names import NameFault, NameScope
 from jobflow.core.cel.budget import MAX_STEPS, Budget
 from jobflow.core.cel.expression import EvaluationFailure, Expression, parse_expression
 from jobflow.core.cel.language.functions import FUNCTIONS

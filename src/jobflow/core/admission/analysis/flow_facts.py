@@ -2,13 +2,15 @@
 
 A rule first checks a fact of the whole flow, in far less than a microsecond a step, and walks the
 steps only if that shows a fault. No fact may refer to the FlowFacts that hold it: an object without
-reference cycles is freed at once (docs/performance.md).
-"""
+reference cycles is freed at once (docs/performance.md)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from jobflow.api.flow.control import Approval, Case
 from jobflow.api.flow.dependencies import (
@@ -18,7 +20,7 @@ from jobflow.api.flow.dependencies import (
     TaskStatusProbe,
     TCPSocketProbe,
 )
-from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, JobTemplate
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import Found, Referring, Relation, find_set
 from jobflow.core.admission.analysis.child_flows import Child, ChildParams, child_flows
@@ -28,8 +30,11 @@ from jobflow.core.admission.analysis.flow_expressions import (
     written_in,
 )
 from jobflow.core.admission.analysis.jobs.job_counts import ONE_JOB, JobCount, job_counts
-from jobflow.core.admission.analysis.jobs.layer_locations import UnknownElement, unknown_elements
-from jobflow.core.admission.analysis.jobs.layer_misfits import misfits_of_layers
+from jobflow.core.admission.analysis.jobs.layer_locations import (
+    UnknownElement,
+    misfits_of_layers,
+    unknown_elements,
+)
 from jobflow.core.admission.analysis.jobs.resolved_specs import (
     KnownTasks,
     Owner,
@@ -40,15 +45,14 @@ from jobflow.core.admission.analysis.jobs.resolved_specs import (
     owners_of,
     resolved_layers,
 )
-from jobflow.core.admission.analysis.jobs.volume_claims import VolumeClaim, list_claims
-from jobflow.core.admission.analysis.known import Known as Known
-from jobflow.core.admission.analysis.names.places import ExpressionPlace
-from jobflow.core.admission.analysis.names.visible_names import NameScope
-from jobflow.core.admission.analysis.probe_entries import AnyProbeEntry as AnyProbeEntry
-from jobflow.core.admission.analysis.probe_entries import ProbeEntry as ProbeEntry
+from jobflow.core.admission.analysis.places import ExpressionPlace
 from jobflow.core.admission.analysis.tree_budget import TreeBudget
+from jobflow.core.admission.analysis.visible_names import NameScope
+from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.lazy import lazy_property
+from jobflow.core.manifests.job_fields import claim_type, misfits
 from jobflow.core.manifests.layers import Rank
+from jobflow.core.manifests.volume_claims import claim_spec
 from jobflow.core.names import predict_generated_name
 from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.items import takes_items
@@ -56,8 +60,43 @@ from jobflow.core.spec.named_failures import NamedFailure, find_named_failures
 from jobflow.core.spec.options import select_dependencies, select_specs, select_steps
 from jobflow.core.spec.outline import NO_STEPS, Outline
 from jobflow.core.spec.param_values import with_param_values
-from jobflow.core.violations import Verdict
+from jobflow.core.violations import Verdict, join_path
 from jobflow.core.work import work_of
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The cluster's objects that admission of a flow or template depends on."""
+
+    templates: Mapping[str, JobTemplate] | None = None
+    """JobTemplates of the flow's namespace by name. None: unknown, so nothing is checked against
+    them."""
+    queues: Mapping[str, str] | None = None
+    """Queue name -> `status.state` ("Open", …). None: unknown."""
+
+
+class VolumeClaim(NamedTuple):
+    """A claim in volumeClaims."""
+
+    name: str
+    path: str
+    """JSON path in the flow."""
+    written: Any
+    spec: Any
+    """The spec with the values of its references, or an EvaluationFailure if one has no value."""
+    misfits: Verdict
+    """Fields and values that no claim has; empty if a reference has no value."""
+
+
+class ProbeEntry(NamedTuple):
+    """An entry in one of the lists of a step's probe."""
+
+    step: int
+    path: str
+    """JSON path in the flow."""
+    place: str
+    """Path below the probe: `httpGetList[0]`."""
+    asked: HTTPGetProbe | TCPSocketProbe | TaskStatusProbe
 
 
 class FlowFacts:
@@ -164,7 +203,13 @@ class FlowFacts:
     @lazy_property
     def claims(self) -> list[VolumeClaim]:
         """The claims in volumeClaims."""
-        return list_claims(self.flow)
+        found = []
+        for name, written in (self.flow.spec.volume_claims or {}).items():
+            path, spec = join_path("spec.volumeClaims", name), claim_spec(self.flow, name)
+            is_known = not isinstance(spec, EvaluationFailure)
+            of_claim = misfits(spec, path, kind=claim_type()) if is_known else Verdict()
+            found.append(VolumeClaim(name, path, written, spec, of_claim))
+        return found
 
     @lazy_property
     def matching(self) -> list[tuple[int, DependsOn]]:
@@ -183,22 +228,6 @@ class FlowFacts:
             if takes_items(self.steps[i])
         ]
 
-    @lazy_property
-    def elsewhere(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Names that steps of `flows`, and steps of `finally`, cannot depend on, because they are
-        those of the other list."""
-        last = frozenset(self.finally_graph.names)
-        return last, frozenset(self.graph.names) if last else last
-
-    @lazy_property
-    def conditions(self) -> list[tuple[int, DependsOn, Mapping[str, str]]]:
-        """Conditions of single targets, by step."""
-        return [
-            (i, depends_on, depends_on.conditions)
-            for i, depends_on in self.dependencies_with_options
-            if depends_on.conditions
-        ]
-
     def position(self, name: str) -> int | None:
         """Return the position of a step."""
         if (found := self.graph.index.get(name)) is not None:
@@ -213,32 +242,22 @@ class FlowFacts:
             return self.graph.targets[step]
         return [first + target for target in self.finally_graph.targets[step - first]]
 
-    # ------------------------------------------------------------------------ probes
-
     @lazy_property
-    def requests(self) -> list[ProbeEntry[HTTPGetProbe]]:
-        """Entries of every httpGetList."""
-        return list(self._probe_entries("httpGetList", "http_get_list"))
-
-    @lazy_property
-    def connections(self) -> list[ProbeEntry[TCPSocketProbe]]:
-        """Entries of every tcpSocketList."""
-        return list(self._probe_entries("tcpSocketList", "tcp_socket_list"))
-
-    @lazy_property
-    def task_statuses(self) -> list[ProbeEntry[TaskStatusProbe]]:
-        """Entries of every taskStatusList."""
-        return list(self._probe_entries("taskStatusList", "task_status_list"))
-
-    @lazy_property
-    def entries(self) -> list[AnyProbeEntry]:
-        """Entries of all lists."""
-        return [*self.requests, *self.connections, *self.task_statuses]
-
-    def _probe_entries(self, field: str, attribute: str) -> Iterator[ProbeEntry[Any]]:
+    def probe_entries(self) -> list[ProbeEntry]:
+        """The entries in the lists of all probes."""
+        found = []
         for i, probe in self.probes:
-            for at, asked in enumerate(getattr(probe, attribute) or ()):
-                yield ProbeEntry(i, self.path(i), field, at, asked)
+            path = f"{self.path(i)}.dependsOn.probe"
+            lists: dict[str, Iterable[HTTPGetProbe | TCPSocketProbe | TaskStatusProbe] | None] = {
+                "httpGetList": probe.http_get_list,
+                "tcpSocketList": probe.tcp_socket_list,
+                "taskStatusList": probe.task_status_list,
+            }
+            for field, entries in lists.items():
+                for at, asked in enumerate(entries or ()):
+                    place = f"{field}[{at}]"
+                    found.append(ProbeEntry(i, f"{path}.{place}", place, asked))
+        return found
 
     # ------------------------------------------------------------------- expressions
 
@@ -312,7 +331,7 @@ class FlowFacts:
         return [i for i, step in self.steps_with_options if step.child_flows]
 
     @lazy_property
-    def children(self) -> list[Child["FlowFacts"]]:
+    def children(self) -> list[Child[FlowFacts]]:
         """Child flows of steps and of their cases (`child_flows`)."""
         inner = partial(FlowFacts, known=self.known, level=self.level + 1, budget=self.budget)
         return child_flows(self, inner) if self.steps_with_options else []

@@ -12,8 +12,8 @@ from jobflow.core.admission.analysis.flow_expressions import (
     TrialEvaluation,
 )
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.jobs.constants import MAX_REFERENCED
-from jobflow.core.admission.analysis.names.places import NO_STEP, ExpressionPlace
+from jobflow.core.admission.analysis.places import NO_STEP, ExpressionPlace
+from jobflow.core.admission.analysis.tree_budget import MAX_REFERENCED
 from jobflow.core.admission.rule import RuleGroup, Rules
 from jobflow.core.cel.expression import ExpressionFault, parse_expression
 from jobflow.core.cel.language.tree import Comparison

@@ -1,22 +1,20 @@
 """Rules of probes: targets, tasks, requests (RFC 9110, RFC 9112) and phases."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
 from jobflow.api.flow.dependencies import (
     HTTPGetProbe,
-    HTTPHeader,
     Probe,
     Strategy,
     TaskStatusProbe,
     TCPSocketProbe,
 )
 from jobflow.api.volcano.pod import PodPhase
-from jobflow.core.admission.analysis.flow_facts import FlowFacts
+from jobflow.core.admission.analysis.flow_facts import FlowFacts, ProbeEntry
 from jobflow.core.admission.analysis.jobs.resolved_specs import Tasks
-from jobflow.core.admission.analysis.probe_entries import AnyProbeEntry, ProbeEntry
 from jobflow.core.admission.object_names import DNS_LABEL
 from jobflow.core.admission.rule import RuleGroup, Rules
 from jobflow.core.suggest import did_you_mean, list_supported
@@ -83,8 +81,8 @@ def probes_are_short(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def entries_are_unique(facts: FlowFacts) -> Iterator[Violation]:
-    seen: dict[tuple[int, object], AnyProbeEntry] = {}
-    for entry in facts.entries:
+    seen: dict[tuple[int, object], ProbeEntry] = {}
+    for entry in facts.probe_entries:
         first = seen.setdefault((entry.step, entry.asked), entry)
         # nearly always a copied line that was not changed
         if first is not entry:
@@ -94,9 +92,9 @@ def entries_are_unique(facts: FlowFacts) -> Iterator[Violation]:
 
 def entries_name_tasks(facts: FlowFacts) -> Iterator[Violation]:
     """If a template is known, `targets_have_the_tasks` checks the name."""
-    for entry in facts.entries:
+    for entry in facts.probe_entries:
         name = entry.asked.task_name
-        if name and not DNS_LABEL.fullmatch(name) and not _groups(facts, entry.step):
+        if name and not DNS_LABEL.fullmatch(name) and not _alike(facts, entry.step):
             detail = (
                 'a task\'s name has at most 63 lower-case letters, digits and "-", and begins and '
                 "ends with a letter or digit"
@@ -104,20 +102,19 @@ def entries_name_tasks(facts: FlowFacts) -> Iterator[Violation]:
             yield Violation(f"{entry.path}.taskName", Reason.INVALID, name, detail)
 
 
-class _Group(NamedTuple):
+class _Alike(NamedTuple):
     """Targets of a step whose jobs have the same tasks."""
 
     targets: list[str]
     tasks: Tasks
 
 
-def _groups(facts: FlowFacts, step: int) -> list[_Group]:
-    found: dict[int, _Group] = {}
+def _alike(facts: FlowFacts, step: int) -> list[_Alike]:
+    found: dict[int, _Alike] = {}
     for target in facts.targets(step):
         if (tasks := facts.tasks.get(target)) is not None:
-            if (group := found.get(id(tasks))) is None:
-                group = found[id(tasks)] = _Group([], tasks)
-            group.targets.append(facts.names[target])
+            alike = found.setdefault(id(tasks), _Alike([], tasks))
+            alike.targets.append(facts.names[target])
     return list(found.values())
 
 
@@ -131,7 +128,7 @@ def targets_have_the_tasks(facts: FlowFacts) -> Iterator[Violation]:
         for i, probe in facts.probes
         if not _suits(facts, i, probe) and (groups := _unfit(facts, i, probe))
     }
-    for entry in facts.entries if unfit else ():
+    for entry in facts.probe_entries if unfit else ():
         for group in unfit.get(entry.step, ()):
             if entry.asked.task_name and not _fits(entry.asked, group.tasks):
                 yield _misfit(facts, entry, entry.asked.task_name, group)
@@ -142,22 +139,16 @@ def _suits(facts: FlowFacts, step: int, probe: Probe) -> bool:
     asked, last = _asked(probe), None
     for target in facts.targets(step) if len(asked) <= MAX_ENTRIES else ():
         tasks = facts.tasks.get(target)
-        if tasks is None or tasks is last:
-            continue
-        last = tasks
-        for each in asked:
-            if each.task_name and not _fits(each, tasks):
-                return False
+        # targets with one template share their tasks
+        if tasks is not None and tasks is not last and not _fit(asked, tasks):
+            return False
+        last = tasks or last
     return True
 
 
-def _unfit(facts: FlowFacts, step: int, probe: Probe) -> list[_Group]:
-    groups, asked = _groups(facts, step), _asked(probe)
-    unfit = [
-        group
-        for group in groups
-        if not all(_fits(each, group.tasks) for each in asked if each.task_name)
-    ]
+def _unfit(facts: FlowFacts, step: int, probe: Probe) -> list[_Alike]:
+    groups, asked = _alike(facts, step), _asked(probe)
+    unfit = [group for group in groups if not _fit(asked, group.tasks)]
     depends_on = facts.steps[step].depends_on
     if unfit and depends_on is not None and depends_on.strategy == Strategy.ANY:
         known = sum(len(group.targets) for group in groups)
@@ -174,6 +165,10 @@ def _asked(probe: Probe) -> list[Asked]:
     ]
 
 
+def _fit(asked: Sequence[Asked], tasks: Tasks) -> bool:
+    return all(_fits(each, tasks) for each in asked if each.task_name)
+
+
 def _fits(asked: Asked, tasks: Tasks) -> bool:
     """Whether the task exists with enough pods: a request needs one."""
     pods = tasks.get(asked.task_name or "", -1)
@@ -181,14 +176,14 @@ def _fits(asked: Asked, tasks: Tasks) -> bool:
     return pods is None or needed <= pods
 
 
-def _misfit(facts: FlowFacts, entry: AnyProbeEntry, name: str, group: _Group) -> Violation:
+def _misfit(facts: FlowFacts, entry: ProbeEntry, name: str, group: _Alike) -> Violation:
     several = len(group.targets) > 1
-    targets = f"{'targets' if several else 'target'} {join_names(_quoted(group.targets))}"
+    targets = f"{'targets' if several else 'target'} {_join_quoted(group.targets)}"
     path = f"{entry.path}.taskName"
     if name not in group.tasks:
         meant = did_you_mean(facts.tasks.nearest(name, group.tasks))
         if not meant and group.tasks:
-            meant = f"; there is {join_names(_quoted(group.tasks))}"
+            meant = f"; there is {_join_quoted(group.tasks)}"
         detail = f"{targets} {'have' if several else 'has'} no such task{meant}"
         return Violation(path, Reason.INVALID, name, detail)
     pods = group.tasks[name]
@@ -199,29 +194,33 @@ def _misfit(facts: FlowFacts, entry: AnyProbeEntry, name: str, group: _Group) ->
     return Violation(f"{entry.path}.count", Reason.INVALID, entry.asked.count, detail)
 
 
-def _quoted(names: Sequence[str] | Tasks) -> list[str]:
-    return [f'"{name}"' for name in names]
+def _join_quoted(names: Iterable[str]) -> str:
+    return join_names([f'"{name}"' for name in names])
 
 
 def ports_are_ports(facts: FlowFacts) -> Iterator[Violation]:
-    asked: list[ProbeEntry[HTTPGetProbe] | ProbeEntry[TCPSocketProbe]]
-    asked = [*facts.requests, *facts.connections]
-    for entry in asked:
-        port = entry.asked.port
+    for entry in facts.probe_entries:
+        port = None if isinstance(entry.asked, TaskStatusProbe) else entry.asked.port
         if port is not None and not 1 <= port <= 65535:
             detail = "a port is a number from 1 to 65535"
             yield Violation(f"{entry.path}.port", Reason.INVALID, port, detail)
 
 
+def _requests(facts: FlowFacts) -> Iterator[tuple[ProbeEntry, HTTPGetProbe]]:
+    for entry in facts.probe_entries:
+        if isinstance(entry.asked, HTTPGetProbe):
+            yield entry, entry.asked
+
+
 def paths_are_paths(facts: FlowFacts) -> Iterator[Violation]:
-    for entry in facts.requests:
-        text = entry.asked.path
+    for entry, request in _requests(facts):
+        path, text = f"{entry.path}.path", request.path
         if not text:
             continue  # the path is Required
         if len(text) > MAX_TEXT:
-            yield _too_long(f"{entry.path}.path", text)
+            yield _too_long(path, text)
         elif not _PATH.fullmatch(text):
-            yield Violation(f"{entry.path}.path", Reason.INVALID, text, _path_fault(text))
+            yield Violation(path, Reason.INVALID, text, _path_fault(text))
 
 
 def _too_long(path: str, text: str) -> Violation:
@@ -239,17 +238,12 @@ def _path_fault(text: str) -> str:
 
 
 def headers_can_be_sent(facts: FlowFacts) -> Iterator[Violation]:
-    headers = {entry.asked.http_header for entry in facts.requests}
-    wrong = {header for header in headers if header is not None and any(_header(header, ""))}
-    for entry in facts.requests if wrong else ():
-        if (header := entry.asked.http_header) in wrong and header is not None:
-            yield from _header(header, f"{entry.path}.httpHeader")
-
-
-def _header(header: HTTPHeader, path: str) -> Iterator[Violation]:
-    if header.name or header.value:
-        yield from _header_name(f"{path}.name", header.name)
-        yield from _header_value(f"{path}.value", header.value)
+    for entry, request in _requests(facts):
+        header = request.http_header
+        # a probe sends no header that has neither
+        if header is not None and (header.name or header.value):
+            yield from _header_name(f"{entry.path}.httpHeader.name", header.name)
+            yield from _header_value(f"{entry.path}.httpHeader.value", header.value)
 
 
 def _header_name(path: str, name: str | None) -> Iterator[Violation]:
@@ -277,40 +271,44 @@ def _header_value(path: str, value: str | None) -> Iterator[Violation]:
         yield Violation(path, Reason.INVALID, value, detail)
 
 
+def _task_statuses(facts: FlowFacts) -> Iterator[tuple[ProbeEntry, TaskStatusProbe]]:
+    for entry in facts.probe_entries:
+        if isinstance(entry.asked, TaskStatusProbe):
+            yield entry, entry.asked
+
+
 def phases_are_of_pods(facts: FlowFacts) -> Iterator[Violation]:
-    for entry in facts.task_statuses:
-        phase = entry.asked.phase
-        if phase and phase not in PHASES:
-            yield Violation(f"{entry.path}.phase", Reason.NOT_SUPPORTED, phase, _phase_fault(phase))
-
-
-def _phase_fault(phase: str) -> str:
-    detail = list_supported(phase, PHASES)
-    if phase == PodPhase.UNKNOWN:
-        return f"{detail}; a pod is Unknown while its node is lost, so it is no phase to wait for"
-    if (meant := _SYNONYMS.get(phase.lower())) is not None:
-        return detail + did_you_mean(meant)
-    return detail
+    for entry, asked in _task_statuses(facts):
+        phase = asked.phase
+        if not phase or phase in PHASES:
+            continue  # the phase is Required
+        detail = list_supported(phase, PHASES)
+        if phase == PodPhase.UNKNOWN:
+            detail += "; a pod is Unknown while its node is lost, so it is no phase to wait for"
+        elif (meant := _SYNONYMS.get(phase.lower())) is not None:
+            detail += did_you_mean(meant)
+        yield Violation(f"{entry.path}.phase", Reason.NOT_SUPPORTED, phase, detail)
 
 
 def phases_go_together(facts: FlowFacts) -> Iterator[Violation]:
     """A pod that has Succeeded does not become Failed, and vice versa."""
-    final: dict[tuple[int, str], ProbeEntry[TaskStatusProbe]] = {}
-    for entry in facts.task_statuses:
-        if (phase := entry.asked.phase) not in _FINAL_PHASES:
+    final: dict[tuple[int, str], tuple[ProbeEntry, TaskStatusProbe]] = {}
+    for entry, asked in _task_statuses(facts):
+        if asked.phase not in _FINAL_PHASES:
             continue
-        first = final.setdefault((entry.step, entry.asked.task_name or ""), entry)
-        if first.asked.phase != phase and None in (entry.asked.count, first.asked.count):
+        key = entry.step, asked.task_name or ""
+        first, other = final.setdefault(key, (entry, asked))
+        if other.phase != asked.phase and None in (asked.count, other.count):
             detail = (
-                f"{first.place} asks for {first.asked.phase} of the same pods, and a pod ends only "
+                f"{first.place} asks for {other.phase} of the same pods, and a pod ends only "
                 "once; set count to the number of pods for each phase"
             )
-            yield Violation(f"{entry.path}.phase", Reason.INVALID, phase, detail)
+            yield Violation(f"{entry.path}.phase", Reason.INVALID, asked.phase, detail)
 
 
 def counts_are_positive(facts: FlowFacts) -> Iterator[Violation]:
-    for entry in facts.task_statuses:
-        if (count := entry.asked.count) is not None and count < 1:
+    for entry, asked in _task_statuses(facts):
+        if (count := asked.count) is not None and count < 1:
             detail = "must be at least 1; leave count out to check every pod of the task"
             yield Violation(f"{entry.path}.count", Reason.INVALID, count, detail)
 

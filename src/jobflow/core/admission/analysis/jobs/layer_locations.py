@@ -1,15 +1,17 @@
-"""Locations in layers: of the faults of a merged spec, and of elements that no template has.
+"""Locations in layers: of the faults of a merged spec, of fields that no vcjob has, and of elements
+that no template has.
 
 Each is found in time proportional to its path, because a flow may have many faults.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from jobflow.core.admission.analysis.jobs.resolved_specs import ResolvedLayer, ResolvedSpec, is_open
 from jobflow.core.admission.volcano.job_view import mapping
+from jobflow.core.manifests.job_fields import misfits
 from jobflow.core.manifests.layers import CONTAINER_PATH, Rank, arguments_in
 from jobflow.core.manifests.strategic_merge import (
     JOB_SPEC,
@@ -19,7 +21,14 @@ from jobflow.core.manifests.strategic_merge import (
     is_lone,
     merge_key,
 )
-from jobflow.core.violations import FieldWarning, Violation, join_path, split_first_key
+from jobflow.core.violations import (
+    MAX_FINDINGS,
+    FieldWarning,
+    Verdict,
+    Violation,
+    join_path,
+    split_first_key,
+)
 
 _INDEX = re.compile(r"\[(\d+)\]")
 
@@ -287,3 +296,23 @@ def _pairs(base: _Map, patch: _Map, path: str, key: str, shape: Shape) -> Iterat
             name = element.get("name")
             named = by_name.get(name) if isinstance(name, str) else None
             yield _Pair(f"{path}.{key}[{i}]", element, named if changed is None else changed, known)
+
+
+def misfits_of_layers(layers: Iterable[ResolvedLayer]) -> list[tuple[ResolvedLayer, Verdict]]:
+    """Return the misfits of each layer, until there are about MAX_FINDINGS."""
+    found: list[tuple[ResolvedLayer, Verdict]] = []
+    wrong = unknown = 0
+    for layer in layers:
+        of_layer = misfits(
+            layer.content,
+            layer.path,
+            is_open=is_open,
+            has_directives=layer.layer.rank >= Rank.PATCH,
+            unknown_before=unknown,
+        )
+        found.append((layer, of_layer))
+        wrong += len(of_layer.violations)
+        unknown += len(of_layer.field_warnings)
+        if wrong >= MAX_FINDINGS:
+            break
+    return found

@@ -11,9 +11,8 @@ from jobflow.api.flow.control import Case
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import Stage
-from jobflow.core.admission.analysis.jobs.constants import Constants
-from jobflow.core.admission.analysis.names.places import ExpressionPlace
-from jobflow.core.admission.analysis.tree_budget import TreeBudget
+from jobflow.core.admission.analysis.places import ExpressionPlace
+from jobflow.core.admission.analysis.tree_budget import Constants, TreeBudget
 from jobflow.core.admission.volcano.job_view import job_view
 from jobflow.core.cel.references import (
     find_references,

@@ -58,8 +58,7 @@ def references_in_claims_exist(facts: FlowFacts) -> Iterator[Violation]:
 
 def claims_have_their_types(facts: FlowFacts) -> Iterator[Violation]:
     for claim in facts.claims:
-        if claim.misfits is not None:
-            yield from claim.misfits.violations
+        yield from claim.misfits.violations
 
 
 def claims_are_complete(facts: FlowFacts) -> Iterator[Violation]:

@@ -12,7 +12,7 @@ from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import Stage
 from jobflow.api.labels import SCHEDULED_TIME
 from jobflow.core.admission.analysis.jobs.resolved_specs import KnownTasks
-from jobflow.core.admission.analysis.names.places import (
+from jobflow.core.admission.analysis.places import (
     COMMON_VARIABLES,
     OTHER_PLACES,
     VARS,
@@ -20,21 +20,17 @@ from jobflow.core.admission.analysis.names.places import (
     ExpressionPlace,
     variables_of,
 )
-from jobflow.core.admission.analysis.names.unknown_fields import (
-    undeclared_output,
-    unknown_fact,
-    unknown_failure,
-    unknown_field,
-    unknown_last,
-)
-from jobflow.core.admission.analysis.names.upstream_steps import UpstreamSteps
+from jobflow.core.admission.analysis.upstream_steps import UpstreamSteps
 from jobflow.core.cel.language.tree import Mention
 from jobflow.core.cel.language.values import TYPES
 from jobflow.core.cel.scope import (
+    FLOW_FAILURE_FIELDS,
+    LAST_FIELDS,
     POD_PHASES,
     RUN_FIELDS,
     STEP_FIELDS,
 )
+from jobflow.core.pods.failure import FACTS, FACTS_OF_CHILD
 from jobflow.core.spec.graph import Graph
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names
@@ -298,3 +294,44 @@ class NameScope:
                 return f"{word} has no fields; write $(steps.{name}.{word})"
             return unknown_field("a reference to a step", (word,), REFERENCE_FACTS)
         return None
+
+
+def undeclared_output(step: Step, keys: Sequence[str]) -> str | None:
+    """Return the fault of an output that the child flow of the step does not have."""
+    named = keys[1:2] if keys[0] == "outputs" else keys[3:4] if keys[2:3] == ["outputs"] else ()
+    declared = (step.flow or {}).get("outputs") or {}
+    if not named or not isinstance(declared, dict) or named[0] in declared:
+        return None
+    guess = Suggester([*declared]).nearest(named[0])
+    return f'the flow of "{step.name}" has no output "{named[0]}"' + did_you_mean(guess)
+
+
+def unknown_field(owner: str, keys: Sequence[str], known: Collection[str]) -> str:
+    """Return the fault of the first key, which the owner does not have, or of a missing key."""
+    listed = ", ".join(known)
+    if not keys:
+        return f"write which field of {owner} is meant: {listed}"
+    guess = Suggester([*known]).nearest(keys[0])
+    return f'{owner} has no "{keys[0]}"' + (did_you_mean(guess) or f"; it has {listed}")
+
+
+def unknown_fact(keys: Sequence[str], *, of_child: bool) -> str | None:
+    """Return the fault of keys below `failure`, or None."""
+    if keys and keys[0] in FACTS_OF_CHILD and not of_child:
+        return f'only the failure of a step that runs a flow has "{keys[0]}"'
+    known = [fact for fact in FACTS if of_child or fact not in FACTS_OF_CHILD]
+    return unknown_field("a failure", keys, known) if keys and keys[0] not in known else None
+
+
+def unknown_last(keys: Sequence[str]) -> str | None:
+    """Return the fault of keys below `last`, or None."""
+    if keys and keys[0] not in LAST_FIELDS:
+        return unknown_field("the last run", keys, LAST_FIELDS)
+    return None
+
+
+def unknown_failure(keys: Sequence[str]) -> str | None:
+    """Return the fault of keys below an entry of `flow.failures`, or None."""
+    if keys and keys[0] not in FLOW_FAILURE_FIELDS:
+        return unknown_field("a failure of a step", keys, FLOW_FAILURE_FIELDS)
+    return unknown_fact(keys[1:], of_child=True) if keys and keys[0] == "failure" else None
