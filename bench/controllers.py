@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from bench import samples
 from bench.processes import process
 from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES, VALIDATING_WEBHOOKS, Resource
-from jobflow.webhook.certificates.files import write_development_pki
+from jobflow.webhook.certificates.live import write_development_pki
 from support.cluster.control_plane import free_port
 from support.cluster.real_cluster import RealCluster
 from support.cluster.served import READY_WITHIN_SECONDS, Served, registered

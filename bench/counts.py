@@ -24,9 +24,9 @@ from jobflow.api.kinds import KINDS
 from jobflow.api.volcano.job import Job
 from jobflow.controller.hooks import Hooks, ReconcileResult
 from jobflow.core.planning.plan import plan
+from jobflow.kube.answers import AnswerReader, WatchEvent, decoder
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import Credentials, Login
-from jobflow.kube.reading import AnswerReader, WatchEvent, decoder
 from jobflow.webhook.app import create_app
 from jobflow.webhook.cluster import StoreCluster
 from support.laws.counted_work import opcodes_run

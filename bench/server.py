@@ -15,9 +15,9 @@ from jobflow.runtime.event_loop import run
 from jobflow.runtime.http_listener import HttpListener
 from jobflow.store import Queue, QueueStatus, Store
 from jobflow.webhook.app import create_app
-from jobflow.webhook.certificates.files import write_development_pki
+from jobflow.webhook.certificates.live import write_development_pki
 from jobflow.webhook.cluster import StoreCluster
-from jobflow.webhook.large_reviews.offload import ReviewProcess
+from jobflow.webhook.large_reviews import ReviewProcess
 
 NOWHERE = "http://127.0.0.1:1"
 

@@ -23,9 +23,9 @@ from jobflow.app.settings import Settings
 from jobflow.controller.controller import Controller
 from jobflow.kube.client import ApiError, Client
 from jobflow.kube.credentials import ConfigError
+from jobflow.runtime.event_loop import PartDied
 from jobflow.runtime.http_listener import PortInUse
-from jobflow.runtime.task_group import PartDied
-from jobflow.webhook.certificates.files import PkiFiles, write_development_pki
+from jobflow.webhook.certificates.live import PkiFiles, write_development_pki
 from jobflow.webhook.certificates.pki import CertificateError
 from support.admission.admissions import review
 from support.sandbox.api_server import ApiServer

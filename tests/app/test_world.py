@@ -21,8 +21,8 @@ from jobflow.api.resources import (
 )
 from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.kube.client import ApiError, Client
+from jobflow.runtime.event_loop import PartDied
 from jobflow.runtime.http_listener import PortInUse
-from jobflow.runtime.task_group import PartDied
 from jobflow.sandbox.nodes.simulate import SimulateRunner
 from jobflow.sandbox.volcano.controller import JobController
 from support.sandbox.command_line import jobflow as command_line

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import CRDS, LEASES, SECRETS, VALIDATING_WEBHOOKS
-from jobflow.kube.election.lease import micro_time
+from jobflow.kube.election.candidate import micro_time
 from jobflow.webhook.certificates.pki import make_pki
 from support.cluster.definitions import apply_definitions, replace_schema
 from support.cluster.real_cluster import RealCluster

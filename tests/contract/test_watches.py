@@ -8,9 +8,9 @@ import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
-from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError
+from jobflow.kube.clock import ExponentialBackoff
 from jobflow.kube.reflector import Reflector
 from support.sandbox.rest_client import TABLE, Ended, failure_status, flow, vcjob
 from support.sandbox.servers import Server

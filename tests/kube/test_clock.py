@@ -9,7 +9,7 @@ import pytest
 
 from jobflow.kube.client import Client
 from jobflow.kube.clock import ServerClock
-from jobflow.kube.election.fence import Fence, FencedClient
+from jobflow.kube.election.election import Fence, FencedClient
 from support.network.scripted_server import Answer, ScriptedServer
 
 

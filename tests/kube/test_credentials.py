@@ -13,7 +13,7 @@ from jobflow.api.resources import JOBS
 from jobflow.kube import credentials
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.credentials import ConfigError, Credentials, Login, is_loopback
-from jobflow.webhook.certificates.files import PkiFiles, write_development_pki
+from jobflow.webhook.certificates.live import PkiFiles, write_development_pki
 from support.network.scripted_server import Answer, ScriptedServer, failure
 
 

@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
-from jobflow.kube.errors import describe_network_error
+from jobflow.kube.answers import describe_network_error
 from jobflow.kube.pooled_connections import network_error
 
 KEY = ConnectionKey("10.0.0.1", 6443, True, ssl.create_default_context(), None, None, None)

@@ -15,7 +15,7 @@ def run(*lines: str) -> list[str]:
     return answer.stdout.splitlines()
 
 
-LOAD = "from jobflow.kube.kubeconfig_loader import import_config; config = import_config()"
+LOAD = "from jobflow.kube.credentials import import_config; config = import_config()"
 MODELS = "print('kubernetes_asyncio.client.models' in sys.modules)"
 
 
@@ -58,5 +58,5 @@ def test_a_package_that_is_not_installed_is_an_import_error() -> None:
     catch = (
         f"try: import_config()\nexcept ModuleNotFoundError as error: print(str(error) == {name!r})"
     )
-    load = "from jobflow.kube.kubeconfig_loader import import_config"
+    load = "from jobflow.kube.credentials import import_config"
     assert run(load, hide, catch) == ["True"]

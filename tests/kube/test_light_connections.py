@@ -5,9 +5,9 @@ import asyncio
 
 import pytest
 
+from jobflow.kube.answers import NetworkError, describe_network_error
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import Credentials, Login
-from jobflow.kube.errors import NetworkError, describe_network_error
 from jobflow.kube.light_connections import LightConnections
 from support.network.local_server import StreamServer
 from support.network.scripted_server import Answer, ScriptedServer

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from jobflow.kube.reading import line_batches
+from jobflow.kube.answers import line_batches
 
 
 async def chunks_of(*chunks: bytes) -> AsyncIterator[bytes]:

@@ -11,9 +11,9 @@ import pytest
 from jobflow.api.resources import JOBS
 from jobflow.api.volcano.job import Job
 from jobflow.kube import reflector
-from jobflow.kube.backoff import ExponentialBackoff, delay
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
+from jobflow.kube.clock import ExponentialBackoff, delay
 from jobflow.kube.reflector import Reflector
 from support.network.scripted_server import Answer, ScriptedServer, failure, frame, page, thing
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.kube.status_writers import StatusWriter, find_status_writer
+from jobflow.kube.answers import StatusWriter, find_status_writer
 
 VOLCANO = "vc-controller-manager"
 

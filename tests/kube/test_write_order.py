@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobflow.kube import write_order
-from jobflow.kube.errors import ApiError, Status
+from jobflow.kube.answers import ApiError, Status
 from jobflow.kube.write_order import (
     FIRST_PLACES,
     LEAST_PLACES,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from jobflow.runtime.task_group import PartDied, all_of, together
+from jobflow.runtime.event_loop import PartDied, all_of, together
 
 
 async def endless() -> None:

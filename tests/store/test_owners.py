@@ -9,7 +9,7 @@ from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.volcano.job import Job
 from jobflow.store import Store
-from jobflow.store.owners import Owner
+from jobflow.store.indexes import Owner
 
 UID = "8d2f1ec4-5f7b-4a2e-9f57-0b5a3f1f7a10"
 KNOWN = {"f-a": {"phase": "Running", "job": "f-a", "uid": "jS8exF97Si6fVwtaPx96EA", "attempts": 1}}

@@ -16,7 +16,7 @@ from jobflow.app.metrics import Metrics
 from jobflow.runtime.http_listener import HttpListener, PortInUse
 from jobflow.webhook import app as webhook_app
 from jobflow.webhook.app import MAX_BODY, MAX_DRAINED, create_app
-from jobflow.webhook.certificates.files import write_development_pki
+from jobflow.webhook.certificates.live import write_development_pki
 from jobflow.webhook.review.envelope import UserInfo
 from jobflow.webhook.review.judges import Right
 from support.admission.admissions import UID, FakeCluster, FakeRights, review, stored

@@ -12,6 +12,8 @@ from pydantic import BaseModel
 import jobflow
 from jobflow.store import Feed, Feeds, Store
 
+log = structlog.get_logger(__name__)
+
 
 class HealthAnswer(BaseModel):
     """Answer of /healthz: the event loop runs."""
@@ -54,8 +56,6 @@ def create_health_app(
 
 CHECK_SECONDS = 0.1
 """Time between two checks of readiness."""
-
-log = structlog.get_logger(__name__)
 
 
 class Readiness:

@@ -6,7 +6,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from jobflow.api.kinds import KINDS
 from jobflow.api.resources import Resource
 from jobflow.app.crd_watch import CrdWatch, LostFields
 from jobflow.app.health import Readiness, create_health_app
-from jobflow.app.leading import Leading, LeaseOptions
 from jobflow.app.metrics import Metrics
 from jobflow.controller.flow_judge import NotJudgedYet, judge_here
 from jobflow.controller.leader_term import lead
@@ -28,23 +27,87 @@ from jobflow.core.cel.references import measure_json
 from jobflow.core.planning.plan import judge
 from jobflow.core.spec.concurrency import is_waiting
 from jobflow.core.violations import Violation
-from jobflow.kube.backoff import retried
 from jobflow.kube.client import Client
+from jobflow.kube.election.candidate import Timing
+from jobflow.kube.election.election import Election, Lead
+from jobflow.kube.reflector import retried
+from jobflow.runtime.event_loop import either, together
 from jobflow.runtime.http_listener import HttpListener, PortInUse
-from jobflow.runtime.task_group import together
 from jobflow.store import Store, feeds
 from jobflow.webhook.access_rights import AccessRights, ControllerUsers
 from jobflow.webhook.app import create_app
-from jobflow.webhook.certificates.files import (
+from jobflow.webhook.certificates.live import (
     CertificateFiles,
+    CertificateSource,
+    Live,
     Watched,
     watch_certificate,
     watch_client_ca,
 )
-from jobflow.webhook.certificates.live import CertificateSource, Live
 from jobflow.webhook.cluster import StoreCluster
-from jobflow.webhook.large_reviews.offload import ReviewProcess
+from jobflow.webhook.large_reviews import ReviewProcess
 from jobflow.webhook.review.envelope import NotJudged
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOptions:
+    """The Lease that replicas compete for."""
+
+    namespace: str
+    name: str
+    timing: Timing = field(default_factory=Timing)
+
+
+@dataclass(frozen=True, slots=True)
+class Leading:
+    """Leads whenever this replica may, until `finish` is set."""
+
+    client: Client
+    store: Store
+    crds: CrdWatch
+    lead: Lead
+    lease: LeaseOptions | None
+    on_change: Callable[[bool], None]
+    """Called with True when a term begins, with False when it ends."""
+    finish: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        """Lead until `finish`. Candidates have read the cluster: a leader that has not would only
+        keep others from leading."""
+        while True:
+            # a leader without fitting definitions would write statuses that lose fields
+            await either(self.crds.fit.wait(), self.finish.wait())
+            # a candidate that knows nothing keeps others from leading
+            await either(self.store.synced.wait(), self.finish.wait())
+            if self.finish.is_set():
+                return
+            stopping = asyncio.Event()
+
+            async def stop_in_time(stopping: asyncio.Event = stopping) -> None:
+                await either(self.crds.unfit.wait(), self.finish.wait())
+                stopping.set()
+
+            watching = asyncio.create_task(stop_in_time())
+            try:
+                if self.lease is None:
+                    self.on_change(True)
+                    await self.lead(self.client, stopping)
+                else:
+                    await Election(
+                        self.client,
+                        self.lead,
+                        namespace=self.lease.namespace,
+                        name=self.lease.name,
+                        timing=self.lease.timing,
+                        stopping=stopping,
+                        on_change=self.on_change,
+                    ).run()
+            finally:
+                if self.lease is None:
+                    self.on_change(False)
+                watching.cancel()
+                await asyncio.wait([watching])
+
 
 MakeSource = Callable[[Client, Live], CertificateSource]
 

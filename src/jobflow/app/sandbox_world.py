@@ -16,15 +16,15 @@ from jobflow.api.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from jobflow.app.replica import ReplicaOptions, ServingReplica, WebhookOptions, from_files
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.kube.client import Client
+from jobflow.runtime.event_loop import together
 from jobflow.runtime.http_listener import in_use
-from jobflow.runtime.task_group import together
 from jobflow.sandbox.apiserver.requests.access import Access, kubeconfig, written
 from jobflow.sandbox.apiserver.requests.in_process import in_process_client
 from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import SimulateRunner, assume
 from jobflow.sandbox.volcano.controller import JobController
-from jobflow.webhook.certificates.files import write_development_pki
+from jobflow.webhook.certificates.live import write_development_pki
 from jobflow.webhook.configuration import command_configuration, webhook_configuration
 
 LOOPBACK = "127.0.0.1"

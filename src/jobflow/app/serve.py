@@ -12,8 +12,8 @@ from datetime import timedelta
 import structlog
 
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBS
-from jobflow.app.leading import LeaseOptions
 from jobflow.app.replica import (
+    LeaseOptions,
     MakeSource,
     ReplicaOptions,
     ServingReplica,
@@ -24,11 +24,10 @@ from jobflow.app.settings import Settings, split_names
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import ConfigError
 from jobflow.kube.election.candidate import Timing
+from jobflow.runtime.event_loop import either
 from jobflow.runtime.http_listener import PortInUse
-from jobflow.runtime.task_group import either
-from jobflow.webhook.certificates.files import CertificateFiles
-from jobflow.webhook.certificates.pki import CertificateError
-from jobflow.webhook.certificates.ring import Policy
+from jobflow.webhook.certificates.live import CertificateFiles
+from jobflow.webhook.certificates.pki import CertificateError, Policy
 from jobflow.webhook.certificates.shared import SharedCertificate
 
 START_ERRORS = (CertificateError, ConfigError, PortInUse)
@@ -42,7 +41,7 @@ log = structlog.get_logger(__name__)
 async def serve(settings: Settings, *, on_ready: Callable[[], None] = lambda: None) -> None:
     """Run a replica until SIGTERM or SIGINT, and call `on_ready` once it is ready.
 
-    Raises one of START_ERRORS, or PartDied (`jobflow.runtime.task_group`).
+    Raises one of START_ERRORS, or PartDied (`jobflow.runtime.event_loop`).
     """
     async with await Client.from_kubeconfig(settings.kubeconfig) as client:
         replica = ServingReplica(client, _replica_options(settings, client))

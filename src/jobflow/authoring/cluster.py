@@ -19,10 +19,10 @@ from jobflow.client.flows.follow import FlowFollower, following
 from jobflow.client.options import Connection
 from jobflow.client.verbs.copy import create_flow, manual_flow
 from jobflow.client.verbs.send_manifests import Sent, send
+from jobflow.kube.answers import NetworkError
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import ConfigError
-from jobflow.kube.errors import NetworkError
 from jobflow.runtime import logs
 from jobflow.runtime.event_loop import run_beside
 

@@ -24,8 +24,7 @@ from jobflow.core.text import join_names
 from jobflow.display.console import make_console
 from jobflow.display.results import display_on, print_tables
 from jobflow.runtime import logs
-from jobflow.runtime.event_loop import run_beside
-from jobflow.runtime.task_group import PartDied
+from jobflow.runtime.event_loop import PartDied, run_beside
 
 
 @dataclass(frozen=True, slots=True)

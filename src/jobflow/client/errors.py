@@ -46,7 +46,7 @@ class Errors:
 
 def unreachable(error: Exception) -> str:
     """Return the sentence for a cluster that does not answer."""
-    from jobflow.kube.errors import describe_network_error  # takes long, and help needs none
+    from jobflow.kube.answers import describe_network_error  # takes long, and help needs none
 
     check = "check that the cluster runs and that the context is the right one"
     return f"the API server does not answer: {describe_network_error(error)}; {check}"

@@ -42,7 +42,7 @@ from jobflow.core.reasons import StepReason
 from jobflow.core.text import format_command, join_names
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import ApiError, Client, decoder
-from jobflow.runtime.task_group import all_of
+from jobflow.runtime.event_loop import all_of
 from jobflow.sandbox.nodes.process_runner import FailedRun, ProcessRunner, RestartLimits
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import SimulateRunner

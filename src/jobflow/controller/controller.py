@@ -28,7 +28,7 @@ from jobflow.core.planning.actions import JobProbe
 from jobflow.kube.cache import Key
 from jobflow.kube.client import Client
 from jobflow.kube.write_order import OrderedClient, WriteOrder
-from jobflow.runtime.task_group import either
+from jobflow.runtime.event_loop import either
 from jobflow.store import Store
 
 log = structlog.get_logger(__name__)

@@ -25,11 +25,10 @@ from jobflow.controller.hooks import Hooks
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.work import work_of_object
-from jobflow.kube.backoff import retried
+from jobflow.kube.answers import Identity, StatusWriter, find_status_writer
 from jobflow.kube.cache import Key, key_of, version_of
 from jobflow.kube.client import UnreadableAnswer
-from jobflow.kube.reading import Identity
-from jobflow.kube.status_writers import StatusWriter, find_status_writer
+from jobflow.kube.reflector import retried
 from jobflow.store import Store
 
 log = structlog.get_logger(__name__)

@@ -1,6 +1,6 @@
 """One term of leadership: bring the copies up to date, then run flows until the term ends.
 
-Leases are not known here: `jobflow.app.leading` passes `lead` to an Election, or calls it without
+Leases are not known here: `jobflow.app.replica` passes `lead` to an Election, or calls it without
 one.
 """
 
@@ -19,11 +19,11 @@ from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import CheckPod
 from jobflow.controller.reconciler import STATUS_SECONDS
-from jobflow.kube.backoff import retried
+from jobflow.kube.answers import Identity
 from jobflow.kube.cache import Key
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
-from jobflow.kube.reading import Identity
-from jobflow.runtime.task_group import either, together
+from jobflow.kube.reflector import retried
+from jobflow.runtime.event_loop import either, together
 from jobflow.store import Feed, Feeds, Store
 
 log = structlog.get_logger(__name__)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from jobflow.controller.hooks import Hooks
-from jobflow.kube.backoff import delay
+from jobflow.kube.clock import delay
 
 K = TypeVar("K")
 

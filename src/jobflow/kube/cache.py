@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from jobflow.api.meta import ObjectMeta
-from jobflow.kube.reading import Identity
+from jobflow.kube.answers import Identity
 
 
 class KubeObject(Protocol):

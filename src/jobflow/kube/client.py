@@ -15,12 +15,20 @@ import msgspec
 from jobflow.api.meta import ListMeta
 from jobflow.api.resources import Resource
 from jobflow.kube import credentials
+from jobflow.kube.answers import (
+    NETWORK_ERRORS,
+    ApiError,
+    Silence,
+    UnreadableAnswer,
+    api_error,
+    decoder,
+    lines,
+    warnings_of,
+)
 from jobflow.kube.clock import ServerClock
 from jobflow.kube.connections import Connections, Limits, Query
 from jobflow.kube.credentials import Credentials, Login
-from jobflow.kube.errors import NETWORK_ERRORS, ApiError, Silence, UnreadableAnswer, api_error
 from jobflow.kube.light_connections import LightConnections
-from jobflow.kube.reading import decoder, lines, warnings_of
 
 __all__ = [
     "NETWORK_ERRORS",

@@ -1,6 +1,7 @@
-"""Clocks: seconds that nobody sets, and the time of an API server."""
+"""Clocks: seconds that nobody sets, the time of an API server, and delays between attempts."""
 
 import logging
+import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -112,3 +113,33 @@ def _read_date(text: str) -> float:
     hour, minute, second = time_of_day.split(":")
     moment = int(year), _MONTHS.index(month) + 1, int(day), int(hour), int(minute), int(second)
     return datetime(*moment, tzinfo=UTC).timestamp()
+
+
+def delay(tries: int, *, first: float, most: float, dice: Callable[[], float]) -> float:
+    """Return the seconds before attempt number `tries` + 1: `first`, doubled each time up to
+    `most`. A random part, up to half, is subtracted, so that clients that failed together do not
+    retry together."""
+    # more doublings would only overflow
+    seconds = min(most, first * 2.0 ** min(tries, 32))
+    return seconds * (1.0 - dice() / 2.0)
+
+
+class ExponentialBackoff:
+    """Delays after failures in a row of one thing."""
+
+    def __init__(
+        self, *, first: float = 0.2, most: float = 30.0, dice: Callable[[], float] = random.random
+    ) -> None:
+        self._first = first
+        self._most = most
+        self._dice = dice
+        self._tries = 0
+
+    def next(self) -> float:
+        """Return the seconds to wait after one more failure."""
+        tries, self._tries = self._tries, self._tries + 1
+        return delay(tries, first=self._first, most=self._most, dice=self._dice)
+
+    def reset(self) -> None:
+        """Start from the shortest delay again, after a success."""
+        self._tries = 0

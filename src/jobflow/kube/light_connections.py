@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 import h11
 
+from jobflow.kube.answers import NetworkError
 from jobflow.kube.clock import ServerClock
 from jobflow.kube.connections import CONNECT_SECONDS, Answer, Connections, Request, common_headers
 from jobflow.kube.credentials import Credentials, Login, is_loopback
-from jobflow.kube.errors import NetworkError
 
 _READ_BYTES = 2**18
 _MOST_HEAD_BYTES = 2**18

@@ -8,6 +8,7 @@ import aiohttp
 from yarl import URL
 
 from jobflow.kube import credentials
+from jobflow.kube.answers import NetworkError
 from jobflow.kube.clock import ServerClock
 from jobflow.kube.connections import (
     CONNECT_SECONDS,
@@ -19,7 +20,6 @@ from jobflow.kube.connections import (
     common_headers,
 )
 from jobflow.kube.credentials import Credentials, Login
-from jobflow.kube.errors import NetworkError
 
 
 class PooledConnections(Connections):

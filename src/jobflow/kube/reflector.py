@@ -17,13 +17,19 @@ import msgspec
 from jobflow.api.meta import Object
 from jobflow.api.resources import Resource, Status
 from jobflow.api.schema.nesting import READABLE_DEPTH, is_deeper
-from jobflow.kube.backoff import ExponentialBackoff
+from jobflow.kube.answers import (
+    Identity,
+    IdentityList,
+    RawList,
+    Silence,
+    WatchEvent,
+    describe_network_error,
+    identity_of,
+)
 from jobflow.kube.cache import Cache, Key, KubeObject
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Query, UnreadableAnswer, decoder
-from jobflow.kube.clock import boot_clock
+from jobflow.kube.clock import ExponentialBackoff, boot_clock
 from jobflow.kube.connections import METADATA_ONLY
-from jobflow.kube.errors import Silence, describe_network_error
-from jobflow.kube.reading import Identity, IdentityList, RawList, WatchEvent, identity_of
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +49,8 @@ next, which proves that the copy is up to date although nothing changes."""
 ABSENT_SECONDS = 30.0
 """Pause before another request for a kind that the server does not serve."""
 LONGEST_WAIT = 30.0
+LONGEST_RETRY = 5.0
+"""Longest pause between two attempts of `retried`."""
 LONGEST_WAIT_GONE = 5.0
 """The server works, it only forgets versions soon: lists every few seconds keep the copy useful."""
 READ_ONE_BY_ONE = 200
@@ -397,3 +405,14 @@ class Reflector(Generic[T]):
         if self.trouble:
             self.trouble = ""
             log.info("following again", extra={"kind": self.resource.kind})
+
+
+async def retried(read: Callable[[], Awaitable[None]]) -> None:
+    """Call `read` (`catch_up` or `reread` of a Reflector) until it succeeds."""
+    backoff = ExponentialBackoff(most=LONGEST_RETRY)
+    while True:
+        try:
+            return await read()
+        except (ApiError, *NETWORK_ERRORS) as error:
+            log.warning("cannot read what the API server holds", extra={"error": str(error)})
+        await asyncio.sleep(backoff.next())

@@ -18,8 +18,8 @@ from enum import IntEnum
 from typing import Any
 
 from jobflow.api.resources import EVENTS, JOBFLOWS, JOBTEMPLATES
+from jobflow.kube.answers import NETWORK_ERRORS, ApiError
 from jobflow.kube.client import Client, resource_of
-from jobflow.kube.errors import NETWORK_ERRORS, ApiError
 
 LEAST_PLACES = 4
 """Places of a server that refuses writes."""

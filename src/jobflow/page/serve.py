@@ -17,8 +17,8 @@ from jobflow.kube.client import Client
 from jobflow.page.app import PageApp
 from jobflow.page.panels.flow_list import ALL_NAMESPACES
 from jobflow.page.watches.live import Watches
+from jobflow.runtime.event_loop import together
 from jobflow.runtime.http_listener import HttpListener
-from jobflow.runtime.task_group import together
 
 HOST = "127.0.0.1"
 

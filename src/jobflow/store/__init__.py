@@ -2,9 +2,8 @@
 
 from jobflow.store.copies import Listener, Queue, QueueStatus, Store, flow_of
 from jobflow.store.feeds import Feed, Feeds, feeds
-from jobflow.store.owners import controlling_flow
+from jobflow.store.indexes import controlling_flow, template_of
 from jobflow.store.slim import slim_job, slim_pod
-from jobflow.store.template_jobs import template_of
 
 __all__ = [
     "Feed",

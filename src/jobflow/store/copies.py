@@ -23,10 +23,9 @@ from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.work import work_of_object
 from jobflow.kube.cache import Cache, Key
 from jobflow.store.groups import Groups
-from jobflow.store.owners import Owners, find_owner
-from jobflow.store.pods import Pods, discard, is_recorded, recorded_ends
+from jobflow.store.indexes import Owners, TemplateJobs, discard, find_owner
+from jobflow.store.pods import Pods, is_recorded, recorded_ends
 from jobflow.store.slim import slim_job
-from jobflow.store.template_jobs import TemplateJobs
 
 EMPTY: Mapping[str, Any] = {}
 

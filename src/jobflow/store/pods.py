@@ -5,19 +5,16 @@ a flow's status, or if its job is not known yet (watches are independent). Other
 (docs/decisions/watched-pods.md).
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition
 from jobflow.api.volcano.job import ENDED_PHASES, Job
 from jobflow.api.volcano.pod import Pod
 from jobflow.kube.cache import Cache
-from jobflow.store.owners import Owners
+from jobflow.store.indexes import Owners, discard
 from jobflow.store.slim import slim_pod
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 EMPTY: Mapping[str, Pod] = {}
 
 OnChange = Callable[[Pod | None, Pod | None], None]
@@ -137,14 +134,6 @@ class Pods:
     def _job_of(self, pod: Pod) -> Job | None:
         owner = pod.metadata.controller
         return self._jobs.get(pod.metadata.namespace, owner.name) if owner is not None else None
-
-
-def discard(index: dict[K, dict[str, V]], key: K, name: str) -> None:
-    """Remove a name from an index of two levels, and its first level if that is empty."""
-    names = index[key]
-    del names[name]
-    if not names:
-        del index[key]
 
 
 def recorded_ends(flow: JobFlow) -> frozenset[str]:

@@ -1,25 +1,223 @@
-"""The webhook's knowledge of the cluster: this process's store, and live reads of namespaces."""
+"""The webhook's knowledge of the cluster: this process's store, live reads, and dry runs.
+
+By a dry run, the API server checks a pod template without storing it. One that fails for another
+reason than a fault of the template refuses nothing.
+"""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from enum import StrEnum
+from itertools import chain
+from typing import Any
 
+import msgspec
 import structlog
 
 from jobflow.api.meta import Object
-from jobflow.api.resources import JOBFLOWS, NAMESPACES
+from jobflow.api.resources import JOBFLOWS, NAMESPACES, POD_TEMPLATES, StatusCause
 from jobflow.core.admission.changes import Need, need_of
+from jobflow.core.pods.resources import parse_quantity
+from jobflow.core.violations import Reason, join_path
+from jobflow.kube.answers import NETWORK_ERRORS, ApiError
 from jobflow.kube.client import Client, decoder
-from jobflow.kube.errors import NETWORK_ERRORS, ApiError
 from jobflow.store import Store
-from jobflow.webhook.dry_run.api_server import DryRuns, Observe
-from jobflow.webhook.dry_run.template_pods import DryRun
+from jobflow.webhook.tried_pods import SECONDS, DryRun
+
+AT_ONCE = 8
+"""Concurrent dry runs of one review."""
+LOG_SECONDS = 60.0
+"""Least time between two log messages with the same result."""
+QUERY = (("dryRun", "All"), ("fieldValidation", "Warn"))
+
+_UNREADABLE = re.compile(r"cannot be handled as a PodTemplate: (.+)", re.DOTALL)
+"""A wrong type or a malformed quantity, which is found before validation
+(k8s.io/apiserver, endpoints/handlers/rest.go, transformDecodeError)."""
+
+_IN_TEMPLATE = re.compile(r"template(?=[.\[]|$)")
+
+log = structlog.get_logger(__name__)
+
+
+class DryRunResult(StrEnum):
+    """The result of a dry run, for the metrics."""
+
+    PASSED = "passed"
+    REFUSED = "refused"
+    FORBIDDEN = "forbidden"
+    NOT_SERVED = "not_served"
+    BUSY = "busy"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    UNREACHABLE = "unreachable"
+
+
+_RESULTS = {
+    403: DryRunResult.FORBIDDEN,
+    404: DryRunResult.NOT_SERVED,
+    429: DryRunResult.BUSY,
+    504: DryRunResult.TIMEOUT,
+}
+
+Observe = Callable[[str], None]
+"""Called with the result of every dry run."""
+
+
+class DryRuns:
+    """Sends dry runs."""
+
+    def __init__(
+        self, client: Client, observe: Observe, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._client = client
+        self._observe = observe
+        self._clock = clock
+        self._logged: dict[DryRunResult, float] = {}
+
+    async def of(self, namespace: str, templates: Sequence[bytes]) -> list[DryRun | None]:
+        """Return the answer to each of these pod templates (JSON), or None if it came too late."""
+        answers: list[DryRun | None] = [None] * len(templates)
+        # 64 requests at once would take the connections of other reviews
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def ask(i: int) -> None:
+            async with room:
+                answers[i] = await self._try(namespace, templates[i])
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SECONDS), asyncio.TaskGroup() as group:
+                for i in range(len(templates)):
+                    group.create_task(ask(i))
+        # only now is it sure that they came too late
+        for _ in range(answers.count(None)):
+            self._ignore(DryRunResult.TIMEOUT, namespace, f"no answer within {SECONDS:g} s")
+        return answers
+
+    async def _try(self, namespace: str, template: bytes) -> DryRun | None:
+        warnings: list[str] = []
+        obj = {
+            "apiVersion": POD_TEMPLATES.api_version,
+            "kind": POD_TEMPLATES.kind,
+            "metadata": {"generateName": "jobflow-"},  # never in use
+            "template": msgspec.Raw(template),
+        }
+        try:
+            await self._client.request(
+                "POST",
+                POD_TEMPLATES.path(namespace),
+                query=QUERY,
+                body=msgspec.json.encode(obj),
+                timeout=SECONDS,
+                warnings=warnings,
+            )
+        except ApiError as error:
+            # only faults of the template count; quotas and policies decide when pods are created
+            if faults := tuple(_faults(error, template)):
+                self._observe(DryRunResult.REFUSED)
+                return DryRun(faults, tuple(warnings))
+            self._ignore(_RESULTS.get(error.code, DryRunResult.ERROR), namespace, str(error))
+            return DryRun()
+        except TimeoutError:
+            return None
+        except NETWORK_ERRORS as error:
+            self._ignore(DryRunResult.UNREACHABLE, namespace, str(error) or type(error).__name__)
+            return DryRun()
+        self._observe(DryRunResult.PASSED)
+        return DryRun(warnings=tuple(warnings))
+
+    def _ignore(self, result: DryRunResult, namespace: str, error: str) -> None:
+        self._observe(result)
+        now = self._clock()
+        if result not in self._logged or now - self._logged[result] >= LOG_SECONDS:
+            self._logged[result] = now
+            # a sandbox serves no pod templates
+            level = "info" if result is DryRunResult.NOT_SERVED else "warning"
+            getattr(log, level)(
+                "pod template not checked", namespace=namespace, result=result, error=error
+            )
+
+
+def _faults(error: ApiError, template: bytes) -> Iterator[StatusCause]:
+    """Yield the faults of the template. An admission policy also denies with 422, without a
+    field."""
+    details = error.status.details
+    if error.code == 422 and details is not None:
+        yield from (cause for cause in details.causes or () if _IN_TEMPLATE.match(cause.field))
+    # it could not be decoded, so the message names no place
+    elif error.code == 400 and (found := _UNREADABLE.search(error.message)) is not None:
+        for place in decode_error_paths(msgspec.json.decode(template), found[1]):
+            yield StatusCause(reason=Reason.TYPE_INVALID, message=found[1], field=place)
+
+
+_MISTYPED = re.compile(
+    r"json: cannot unmarshal (\w+)(?: (\S+))? into Go struct field \w+\.([\w.]+) of type"
+)
+"""A message of Go's encoding/json, with the number if it is too large or not an integer."""
+_NO_QUANTITY = re.compile(r"\bquantit(?:y|ies)\b")
+_QUANTITIES = frozenset({"limits", "requests", "overhead"})
+"""Maps of quantities."""
+_QUANTITY = frozenset({"sizeLimit", "divisor"})
+_TYPES: dict[type, str] = {
+    str: "string",
+    bool: "bool",
+    int: "number",
+    float: "number",
+    list: "array",
+    dict: "object",
+}
+
+
+def decode_error_paths(template: Any, message: str) -> list[str]:
+    """Return the paths of all values that may be meant; only `template` if none is found."""
+    if found := _MISTYPED.search(message):
+        kind, number, path = found.groups()
+        fields = path.split(".")
+        nodes = [("template", template)] if fields[0] == "template" else []
+        for field in fields[1:]:
+            lists = [_elements(*pair) if isinstance(pair[1], list) else [pair] for pair in nodes]
+            nodes = [
+                (join_path(at, field), each[field])
+                for at, each in chain.from_iterable(lists)
+                if isinstance(each, dict) and field in each
+            ]
+        places = [
+            at
+            for path, node in nodes
+            for at, each in ((path, node), *_elements(path, node))
+            if _TYPES.get(type(each)) == kind and number in (None, str(each))
+        ]
+    elif _NO_QUANTITY.search(message):
+        places = []
+        work: list[tuple[str, Any]] = [("template", template)]
+        while work:
+            for at, each in _elements(*work.pop()):
+                field = at.rpartition(".")[2]
+                quantities = []
+                if field in _QUANTITY:
+                    quantities = [(at, each)]
+                elif field in _QUANTITIES and isinstance(each, dict):
+                    quantities = list(_elements(at, each))
+                else:
+                    work.append((at, each))
+                places += [path for path, value in quantities if parse_quantity(value) is None]
+    else:
+        places = []
+    return places or ["template"]
+
+
+def _elements(path: str, node: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(node, list):
+        yield from ((join_path(path, i), each) for i, each in enumerate(node))
+    elif isinstance(node, Mapping):
+        yield from ((join_path(path, key), each) for key, each in node.items())
+
 
 NAMESPACE_SECONDS = 3.0
 """Timeout of the read of a namespace; a review has 10 s."""
 STEPS_AT_A_TIME = 10_000
 """Steps of flows that are searched before other tasks of the event loop run."""
-
-log = structlog.get_logger(__name__)
 
 
 class StoreCluster:

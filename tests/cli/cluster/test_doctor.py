@@ -17,7 +17,7 @@ from jobflow.api.resources import (
 )
 from jobflow.app.sandbox_world import SandboxWorld
 from jobflow.cli.cluster.doctor.command import CHECKS
-from jobflow.kube.election.lease import micro_time
+from jobflow.kube.election.candidate import micro_time
 from jobflow.webhook.certificates.pki import make_pki
 from support.sandbox.command_line import Result
 from support.sandbox.doctor_world import (

@@ -11,8 +11,7 @@ from jobflow.api.resources import JOBS, LEASES
 from jobflow.kube.client import Client
 from jobflow.kube.connections import CONNECTIONS
 from jobflow.kube.election.candidate import Timing
-from jobflow.kube.election.election import Election
-from jobflow.kube.election.fence import NotLeading
+from jobflow.kube.election.election import Election, NotLeading
 from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox.api_server import InjectedFault
 from support.sandbox.running_controller import Cluster, cluster

@@ -12,7 +12,7 @@ from jobflow.api.meta import Object
 from jobflow.api.resources import JOBS
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.clock import boot_clock
-from jobflow.kube.election.fence import Fence, FencedClient, NotLeading
+from jobflow.kube.election.election import Fence, FencedClient, NotLeading
 from support.network.scripted_server import Answer, ScriptedServer, failure, thing
 
 WRITE_SECONDS = 4.0

@@ -6,9 +6,17 @@ from typing import Any
 
 import pytest
 
-from jobflow.kube.election.candidate import LOOK, Candidate, Claim, Step, Timing, Wait
-from jobflow.kube.election.lease import Lease, first_claim
-from jobflow.kube.errors import UnreadableAnswer
+from jobflow.kube.answers import UnreadableAnswer
+from jobflow.kube.election.candidate import (
+    LOOK,
+    Candidate,
+    Claim,
+    Lease,
+    Step,
+    Timing,
+    Wait,
+    first_claim,
+)
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
 NOON = "2026-03-04T12:00:00.000000Z"

@@ -15,7 +15,7 @@ from jobflow.app.sandbox_world import SandboxOptions, sandbox_world
 from jobflow.kube.credentials import ConfigError
 from jobflow.sandbox.apiserver.requests.access import Access, kubeconfig, written
 from jobflow.sandbox.nodes.logs import new_folder
-from jobflow.webhook.certificates.files import write_development_pki
+from jobflow.webhook.certificates.live import write_development_pki
 from support.sandbox.api_server import ApiServer
 from support.sandbox.command_line import jobflow
 

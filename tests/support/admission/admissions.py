@@ -13,10 +13,10 @@ from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import StatusCause
 from jobflow.core.admission.changes import Need, need_of
-from jobflow.webhook.dry_run.template_pods import DryRun
 from jobflow.webhook.review.envelope import Answer, UserInfo
 from jobflow.webhook.review.judges import UNCHECKED, Right, Rights
 from jobflow.webhook.review.review import LargeReviews, reviewers
+from jobflow.webhook.tried_pods import DryRun
 
 API_VERSION_AND_KIND = ("admission.k8s.io/v1", "AdmissionReview")
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, JOBS
 from jobflow.api.volcano.job import Job
-from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
+from jobflow.kube.clock import ExponentialBackoff
 from jobflow.kube.reflector import Reflector
 from support.cluster.real_cluster import RealCluster
 from support.sandbox.manifests import DIAMOND, jobflow, template

@@ -15,9 +15,9 @@ from typing import Any
 from jobflow.api.resources import COMMANDS, JOBS
 from jobflow.api.volcano.command import Action, Command
 from jobflow.api.volcano.job import Job
-from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError, Client
+from jobflow.kube.clock import ExponentialBackoff
 from jobflow.kube.reflector import Reflector
 from jobflow.sandbox.nodes.simulate import SimulationScript, read_script
 from support.sandbox.job_pods import end_pod, make_pod

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from jobflow.api.resources import JOBFLOWS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
-from jobflow.webhook.certificates.files import write_development_pki
+from jobflow.webhook.certificates.live import write_development_pki
 from jobflow.webhook.configuration import command_configuration, webhook_configuration
 from support.cluster.control_plane import free_port
 from support.cluster.real_cluster import RealCluster

@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from jobflow.webhook.certificates.files import write_development_pki
+from jobflow.webhook.certificates.live import write_development_pki
 from support.network.local_server import LocalServer
 
 Decide = Callable[[dict[str, Any]], dict[str, Any]]

@@ -11,9 +11,9 @@ import msgspec
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import COMMANDS, EVENTS, JOBFLOWS
 from jobflow.api.volcano.command import Command
-from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
+from jobflow.kube.clock import ExponentialBackoff
 from jobflow.kube.reflector import Reflector
 from support.cluster.fast_volcano import Player, play_volcano
 from support.sandbox.crashing_requests import Dying, Point

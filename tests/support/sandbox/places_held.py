@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
 from jobflow.core.spec.concurrency import holds_place
-from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
+from jobflow.kube.clock import ExponentialBackoff
 from jobflow.kube.reflector import Reflector
 from support.time.alongside import alongside
 

@@ -24,9 +24,9 @@ from jobflow.api.resources import (
 from jobflow.api.volcano.command import Command, encoded
 from jobflow.api.volcano.job import Job
 from jobflow.controller.controller import Controller
-from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError, Client
+from jobflow.kube.clock import ExponentialBackoff
 from jobflow.kube.reflector import Reflector
 from jobflow.sandbox.apiserver.handlers.pod_logs import LogSource
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure

@@ -14,8 +14,7 @@ from cryptography import x509
 from jobflow.api.resources import SECRETS, VALIDATING_WEBHOOKS
 from jobflow.kube.client import ApiError, Client
 from jobflow.webhook.certificates.live import Live
-from jobflow.webhook.certificates.pki import pem
-from jobflow.webhook.certificates.ring import Policy, Ring, read_ring
+from jobflow.webhook.certificates.pki import Policy, Ring, pem, read_ring
 from jobflow.webhook.certificates.shared import SharedCertificate
 from jobflow.webhook.configuration import webhook_configuration
 from support.sandbox.api_server import ApiServer

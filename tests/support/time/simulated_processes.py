@@ -27,8 +27,7 @@ from jobflow.kube.connections import Connections
 from jobflow.kube.credentials import Credentials, Login
 from jobflow.kube.election import election
 from jobflow.kube.election.candidate import Timing
-from jobflow.kube.election.election import Election
-from jobflow.kube.election.fence import Fence, FencedClient
+from jobflow.kube.election.election import Election, Fence, FencedClient
 from support.time.fault_plan import Life, Mishap, Weather
 from support.time.one_lease import NAME, NAMESPACE, Landed, Reply, Server, failure
 

@@ -17,8 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from jobflow.runtime.http_listener import HttpListener
 from jobflow.webhook.app import create_app
-from jobflow.webhook.certificates.files import Watched, watch_client_ca
-from jobflow.webhook.certificates.live import Live
+from jobflow.webhook.certificates.live import Live, Watched, watch_client_ca
 from jobflow.webhook.certificates.pki import (
     CertificateError,
     Pair,

@@ -12,8 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from jobflow.runtime.http_listener import HttpListener
 from jobflow.webhook.app import create_app
-from jobflow.webhook.certificates.files import CertificateFiles, watch_certificate
-from jobflow.webhook.certificates.live import Live
+from jobflow.webhook.certificates.live import CertificateFiles, Live, watch_certificate
 from jobflow.webhook.certificates.pki import (
     CertificateError,
     Pki,
@@ -123,7 +122,7 @@ class TestFiles:
     async def test_files_are_polled(
         self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("jobflow.webhook.certificates.files.LOOK_SECONDS", 0.01)
+        monkeypatch.setattr("jobflow.webhook.certificates.live.LOOK_SECONDS", 0.01)
         live = Live()
         task = asyncio.create_task(watch_certificate(files, live).run())
         write(files, OTHER)

@@ -12,8 +12,12 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from jobflow.webhook.certificates.files import CertificateFiles, PkiFiles, write_development_pki
-from jobflow.webhook.certificates.live import Live
+from jobflow.webhook.certificates.live import (
+    CertificateFiles,
+    Live,
+    PkiFiles,
+    write_development_pki,
+)
 from jobflow.webhook.certificates.pki import CertificateError, make_pki
 from support.time.certificate_rings import handshake
 

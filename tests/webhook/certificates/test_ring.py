@@ -7,8 +7,15 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from jobflow.webhook.certificates.pki import CertificateError, hosts_of, make_authority
-from jobflow.webhook.certificates.ring import Ring, due_change, new_ring, read_ring
+from jobflow.webhook.certificates.pki import (
+    CertificateError,
+    Ring,
+    due_change,
+    hosts_of,
+    make_authority,
+    new_ring,
+    read_ring,
+)
 from support.time.certificate_rings import BEGIN, POLICY
 
 RING = new_ring(POLICY, now=BEGIN)

@@ -13,8 +13,7 @@ from jobflow.api.kinds import KINDS
 from jobflow.api.resources import SECRETS
 from jobflow.kube.client import ApiError
 from jobflow.webhook.certificates.live import Live
-from jobflow.webhook.certificates.pki import make_authority, make_pki, pem
-from jobflow.webhook.certificates.ring import Policy
+from jobflow.webhook.certificates.pki import Policy, make_authority, make_pki, pem
 from jobflow.webhook.certificates.shared import SharedCertificate
 from support.sandbox.running_controller import merge
 from support.time.certificate_rings import BEGIN, POLICY, SECRET, Replica, Shared, shared

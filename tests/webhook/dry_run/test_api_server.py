@@ -11,12 +11,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from jobflow.api.resources import Status
+from jobflow.kube.answers import ApiError
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import Credentials, Login
-from jobflow.kube.errors import ApiError
-from jobflow.webhook.dry_run import api_server as dry_runs
-from jobflow.webhook.dry_run.api_server import AT_ONCE, DryRuns
-from jobflow.webhook.dry_run.template_pods import DryRun
+from jobflow.webhook import cluster as dry_runs
+from jobflow.webhook.cluster import AT_ONCE, DryRuns
+from jobflow.webhook.tried_pods import DryRun
 from support.admission.admissions import INVALID_PORT, Ticks
 from support.network.scripted_server import Answer, ScriptedServer, failure
 

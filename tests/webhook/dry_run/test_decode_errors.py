@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.webhook.dry_run.api_server import decode_error_paths
+from jobflow.webhook.cluster import decode_error_paths
 
 QUANTITIES = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"

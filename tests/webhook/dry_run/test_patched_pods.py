@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import StatusCause
-from jobflow.webhook.dry_run.template_pods import DryRun
+from jobflow.webhook.tried_pods import DryRun
 from support.admission.admissions import (
     INVALID_PORT,
     FakeCluster,

@@ -7,7 +7,7 @@ import pytest
 
 from jobflow.api.resources import StatusCause
 from jobflow.core.violations import MAX_FINDINGS, Reason, Verdict, Violation
-from jobflow.webhook.dry_run.template_pods import (
+from jobflow.webhook.tried_pods import (
     MOST_TRIED,
     DryRun,
     Tried,

@@ -14,12 +14,12 @@ import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.core.admission.validate import find_violations
-from jobflow.webhook.dry_run.template_pods import DryRun
-from jobflow.webhook.large_reviews import offload
-from jobflow.webhook.large_reviews.offload import MODULE, ReviewProcess
+from jobflow.webhook import large_reviews
+from jobflow.webhook.large_reviews import MODULE, ReviewProcess
 from jobflow.webhook.review.envelope import ReviewOutcome
 from jobflow.webhook.review.judges import UNCHECKED, Rights
 from jobflow.webhook.review.review import MOST_BYTES
+from jobflow.webhook.tried_pods import DryRun
 from support.admission.admissions import FakeCluster, FakeRights, answer_to, respond, review, stored
 from support.sandbox.manifests import jobflow, template
 
@@ -206,7 +206,7 @@ async def test_a_review_that_needs_too_much_memory_is_refused(cluster: FakeClust
 async def test_more_large_reviews_than_the_limit_are_asked_to_retry(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offload, "MOST_WAITING", 2)
+    monkeypatch.setattr(large_reviews, "MOST_WAITING", 2)
     async with aside_of(cluster, seconds=60) as aside:
         first, second, third = await asyncio.gather(
             *(respond(MANY_PATCHES, cluster, large_reviews=aside) for _ in range(3))

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from jobflow.core.violations import MAX_SHOWN
-from jobflow.webhook.large_reviews.offload import SECONDS
+from jobflow.webhook.large_reviews import SECONDS
 from jobflow.webhook.review.envelope import MAX_WARNING, Answer, ReviewOutcome
 from jobflow.webhook.review.review import reviewers
 from support.admission.hostile_cluster import LARGE, MarksReviews, answer_of, hostile_cluster

@@ -15,8 +15,7 @@ from jobflow.app.serve import serve as serve_cluster
 from jobflow.app.settings import SettingHelp, Settings, describe_errors, settings_help
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, exit_on, print_error
 from jobflow.runtime import logs
-from jobflow.runtime.event_loop import run
-from jobflow.runtime.task_group import PartDied
+from jobflow.runtime.event_loop import PartDied, run
 
 
 def serve(flags: Mapping[str, Any]) -> int:

@@ -77,7 +77,7 @@ def certs(
 
     Exit code: 0 written; 2 not written.
     """
-    from jobflow.webhook.certificates.files import write_development_pki
+    from jobflow.webhook.certificates.live import write_development_pki
     from jobflow.webhook.certificates.pki import CertificateError
 
     with exit_on(UNUSABLE, CertificateError, OSError, file=directory):

@@ -33,8 +33,8 @@ def examples(*lines: str) -> str:
 def run_command(work: Work, *, is_brief: bool = True) -> int:
     """Run a command to its exit code; print the error that ends it. `is_brief`: it is no server."""
     # help and completion need none of these
+    from jobflow.kube.answers import NetworkError
     from jobflow.kube.credentials import ConfigError
-    from jobflow.kube.errors import NetworkError
     from jobflow.runtime.event_loop import run
 
     logging.getLogger().setLevel(logging.CRITICAL)

@@ -28,8 +28,7 @@ from jobflow.display.report import print_fault, print_report, print_warnings
 from jobflow.display.results import display_on, print_tables
 from jobflow.kube.client import Client
 from jobflow.runtime import logs
-from jobflow.runtime.event_loop import run
-from jobflow.runtime.task_group import PartDied
+from jobflow.runtime.event_loop import PartDied, run
 from jobflow.sandbox.nodes.process_runner import ProcessRunner
 
 ShowPage = Callable[[Client], AbstractAsyncContextManager[object]]

@@ -30,7 +30,7 @@ from jobflow.client.logs.stream import ContainerFollower
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Query
 from jobflow.kube.reflector import Reflector
-from jobflow.runtime.task_group import either
+from jobflow.runtime.event_loop import either
 
 MOST_STREAMS = 50
 """Logs that are followed at once."""

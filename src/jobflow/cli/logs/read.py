@@ -16,8 +16,8 @@ from jobflow.client.logs.selection import LogSelection, LogTarget
 from jobflow.client.logs.stream import LONGEST_LINE, log_path
 from jobflow.core.text import printable
 from jobflow.display.log_lines import LogPrinter
+from jobflow.kube.answers import line_batches
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
-from jobflow.kube.reading import line_batches
 
 
 async def read_logs(client: Client, flow: JobFlow, selection: LogSelection = ALL) -> bool:

@@ -23,7 +23,7 @@ from jobflow.client.options import Selection
 from jobflow.display.console import make_console, print_sentences
 from jobflow.display.formats import print_json
 from jobflow.kube.client import Client
-from jobflow.runtime.task_group import all_of
+from jobflow.runtime.event_loop import all_of
 
 _CONCURRENCY = 10
 """Flows whose scheduling is read at once."""

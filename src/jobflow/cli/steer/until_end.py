@@ -26,7 +26,7 @@ from jobflow.display.live import ChangeLog, LiveTrees
 from jobflow.display.log_lines import OutputClosed
 from jobflow.display.tree import Tree
 from jobflow.kube.client import Client
-from jobflow.runtime.task_group import all_of
+from jobflow.runtime.event_loop import all_of
 
 
 class Progress(Display):

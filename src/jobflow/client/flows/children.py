@@ -12,8 +12,8 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.client.flows.find_flow import raise_unless_missing, to_flow
 from jobflow.core.names import qualify_name, root_label, to_label_value
 from jobflow.core.work import may_run_steps
+from jobflow.kube.answers import RawList
 from jobflow.kube.client import ApiError, Client
-from jobflow.kube.reading import RawList
 
 
 async def read_children(client: Client, flows: Iterable[JobFlow]) -> Mapping[str, JobFlow]:

@@ -14,9 +14,9 @@ from jobflow.client.flows.find_flow import FlowObjects
 from jobflow.client.options import Selection
 from jobflow.core.admission.object_names import all_names
 from jobflow.core.suggest import Suggester, did_you_mean
+from jobflow.kube.answers import RawList
 from jobflow.kube.client import ApiError, Client, UnreadableAnswer, decoder
 from jobflow.kube.connections import METADATA_ONLY
-from jobflow.kube.reading import RawList
 
 KINDS = frozenset({"cjf", "cronjobflow", "cronjobflows"})
 CRON_PREFIXES = KINDS | {f"{name}.{FLOW_GROUP}" for name in ("cronjobflow", "cronjobflows")}

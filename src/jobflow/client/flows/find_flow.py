@@ -17,10 +17,10 @@ from jobflow.client.options import Connection, Selection
 from jobflow.core.admission.object_names import all_names
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import format_command
+from jobflow.kube.answers import RawList
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import ApiError, Client, UnreadableAnswer, decoder
 from jobflow.kube.connections import METADATA_ONLY
-from jobflow.kube.reading import RawList
 
 NO_SELECTION = Selection()
 NOT_INSTALLED = "this cluster has no JobFlows: install them with `jobflow crds --apply`"

@@ -14,9 +14,9 @@ from jobflow.client.errors import FAILED, CommandError, print_error
 from jobflow.client.flows.children import may_have_children
 from jobflow.client.flows.find_flow import raise_unless_missing
 from jobflow.core.names import root_label
+from jobflow.kube.answers import NETWORK_ERRORS
 from jobflow.kube.cache import Cache, Key, key_of
 from jobflow.kube.client import ApiError, Client, Query
-from jobflow.kube.errors import NETWORK_ERRORS
 from jobflow.kube.reflector import Reflector
 
 

@@ -43,9 +43,9 @@ from jobflow.core.names import format_job_name, qualify_name, to_label_value
 from jobflow.core.reasons import FlowReason
 from jobflow.core.spec.concurrency import Group
 from jobflow.core.text import format_command
+from jobflow.kube.answers import RawList
 from jobflow.kube.client import ApiError, Client
-from jobflow.kube.reading import RawList
-from jobflow.runtime.task_group import all_of
+from jobflow.runtime.event_loop import all_of
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from jobflow.api.resources import PODS, Status
 from jobflow.api.volcano.pod import Pod
 from jobflow.client.logs.selection import LogSelection, LogTarget, status_of, why_waiting
 from jobflow.core.text import printable
-from jobflow.kube.backoff import ExponentialBackoff
+from jobflow.kube.answers import line_batches
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
-from jobflow.kube.reading import line_batches
+from jobflow.kube.clock import ExponentialBackoff
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 

@@ -24,7 +24,7 @@ from jobflow.core.admission.object_names import all_names
 from jobflow.core.reasons import FlowReason
 from jobflow.core.text import format_command
 from jobflow.kube.client import ApiError, Client
-from jobflow.runtime.task_group import all_of
+from jobflow.runtime.event_loop import all_of
 
 FIELD_MANAGER = "jobflow"
 APPLY = "application/apply-patch+yaml"

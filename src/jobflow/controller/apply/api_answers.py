@@ -18,9 +18,9 @@ from jobflow.api.volcano.command import RETRIES
 from jobflow.api.volcano.job import Job
 from jobflow.core.planning.observed.view import ClaimHolder, Held, Holder, PodsRead, Refusal
 from jobflow.core.violations import Violation
-from jobflow.kube.backoff import delay
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import ApiError
+from jobflow.kube.clock import delay
 
 FIRST_REFUSAL = 1.0
 LONGEST_REFUSAL = 300.0

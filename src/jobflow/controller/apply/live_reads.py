@@ -12,10 +12,9 @@ from jobflow.api.resources import JOBFLOWS, JOBS, PODS, VOLUME_CLAIMS, Resource
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import JOB_NAME, Pod
 from jobflow.controller.probes.fair_slots import FairSlots
+from jobflow.kube.answers import Identified, Identity, decoder, find_status_writer
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, UnreadableAnswer
-from jobflow.kube.reading import Identified, Identity, decoder
-from jobflow.kube.status_writers import find_status_writer
 from jobflow.store import Store, slim_pod
 
 log = structlog.get_logger(__name__)

@@ -30,8 +30,8 @@ from jobflow.controller.probes.fair_slots import FairSlots
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.round import PodCheck, PodStates, obstacle, pod_checks, pod_states
 from jobflow.core.planning.actions import Check, JobProbe, ProbeResult
-from jobflow.kube.backoff import delay
 from jobflow.kube.cache import Key
+from jobflow.kube.clock import delay
 
 log = structlog.get_logger(__name__)
 

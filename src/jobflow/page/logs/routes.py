@@ -22,8 +22,8 @@ from jobflow.client.logs.selection import (
     why_waiting,
 )
 from jobflow.client.logs.stream import LONGEST_LINE, clean, log_path
+from jobflow.kube.answers import line_batches
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
-from jobflow.kube.reading import line_batches
 from jobflow.page.logs.choice import read_selection
 from jobflow.page.logs.feed import LogFeed
 from jobflow.page.watches.flows import one_flow

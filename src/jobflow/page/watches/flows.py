@@ -19,10 +19,10 @@ from jobflow.client.flows.children import has_children
 from jobflow.client.flows.find_flow import FlowObjects, to_flow
 from jobflow.core.names import root_label
 from jobflow.core.timelines.time_left import History, learn
+from jobflow.kube.answers import RawList
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.connections import METADATA_ONLY
-from jobflow.kube.reading import RawList
 from jobflow.page.watches.live import Live, Watches
 from jobflow.page.web.stream import Signal
 

@@ -25,12 +25,12 @@ from jobflow.core.admission.object_names import all_names
 from jobflow.core.explain.explain import explain_step
 from jobflow.core.explain.scheduling import NO_FACTS, SchedulingFacts
 from jobflow.core.names import format_job_name
+from jobflow.kube.answers import describe_network_error
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
-from jobflow.kube.errors import describe_network_error
 from jobflow.page.watches.flows import LiveFlow
 from jobflow.page.watches.live import ANSWER_SECONDS
 from jobflow.page.web.stream import Signal
-from jobflow.runtime.task_group import all_of
+from jobflow.runtime.event_loop import all_of
 
 MAX_JOBS = 3
 """Jobs whose events are read."""

@@ -17,12 +17,14 @@ import msgspec
 import structlog
 
 from jobflow.api.volcano.pod import PodPhase
-from jobflow.kube.backoff import ExponentialBackoff
+from jobflow.kube.clock import ExponentialBackoff
 from jobflow.sandbox.nodes import supervisor
 from jobflow.sandbox.nodes.logs import LOG_LIMIT, Logs, read_message
 from jobflow.sandbox.nodes.pod_spec import ContainerContext, RunnableContainer
 from jobflow.sandbox.nodes.runner import ContainerProgress, PodProgress, Report
 from jobflow.sandbox.nodes.supervisor import LAST_GRACE
+
+log = structlog.get_logger(__name__)
 
 START_ERROR = "StartError"
 UNKNOWN = "ContainerStatusUnknown"
@@ -124,8 +126,6 @@ class _Report(msgspec.Struct, frozen=True):
     error: str = ""
     unlogged: str = ""
 
-
-log = structlog.get_logger(__name__)
 
 ALWAYS, NEVER = "Always", "Never"
 FALLBACK = "FallbackToLogsOnError"

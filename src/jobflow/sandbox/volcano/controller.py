@@ -20,9 +20,9 @@ from jobflow.api.resources import COMMANDS, JOBS, PODS
 from jobflow.api.volcano.command import Command, targets
 from jobflow.api.volcano.job import ENDED_PHASES, JobPhase, JobStatus
 from jobflow.api.volcano.pod import JOB_NAME, Pod
-from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
+from jobflow.kube.clock import ExponentialBackoff
 from jobflow.kube.reflector import Reflector
 from jobflow.sandbox.jobs.job_queue import JobQueue
 from jobflow.sandbox.jobs.objects import (

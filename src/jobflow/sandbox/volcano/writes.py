@@ -17,9 +17,9 @@ from jobflow.api.resources import COMMANDS, EVENTS, JOBS, PODS, Resource
 from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import JobStatus
 from jobflow.api.volcano.pod import Pod
-from jobflow.kube.backoff import ExponentialBackoff
+from jobflow.kube.answers import NETWORK_ERRORS, ApiError
 from jobflow.kube.client import MERGE_PATCH, Client
-from jobflow.kube.errors import NETWORK_ERRORS, ApiError
+from jobflow.kube.clock import ExponentialBackoff
 from jobflow.sandbox.jobs.objects import VcjobObject
 
 AT_ONCE = 16

@@ -17,15 +17,15 @@ from cryptography import x509
 
 from jobflow.api.meta import ObjectMeta, Struct
 from jobflow.api.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, Resource
-from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache, KubeObject
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
+from jobflow.kube.clock import ExponentialBackoff
 from jobflow.kube.reflector import Reflector
 from jobflow.webhook.certificates.live import Live, Now, utc_now
-from jobflow.webhook.certificates.pki import CertificateError, pem, pem_key
-from jobflow.webhook.certificates.ring import (
+from jobflow.webhook.certificates.pki import (
     CERTIFICATE,
     KEY,
+    CertificateError,
     Policy,
     Ring,
     RingChange,
@@ -33,9 +33,13 @@ from jobflow.webhook.certificates.ring import (
     is_older_unused,
     issuer_of,
     new_ring,
+    pem,
+    pem_key,
     read_ring,
     time_to_next_change,
 )
+
+log = structlog.get_logger(__name__)
 
 
 class ClientConfig(Struct, frozen=True, kw_only=True):
@@ -91,8 +95,6 @@ def _bundle(webhook: WebhookEntry) -> list[x509.Certificate]:
     except ValueError:
         return []
 
-
-log = structlog.get_logger(__name__)
 
 STRATEGIC = "application/strategic-merge-patch+json"
 FIELD_MANAGER = [("fieldManager", "jobflow-certificates")]

@@ -33,10 +33,16 @@ from jobflow.core.json_values import is_same_json
 from jobflow.core.manifests.crd_schema import job_spec_violations, schema_violations
 from jobflow.core.manifests.volume_claims import with_placeholders
 from jobflow.core.violations import Verdict, Violation
-from jobflow.webhook.dry_run.patched_pods import add_patched_pod_faults, patched_pods
-from jobflow.webhook.dry_run.template_pods import MOST_TRIED, DryRun, add_pod_faults, pod_templates
 from jobflow.webhook.review.envelope import Forbidden, NotReady, UserInfo
 from jobflow.webhook.review.owners import owner_changes
+from jobflow.webhook.tried_pods import (
+    MOST_TRIED,
+    DryRun,
+    add_patched_pod_faults,
+    add_pod_faults,
+    patched_pods,
+    pod_templates,
+)
 
 T = TypeVar("T", bound=FlowObject)
 

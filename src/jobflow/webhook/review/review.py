@@ -1,22 +1,30 @@
-"""Reviewers decode, judge and answer an AdmissionReview (docs/decisions/refusals.md)."""
+"""Reviewers decode, judge and answer an AdmissionReview (docs/decisions/refusals.md).
+
+Objects that do not fit the kind's type get a violation for each wrong shape. They were stored under
+another schema, or did not pass an API server. They may be deleted, and their metadata may change as
+long as their spec does not.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import structlog
 
 from jobflow.api.kinds import KINDS
-from jobflow.api.schema.nesting import CUT_DEPTH, is_deeper
+from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.schema.nesting import CUT_DEPTH, cut, is_deeper
 from jobflow.core.admission.analysis.effort import MOST_BYTES, MOST_EFFORT
-from jobflow.core.admission.rules.size_limits import MAX_STORED, size_violations
+from jobflow.core.admission.rules.size_limits import MAX_STORED, depth_violations, size_violations
+from jobflow.core.admission.validate import PASS
+from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from jobflow.core.violations import Reason, Verdict, Violation
-from jobflow.webhook.review import untyped
 from jobflow.webhook.review.commands import CommandReviewer
 from jobflow.webhook.review.envelope import (
+    AdmissionRequest,
     AdmissionReview,
     Answer,
     MalformedReview,
@@ -34,13 +42,113 @@ from jobflow.webhook.review.envelope import (
 )
 from jobflow.webhook.review.judges import JUDGES, UNCHECKED, Cluster, Judge, Rights, TooMuch
 
-TOO_DEEP = Violation("spec", Reason.INVALID, "…", "nested too deeply to be checked")
-
 log = structlog.get_logger(__name__)
+
+R = TypeVar("R")
+Loose = AdmissionReview[Any]
+"""A review whose objects are plain JSON."""
+
+_decode_loose = msgspec.json.Decoder(Loose).decode
+
+
+class _RequestHead(msgspec.Struct):
+    uid: str = ""
+    name: str = ""
+    operation: str = ""
+
+
+class _ReviewHead(msgspec.Struct):
+    request: _RequestHead
+
+
+_decode_without_objects = msgspec.json.Decoder(_ReviewHead).decode
+
+
+def decode_untyped(body: bytes) -> Loose:
+    """Return a review with plain JSON objects, cut at CUT_DEPTH. Raises MalformedReview."""
+    return _decode_cut(_decode_loose, body)
+
+
+def _decode_cut(decode: Callable[[bytes], R], body: bytes) -> R:
+    try:
+        return decode(cut(body) if is_deeper(body, CUT_DEPTH) else body)
+    except msgspec.ValidationError as error:
+        raise MalformedReview(f"the body is not an AdmissionReview: {error}") from None
+    except UnicodeDecodeError as error:  # msgspec does not convert it
+        byte = error.object[error.start]
+        raise MalformedReview(
+            f"the body is not JSON: byte 0x{byte:02x} in a text is not UTF-8"
+        ) from None
+    except msgspec.DecodeError as error:
+        raise MalformedReview(f"the body is not JSON: {error}") from None
+
+
+def decode_without_objects(body: bytes) -> AdmissionRequest[Any]:
+    """Return the request of a review without its objects. Raises MalformedReview."""
+    request = _decode_cut(_decode_without_objects, body).request
+    return AdmissionRequest(uid=request.uid, name=request.name, operation=request.operation)
+
+
+async def judge_untyped(judge: Judge[Any], request: AdmissionRequest[Any]) -> Verdict:
+    """Return the verdict on a request with an object of the wrong shape."""
+    if request.operation == "DELETE":
+        return PASS
+    if request.operation == "UPDATE":
+        old, new = _owners(request, request.old_object), _owners(request, request.object)
+        await judge.check_owners(old, new, request.user_info)
+        before, after = request.old_object, request.object
+        if isinstance(before, dict) and isinstance(after, dict):
+            metadata = after.get("metadata")
+            if isinstance(metadata, dict) and metadata.get("deletionTimestamp"):
+                return PASS
+            # canonical JSON, because `1 == True` in Python but not in a spec
+            specs = [
+                msgspec.json.encode(each.get("spec"), order="sorted") for each in (before, after)
+            ]
+            if specs[0] == specs[1]:
+                return PASS
+    too_deep = list(depth_violations(request.object, ""))
+    # the schema knows all faults, decoding only the first
+    if misfits := too_deep or schema_violations(judge.kind, request.object, strict=False):
+        return Verdict(tuple(misfits))
+    try:
+        # fits the schema, but not the type
+        new = _typed(judge, request.object)
+    except msgspec.ValidationError as error:
+        text, _, place = str(error).partition(" - at `$")  # the JSON path
+        path = place.rstrip("`").lstrip(".")
+        return Verdict((Violation(path, Reason.TYPE_INVALID, None, text),))
+    if request.operation == "CREATE":
+        return await judge.create(new, request.user_info)
+    try:
+        old = _typed(judge, request.old_object)
+    except msgspec.ValidationError:
+        return await judge.changed(new, request.user_info)
+    return await judge.update(old, new, request.user_info)
+
+
+def _owners(request: AdmissionRequest[Any], obj: Any) -> ObjectMeta:
+    """Return the part of the metadata that has the owners; an API server has checked its types."""
+    metadata = obj.get("metadata") if isinstance(obj, dict) else None
+    references = metadata.get("ownerReferences") if isinstance(metadata, dict) else None
+    try:
+        owners = msgspec.convert(references, list[OwnerReference] | None)
+    except msgspec.ValidationError as error:
+        text = f"metadata.ownerReferences cannot be read: {error}"
+        raise NotJudged(text, 400, "BadRequest") from None
+    return ObjectMeta(namespace=request.namespace, owner_references=owners)
+
+
+def _typed(judge: Judge[Any], obj: Any) -> Any:
+    """The object as an API server would pass it on. Raises msgspec.ValidationError."""
+    return msgspec.convert(without_nulls(judge.kind, obj), KINDS[judge.kind].object_type)
+
+
+TOO_DEEP = Violation("spec", Reason.INVALID, "…", "nested too deeply to be checked")
 
 
 class LargeReviews(Protocol):
-    """Judges reviews that take too long for the event loop (`webhook.large_reviews.offload`)."""
+    """Judges reviews that take too long for the event loop (`webhook.large_reviews`)."""
 
     async def review(self, path: str, body: bytes) -> Answer:
         """Return the answer to a body. Raises NotJudged."""
@@ -98,7 +206,7 @@ class Reviewer:
             return await self._large_reviews.review(self.path, body)
         except NotJudged as error:
             try:
-                request = untyped.decode_without_objects(body)
+                request = decode_without_objects(body)
             except MalformedReview as malformed:
                 return not_a_review(malformed)
             return not_judged(self.kind, name_of(request), request, error)
@@ -109,11 +217,11 @@ class Reviewer:
             try:
                 review = self._decode(body)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                review = untyped.decode(body)  # plain JSON, because it does not fit the type
+                review = decode_untyped(body)  # plain JSON, because it does not fit the type
             request = checked(review, self.kind)
             if request.operation == "DELETE" and is_deeper(body, CUT_DEPTH):
                 # no controller follows an object this deep, so it would never be final
-                request = checked(untyped.decode(body), self.kind)
+                request = checked(decode_untyped(body), self.kind)
         except MalformedReview as error:
             return not_a_review(error)
         if request.sub_resource:
@@ -128,7 +236,7 @@ class Reviewer:
             if len(body) > MAX_STORED and (large := size_violations(_spec(new), _spec(old))):
                 verdict = Verdict(large)
             elif not isinstance(new or old, self._type):
-                verdict = await untyped.verdict(judge, request)
+                verdict = await judge_untyped(judge, request)
             elif request.operation == "CREATE":
                 verdict = await judge.create(new, request.user_info)
             elif request.operation == "UPDATE":

@@ -34,9 +34,9 @@ from jobflow.cli.cluster.doctor.reading import (
 from jobflow.core.admission.applied_nulls import LAST_APPLIED
 from jobflow.core.json_values import find_missing
 from jobflow.core.text import join_names
+from jobflow.kube.answers import find_status_writer
 from jobflow.kube.client import ApiError
-from jobflow.kube.status_writers import find_status_writer
-from jobflow.runtime.task_group import all_of
+from jobflow.runtime.event_loop import all_of
 
 
 class Right(NamedTuple):

@@ -7,11 +7,11 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDict
 
+from jobflow.kube.answers import NetworkError
 from jobflow.kube.client import Client
 from jobflow.kube.clock import ServerClock
 from jobflow.kube.connections import Connections, Limits, Request, common_headers
 from jobflow.kube.credentials import Credentials, Login
-from jobflow.kube.errors import NetworkError
 from jobflow.sandbox.apiserver.requests.http import App, Scope
 
 _HOST = "127.0.0.1"

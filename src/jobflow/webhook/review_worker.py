@@ -1,8 +1,13 @@
-"""The worker process that judges large reviews, started by `offload`. It ends with its input."""
+"""The worker process that judges large reviews, started by `large_reviews`, and the messages that
+it exchanges with a replica. It ends with its input.
+
+A review, or a check, is answered by questions about the cluster, with a reply to each, and its end.
+"""
 
 import gc
 import os
 import resource
+import struct
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,11 +21,68 @@ from jobflow.core.admission.changes import Need
 from jobflow.core.admission.validate import find_violations
 from jobflow.runtime import logs
 from jobflow.runtime.event_loop import run
-from jobflow.webhook.dry_run.template_pods import DryRun
-from jobflow.webhook.large_reviews import messages as frames
 from jobflow.webhook.review.envelope import UserInfo
 from jobflow.webhook.review.judges import Right
 from jobflow.webhook.review.review import reviewers
+from jobflow.webhook.tried_pods import DryRun
+
+LENGTH = struct.Struct(">I")
+"""The head of a frame: the number of bytes of MessagePack that follow."""
+
+
+class Review(msgspec.Struct, tag=True):
+    """The body of a request to a review path."""
+
+    path: str
+    body: bytes
+
+
+class Check(msgspec.Struct, tag=True):
+    """A flow (JSON) that may have been stored without review. The answer is its violations."""
+
+    flow: bytes
+
+
+class Reply(msgspec.Struct, tag=True):
+    """The answer to a question."""
+
+    value: msgspec.Raw
+
+
+class Finished(msgspec.Struct, tag=True):
+    """The answer: to a review a `review.Answer`, to a check a list of violations."""
+
+    answer: msgspec.Raw
+
+
+class ClusterQuestion(msgspec.Struct, tag=True):
+    """A call of a method of `judges.Cluster` or `judges.Rights`, or for a template."""
+
+    method: str
+    arguments: list[Any]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_to_worker: msgspec.msgpack.Decoder[Review | Check | Reply] = msgspec.msgpack.Decoder(
+    Review | Check | Reply
+)
+_to_replica: msgspec.msgpack.Decoder[Finished | ClusterQuestion] = msgspec.msgpack.Decoder(
+    Finished | ClusterQuestion
+)
+decode_in_worker = _to_worker.decode
+decode_in_replica = _to_replica.decode
+
+
+def raw(value: Any) -> msgspec.Raw:
+    """Return a value as a field of a message."""
+    return msgspec.Raw(_encode(value))
+
+
+def frame(message: Review | Check | Reply | Finished | ClusterQuestion) -> bytes:
+    """Return a message as a frame."""
+    body = _encode(message)
+    return LENGTH.pack(len(body)) + body
+
 
 MEMORY = 384 * 1024**2
 """Limit of the address space. Together with a replica that knows 100,000 vcjobs it fits the chart's
@@ -36,23 +98,23 @@ class Replica:
         self._incoming = incoming
         self._outgoing = outgoing
 
-    def receive(self) -> frames.Review | frames.Check | frames.Reply | None:
+    def receive(self) -> Review | Check | Reply | None:
         """Return the next message; None at the end of the input."""
-        head = self._incoming.read(frames.LENGTH.size)
-        if len(head) < frames.LENGTH.size:
+        head = self._incoming.read(LENGTH.size)
+        if len(head) < LENGTH.size:
             return None
-        (length,) = frames.LENGTH.unpack(head)
-        return frames.decode_in_worker(self._incoming.read(length))
+        (length,) = LENGTH.unpack(head)
+        return decode_in_worker(self._incoming.read(length))
 
-    def send(self, message: frames.Finished | frames.ClusterQuestion) -> None:
-        self._outgoing.write(frames.frame(message))
+    def send(self, message: Finished | ClusterQuestion) -> None:
+        self._outgoing.write(frame(message))
         self._outgoing.flush()
 
     def ask(self, typ: type[T] | Any, method: str, *arguments: Any) -> T:
         """Return the reply to a question, decoded as `typ`."""
-        self.send(frames.ClusterQuestion(method, [*arguments]))
+        self.send(ClusterQuestion(method, [*arguments]))
         reply = self.receive()
-        if not isinstance(reply, frames.Reply):
+        if not isinstance(reply, Reply):
             raise EOFError("the replica is gone")
         value: T = msgspec.msgpack.decode(reply.value, type=typ)
         return value
@@ -130,15 +192,15 @@ class RemoteTemplates(Mapping[str, JobTemplate]):
 async def judge(replica: Replica) -> None:
     """Answer reviews and checks until the input ends."""
     paths = reviewers(replica, rights=replica)
-    while (message := replica.receive()) is not None and not isinstance(message, frames.Reply):
-        if isinstance(message, frames.Check):
+    while (message := replica.receive()) is not None and not isinstance(message, Reply):
+        if isinstance(message, Check):
             found = find_violations(msgspec.json.decode(message.flow, type=JobFlow))
-            replica.send(frames.Finished(frames.raw(found)))
+            replica.send(Finished(raw(found)))
             continue
         answer = await paths[message.path].review(message.body)
         # the values of violations may be large and are in the body already
         slim = tuple(replace(each, value=None, detail="", words="") for each in answer.violations)
-        replica.send(frames.Finished(frames.raw(replace(answer, violations=slim))))
+        replica.send(Finished(raw(replace(answer, violations=slim))))
 
 
 def main() -> None:

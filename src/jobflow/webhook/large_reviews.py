@@ -17,7 +17,7 @@ import structlog
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobFlowStatus
 from jobflow.core.violations import Violation
-from jobflow.webhook.large_reviews import messages as frames
+from jobflow.webhook import review_worker
 from jobflow.webhook.review.envelope import Answer, NotJudged, NotReady, UserInfo
 from jobflow.webhook.review.judges import UNCHECKED, Cluster, Right, Rights
 
@@ -27,7 +27,7 @@ IDLE_SECONDS = 300.0
 """Idle time after which the worker, which takes some 60 MiB, is ended."""
 MOST_WAITING = 16
 """Reviews that wait or are judged."""
-MODULE = "jobflow.webhook.large_reviews.worker"
+MODULE = "jobflow.webhook.review_worker"
 
 log = structlog.get_logger(__name__)
 _answer = msgspec.msgpack.Decoder(Answer).decode
@@ -64,15 +64,15 @@ class ReviewProcess:
     async def review(self, path: str, body: bytes) -> Answer:
         if reason := self._cluster.unfit():
             raise NotReady(reason)
-        return _answer(await self._in_turn(frames.Review(path, body)))
+        return _answer(await self._in_turn(review_worker.Review(path, body)))
 
     async def violations(self, flow: JobFlow) -> Sequence[Violation]:
         """Return the violations of a flow that may have been stored without review. Raises
         NotJudged."""
         stored = msgspec.structs.replace(flow, status=JobFlowStatus())
-        return _violations(await self._in_turn(frames.Check(msgspec.json.encode(stored))))
+        return _violations(await self._in_turn(review_worker.Check(msgspec.json.encode(stored))))
 
-    async def _in_turn(self, message: frames.Review | frames.Check) -> msgspec.Raw:
+    async def _in_turn(self, message: review_worker.Review | review_worker.Check) -> msgspec.Raw:
         # more would time out in the queue
         if self._waiting >= MOST_WAITING:
             why = f"{self._waiting} large reviews are under way; try again"
@@ -100,7 +100,7 @@ class ReviewProcess:
         self._end()
         await self._reap()
 
-    async def _judge(self, message: frames.Review | frames.Check) -> msgspec.Raw:
+    async def _judge(self, message: review_worker.Review | review_worker.Check) -> msgspec.Raw:
         if self._idle is not None:
             self._idle.cancel()
         try:
@@ -114,15 +114,15 @@ class ReviewProcess:
                 )
                 log.info("process for large reviews started", pid=process.pid)
             assert process.stdin is not None and process.stdout is not None
-            process.stdin.write(frames.frame(message))
+            process.stdin.write(review_worker.frame(message))
             while True:
-                head = await process.stdout.readexactly(frames.LENGTH.size)
-                (length,) = frames.LENGTH.unpack(head)
-                answer = frames.decode_in_replica(await process.stdout.readexactly(length))
-                if isinstance(answer, frames.Finished):
+                head = await process.stdout.readexactly(review_worker.LENGTH.size)
+                (length,) = review_worker.LENGTH.unpack(head)
+                answer = review_worker.decode_in_replica(await process.stdout.readexactly(length))
+                if isinstance(answer, review_worker.Finished):
                     break
-                reply = frames.Reply(frames.raw(await self._answer(answer)))
-                process.stdin.write(frames.frame(reply))
+                reply = review_worker.Reply(review_worker.raw(await self._answer(answer)))
+                process.stdin.write(review_worker.frame(reply))
         except (asyncio.IncompleteReadError, OSError) as error:
             self._end()
             log.error("no process for large reviews", **_words(message), error=str(error))
@@ -150,7 +150,7 @@ class ReviewProcess:
         while self._killed:
             await self._killed.pop().communicate()
 
-    async def _answer(self, question: frames.ClusterQuestion) -> Any:
+    async def _answer(self, question: review_worker.ClusterQuestion) -> Any:
         match question.method, question.arguments:
             case "is_controller", [user]:
                 return await self._rights.is_controller(msgspec.convert(user, UserInfo))
@@ -167,7 +167,7 @@ class ReviewProcess:
                 return await value if isawaitable(value) else value
 
 
-def _words(message: frames.Review | frames.Check) -> dict[str, Any]:
-    if isinstance(message, frames.Check):
+def _words(message: review_worker.Review | review_worker.Check) -> dict[str, Any]:
+    if isinstance(message, review_worker.Check):
         return {"path": "", "size": len(message.flow)}
     return {"path": message.path, "size": len(message.body)}

@@ -1,20 +1,27 @@
-"""The flow of each job: the one whose status has the UID of the job, else its controller owner,
-else the one that has created the vcjob.
+"""Indexes of jobs: the flow of each job, and the jobs that were created from each template.
 
-So a job stays among the jobs of its flow if somebody removes or changes its owner references.
+The flow of a job is the one whose status has the UID of the job, else its controller owner, else
+the one that has created the vcjob. So a job stays among the jobs of its flow if somebody removes or
+changes its owner references.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Hashable, Mapping
+from datetime import UTC, datetime
+from heapq import nlargest
+from typing import NamedTuple, TypeVar
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.labels import CREATED_BY_TEMPLATE
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.resources import JOBFLOWS
 from jobflow.api.volcano.job import Job
 from jobflow.core.names import qualify_name
 from jobflow.core.planning.observed.known_jobs import find_creator, known_runs, pack_uid
+from jobflow.kube.cache import Cache, Key
 
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 EMPTY: Mapping[str, str] = {}
 
 
@@ -72,3 +79,58 @@ def controlling_flow(job: ObjectMeta) -> Owner | None:
     if owner is None or owner.kind != JOBFLOWS.kind:
         return None
     return Owner(owner.name, owner.uid)
+
+
+def discard(index: dict[K, dict[str, V]], key: K, name: str) -> None:
+    """Remove a name from an index of two levels, and its first level if that is empty."""
+    names = index[key]
+    del names[name]
+    if not names:
+        del index[key]
+
+
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+class TemplateJobs:
+    """The index. Call `job_changed` after the cache has the change."""
+
+    def __init__(self, jobs: Cache[Job]) -> None:
+        self._jobs = jobs
+        self._names: dict[Key, dict[str, None]] = {}
+
+    def newest(self, template: Key, most: int) -> list[str]:
+        """Return the names of the newest existing jobs of a template, newest first. Looks at each
+        of them, so do not call it for every event."""
+        namespace = template[0]
+        found = (self._jobs.get(namespace, name) for name in self._names.get(template, ()))
+        metas = (job.metadata for job in found if job is not None)
+        newest = nlargest(
+            most, metas, key=lambda meta: (meta.creation_timestamp or LONG_AGO, meta.name)
+        )
+        return [meta.name for meta in newest]
+
+    def job_changed(self, old: Job | None, new: Job | None) -> None:
+        """Apply a change of a job."""
+        before, after = template_of(old), template_of(new)
+        if before == after:
+            return
+        if old is not None and before is not None:
+            discard(self._names, before, old.metadata.name)
+        if new is not None and after is not None:
+            self._names.setdefault(after, {})[new.metadata.name] = None
+
+
+def template_of(job: Job | None) -> Key | None:
+    """Return the template that a job was created from; None without one in its own namespace.
+
+    Volcano's own controller sets only a label, whose value it does not shorten.
+    """
+    if job is None:
+        return None
+    meta = job.metadata
+    named = (meta.annotations or {}).get(CREATED_BY_TEMPLATE)
+    named = named or (meta.labels or {}).get(CREATED_BY_TEMPLATE, "")
+    # a namespace has no dot
+    namespace, _, name = named.partition(".")
+    return (namespace, name) if name and namespace == meta.namespace else None

@@ -1,1 +1,0 @@
-"""Pod templates that the API server tries without storing them."""

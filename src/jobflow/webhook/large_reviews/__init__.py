@@ -1,1 +1,0 @@
-"""A second process that judges large reviews."""
