@@ -12,7 +12,7 @@ import msgspec
 from bench import samples
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.job import Job, JobState, JobStatus
 from jobflow.controller.apply.api_answers import Memory
 from jobflow.controller.apply.apply import Applier

@@ -15,7 +15,7 @@ from textwrap import fill, indent
 
 import msgspec
 
-from jobflow.api.flow import control, dependencies
+from jobflow.api.flow import control, step
 from jobflow.api.flow.cronjobflow import CronJobFlowSpec
 from jobflow.api.flow.jobflow import JobFlowSpec
 from jobflow.api.flow.step import Step
@@ -33,14 +33,14 @@ from jobflow.api.schema.crd import description_of
 from jobflow.api.volcano import job
 
 FLOW_TYPES = (
-    dependencies.DependsOn, control.Patch, control.Case, control.ForEach, control.Repeat,
+    step.DependsOn, control.Patch, control.Case, control.ForEach, control.Repeat,
     control.Retry, control.Backoff, control.Approval, control.Param, control.JobDefaults,
     control.Concurrency,
 )  # fmt: skip
 JOB_TYPES = (
     job.JobSpec, job.Task, job.LifecyclePolicy, job.TaskDependsOn, job.Volume,
-    job.NetworkTopology, job.PartitionPolicy, dependencies.Probe, dependencies.HTTPGetProbe,
-    dependencies.HTTPHeader, dependencies.TCPSocketProbe, dependencies.TaskStatusProbe,
+    job.NetworkTopology, job.PartitionPolicy, step.Probe, step.HTTPGetProbe,
+    step.HTTPHeader, step.TCPSocketProbe, step.TaskStatusProbe,
 )  # fmt: skip
 JOB_SPEC = "Mapping[str, Any] | JobSpec"
 TYPES = {

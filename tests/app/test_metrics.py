@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jobflow.api.flow.status import JobFlowStatus, RequestedHours, RunCondition, StepCondition
-from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.resources import ObjectMeta, OwnerReference
 from jobflow.api.volcano.job import Job, JobCondition, JobState, JobStatus
 from jobflow.app.metrics import MAX_FIELDS, Metrics
 from jobflow.controller.hooks import ReconcileResult

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jobflow.api import labels
-from jobflow.api.meta import OwnerReference
+from jobflow.api.resources import OwnerReference
 from jobflow.api.volcano.job import Job
 
 

@@ -17,7 +17,7 @@ from chaos.run import LANES
 from chaos.schedule import draw
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowState, JobFlowStatus, JobRecord
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.job import Job, JobState, JobStatus
 from support.cluster.audit import Asked
 

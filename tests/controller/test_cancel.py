@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
+from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, ObjectMeta, OwnerReference
 from jobflow.api.volcano.command import Command, encoded
 from jobflow.api.volcano.job import Job
 from jobflow.sandbox.apiserver.requests.failures import failure

@@ -9,8 +9,7 @@ import pytest
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepCondition
-from jobflow.api.meta import Object
-from jobflow.api.resources import EVENTS, JOBFLOWS, JOBS
+from jobflow.api.resources import EVENTS, JOBFLOWS, JOBS, Object
 from jobflow.api.volcano.job import Job
 from support.sandbox.running_controller import (
     NAMESPACE,

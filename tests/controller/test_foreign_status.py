@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.meta import Object
-from jobflow.api.resources import EVENTS, JOBFLOWS, JOBS
+from jobflow.api.resources import EVENTS, JOBFLOWS, JOBS, Object
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import METADATA_ONLY
 from jobflow.sandbox.apiserver.requests.in_process import InProcessConnections

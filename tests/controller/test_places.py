@@ -7,7 +7,7 @@ import msgspec
 
 from jobflow.api.flow.control import Concurrency
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.controller.places import Places
 from jobflow.store import Store
 from support.plan.world_state import NOW

@@ -9,10 +9,9 @@ import msgspec
 import pytest
 
 from jobflow.api.flow.control import Approval, Concurrency, ForEach, Patch, Repeat
-from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowState, JobFlowStatus
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.planning.observed.view import PodsRead
 from jobflow.core.reasons import FlowReason, StepReason

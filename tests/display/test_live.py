@@ -8,7 +8,7 @@ import msgspec
 from rich.console import Console
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.resources import ObjectMeta, OwnerReference
 from jobflow.client.flows.follow import Display
 from jobflow.display.flow_table import FlowTable, phase_of
 from jobflow.display.live import ChangeLog, LiveTable, LiveTrees, TableLog

@@ -7,10 +7,9 @@ import pytest
 from rich.cells import cell_len
 
 from jobflow.api.flow.control import Case, ForEach
-from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepCondition
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from jobflow.display.tree import Tree, table
 from support.plan.flow_statuses import (
     DIAMOND,

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.meta import ListMeta, Struct
-from jobflow.api.resources import JOBFLOWS, JOBS, NAMESPACES, QUEUES
+from jobflow.api.resources import JOBFLOWS, JOBS, NAMESPACES, QUEUES, ListMeta, Struct
 from jobflow.api.volcano.job import Job
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, resource_of
 from jobflow.kube.credentials import Credentials, Login

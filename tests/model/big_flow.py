@@ -14,7 +14,7 @@ from jobflow.api.flow.control import (
 )
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.step import Step
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from model import carrying
 from model.acting import Script
 from support.plan.steps import TEMPLATE_SPEC, after

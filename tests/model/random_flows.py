@@ -8,7 +8,7 @@ from jobflow.api.flow.control import Concurrency, JobDefaults, Patch
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.step import Step
 from jobflow.api.labels import SCHEDULED_TIME
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.core.admission.validate import Known, validate_flow
 from model import carrying
 from model.acting import Script

@@ -6,8 +6,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from jobflow.api.flow.control import Approval, Case, ForEach, Patch, Repeat, Retry
-from jobflow.api.flow.dependencies import DependsOn
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from model.acting import Script
 from model.matching import has_items
 from model.random_values import (

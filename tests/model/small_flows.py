@@ -7,10 +7,9 @@ import msgspec
 import pytest
 
 from jobflow.api.flow.control import Patch, Retry
-from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.flow.step import Step
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.flow.step import DependsOn, Step
+from jobflow.api.resources import ObjectMeta
 from model.acting import Script
 from model.carrying import Case, Simulation
 from model.random_values import TEMPLATES

@@ -10,7 +10,7 @@ import pytest
 from jobflow.api.flow.control import Concurrency, Param
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.status import FlowState, JobFlowStatus
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.core.spec.concurrency import NO_GROUP, is_waiting
 from jobflow.store.groups import Groups
 from support.plan.world_state import NOW

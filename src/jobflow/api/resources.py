@@ -1,11 +1,79 @@
-"""API resources: group, version, plural, scope and URL path of each kind that JobFlow uses."""
+"""API resources (group, version, plural, scope, URL path) of each kind that JobFlow uses, and the
+base types of Kubernetes objects with their mapping to JSON.
+
+All types are frozen msgspec structs with camelCase names in JSON. Encoding omits fields with their
+default value, so an empty timestamp is absent and never null. Decoding accepts every value that a
+stored object may have; the rules are in `jobflow.core.admission`.
+"""
 
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from jobflow.api.meta import ObjectMeta
+
+def Schema(**schema: Any) -> msgspec.Meta:  # noqa: N802 - reads as an annotation
+    """Return additions to a field's schema in the CRD, which do not constrain decoding."""
+    return msgspec.Meta(extra_json_schema=schema)
+
+
+class Struct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """Base of all resource types."""
+
+
+class OwnerReference(Struct, frozen=True, kw_only=True):
+    """The owner of a dependent object; the garbage collector follows it by `uid`."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(Struct, frozen=True, kw_only=True):
+    """`metadata` of an object."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int | None = None
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+    finalizers: list[str] | None = None
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner reference that has `controller: true`, if any."""
+        return next((ref for ref in self.owner_references or () if ref.controller), None)
+
+    def is_owned_by(self, other: "ObjectMeta") -> bool:
+        """Return whether the controller of the object is the one with this metadata: a later object
+        of the same name has another UID."""
+        return (owner := self.controller) is not None and owner.uid == other.uid
+
+
+class Object(Struct, frozen=True, kw_only=True):
+    """An object of any kind, with its metadata only."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+
+
+class ListMeta(Struct, frozen=True, kw_only=True):
+    """`metadata` of a list: the version to watch from, and `continue` except on the last page."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +119,13 @@ class Resource:
 
 
 FLOW_GROUP = "flow.volcano.sh"
+_cluster_wide = partial(Resource, namespaced=False)
 
 JOBFLOWS = Resource(FLOW_GROUP, "v1alpha1", "jobflows", "JobFlow")
 JOBTEMPLATES = Resource(FLOW_GROUP, "v1alpha1", "jobtemplates", "JobTemplate")
 CRONJOBFLOWS = Resource(FLOW_GROUP, "v1alpha1", "cronjobflows", "CronJobFlow")
 JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
-QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
+QUEUES = _cluster_wide("scheduling.volcano.sh", "v1beta1", "queues", "Queue")
 POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 COMMANDS = Resource("bus.volcano.sh", "v1alpha1", "commands", "Command")
 PODS = Resource("", "v1", "pods", "Pod")
@@ -64,49 +133,35 @@ VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeCl
 POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate")
 EVENTS = Resource("", "v1", "events", "Event")
 SECRETS = Resource("", "v1", "secrets", "Secret")
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+NAMESPACES = _cluster_wide("", "v1", "namespaces", "Namespace")
 LOCAL_SUBJECT_ACCESS_REVIEWS = Resource(
     "authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview"
 )
-SELF_SUBJECT_ACCESS_REVIEWS = Resource(
-    "authorization.k8s.io",
-    "v1",
-    "selfsubjectaccessreviews",
-    "SelfSubjectAccessReview",
-    namespaced=False,
+SELF_SUBJECT_ACCESS_REVIEWS = _cluster_wide(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview"
 )
-SELF_SUBJECT_REVIEWS = Resource(
-    "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
+SELF_SUBJECT_REVIEWS = _cluster_wide(
+    "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview"
 )
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
-CRDS = Resource(
-    "apiextensions.k8s.io",
-    "v1",
-    "customresourcedefinitions",
-    "CustomResourceDefinition",
-    namespaced=False,
+CRDS = _cluster_wide(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"
 )
-VALIDATING_WEBHOOKS = Resource(
+VALIDATING_WEBHOOKS = _cluster_wide(
     "admissionregistration.k8s.io",
     "v1",
     "validatingwebhookconfigurations",
     "ValidatingWebhookConfiguration",
-    namespaced=False,
 )
-MUTATING_WEBHOOKS = Resource(
+MUTATING_WEBHOOKS = _cluster_wide(
     "admissionregistration.k8s.io",
     "v1",
     "mutatingwebhookconfigurations",
     "MutatingWebhookConfiguration",
-    namespaced=False,
 )
-VALIDATING_POLICIES = Resource(
-    "admissionregistration.k8s.io",
-    "v1",
-    "validatingadmissionpolicies",
-    "ValidatingAdmissionPolicy",
-    namespaced=False,
+VALIDATING_POLICIES = _cluster_wide(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy"
 )
 
 

@@ -15,8 +15,7 @@ import structlog
 
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.kinds import FlowKind
-from jobflow.api.meta import ObjectMeta, Struct
-from jobflow.api.resources import CRDS
+from jobflow.api.resources import CRDS, ObjectMeta, Struct
 from jobflow.core.json_values import find_missing
 from jobflow.core.manifests.installed_crds import definition_faults
 from jobflow.kube.cache import Cache

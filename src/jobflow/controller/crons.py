@@ -13,8 +13,7 @@ import structlog
 
 from jobflow.api.flow.cronjobflow import CronJobFlow, CronJobFlowStatus
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.api.resources import COMMANDS, CRONJOBFLOWS, JOBFLOWS
+from jobflow.api.resources import COMMANDS, CRONJOBFLOWS, JOBFLOWS, ObjectMeta, OwnerReference
 from jobflow.api.volcano.command import Action, Command, encoded
 from jobflow.controller.apply.api_answers import is_refusal
 from jobflow.controller.apply.events import Recorder

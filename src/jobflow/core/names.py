@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 
 MAX_NAME = 63
 """Characters of a label value, and so of the names of vcjobs and pods: pods have the name of their

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from jobflow.api.duration import format_duration as format_precise_duration
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 
 MAX_MESSAGE = 256
 """Characters of a message in a status."""

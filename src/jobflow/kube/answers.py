@@ -14,8 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from jobflow.api.meta import ListMeta, Struct
-from jobflow.api.resources import Status
+from jobflow.api.resources import ListMeta, Status, Struct
 from jobflow.api.schema.nesting import cut
 from jobflow.kube.connections import Answer
 

@@ -16,7 +16,7 @@ copy whatever its versions are (docs/decisions/copies.md).
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.kube.answers import Identity
 
 

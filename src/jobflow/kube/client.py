@@ -12,8 +12,7 @@ from typing import Protocol, Self, TypeVar
 
 import msgspec
 
-from jobflow.api.meta import ListMeta
-from jobflow.api.resources import Resource
+from jobflow.api.resources import ListMeta, Resource
 from jobflow.kube import credentials
 from jobflow.kube.answers import (
     NETWORK_ERRORS,

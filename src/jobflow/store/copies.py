@@ -13,8 +13,7 @@ import msgspec
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
-from jobflow.api.meta import ObjectMeta, Struct
-from jobflow.api.resources import JOBFLOWS
+from jobflow.api.resources import JOBFLOWS, ObjectMeta, Struct
 from jobflow.api.volcano.command import Command, targets
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod

@@ -13,8 +13,7 @@ from typing import NamedTuple, TypeVar
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.labels import CREATED_BY_TEMPLATE
-from jobflow.api.meta import ObjectMeta
-from jobflow.api.resources import JOBFLOWS
+from jobflow.api.resources import JOBFLOWS, ObjectMeta
 from jobflow.api.volcano.job import Job
 from jobflow.core.names import qualify_name
 from jobflow.core.planning.observed.known_jobs import find_creator, known_runs, pack_uid

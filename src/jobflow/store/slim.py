@@ -6,7 +6,7 @@ from sys import intern
 
 import msgspec
 
-from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.resources import ObjectMeta, OwnerReference
 from jobflow.api.volcano.job import Job, JobCondition, JobOutline
 from jobflow.api.volcano.pod import (
     TASK,

@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from jobflow.api.meta import Object
-from jobflow.api.resources import JOBFLOWS, NAMESPACES, POD_TEMPLATES, StatusCause
+from jobflow.api.resources import JOBFLOWS, NAMESPACES, POD_TEMPLATES, Object, StatusCause
 from jobflow.core.admission.changes import Need, need_of
 from jobflow.core.pods.resources import parse_quantity
 from jobflow.core.violations import Reason, join_path

@@ -9,10 +9,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from jobflow.api.flow.control import ForEach
-from jobflow.api.flow.dependencies import Condition, DependsOn, Probe, TaskStatusProbe
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepCondition
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Condition, DependsOn, Probe, Step, TaskStatusProbe
 from jobflow.cli.show.graph import graph_lines
 from jobflow.core.drawing.flow_graph import flow_graph
 from support.paths import ROOT

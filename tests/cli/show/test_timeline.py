@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobRecord, JobRunningHistory, StepCondition
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from jobflow.client.flows.time_left import describe_time_left
 from jobflow.core.timelines.time_left import TimeLeft
 from jobflow.core.timelines.timeline import timeline

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.meta import ObjectMeta
-from jobflow.api.resources import JOBS, PODS
+from jobflow.api.resources import JOBS, PODS, ObjectMeta
 from jobflow.api.volcano.job import Job
 from jobflow.controller.apply.api_answers import Memory
 from jobflow.controller.apply.applied import Applied

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.changes import need_of
 from jobflow.core.admission.validate import (

@@ -8,7 +8,7 @@ from jobflow.api.flow.control import ForEach
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.status import RunCondition, StepCondition
 from jobflow.api.flow.step import Step
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import EvaluationScope, evaluate_vars, resolve_references
 

@@ -10,7 +10,7 @@ from jobflow.api.flow.control import ForEach, Param, Patch, Repeat, Retry
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.status import Decisions, RunCondition, StepCondition
 from jobflow.api.flow.step import Step
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.job import TaskState
 from jobflow.core.cel.expression import EvaluationFailure, Expression, parse_expression
 from jobflow.core.cel.scope import (

@@ -3,11 +3,10 @@
 import pytest
 
 from jobflow.api.flow.control import Case, ForEach, Repeat
-from jobflow.api.flow.dependencies import DependsOn, Probe, TaskStatusProbe
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.status import RunCondition, StepCondition
-from jobflow.api.flow.step import Step
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.flow.step import DependsOn, Probe, Step, TaskStatusProbe
+from jobflow.api.resources import ObjectMeta
 from jobflow.core.drawing.flow_graph import Arrow, CyclicFlowError, flow_graph
 from support.plan.flow_statuses import DIAMOND, TAKEN, one, several
 

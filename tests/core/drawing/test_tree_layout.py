@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobflow.api.flow.control import ForEach
-from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.step import DependsOn
 from jobflow.core.drawing.tree_layout import branches, guides
 from support.plan.plan_world import after, flow
 from support.plan.steps import step

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from jobflow.api.flow.dependencies import DependsOn, Probe, TaskStatusProbe
 from jobflow.api.flow.status import StepCondition, StepFailure
+from jobflow.api.flow.step import DependsOn, Probe, TaskStatusProbe
 from jobflow.api.volcano.job import JobOutline, TaskOutline, TaskState
 from jobflow.core.explain.explain import explain_step
 from jobflow.core.explain.remedies import REMEDIES

@@ -7,12 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from jobflow.api.flow.control import Approval, Case, ForEach, Repeat
-from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import Decisions, FlowState, RunCondition, StepCondition
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from jobflow.api.labels import ROOT
-from jobflow.api.meta import OwnerReference
+from jobflow.api.resources import OwnerReference
 from jobflow.core.explain.explain import explain, explain_step
 from support.plan.flow_statuses import NOW, SOON, START, items, one, repeat, retrying, run, several
 

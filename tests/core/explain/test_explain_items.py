@@ -3,10 +3,9 @@
 import pytest
 
 from jobflow.api.flow.control import ForEach, Repeat
-from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import Decisions, StepCondition
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from jobflow.core.explain.explain import explain_step, list_queued_jobs
 from jobflow.core.explain.item import describe_unknown_item
 from jobflow.core.explain.scheduling import SchedulingFacts

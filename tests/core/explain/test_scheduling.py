@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.pod import Pod
 from jobflow.api.volcano.scheduling import PodGroup, Queue
 from jobflow.core.explain.explain import explain, explain_step, list_queued_jobs

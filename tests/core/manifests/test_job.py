@@ -8,7 +8,7 @@ import pytest
 from jobflow.api.flow.control import Patch
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.step import Step
-from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.resources import ObjectMeta, OwnerReference
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.manifests.job import Attempt, build_job
 from jobflow.core.manifests.layers import changes_of

@@ -5,8 +5,7 @@ from datetime import timedelta
 import pytest
 
 from jobflow.api.flow.control import Patch
-from jobflow.api.flow.dependencies import DependsOn
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from jobflow.core.planning.actions import CreateJob
 from support.plan.plan_world import World, after, flow, world_of
 from support.plan.world_state import NOW

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.job import Job, JobOutline, JobStatus
 from jobflow.api.volcano.pod import Pod, PodStatus
 from jobflow.core.planning.actions import ReadPods

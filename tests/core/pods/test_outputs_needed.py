@@ -6,8 +6,7 @@ from datetime import timedelta
 import pytest
 
 from jobflow.api.flow.control import Patch
-from jobflow.api.flow.dependencies import DependsOn
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from jobflow.core.planning.observed.view import PodsRead
 from support.plan.loop_worlds import finish, repeated, two_steps
 from support.plan.plan_world import World, world_of

@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobflow.api.flow.control import ForEach, Param
-from jobflow.api.flow.dependencies import DependsOn, Probe, TaskStatusProbe
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.flow.step import Step
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.flow.step import DependsOn, Probe, Step, TaskStatusProbe
+from jobflow.api.resources import ObjectMeta
 from jobflow.core.spec.compiled import MIN_ENTRY_BYTES, CompiledFlowCache, compile_flow
 
 RUNNING = Probe(task_status_list=[TaskStatusProbe(task_name="main", phase="Running")])

@@ -5,9 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlowSpec
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from jobflow.api.flow.traits import Plain, names_with
 from jobflow.core.spec.options import _with_options
 

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.api.flow.dependencies import Condition, DependsOn, Strategy
 from jobflow.api.flow.status import StepCondition
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Condition, DependsOn, Step, Strategy
 from jobflow.core.spec.readiness import (
     SKIPS,
     TARGET_STATES,

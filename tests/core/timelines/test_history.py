@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from jobflow.api.flow.control import Case, ForEach, Repeat
-from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobRecord, JobRunningHistory, RunCondition, StepCondition
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from jobflow.core.timelines.time_left import History, NoEstimate, TimeLeft, learn, time_left
 from support.plan.flow_statuses import START, TAKEN, several
 

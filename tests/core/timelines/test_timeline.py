@@ -7,9 +7,8 @@ import msgspec
 import pytest
 
 from jobflow.api.flow.control import Approval, ForEach
-from jobflow.api.flow.dependencies import DependsOn, Probe, TaskStatusProbe
 from jobflow.api.flow.status import RunCondition, StepCondition
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Probe, Step, TaskStatusProbe
 from jobflow.core.timelines.rows import with_children
 from jobflow.core.timelines.spans import Span, State, time_by_state
 from jobflow.core.timelines.timeline import timeline

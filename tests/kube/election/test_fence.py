@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from jobflow.api.meta import Object
-from jobflow.api.resources import JOBS
+from jobflow.api.resources import JOBS, Object
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.clock import boot_clock
 from jobflow.kube.election.election import Fence, FencedClient, NotLeading

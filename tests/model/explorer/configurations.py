@@ -18,8 +18,7 @@ from jobflow.api.flow.control import (
     Repeat,
     Retry,
 )
-from jobflow.api.flow.dependencies import DependsOn, Probe, TaskStatusProbe, TCPSocketProbe
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Probe, Step, TaskStatusProbe, TCPSocketProbe
 from jobflow.core.admission.validate import Known, validate_flow
 from model.random_values import CLAIMS
 from support.plan.plan_world import World, flow

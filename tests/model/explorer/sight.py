@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.api.resources import JOBFLOWS
+from jobflow.api.resources import JOBFLOWS, ObjectMeta, OwnerReference
 from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobCondition, JobState, JobStatus, TaskState
 from jobflow.core.planning.actions import CreateJob, Plan, ProbeResult

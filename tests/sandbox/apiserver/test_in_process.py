@@ -8,8 +8,7 @@ from contextlib import aclosing
 import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.meta import ListMeta, Struct
-from jobflow.api.resources import JOBFLOWS
+from jobflow.api.resources import JOBFLOWS, ListMeta, Struct
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.sandbox.apiserver.requests.http import Receive, Scope, Send
 from jobflow.sandbox.apiserver.requests.in_process import in_process_client

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from jobflow.api.flow.dependencies import Condition, DependsOn, Strategy
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Condition, DependsOn, Step, Strategy
 from jobflow.core.admission.validate import Known, validate_flow
 from model.random_flows import WITHOUT_CHILDREN, Drawing, drawn_flow
 from model.random_values import TEMPLATES

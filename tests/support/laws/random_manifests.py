@@ -6,9 +6,8 @@ import msgspec
 from hypothesis import strategies as st
 
 from jobflow.api.flow.control import Case, Patch, Retry
-from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from jobflow.api.labels import SANDBOX_PREFIX
 from jobflow.api.resources import JOBFLOWS
 from jobflow.core.planning.virtual_time.replan import can_replan

@@ -14,8 +14,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from jobflow.api import labels
-from jobflow.api.flow.dependencies import Probe
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Probe, Step
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.planning.actions import Plan, ProbeResult, ReadPods

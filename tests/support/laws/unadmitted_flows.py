@@ -23,11 +23,10 @@ from jobflow.api.flow.control import (
     Repeat,
     Retry,
 )
-from jobflow.api.flow.dependencies import DependsOn, Probe, TaskStatusProbe, TCPSocketProbe
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.status import JobFlowStatus, JobRecord, RunCondition
-from jobflow.api.flow.step import Step
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.flow.step import DependsOn, Probe, Step, TaskStatusProbe, TCPSocketProbe
+from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.job import Job, JobCondition, JobState
 from support.plan.plan_world import World
 from support.plan.steps import template

@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.api.resources import JOBS
+from jobflow.api.resources import JOBS, ObjectMeta, OwnerReference
 from jobflow.api.volcano import pod as names
 from jobflow.api.volcano.pod import Pod, PodStatus
 from jobflow.controller.hooks import Hooks

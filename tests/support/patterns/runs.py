@@ -13,8 +13,7 @@ from pathlib import Path
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepCondition
-from jobflow.api.meta import ObjectMeta
-from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES, NAMESPACES
+from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES, NAMESPACES, ObjectMeta
 from jobflow.api.volcano.job import Job
 from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.core.names import format_job_name

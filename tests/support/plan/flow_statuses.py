@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.control import ForEach, Repeat
-from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.status import (
     Decisions,
@@ -18,8 +17,8 @@ from jobflow.api.flow.status import (
     StepCondition,
     StepFailure,
 )
-from jobflow.api.flow.step import Step
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.flow.step import DependsOn, Step
+from jobflow.api.resources import ObjectMeta
 
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 NOW = START + timedelta(seconds=75)

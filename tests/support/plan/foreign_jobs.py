@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.resources import ObjectMeta, OwnerReference
 from jobflow.api.volcano.job import Job
 from jobflow.core.planning.observed.view import Holder
 

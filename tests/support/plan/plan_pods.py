@@ -4,8 +4,7 @@ from datetime import datetime
 
 import msgspec
 
-from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.api.resources import JOBS
+from jobflow.api.resources import JOBS, ObjectMeta, OwnerReference
 from jobflow.api.volcano import pod as names
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod, PodStatus

@@ -19,7 +19,7 @@ from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.status import JobFlowStatus, JobRecord
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import WorkKind
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import Job, JobOutline
 from jobflow.core.planning.actions import (

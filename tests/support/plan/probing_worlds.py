@@ -5,8 +5,7 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.flow.dependencies import DependsOn, Probe
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Probe, Step
 from jobflow.api.volcano.job import TaskState
 from support.plan.plan_world import World, world_of
 from support.plan.planned import Planned

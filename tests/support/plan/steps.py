@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobTemplate
-from jobflow.api.flow.step import Step
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.flow.step import DependsOn, Step
+from jobflow.api.resources import ObjectMeta
 
 TEMPLATE_SPEC: dict[str, Any] = {
     "minAvailable": 1,

@@ -5,10 +5,9 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobRecord, JobRunningHistory, StepCondition
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from jobflow.core.timelines.spans import State
 from jobflow.core.timelines.timeline import StepTimeline, Timeline, timeline
 from support.plan.flow_statuses import START, several

@@ -3,8 +3,7 @@
 import json
 from typing import Any
 
-from jobflow.api.meta import ObjectMeta
-from jobflow.api.resources import JOBS, PODS
+from jobflow.api.resources import JOBS, PODS, ObjectMeta
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import JOB_NAME, TASK, TASK_INDEX
 from jobflow.kube.client import ApiError, Client

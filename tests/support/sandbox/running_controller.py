@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.resources import (
     COMMANDS,
     CRONJOBFLOWS,
@@ -19,6 +18,8 @@ from jobflow.api.resources import (
     JOBFLOWS,
     JOBS,
     JOBTEMPLATES,
+    ObjectMeta,
+    OwnerReference,
     Resource,
 )
 from jobflow.api.volcano.command import Command, encoded

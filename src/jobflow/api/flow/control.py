@@ -21,7 +21,7 @@ from jobflow.api.flow.traits import (
     ValueKind,
     WorkKind,
 )
-from jobflow.api.meta import Schema, Struct
+from jobflow.api.resources import Schema, Struct
 from jobflow.api.volcano.job import Int32, Opaque
 
 IntOrParam = Annotated[Int32 | str, Setting()]

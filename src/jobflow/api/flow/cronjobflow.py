@@ -11,7 +11,7 @@ import msgspec
 
 from jobflow.api.flow.jobflow import JobFlowSpec
 from jobflow.api.flow.traits import Apart, Required
-from jobflow.api.meta import ObjectMeta, Schema, Struct
+from jobflow.api.resources import ObjectMeta, Schema, Struct
 from jobflow.api.volcano.job import Int32
 
 

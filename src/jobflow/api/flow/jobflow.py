@@ -18,7 +18,7 @@ from jobflow.api.flow.traits import (
     ValueKind,
     fields_of,
 )
-from jobflow.api.meta import ObjectMeta, Schema, Struct
+from jobflow.api.resources import ObjectMeta, Schema, Struct
 from jobflow.api.volcano.job import Int32, Opaque
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from jobflow.api.meta import Schema, Struct
+from jobflow.api.resources import Schema, Struct
 from jobflow.api.volcano.job import Int32, Opaque, TaskState
 
 Atomic = Schema(**{"x-kubernetes-map-type": "atomic"})

@@ -7,8 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from jobflow.api.meta import ObjectMeta, OwnerReference, Struct
-from jobflow.api.resources import COMMANDS
+from jobflow.api.resources import COMMANDS, ObjectMeta, OwnerReference, Struct
 
 
 class Action(StrEnum):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from jobflow.api.meta import ObjectMeta, Schema, Struct
+from jobflow.api.resources import ObjectMeta, Schema, Struct
 
 Int32 = Annotated[int, Schema(format="int32")]
 Opaque = Schema(**{"x-kubernetes-preserve-unknown-fields": True})

@@ -5,8 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
-from jobflow.api.meta import ObjectMeta, Struct
-from jobflow.api.resources import JOBS
+from jobflow.api.resources import JOBS, ObjectMeta, Struct
 
 JOB_NAME = "volcano.sh/job-name"
 """The name of the vcjob: label and annotation of its pods."""

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from jobflow.api.meta import ObjectMeta, Struct
+from jobflow.api.resources import ObjectMeta, Struct
 
 QUEUE_NAME = "volcano.sh/queue-name"
 """The queue of the vcjob: label of its pods."""

@@ -11,8 +11,7 @@ from datetime import UTC, datetime, timedelta
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, child_spec
 from jobflow.api.flow.status import StepPhase
-from jobflow.api.meta import ListMeta, Struct
-from jobflow.api.resources import QUEUES
+from jobflow.api.resources import QUEUES, ListMeta, Struct
 from jobflow.api.volcano.scheduling import Queue
 from jobflow.cli.show.sources import FoundFlows, flows_of, is_file
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error

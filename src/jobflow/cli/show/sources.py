@@ -10,8 +10,7 @@ from pathlib import Path
 import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
-from jobflow.api.meta import ListMeta, Struct
-from jobflow.api.resources import JOBTEMPLATES
+from jobflow.api.resources import JOBTEMPLATES, ListMeta, Struct
 from jobflow.client.errors import UNUSABLE, CommandError
 from jobflow.client.flows.children import read_children
 from jobflow.client.flows.find_flow import connect, find_flow, raise_unless_missing, unique_names

@@ -10,8 +10,7 @@ import msgspec
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.api.flow.step import Step
-from jobflow.api.meta import ListMeta, Object, Struct
-from jobflow.api.resources import FLOW_GROUP, JOBFLOWS, NAMESPACES
+from jobflow.api.resources import FLOW_GROUP, JOBFLOWS, NAMESPACES, ListMeta, Object, Struct
 from jobflow.client.errors import FAILED, UNUSABLE, CommandError, Errors
 from jobflow.client.options import Connection, Selection
 from jobflow.core.admission.object_names import all_names

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.labels import CREATED_BY_FLOW, INDEX, STEP
-from jobflow.api.meta import ListMeta, Struct
-from jobflow.api.resources import JOBFLOWS, POD_GROUPS, PODS, QUEUES, Resource
+from jobflow.api.resources import JOBFLOWS, POD_GROUPS, PODS, QUEUES, ListMeta, Resource, Struct
 from jobflow.api.volcano.pod import JOB_NAME, Pod
 from jobflow.api.volcano.scheduling import QUEUE_NAME, PodGroup, Queue
 from jobflow.client.errors import UNUSABLE, CommandError

@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.meta import ListMeta, Struct
-from jobflow.api.resources import PODS
+from jobflow.api.resources import PODS, ListMeta, Struct
 from jobflow.api.volcano.pod import Pod
 from jobflow.client.errors import FAILED, CommandError
 from jobflow.client.flows.children import FlowFamily, may_have_children, read_children

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.meta import Object, ObjectMeta, OwnerReference
-from jobflow.api.resources import COMMANDS, JOBFLOWS
+from jobflow.api.resources import COMMANDS, JOBFLOWS, Object, ObjectMeta, OwnerReference
 from jobflow.api.volcano.command import Action, Command, encoded
 from jobflow.client.errors import FAILED, SUCCESS, CommandError
 from jobflow.kube.client import ApiError, Client, decoder

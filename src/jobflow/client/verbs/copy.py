@@ -11,8 +11,7 @@ from typing import Any
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.labels import SCHEDULED_TIME
-from jobflow.api.meta import ObjectMeta
-from jobflow.api.resources import JOBFLOWS
+from jobflow.api.resources import JOBFLOWS, ObjectMeta
 from jobflow.client.errors import FAILED, CommandError
 from jobflow.client.flows.find_cron import FoundCron
 from jobflow.client.flows.find_flow import to_flow

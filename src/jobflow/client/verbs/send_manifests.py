@@ -13,8 +13,7 @@ import msgspec
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase, FlowState
 from jobflow.api.kinds import KINDS
-from jobflow.api.meta import ObjectMeta
-from jobflow.api.resources import JOBFLOWS
+from jobflow.api.resources import JOBFLOWS, ObjectMeta
 from jobflow.client.errors import UNUSABLE, CommandError
 from jobflow.client.flows.find_flow import raise_unless_missing
 from jobflow.client.manifests.check import Report

@@ -12,8 +12,7 @@ import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobFlowStatus
-from jobflow.api.meta import OwnerReference
-from jobflow.api.resources import VOLUME_CLAIMS
+from jobflow.api.resources import VOLUME_CLAIMS, OwnerReference
 from jobflow.api.volcano.command import RETRIES
 from jobflow.api.volcano.job import Job
 from jobflow.core.planning.observed.view import ClaimHolder, Held, Holder, PodsRead, Refusal

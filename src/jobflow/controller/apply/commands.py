@@ -10,8 +10,7 @@ from datetime import datetime
 import structlog
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, Resource
+from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, ObjectMeta, OwnerReference, Resource
 from jobflow.api.volcano.command import Action, Command, encoded
 from jobflow.controller.apply.api_answers import Memory, is_refusal
 from jobflow.core.planning.actions import AbortJob, CancelFlow, CommandFlow

@@ -22,8 +22,7 @@ import structlog
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.meta import ObjectMeta, Struct
-from jobflow.api.resources import CRONJOBFLOWS, EVENTS, JOBFLOWS, Resource
+from jobflow.api.resources import CRONJOBFLOWS, EVENTS, JOBFLOWS, ObjectMeta, Resource, Struct
 from jobflow.controller.hooks import Hooks
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client

@@ -7,8 +7,17 @@ import msgspec
 import structlog
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.meta import ListMeta, Object, OwnerReference, Struct
-from jobflow.api.resources import JOBFLOWS, JOBS, PODS, VOLUME_CLAIMS, Resource
+from jobflow.api.resources import (
+    JOBFLOWS,
+    JOBS,
+    PODS,
+    VOLUME_CLAIMS,
+    ListMeta,
+    Object,
+    OwnerReference,
+    Resource,
+    Struct,
+)
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import JOB_NAME, Pod
 from jobflow.controller.probes.fair_slots import FairSlots

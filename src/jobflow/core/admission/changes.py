@@ -13,7 +13,7 @@ from jobflow.api.flow.jobflow import STEP_LISTS, JobFlow, JobTemplate, templates
 from jobflow.api.flow.status import CANCELLED, ENDED_STEP_PHASES, FlowPhase
 from jobflow.api.flow.step import Step
 from jobflow.api.labels import FORCE_DELETE
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.job import ENDED_PHASES
 from jobflow.core.admission.applied_nulls import null_places
 from jobflow.core.json_values import find_differences, is_same_json

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.core.names import MAX_NAME
 from jobflow.core.text import join_names
 from jobflow.core.violations import Reason, Violation, join_path

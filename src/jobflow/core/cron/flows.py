@@ -12,8 +12,7 @@ import msgspec
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.labels import CRON, INSTANTIATE, SCHEDULED_TIME
-from jobflow.api.meta import ObjectMeta
-from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS
+from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, ObjectMeta
 from jobflow.core.cron.schedule import minutes_of, parse_zone
 from jobflow.core.names import to_label_value
 

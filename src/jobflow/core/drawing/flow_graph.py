@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from jobflow.api.flow.control import to_number
-from jobflow.api.flow.dependencies import Condition, Strategy
 from jobflow.api.flow.jobflow import JobFlow, child_spec
 from jobflow.api.flow.status import StepCondition, StepPhase
-from jobflow.api.flow.step import Step
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.flow.step import Condition, Step, Strategy
+from jobflow.api.resources import ObjectMeta
 from jobflow.core.explain.progress import format_case, format_run_progress
 from jobflow.core.limits import MAX_RUNS
 from jobflow.core.names import format_job_name

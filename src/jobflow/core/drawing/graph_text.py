@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from jobflow.api.flow.dependencies import Strategy
+from jobflow.api.flow.step import Strategy
 from jobflow.core.drawing.flow_graph import FlowGraph, Node
 from jobflow.core.drawing.layered_layout import layered_layout
 from jobflow.core.drawing.phase_looks import LOOKS, look_of

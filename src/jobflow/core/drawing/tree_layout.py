@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from jobflow.api.flow.dependencies import Condition, Strategy
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Condition, Step, Strategy
 from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.readiness import get_condition, get_strategy
 from jobflow.core.text import join_names

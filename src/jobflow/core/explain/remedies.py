@@ -8,7 +8,7 @@ from datetime import datetime
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.core.names import root_of
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.approvals import asks

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from jobflow.api.flow.dependencies import Condition
 from jobflow.api.flow.status import StepPhase
+from jobflow.api.flow.step import Condition
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed.steps import has_run
 from jobflow.core.reasons import StepReason

@@ -8,9 +8,8 @@ from datetime import datetime
 import msgspec
 
 from jobflow.api.flow.control import ApprovalAnswer
-from jobflow.api.flow.dependencies import Condition, Strategy
 from jobflow.api.flow.status import ENDED_STEP_PHASES, Decisions, StepCondition, StepPhase
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Condition, Step, Strategy
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.explain.item import MAX_VALUE
 from jobflow.core.explain.progress import (

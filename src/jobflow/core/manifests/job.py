@@ -13,8 +13,7 @@ from jobflow.api.flow.control import Case, JobDefaults
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, JobTemplate
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import InChild, fields_of
-from jobflow.api.meta import ObjectMeta
-from jobflow.api.resources import JOBFLOWS, JOBS
+from jobflow.api.resources import JOBFLOWS, JOBS, ObjectMeta
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.references import OF_JOB_SPEC
 from jobflow.core.cel.scope import EvaluationScope, resolve_references

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from jobflow.api.flow.control import to_number
-from jobflow.api.flow.dependencies import Condition, Probe
 from jobflow.api.flow.status import RunCondition, StepPhase
+from jobflow.api.flow.step import Condition, Probe
 from jobflow.core.limits import MAX_NEXT_JOBS
 from jobflow.core.names import format_job_name
 from jobflow.core.planning.actions import CreateJob

@@ -16,8 +16,8 @@ from typing import TypeVar
 import msgspec
 
 from jobflow.api import labels
-from jobflow.api.flow.dependencies import Condition, Strategy
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
+from jobflow.api.flow.step import Condition, Strategy
 from jobflow.api.volcano.job import Job
 from jobflow.core.names import format_latest_name
 from jobflow.core.planning.context import PlanContext

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from jobflow.api.flow.dependencies import Condition
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Condition, Step
 from jobflow.core.lazy import lazy_property
 from jobflow.core.names import format_job_name, to_label_value
 from jobflow.core.spec.expressions import find_needed_outputs

@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlowSpec
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from jobflow.api.flow.traits import Plain, fields_of
 
 Select = Callable[[Iterable[Any]], list[tuple[int, Any]]]

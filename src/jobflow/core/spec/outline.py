@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobflow.api.flow.dependencies import DependsOn
-from jobflow.api.flow.step import Step, with_fan_out
+from jobflow.api.flow.step import DependsOn, Step, with_fan_out
 from jobflow.core.lazy import lazy_property
 from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.options import select_dependencies, select_steps

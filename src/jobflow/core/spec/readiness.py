@@ -14,7 +14,6 @@ from enum import StrEnum
 
 import msgspec
 
-from jobflow.api.flow.dependencies import Condition, DependsOn, Probe, Strategy
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import (
     CANCELLED,
@@ -23,7 +22,7 @@ from jobflow.api.flow.status import (
     StepCondition,
     StepPhase,
 )
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Condition, DependsOn, Probe, Step, Strategy
 from jobflow.core.names import format_job_name
 from jobflow.core.reasons import StepReason
 

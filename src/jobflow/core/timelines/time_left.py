@@ -19,7 +19,6 @@ from types import MappingProxyType
 from typing import Any
 
 from jobflow.api.flow.control import Case, to_number
-from jobflow.api.flow.dependencies import Condition, Strategy
 from jobflow.api.flow.jobflow import JobFlow, child_spec
 from jobflow.api.flow.status import (
     ENDED_STEP_PHASES,
@@ -29,7 +28,7 @@ from jobflow.api.flow.status import (
     StepCondition,
     StepPhase,
 )
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Condition, Step, Strategy
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.limits import MAX_RUNS
 from jobflow.core.names import format_job_name

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from jobflow.api.flow.dependencies import Condition, Strategy
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
+from jobflow.api.flow.step import Condition, Strategy
 from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
 from jobflow.core.timelines.spans import RunSpans, Span, State, runs_of, time_by_state

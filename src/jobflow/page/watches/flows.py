@@ -12,8 +12,7 @@ import msgspec
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FINAL_PHASES, FlowPhase, FlowState
-from jobflow.api.meta import ObjectMeta, Struct
-from jobflow.api.resources import JOBFLOWS, NAMESPACES
+from jobflow.api.resources import JOBFLOWS, NAMESPACES, ObjectMeta, Struct
 from jobflow.client.errors import CommandError
 from jobflow.client.flows.children import has_children
 from jobflow.client.flows.find_flow import FlowObjects, to_flow

@@ -15,8 +15,16 @@ import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepPhase
-from jobflow.api.meta import ListMeta, Object, ObjectMeta, Struct
-from jobflow.api.resources import EVENTS, JOBS, POD_GROUPS, PODS
+from jobflow.api.resources import (
+    EVENTS,
+    JOBS,
+    POD_GROUPS,
+    PODS,
+    ListMeta,
+    Object,
+    ObjectMeta,
+    Struct,
+)
 from jobflow.api.volcano.pod import Pod, PodPhase
 from jobflow.client.errors import CommandError
 from jobflow.client.flows.why import explain_children, read_facts

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from jobflow.api.kinds import KINDS
-from jobflow.api.meta import OwnerReference
+from jobflow.api.resources import OwnerReference
 from jobflow.api.schema.crd import crd, struct_schema
 from jobflow.sandbox.apiserver.handlers.writes import Writer
 from jobflow.sandbox.apiserver.kinds import Registry

@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.meta import ObjectMeta, Struct
-from jobflow.api.resources import JOBS
+from jobflow.api.resources import JOBS, ObjectMeta, Struct
 from jobflow.api.volcano.job import JobSpec, JobStatus, Task
 from jobflow.api.volcano.pod import JOB_NAME, TASK, TASK_INDEX, Pod, PodPhase, PodSpec
 from jobflow.api.volcano.scheduling import QUEUE_NAME

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.core.limits import MAX_MESSAGE_BYTES
 from jobflow.core.pods.outputs import message_limit
 from jobflow.sandbox.nodes.supervisor import TIME, times_path

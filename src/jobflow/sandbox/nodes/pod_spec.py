@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.meta import Struct
+from jobflow.api.resources import Struct
 from jobflow.api.volcano.job import Task
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.admission.object_names import name_violations

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobOutline, JobSpec, JobStatus
 from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.timestamps import add, truncate_to_second

@@ -12,8 +12,7 @@ from uuid import uuid4
 
 import msgspec
 
-from jobflow.api.meta import ObjectMeta
-from jobflow.api.resources import COMMANDS, EVENTS, JOBS, PODS, Resource
+from jobflow.api.resources import COMMANDS, EVENTS, JOBS, PODS, ObjectMeta, Resource
 from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import JobStatus
 from jobflow.api.volcano.pod import Pod

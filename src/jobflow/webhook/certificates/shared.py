@@ -15,8 +15,14 @@ import msgspec
 import structlog
 from cryptography import x509
 
-from jobflow.api.meta import ObjectMeta, Struct
-from jobflow.api.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, Resource
+from jobflow.api.resources import (
+    MUTATING_WEBHOOKS,
+    SECRETS,
+    VALIDATING_WEBHOOKS,
+    ObjectMeta,
+    Resource,
+    Struct,
+)
 from jobflow.kube.cache import Cache, KubeObject
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.kube.clock import ExponentialBackoff

@@ -9,8 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from jobflow.api.meta import ObjectMeta
-from jobflow.api.resources import FLOW_GROUP, Status, StatusCause, StatusDetails
+from jobflow.api.resources import FLOW_GROUP, ObjectMeta, Status, StatusCause, StatusDetails
 from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN, Reason, Verdict, Violation
 
 API_VERSION = "admission.k8s.io/v1"

@@ -10,8 +10,7 @@ from jobflow.api.flow.control import Concurrency, ConcurrencyPolicy
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, JobTemplate
 from jobflow.api.kinds import FlowObject
-from jobflow.api.meta import ObjectMeta
-from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBS, Resource
+from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBS, ObjectMeta, Resource
 from jobflow.core.admission.analysis.effort import effort_of_template, exceeds
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.changes import Need

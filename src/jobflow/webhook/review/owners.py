@@ -8,8 +8,7 @@ change it (docs/decisions/child-flows.md, docs/decisions/schedules.md).
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS
+from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, ObjectMeta, OwnerReference
 
 _Owners = Mapping[tuple[str, str], OwnerReference]
 """Owners of one kind, by name and UID."""

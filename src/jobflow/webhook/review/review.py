@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from jobflow.api.kinds import KINDS
-from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.resources import ObjectMeta, OwnerReference
 from jobflow.api.schema.nesting import CUT_DEPTH, cut, is_deeper
 from jobflow.core.admission.analysis.effort import MOST_BYTES, MOST_EFFORT
 from jobflow.core.admission.rules.size_limits import MAX_STORED, depth_violations, size_violations

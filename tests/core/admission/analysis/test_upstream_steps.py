@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.api.flow.dependencies import DependsOn
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.upstream_steps import MOST_STEPS, upstream_bits
 from jobflow.core.admission.rules.size_limits import MAX_STATUS, least_status

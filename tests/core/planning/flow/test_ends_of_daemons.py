@@ -3,8 +3,7 @@
 import pytest
 
 from jobflow.api.flow.control import Approval, ForEach, Retry
-from jobflow.api.flow.dependencies import DependsOn
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from support.plan.plan_world import World, flow
 from support.plan.steps import after, step
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobflow.api.flow.dependencies import DependsOn, Probe, TaskStatusProbe
+from jobflow.api.flow.step import DependsOn, Probe, TaskStatusProbe
 from support.plan.plan_world import World, flow
 from support.plan.steps import after, step
 

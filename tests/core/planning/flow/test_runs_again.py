@@ -4,9 +4,8 @@ import msgspec
 import pytest
 
 from jobflow.api.flow.control import Approval, Concurrency, ForEach, Param, Repeat
-from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.status import FlowState
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from support.plan.loop_worlds import end_jobs, finish
 from support.plan.plan_world import World, flow
 from support.plan.steps import after, step

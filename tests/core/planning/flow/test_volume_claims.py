@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from jobflow.api.flow.control import Backoff, Param, Retry
-from jobflow.api.meta import OwnerReference
+from jobflow.api.resources import OwnerReference
 from jobflow.core.planning.actions import CreateClaim, CreateJob
 from jobflow.core.planning.observed.view import ClaimHolder, Refusal
 from support.plan.plan_world import World, flow

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.flow.control import Backoff, Case, ForEach, Repeat, Retry
-from jobflow.api.flow.dependencies import DependsOn, Probe, TaskStatusProbe
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Probe, Step, TaskStatusProbe
 from support.admission.reviewed import faults, flow_of
 from support.plan.loop_worlds import end_jobs
 from support.plan.plan_world import World, flow

@@ -2,8 +2,7 @@
 
 import pytest
 
-from jobflow.api.flow.dependencies import DependsOn, Probe, TaskStatusProbe
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Probe, Step, TaskStatusProbe
 from support.plan.plan_world import World, after, flow, world_of
 
 #: How a and b end: by their own vcjob, or skipped because of their targets.

@@ -11,7 +11,7 @@ from jobflow.api import labels
 from jobflow.api.flow.control import Patch, Retry
 from jobflow.api.flow.status import JobRecord
 from jobflow.api.flow.step import Step
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.job import Job
 from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.observed.view import Holder

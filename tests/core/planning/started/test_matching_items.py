@@ -4,9 +4,8 @@ import pytest
 
 from jobflow.api import labels
 from jobflow.api.flow.control import ForEach, Retry
-from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.status import JobFlowStatus, RunCondition
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from jobflow.core.explain.explain import explain_step
 from support.plan.loop_worlds import end_jobs
 from support.plan.plan_world import World, flow

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.flow.control import Patch, Repeat
-from jobflow.api.flow.dependencies import DependsOn, Probe, TaskStatusProbe
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Probe, Step, TaskStatusProbe
 from jobflow.core.planning.actions import CreateJob
 from support.plan.loop_worlds import (
     end_jobs,

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from jobflow.api.flow.control import ForEach, Patch, Retry
-from jobflow.api.flow.dependencies import DependsOn, Probe, TaskStatusProbe
 from jobflow.api.flow.status import (
     FlowState,
     JobFlowStatus,
@@ -15,7 +14,7 @@ from jobflow.api.flow.status import (
     StepCondition,
     StepFailure,
 )
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Probe, Step, TaskStatusProbe
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rules.size_limits import FIXED_STATUS, least_status
 from jobflow.core.admission.validate import Known

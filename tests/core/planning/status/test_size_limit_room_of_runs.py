@@ -16,7 +16,7 @@ from jobflow.api.flow.status import (
     StepFailure,
 )
 from jobflow.api.flow.step import Step
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rules.size_limits import least_status
 from jobflow.core.admission.validate import Known

@@ -7,8 +7,7 @@ import pytest
 
 from jobflow.api import labels
 from jobflow.api.flow.control import Approval, ForEach, Param
-from jobflow.api.flow.dependencies import DependsOn
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from jobflow.core.pods.outputs import OutputsTooLarge
 from support.plan.plan_world import World, flow
 from support.plan.steps import after, step

@@ -8,7 +8,6 @@ import pytest
 
 from jobflow.api import labels
 from jobflow.api.flow.control import Backoff, ForEach, Param, Repeat, Retry
-from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.status import (
     FlowState,
     JobFlowStatus,
@@ -17,7 +16,7 @@ from jobflow.api.flow.status import (
     StepCondition,
     StepFailure,
 )
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
 from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.observed.child_flow import ChildFlow, observe
 from support.plan.child_worlds import INNER, child_of, commands, failed, parent, running, with_child

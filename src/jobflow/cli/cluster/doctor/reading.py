@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.meta import ListMeta, Struct
-from jobflow.api.resources import VALIDATING_WEBHOOKS, Resource
+from jobflow.api.resources import VALIDATING_WEBHOOKS, ListMeta, Resource, Struct
 from jobflow.client.flows.find_flow import raise_unless_missing
 from jobflow.kube.client import ApiError, Client, Query
 

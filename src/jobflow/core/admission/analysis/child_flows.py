@@ -17,7 +17,7 @@ from jobflow.api.flow.control import Param
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, child_spec
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import InChild, Stage, fields_of
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.core.admission.analysis.jobs.job_counts import JobCount
 from jobflow.core.admission.analysis.places import ExpressionPlace
 from jobflow.core.admission.analysis.tree_budget import Constants, TreeBudget

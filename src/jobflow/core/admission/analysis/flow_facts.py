@@ -13,15 +13,15 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from jobflow.api.flow.control import Approval, Case
-from jobflow.api.flow.dependencies import (
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, JobTemplate
+from jobflow.api.flow.step import (
     DependsOn,
     HTTPGetProbe,
     Probe,
+    Step,
     TaskStatusProbe,
     TCPSocketProbe,
 )
-from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, JobTemplate
-from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import Found, Referring, Relation, find_set
 from jobflow.core.admission.analysis.child_flows import Child, ChildParams, child_flows
 from jobflow.core.admission.analysis.flow_expressions import (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobflow.api.flow.dependencies import Condition, Strategy
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Condition, Step, Strategy
 from jobflow.core.lazy import lazy_property
 from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy

@@ -4,8 +4,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from jobflow.api.flow.dependencies import Condition, DependsOn, ItemDependency, Strategy
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Condition, DependsOn, ItemDependency, Step, Strategy
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rule import RuleGroup, Rules
 from jobflow.core.admission.rules.names_and_targets import in_running_order

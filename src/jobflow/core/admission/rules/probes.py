@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
-from jobflow.api.flow.dependencies import (
+from jobflow.api.flow.step import (
     HTTPGetProbe,
     Probe,
     Strategy,

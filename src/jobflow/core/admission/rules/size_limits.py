@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.control import ForEach, to_number
-from jobflow.api.flow.dependencies import Condition
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Condition, Step
 from jobflow.api.schema.nesting import MAX_DEPTH, way_beyond
 from jobflow.core.admission.analysis.child_flows import flows_of
 from jobflow.core.admission.analysis.flow_facts import FlowFacts

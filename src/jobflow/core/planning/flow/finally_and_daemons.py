@@ -6,8 +6,8 @@ undone, so they start only once the stored status says so.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from jobflow.api.flow.dependencies import Strategy
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepPhase
+from jobflow.api.flow.step import Strategy
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.observed.steps import ObservedStep, has_begun

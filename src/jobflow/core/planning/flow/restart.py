@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from jobflow.api.flow.dependencies import Condition
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import (
     TIMEOUT,
@@ -31,7 +30,7 @@ from jobflow.api.flow.status import (
     StepCondition,
     StepPhase,
 )
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Condition, Step
 from jobflow.api.volcano.job import Job, JobPhase
 from jobflow.core.planning.context import PlanContext, with_job_as_child
 from jobflow.core.planning.lifecycle import deadline

@@ -23,8 +23,7 @@ from jobflow.api.flow.status import (
     StepFailure,
     StepPhase,
 )
-from jobflow.api.meta import ObjectMeta
-from jobflow.api.resources import JOBFLOWS
+from jobflow.api.resources import JOBFLOWS, ObjectMeta
 from jobflow.api.volcano.job import Job, JobCondition, JobPhase, JobState, JobStatus
 from jobflow.core.names import format_job_name
 from jobflow.core.pods.resources import replace_hours

@@ -18,7 +18,7 @@ from uuid import UUID
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.job import ENDED_PHASES, Job
 from jobflow.core.names import format_latest_name
 from jobflow.core.planning.actions import Event, EventType

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
-from jobflow.api.meta import OwnerReference
+from jobflow.api.resources import OwnerReference
 from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod

@@ -13,10 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from jobflow.api.flow import dependencies as api
-from jobflow.api.flow.dependencies import TaskStatusProbe
+from jobflow.api.flow import step as api
 from jobflow.api.flow.status import StepCondition
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Step, TaskStatusProbe
 from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.planning.actions import Check, JobProbe, ProbeResult, ReadPods
 from jobflow.core.planning.observed.steps import ObservedStep

@@ -14,8 +14,8 @@ from typing import cast
 
 import msgspec
 
-from jobflow.api.flow.dependencies import Condition, Probe
 from jobflow.api.flow.status import ENDED_STEP_PHASES, Decisions, StepCondition, StepPhase
+from jobflow.api.flow.step import Condition, Probe
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.lazy import lazy_property
 from jobflow.core.planning.context import PlanContext

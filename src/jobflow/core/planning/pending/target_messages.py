@@ -5,8 +5,7 @@ from itertools import compress
 
 import msgspec
 
-from jobflow.api.flow.dependencies import Condition, Strategy
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Condition, Step, Strategy
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.pending.probes import ProbeState
 from jobflow.core.reasons import StepReason

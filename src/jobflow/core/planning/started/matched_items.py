@@ -12,9 +12,8 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.flow.dependencies import Condition, Strategy
 from jobflow.api.flow.status import Decisions, RunCondition, StepPhase
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Condition, Step, Strategy
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, has_run, has_run_once
 from jobflow.core.spec.items import get_items

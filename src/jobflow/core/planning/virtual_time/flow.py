@@ -12,8 +12,7 @@ import msgspec
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.status import FlowPhase, JobRecord
 from jobflow.api.flow.step import Step
-from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.api.resources import JOBFLOWS
+from jobflow.api.resources import JOBFLOWS, ObjectMeta, OwnerReference
 from jobflow.api.volcano.command import Action, Command
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod

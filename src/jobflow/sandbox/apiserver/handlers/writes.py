@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.meta import Struct
+from jobflow.api.resources import Struct
 from jobflow.core.violations import Reason
 from jobflow.sandbox.apiserver.handlers.admission import Admission
 from jobflow.sandbox.apiserver.kinds import Kind, Object

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.core.json_values import copy_json
 from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver.kinds import Kind, Object

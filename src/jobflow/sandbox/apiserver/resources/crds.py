@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import ObjectMeta
 from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Projection, Registry, Rules, missing
 from jobflow.sandbox.apiserver.resources.metadata import now
