@@ -9,6 +9,9 @@ from pathlib import Path
 import grimp
 import pytest
 
+from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import Runs, WorkKind, fields_of
+from jobflow.core.planning.work.kinds import OBJECT_WORK, OWN_WORK
 from support.paths import ROOT
 
 SOURCE = ROOT / "src" / "jobflow"
@@ -73,16 +76,34 @@ KNOWING = {
 ChildFlow in pyproject.toml, at most twelve."""
 
 
+WORK_FIELDS = {field.name: runs.kind for field in fields_of(Step) if (runs := field.get(Runs))}
+OF_ONE_KIND = {
+    "flow_for" if name == "flow" else name  # much else is named flow
+    for name, kind in WORK_FIELDS.items()
+    if kind not in (None, WorkKind.JOB)
+}
+"""The fields of a step that say what it runs, but for those of jobs."""
+
+
 def knows_a_kind(node: ast.AST) -> bool:
     """Whether code reads what only one kind of work has, or compares kinds."""
     if isinstance(node, ast.Compare):
         operands = (node.left, *node.comparators)
         return any(isinstance(each, ast.Attribute) and is_kind(each) for each in operands)
-    return isinstance(node, ast.Attribute) and node.attr in ("approval", "flow_for")
+    return isinstance(node, ast.Attribute) and node.attr in OF_ONE_KIND
 
 
 def is_kind(node: ast.Attribute) -> bool:
     return isinstance(node.value, ast.Name) and node.value.id == "WorkKind"
+
+
+def test_no_kind_of_work_knows_another() -> None:
+    work = "jobflow.core.planning.work"
+    graph = grimp.build_graph("jobflow", cache_dir=None)
+    kinds = {module.__name__ for module in (*OBJECT_WORK.values(), *OWN_WORK.values())}
+    assert kinds < graph.find_children(work)
+    for each in graph.find_children(work) - {f"{work}.kinds"}:
+        assert not graph.find_modules_directly_imported_by(each) & {f"{work}.kinds", *kinds}, each
 
 
 def test_few_files_know_a_kind_of_work() -> None:

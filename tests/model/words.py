@@ -3,12 +3,18 @@
 import json
 import re
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
+from jobflow.api.flow.traits import Setting, walk
 
+_SETTINGS = [
+    path.replace("[]", "").split(".") for path, field in walk(JobFlowSpec) if field.get(Setting)
+]
+"""The numbers and timeouts of a spec that may refer to a param, by their JSON names."""
 _NOT = re.compile(r"!\((.*)\)")
 _COMPARED = re.compile(r"(?P<left>.+?) (?P<sign>==|>|/) (?P<right>.+)")
 _PATH = re.compile(r"[a-z]+(?:\.\w+|\[[^\]]+\])*")
@@ -73,14 +79,17 @@ def substitute(value: Any, context: Mapping[str, Any]) -> Any:
 
 def with_params(flow: JobFlow) -> JobFlow:
     """Return the flow with the values of params in the numbers and timeouts that refer to one."""
-    parts = ("forEach", "retry", "repeat", "approval")
-    numbers = {"timeout", "parallelism", "count", "limit", "max"}
     context = {"params": {param.name: param.value for param in flow.spec.params or ()}}
     spec = msgspec.to_builtins(flow.spec)
-    for owner in (spec, *(spec.get("flows") or ()), *(spec.get("finally") or ())):
-        for fields in (owner, *map(owner.get, parts)):
-            for name in numbers.intersection(fields or ()):
-                fields[name] = substitute(fields[name], context)
+    for *parents, name in _SETTINGS:
+        owners = [spec]
+        for parent in parents:
+            found = [owner[parent] for owner in owners if owner.get(parent) is not None]
+            is_list = bool(found) and isinstance(found[0], list)
+            owners = list(chain.from_iterable(found)) if is_list else found
+        for owner in owners:
+            if name in owner:
+                owner[name] = substitute(owner[name], context)
     return msgspec.structs.replace(flow, spec=msgspec.convert(spec, JobFlowSpec))
 
 

@@ -30,6 +30,8 @@ class Work:
     """Whether it has steps of its own, so that a failure is that of one of them."""
     is_recorded: bool = False
     """Whether its objects are in `jobStatusList`."""
+    does: str = ""
+    """The clause for a step that runs it, if it has no object."""
     asks: bool = False
     """Whether a user answers it."""
 
@@ -44,7 +46,7 @@ WORK: Mapping[WorkKind, Work] = {
     for work in (
         Work(WorkKind.JOB, "job", resource=JOBS, has_pods=True, is_recorded=True),
         Work(WorkKind.FLOW, "flow", word="flow", resource=JOBFLOWS, has_steps=True),
-        Work(WorkKind.APPROVAL, "approval", word="approval", asks=True),
+        Work(WorkKind.APPROVAL, "approval", word="approval", does="waits for approval", asks=True),
     )
 }
 

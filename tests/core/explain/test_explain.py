@@ -328,8 +328,8 @@ def test_an_invalid_flow_is_explained() -> None:
 # ------------------------------------------------------------------------------- reasons
 
 
-def test_every_reason_has_a_remedy() -> None:
-    assert set(REMEDIES) == set(StepReason)
+def test_remedies_are_of_reasons() -> None:
+    assert set(REMEDIES) < set(StepReason)
 
 
 def test_an_unknown_reason_has_no_remedy(running: World) -> None:

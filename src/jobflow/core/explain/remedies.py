@@ -16,10 +16,9 @@ from jobflow.core.spec.readiness import is_tolerated
 from jobflow.core.text import format_command, format_duration
 from jobflow.core.work import work_of
 
-REMEDIES: Mapping[StepReason, str] = {
+REMEDIES: Mapping[str, str] = {
     StepReason.WAITING_FOR_TEMPLATE: "Apply the JobTemplate {template}; the step then starts by "
     "itself.",
-    StepReason.WAITING_FOR_PROBE: "",
     StepReason.WAITING_FOR_APPROVAL: "{approve} approves it, {reject} rejects it.",
     StepReason.STARTING: "This takes a moment; if it lasts, check that `jobflow serve` runs.",
     StepReason.CREATE_REFUSED: "Remove the cause, such as an exhausted quota.\n"
@@ -28,17 +27,11 @@ REMEDIES: Mapping[StepReason, str] = {
     StepReason.JOB_LOST: "JobFlow creates the {noun} again{again}.",
     StepReason.RETRYING: "{look}",
     StepReason.CONCURRENCY: "{why} names the flows that it waits for.",
-    StepReason.REPEATING: "",
     StepReason.SUSPENDED: "{resume} resumes the flow.",
     StepReason.PARALLELISM: "It starts by itself once a job of the flow has ended.",
-    StepReason.TERMINATING: "",
     StepReason.BLOCKED: "It can never start.\nCorrect the flow in its file, remove this one with "
     "{cancel}, and submit the file again.",
     StepReason.PODS_UNREAD: "JobFlow tries to read them again for up to five minutes.",
-    StepReason.CANCELLED: "",
-    StepReason.TIMEOUT: "",
-    StepReason.FAILURE_POLICY: "",
-    StepReason.DAEMON_ENDED: "",
     StepReason.OUTPUTS_MISSING: "Its pods were deleted before their outputs could be read, so "
     "expressions and references to its outputs have no value.",
     StepReason.JOB_FAILED: "{look}",
@@ -49,25 +42,20 @@ REMEDIES: Mapping[StepReason, str] = {
     StepReason.REFUSED: "If the template is wrong, correct it, and run {retry}.\n"
     "If a patch is wrong, correct it in the flow's file, and submit the file under another name: "
     "{submit}.",
-    StepReason.NAME_CONFLICT: "",
     StepReason.PROBE_UNSATISFIABLE: "Correct the probe, or the job that it checks.",
     StepReason.OUTPUTS_TOO_LARGE: "Write shorter termination messages: at most 4 KiB for a step "
     "and 64 KiB for a flow. Instead of a long list, output its length n, and let each item of "
     "`range(n)` read its entry from a volume by its index.",
     StepReason.EXPRESSION_ERROR: "Test first whether a value exists, such as by "
     '`has(steps["a"].outputs.x)`, and submit the corrected file under another name: {submit}.',
-    StepReason.UNTIL_NOT_REACHED: "",
     StepReason.ITEMS_MISMATCH: "Correct forEach, so that the lists have the same length, and "
     "submit the file under another name: {submit}.",
     StepReason.REJECTED: "{retry} asks for approval again.",
-    StepReason.NOT_TAKEN: "",
     StepReason.NOT_TARGETED: "To run it too, add it to spec.targets in the flow's file, and submit "
     "the file under another name: {submit}.",
-    StepReason.UPSTREAM_FAILED: "",
-    StepReason.STOPPED: "",
 }
-"""Sentences, a line each, on how to start a waiting step or prevent another failure; empty if the
-message says it."""
+"""Sentences, a line each, on how to start a waiting step or prevent another failure. A reason whose
+message says it has none."""
 
 
 def describe_remedy(
@@ -78,10 +66,7 @@ def describe_remedy(
     if on_page and asks(condition):
         return
     run = _find_telling_run(condition)
-    try:
-        text = REMEDIES[StepReason(condition.reason or (run.reason if run else ""))]
-    except ValueError:  # no reason, or one of a later version
-        return
+    text = REMEDIES.get(condition.reason or (run.reason if run else ""), "")
     again, meta = condition.next_attempt_time, flow.metadata
     case = step.case_of(condition.decisions)
     wait = again - now if again and again > now else None

@@ -61,7 +61,7 @@ from jobflow.core.spec.options import select_dependencies, select_specs, select_
 from jobflow.core.spec.outline import NO_STEPS, Outline
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.violations import Verdict, join_path
-from jobflow.core.work import work_of
+from jobflow.core.work import Work, work_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +177,12 @@ class FlowFacts:
     def owners(self) -> list[Owner]:
         """Steps and cases that may have layers, or run a flow."""
         return owners_of(self.steps_with_options, self.path)
+
+    @lazy_property
+    def without_objects(self) -> list[tuple[int, Work]]:
+        """Steps whose work has no objects."""
+        works = ((i, work_of(step)) for i, step in self.steps_with_options)
+        return [(i, work) for i, work in works if not work.has_objects]
 
     @lazy_property
     def approvals(self) -> list[tuple[int, Approval]]:

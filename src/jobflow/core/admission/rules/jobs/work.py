@@ -16,7 +16,7 @@ from jobflow.core.violations import Reason, Violation, join_path
 
 _VARIABLE = re.compile(r"[ -<>-~]+")
 """Names of variables in Kubernetes 1.34 and later: printable ASCII characters without `=`."""
-_OTHERS = tuple(fields_without(Step, WorkKind.APPROVAL))
+_WITHOUT = {kind: tuple(fields_without(Step, kind)) for kind in WorkKind}
 _SOURCES = ("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef")
 
 
@@ -62,15 +62,13 @@ def variables_have_values(facts: FlowFacts) -> Iterator[Violation]:
                 yield Violation(at, Reason.INVALID, value, detail)
 
 
-def approvals_run_nothing(facts: FlowFacts) -> Iterator[Violation]:
-    for i, _ in facts.approvals:
-        for field, trait in _OTHERS:
+def steps_without_objects_run_nothing(facts: FlowFacts) -> Iterator[Violation]:
+    for i, work in facts.without_objects:
+        for field, trait in _WITHOUT[work.kind]:
             if not getattr(facts.steps[i], field.name):
                 continue  # not set, or set to false
-            advice = trait.instead.get(
-                WorkKind.APPROVAL, "move it to a step that depends on this one"
-            )
-            detail = f"excludes approval: a step that waits for approval runs no job; {advice}"
+            advice = trait.instead.get(work.kind, "move it to a step that depends on this one")
+            detail = f"excludes {work.kind}: a step that {work.does} runs no job; {advice}"
             yield Violation(f"{facts.path(i)}.{field.json}", Reason.FORBIDDEN, None, detail)
 
 
@@ -95,14 +93,14 @@ def approvals_in_finally_end(facts: FlowFacts) -> Iterator[Violation]:
             yield Violation(f"{facts.path(i)}.approval.timeout", Reason.REQUIRED, None, detail)
 
 
-def probes_do_not_check_approvals(facts: FlowFacts) -> Iterator[Violation]:
-    names = {facts.names[i] for i, _ in facts.approvals}
+def probes_check_objects(facts: FlowFacts) -> Iterator[Violation]:
+    works = {facts.names[i]: work for i, work in facts.without_objects}
     for i, _ in facts.probes:
-        target = next((name for name in facts.steps[i].targets if name in names), None)
+        target = next((name for name in facts.steps[i].targets if name in works), None)
         if target is not None:
             detail = (
-                f'the target "{target}" waits for approval and has no pods; depend on it in a step '
-                "of its own"
+                f'the target "{target}" {works[target].does} and has no pods; depend on it in a '
+                "step of its own"
             )
             path = f"{facts.path(i)}.dependsOn.probe"
             yield Violation(path, Reason.FORBIDDEN, None, detail)
@@ -110,12 +108,12 @@ def probes_do_not_check_approvals(facts: FlowFacts) -> Iterator[Violation]:
 
 RULES: Rules = (
     RuleGroup(
-        lambda facts: facts.approvals,
+        lambda facts: facts.without_objects,
         (
-            approvals_run_nothing,
+            steps_without_objects_run_nothing,
+            probes_check_objects,
             approvals_have_a_known_default,
             approvals_in_finally_end,
-            probes_do_not_check_approvals,
         ),
     ),
     RuleGroup(
