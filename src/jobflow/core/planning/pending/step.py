@@ -172,8 +172,8 @@ class PendingSteps:
             if decision is not None:
                 self._take(position, decision)
         if decision is None:
-            is_blocked = position in self.layout.blocked
-            decision = self._blocked(position) if is_blocked else self._decide(position)
+            judge = self._blocked if position in self.layout.blocked else self._decide
+            decision = judge(position)
             self._take(position, decision)
         if self.stopping.is_active:
             met = self._target_states(position, began=True).met() if before else None
@@ -203,20 +203,20 @@ class PendingSteps:
         """Decide about a step whose targets exist and have been decided."""
         ctx, observed = self.ctx, self.ctx.observed[position]
         in_finally = position >= self.layout.last_from
-        ending, why = self.lifecycle.ending_reason, self.lifecycle.ending_message
+        lifecycle = self.lifecycle
         if position in self.layout.left_out:
             message = "spec.targets names neither it nor a step that depends on it"
             return _skipped(observed, StepReason.NOT_TARGETED, message)
-        if in_finally and self.lifecycle.finally_too:
-            return _skipped(observed, StepReason.STOPPED, why)
+        if in_finally and lifecycle.finally_too:
+            return _skipped(observed, StepReason.STOPPED, lifecycle.ending_message)
         if in_finally and not (self.finally_may_begin or ctx.terminating):
             return StepDecision(wait(observed, "", "waits until all other steps have ended"))
         targets = self._target_states(position)
         need = targets.need
         verdict = combine_states(need.how, targets.reaches)
         skip = SKIPS.get(verdict)
-        if ending and not in_finally and skip in (None, StepEnd.STOPPED):
-            return _skipped(observed, StepReason.STOPPED, why)
+        if lifecycle.ending_reason and not in_finally and skip in (None, StepEnd.STOPPED):
+            return _skipped(observed, StepReason.STOPPED, lifecycle.ending_message)
         if skip is not None:
             message = skipped_for(skip, ctx, targets, self.stopping.failed)
             return _skipped(observed, StepReason(skip), message)
@@ -288,11 +288,10 @@ class PendingSteps:
     def _target_states(self, position: int, *, began: bool = False) -> TargetStates:
         """`began`: a step that has begun does not need its probe any more."""
         ctx, ends, need = self.ctx, self.ends, self.layout.needs[position]
-        names, passed = self.layout.graph.names, ctx.observed[position].stored.passed_targets or ()
         if need.probe is not None and not began:
             looks = [
                 ProbeState(TargetState.MET)
-                if names[target] in passed
+                if self._met_before(position, target)
                 else self.look(position, need.probe, target)
                 for target in need.targets
             ]
@@ -300,14 +299,18 @@ class PendingSteps:
         reaches = [row[ends[t]] for row, t in zip(need.rows, need.targets, strict=True)]
         for i in need.to_run:
             target = need.targets[i]
-            shown = ctx.shown_to_dependants(target)
-            if names[target] in passed or has_run(ctx.observed[target], shown, ctx.records):
+            other, shown = ctx.observed[target], ctx.shown_to_dependants(target)
+            if self._met_before(position, target) or has_run(other, shown, ctx.records):
                 reaches[i] = TargetState.MET
             else:
                 reaches[i] = TARGET_STATES[Condition.RUNNING][ends[target]]
         if need.matched:
             reaches = with_known_lists(ctx, need, reaches)
         return TargetStates(need, reaches)
+
+    def _met_before(self, position: int, target: int) -> bool:
+        passed = self.ctx.observed[position].stored.passed_targets
+        return passed is not None and self.layout.graph.names[target] in passed
 
     def _lasting(
         self, position: int, decision: StepDecision, verdict: TargetState, targets: TargetStates
