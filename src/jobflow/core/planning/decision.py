@@ -6,7 +6,7 @@ A step or run that waits has a condition with the reason and the message why (`w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -70,7 +70,7 @@ class Draft(msgspec.Struct, frozen=True):
         if isinstance(manifest, EvaluationFailure):
             return manifest
         kind = self.step.kind_of(attempt.case)
-        return CreateJob(self.step.name, self.name, manifest, self.guard, kind)
+        return CreateJob(self.step.name, attempt.name, manifest, self.guard, kind)
 
 
 MAX_CREATE_WORK = 40_000
@@ -85,41 +85,39 @@ _VALUE_BYTES, _CHARACTER_BYTES = 80, 4
 """Memory of a JSON value, and of a byte of JSON: one wide character widens a whole text."""
 
 
+@dataclass(slots=True)
 class CreateBudget:
-    """The work and the memory that are left for the creates of one plan. The next plan builds the
-    others, so that a plan builds at least one."""
+    """The work and the memory that the creates of one plan have taken. The next plan builds those
+    for which nothing is left, so that a plan builds at least one."""
 
-    def __init__(self) -> None:
-        self._work: float = MAX_CREATE_WORK
-        self._bytes = MAX_CREATE_BYTES
-        self._of_steps: dict[int, float] = {}
-        """Work of the layers of a step, by its id."""
+    _work: float = 0
+    _bytes: int = 0
+    _of_steps: dict[int, float] = field(default_factory=dict)
+    """Work of the layers of a step, by its id: items share them."""
 
     def is_spent(self, *, for_waiting: bool = False) -> bool:
         """Whether this plan may build no more. `for_waiting`: of vcjobs that wait, by the status,
         which may take half of the budget, so that others get their turn."""
-        part = 0.5 if for_waiting else 0
-        return self._work <= part * MAX_CREATE_WORK or self._bytes <= part * MAX_CREATE_BYTES
+        part = 0.5 if for_waiting else 1
+        return self._work >= part * MAX_CREATE_WORK or self._bytes >= part * MAX_CREATE_BYTES
 
     def take(
         self, draft: Draft | Continuation, create: CreateJob | CommandFlow | EvaluationFailure
     ) -> None:
         """Take the cost of a draft and of what it has become."""
-        self._work -= _CREATE
+        self._work += _CREATE
         if isinstance(draft, Draft):
-            self._work -= self._of_step(draft.step)
+            step = draft.step
+            if id(step) not in self._of_steps:
+                text = msgspec.json.encode(msgspec.structs.replace(step, for_each=None))
+                work = _REFERENCE * text.count(b"$(") + _STEP_VALUE * count_values(text)
+                self._of_steps[id(step)] = work + _VAR * len(step.vars or ())
+            self._work += self._of_steps[id(step)]
         if isinstance(create, CreateJob):
             text = msgspec.json.encode(create.manifest)
             values = count_values(text)
-            self._work -= _VALUE * values + _BYTE * len(text)
-            self._bytes -= _VALUE_BYTES * values + _CHARACTER_BYTES * len(text)
-
-    def _of_step(self, step: Step) -> float:
-        if id(step) not in self._of_steps:
-            text = msgspec.json.encode(msgspec.structs.replace(step, for_each=None))
-            work = _REFERENCE * text.count(b"$(") + _STEP_VALUE * count_values(text)
-            self._of_steps[id(step)] = work + _VAR * len(step.vars or ())
-        return self._of_steps[id(step)]
+            self._work += _VALUE * values + _BYTE * len(text)
+            self._bytes += _VALUE_BYTES * values + _CHARACTER_BYTES * len(text)
 
 
 class Continuation(msgspec.Struct, frozen=True):

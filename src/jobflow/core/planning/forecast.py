@@ -49,11 +49,8 @@ class _Completing(PendingSteps):
     """The pass over the steps of a flow in which every vcjob completes."""
 
     evaluates = False
-
-    def __init__(self, ctx: PlanContext, decisions: Sequence[StepDecision]) -> None:
-        super().__init__(ctx, decisions)
-        self.starting: list[int] = []
-        """Steps that create vcjobs next."""
+    starting: list[int]
+    """Steps that create vcjobs next."""
 
     def look(self, position: int, probe: Probe, target: int) -> ProbeState:
         return ProbeState(TARGET_STATES[Condition.COMPLETED][self.ends[target]])
@@ -65,7 +62,7 @@ class _Completing(PendingSteps):
     def complete(self, decisions: Sequence[StepDecision]) -> None:
         """Note the steps that create vcjobs after every vcjob has completed: those that then begin,
         those that wait for room, and those with items left."""
-        ctx, ends = self.ctx, self.ends
+        ctx, ends, self.starting = self.ctx, self.ends, []
         freed: list[int] = []
         continued: list[int] = []
         ended: list[int] = []

@@ -137,9 +137,10 @@ class Lifecycle:
         """Return it suspended or resumed with its parent, by the status of that. A flow that a user
         has suspended stays so. `now`: whole seconds."""
         status = None if parent is None or parent.final else parent.status
+        is_by_parent = self.suspended_by in BY_PARENTS
         if status is None or status.suspended_at is None:
-            return self.resumed(now) if self.is_suspended_by_parent else self
-        if self.ending_reason or not (self.suspended_at is None or self.is_suspended_by_parent):
+            return self.resumed(now) if is_by_parent else self
+        if self.ending_reason or not (self.suspended_at is None or is_by_parent):
             return self
         by = BY_PARENT_ABORT if status.suspended_by in _ABORTS else BY_PARENT
         return replace(self, suspended_at=self.suspended_at or now, suspended_by=by)

@@ -138,7 +138,7 @@ def _unfinished(ctx: PlanContext) -> Plan:
         or commands.urgent
         or changes
         or any(decision.urgent for decision in decisions)
-        or finally_and_daemons.wait_for_status(ctx, decisions)
+        or (ctx.layout.finally_names and finally_and_daemons.wait_for_status(ctx, decisions))
         or is_final  # the cleanup follows
     )
     is_news = status is not flow.status

@@ -11,6 +11,7 @@ only the one end that its step must have waited for.
 """
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import TypeVar
 
 import msgspec
@@ -32,6 +33,8 @@ MOST_BYTES = 16 * 1024
 """Most bytes of the annotation's value."""
 MOST_ATTEMPTS = 10**9
 
+_rank = attrgetter("attempts", "phase", "reason")
+"""Of two ends, the one after more attempts counts."""
 _REASONS = frozenset({"", *StepReason})
 _BY_CONDITION: Mapping[Condition, TargetEnd] = {
     Condition.COMPLETED: TargetEnd(StepPhase.COMPLETED, StepReason.JOB_LOST),
@@ -167,10 +170,6 @@ def recorded_item_ends(ctx: PlanContext) -> Mapping[int, Mapping[int, TargetEnd]
     by the position of the target and by index."""
     recorded_ends(ctx)
     return ctx.progress.recorded_item_ends
-
-
-def _rank(end: TargetEnd) -> tuple[int, str, str]:
-    return end.attempts, end.phase, end.reason
 
 
 def known_or_inferred_end(position: int, ctx: PlanContext) -> TargetEnd | None:

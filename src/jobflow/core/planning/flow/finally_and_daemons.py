@@ -25,8 +25,6 @@ def may_begin(ctx: PlanContext) -> bool:
 
 def wait_for_status(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool:
     """Whether the other steps end in this plan, so that `finally` waits for the status."""
-    if ctx.layout.last_from == len(ctx.layout.steps):
-        return False
     others = range(ctx.layout.last_from)
     return all(decisions[i].condition.phase in ENDED_STEP_PHASES for i in others) and any(
         ctx.observed[i].stored.phase not in ENDED_STEP_PHASES for i in others

@@ -52,8 +52,13 @@ def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator
         name = observed.step.name
         if observed.loops:
             yield from _run_events(observed.step, old, new, ctx)
-        elif new.attempts > old.attempts:
-            yield from _attempt_events(observed.step, new, ctx)
+        elif new.attempts > old.attempts and new.job:
+            noun = ctx.work_named(observed.step, new.job).noun
+            again = f" (attempt {new.attempts})" if new.attempts > 1 else ""
+            message = f"step {name}: created {noun} {new.job}{again}"
+            yield Event(EventType.NORMAL, f"{noun.title()}Created", message)
+        elif new.attempts > old.attempts and asks(new):
+            yield Event(EventType.NORMAL, "ApprovalRequested", f"step {name}: {new.message}")
         if new.phase in ENDED_STEP_PHASES:
             if new.phase == StepPhase.SKIPPED:
                 skipped.setdefault(new.reason, []).append(name)
@@ -82,7 +87,11 @@ def flow_events(flow: JobFlow, status: JobFlowStatus) -> Iterator[Event]:
             yield Event(EventType.NORMAL, "FlowSuspended", message)
         elif phase not in FINAL_PHASES:
             yield Event(EventType.NORMAL, "FlowResumed", "steps start again")
-    yield from _place_events(flow, status)
+    was, group = flow.status.state.reason, FlowReason.CONCURRENCY
+    if reason == group != was and phase == FlowPhase.PENDING:
+        yield Event(EventType.NORMAL, "FlowWaiting", status.state.message)
+    if was == group and flow.status.start_time is None and status.start_time:
+        yield Event(EventType.NORMAL, "FlowStarted", "it has a place in its concurrency group")
     if flow.status.state.phase == phase or phase not in FINAL_PHASES:
         return
     if phase == FlowPhase.SUCCEED and reason == FlowReason.CONCURRENCY:
@@ -91,26 +100,6 @@ def flow_events(flow: JobFlow, status: JobFlowStatus) -> Iterator[Event]:
         yield Event(EventType.NORMAL, "FlowSucceeded", f"all is done: {status.progress} steps")
     else:
         yield Event(EventType.WARNING, "FlowFailed", status.state.message)
-
-
-def _place_events(flow: JobFlow, status: JobFlowStatus) -> Iterator[Event]:
-    """Yield an Event when the flow begins to wait for a place in its concurrency group, and when it
-    has got one."""
-    was, reason = flow.status.state.reason, status.state.reason
-    if reason == FlowReason.CONCURRENCY != was and status.state.phase == FlowPhase.PENDING:
-        yield Event(EventType.NORMAL, "FlowWaiting", status.state.message)
-    if was == FlowReason.CONCURRENCY and flow.status.start_time is None and status.start_time:
-        yield Event(EventType.NORMAL, "FlowStarted", "it has a place in its concurrency group")
-
-
-def _attempt_events(step: Step, new: StepCondition, ctx: PlanContext) -> Iterator[Event]:
-    if new.job:
-        again = f" (attempt {new.attempts})" if new.attempts > 1 else ""
-        noun = ctx.work_named(step, new.job).noun
-        message = f"step {step.name}: created {noun} {new.job}{again}"
-        yield Event(EventType.NORMAL, f"{noun.title()}Created", message)
-    elif asks(new):
-        yield Event(EventType.NORMAL, "ApprovalRequested", f"step {step.name}: {new.message}")
 
 
 def _steps(names: Sequence[str]) -> str:

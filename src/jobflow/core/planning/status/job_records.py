@@ -5,6 +5,7 @@ timestamps do not change.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 
 import msgspec
 
@@ -15,7 +16,7 @@ from jobflow.api.flow.status import (
     RunCondition,
     StepPhase,
 )
-from jobflow.api.volcano.job import JobPhase
+from jobflow.api.volcano.job import ENDED_PHASES, JobPhase
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.observed.job_records import before_its_end, ended, is_current, job_record
@@ -62,7 +63,16 @@ def job_records(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[Job
     with the end of its run, never before."""
     ranks: dict[str, int] = {}
     new = new_records(ctx, decisions, range(len(decisions)), ranks)
-    return _ordered({**ctx.records, **new}, ranks, ctx.layout.by_key)
+    ranked: list[tuple[int, JobRecord]] = []
+    last = -1
+    for name, record in {**ctx.records, **new}.items():
+        if (rank := ranks.get(name)) is not None:
+            last = rank
+        elif (position := ctx.layout.by_key.get(name)) is not None:
+            last = position << _INDEX_BITS
+        ranked.append((last, record))  # one that no run names stays behind the one before it
+    ranked.sort(key=itemgetter(0))
+    return [record for _, record in ranked]
 
 
 def new_records(
@@ -135,7 +145,7 @@ def job_lists(
     lists: dict[str, list[str]] = {}
     recorded = {record.name for record in records} | ctx.children
     for record in records:
-        lost = record.end_timestamp is not None and not ended(record)
+        lost = record.end_timestamp is not None and record.state not in ENDED_PHASES
         into = UNKNOWN_LIST if lost else _LISTS.get(record.state, UNKNOWN_LIST)
         lists.setdefault(into, []).append(record.name)
     for decision in decisions:
@@ -160,21 +170,3 @@ def _close(
     state = record.state if run.phase == StepPhase.WAITING else _PHASE_OF.get(run.reason, run.phase)
     end = record.end_timestamp or ctx.second
     new[run.job] = msgspec.structs.replace(record, state=state, end_timestamp=end)
-
-
-def _ordered(
-    records: dict[str, JobRecord], ranks: Mapping[str, int], positions: Mapping[str, int]
-) -> list[JobRecord]:
-    """Return the records by rank; one that no run names stays behind the one before it.
-    `positions`: those of steps, by key."""
-    ranked: list[tuple[int, JobRecord]] = []
-    last = -1
-    for name, record in records.items():
-        rank = ranks.get(name)
-        if rank is not None:
-            last = rank
-        elif name in positions:
-            last = positions[name] << _INDEX_BITS
-        ranked.append((last, record))
-    ranked.sort(key=lambda rank: rank[0])
-    return [record for _, record in ranked]

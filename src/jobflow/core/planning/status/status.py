@@ -129,29 +129,36 @@ def flow_state(
     """Return phase, reason and message of the flow."""
     failed: list[tuple[str, StepCondition]] = []
     held_up: list[tuple[Step, StepCondition]] = []
-    has_ended = not ctx.terminating
+    is_over = not ctx.terminating
     for step, decision in zip(ctx.layout.steps, decisions, strict=True):
         condition = decision.condition
         if condition.phase not in ENDED_STEP_PHASES:
-            has_ended = False
+            is_over = False
             if condition.reason in HELD_UP and condition.phase == StepPhase.WAITING:
                 held_up.append((step, condition))
         elif condition.phase != _COMPLETED and fails_flow(step, condition):
             failed.append((step.name, condition))
-    has_ended = has_ended and not _alive(ctx)
+    is_over = is_over and not _alive(ctx)
     lifecycle = ctx.facts.lifecycle
-    phase = _phase(
-        ctx, records, has_ended=has_ended, failed=bool(failed or lifecycle.ending_reason in HALTS)
-    )
     reason, message = lifecycle.ending_reason, lifecycle.ending_message
-    if phase is FlowPhase.TERMINATING:
+    if ctx.terminating:
+        phase = FlowPhase.TERMINATING
+    elif is_over:
+        phase = FlowPhase.FAILED if failed or reason in HALTS else FlowPhase.SUCCEED
+    elif ctx.flow.status.state.phase == FlowPhase.RUNNING or _has_begun(ctx, records):
+        phase = FlowPhase.RUNNING
+    else:
+        phase = FlowPhase.PENDING
+    if ctx.terminating:
         message = "the flow is being deleted"
     elif reason in HALTS and held_up:
         message = shorten(f"{message}{IN_FINALLY}{_trouble(held_up)[1]}")
-    elif not reason and lifecycle.pause is not None and not has_ended:
+    elif not reason and lifecycle.pause is not None and not is_over:
         reason, message = ("", "") if lifecycle.starting else lifecycle.pause
-    elif not reason:
-        reason, message = _failure(failed) if failed else _trouble(held_up)
+    elif not reason and failed:
+        reason, message = _failure(failed)
+    elif not reason and held_up:
+        reason, message = _trouble(held_up)
     return FlowState(phase=phase, reason=reason, message=message)
 
 
@@ -185,32 +192,21 @@ def _alive(ctx: PlanContext) -> bool:
     )
 
 
-def _phase(
-    ctx: PlanContext, records: Sequence[JobRecord], *, has_ended: bool, failed: bool
-) -> FlowPhase:
-    if ctx.terminating:
-        return FlowPhase.TERMINATING
-    if has_ended:
-        return FlowPhase.FAILED if failed else FlowPhase.SUCCEED
-    if ctx.flow.status.state.phase == FlowPhase.RUNNING:
-        return FlowPhase.RUNNING
+def _has_begun(ctx: PlanContext, records: Sequence[JobRecord]) -> bool:
+    """Whether anything that the flow runs is no longer Pending."""
     if ctx.facts.lifecycle.waits or ctx.facts.lifecycle.starting:
-        return FlowPhase.PENDING
-    begun = any(record.state != JobPhase.PENDING for record in records) or any(
-        job.phase != JobPhase.PENDING and not work_of_object(job).is_recorded
-        for job in ctx.view.jobs.values()
+        return False
+    if any(record.state != JobPhase.PENDING for record in records):
+        return True
+    unrecorded = (job for job in ctx.view.jobs.values() if not work_of_object(job).is_recorded)
+    standing = ctx.progress.standing
+    return any(job.phase != JobPhase.PENDING for job in unrecorded) or any(
+        standing[position].phase == JobPhase.RUNNING for position in ctx.layout.ends_in_status
     )
-    begun = begun or any(
-        ctx.progress.standing[position].phase == JobPhase.RUNNING
-        for position in ctx.layout.ends_in_status
-    )
-    return FlowPhase.RUNNING if begun else FlowPhase.PENDING
 
 
 def _trouble(held_up: Sequence[tuple[Step, StepCondition]]) -> tuple[str, str]:
     """Return reason and message of the first step that does not wait for other steps."""
-    if not held_up:
-        return "", ""
     step, condition = held_up[0]
     if condition.reason == StepReason.WAITING_FOR_TEMPLATE:
         missing = [
