@@ -15,7 +15,6 @@ from jobflow.cli.logs.command import print_logs
 from jobflow.client.errors import CommandError
 from jobflow.client.logs.selection import LogSelection
 from jobflow.client.options import Connection
-from jobflow.display import log_lines
 from jobflow.runtime.logs import configure
 from jobflow.sandbox.apiserver.requests.failures import bad_request, failure
 from support.sandbox.command_line import logging_restored
@@ -220,7 +219,7 @@ def test_a_long_line_continues_on_rows_with_the_prefix(
     for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "40"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR", raising=False)
-    printer = log_lines.LogPrinter(["train", "test"])
+    printer = flow_logs.LogPrinter(["train", "test"])
     printer.print("train", "train/f-train-main-0", [b"x" * 25, b""])
     printer.print("test", "test/p", ["日本語".encode() * 6])
     assert capsys.readouterr().out.splitlines() == [

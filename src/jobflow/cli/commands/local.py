@@ -100,7 +100,7 @@ def lint(
 
     Exit code: 0 no faults; 1 faults; 2 a file cannot be read.
     """
-    from jobflow.cli.local.lint import lint_files
+    from jobflow.cli.local.manifests import lint_files
 
     return lint_files(files, as_json=output is Output.JSON)
 
@@ -129,7 +129,7 @@ def convert(
 
     Exit code: 0 converted; 1 faults, or an object of another kind; 2 a file cannot be read.
     """
-    from jobflow.cli.local.convert import convert_files, convert_to_python
+    from jobflow.cli.local.manifests import convert_files, convert_to_python
 
     as_python = output is ConvertOutput.PYTHON
     return convert_to_python(files) if as_python else convert_files(files)
@@ -161,7 +161,7 @@ def migrate(
 
     Exit code: 0 migrated; 1 something has no equal, or faults are left; 2 a file cannot be read.
     """
-    from jobflow.cli.local.convert import migrate_files
+    from jobflow.cli.local.manifests import migrate_files
 
     return migrate_files(files, as_json=output is Output.JSON)
 

@@ -1,12 +1,16 @@
-"""`jobflow plan`: what flows would do, and when, before they run."""
+"""`jobflow plan`: what flows would do, and when, as a table, as JSON or as bars."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+
+from rich.cells import cell_len
+from rich.text import Text
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, child_spec
@@ -14,18 +18,23 @@ from jobflow.api.flow.status import StepPhase
 from jobflow.api.resources import QUEUES, ListMeta, Struct
 from jobflow.api.volcano.scheduling import Queue
 from jobflow.cli.show.sources import FoundFlows, flows_of, is_file
+from jobflow.cli.show.timeline import cut_name, ends_of_path, timeline_lines
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error
 from jobflow.client.flows.find_flow import connect, find_flows
 from jobflow.client.manifests.flag_values import read_durations
 from jobflow.client.options import Connection
+from jobflow.core.drawing.phase_looks import style_of
+from jobflow.core.drawing.svg import timeline_svg
 from jobflow.core.names import format_job_name
 from jobflow.core.pods.resources import parse_quantity
 from jobflow.core.reasons import StepReason
-from jobflow.core.text import join_names, printable
+from jobflow.core.text import format_count, format_duration, join_names, printable
 from jobflow.core.timelines.time_left import History, learn
-from jobflow.display.formats import PlanOutput
-from jobflow.display.plan import print_planned
+from jobflow.display.console import columns_of, make_console
+from jobflow.display.formats import PlanOutput, print_json
 from jobflow.kube.client import ApiError, Client
+from jobflow.sandbox.nodes.simulate import DEFAULT_SECONDS
+from jobflow.sandbox.virtual_time import planned_flows
 from jobflow.sandbox.virtual_time.capacity import Amounts, Room, parse_capacity
 from jobflow.sandbox.virtual_time.planned_flows import PlannedFlows, VirtualCluster
 
@@ -34,21 +43,17 @@ _START = datetime(2000, 1, 1, tzinfo=UTC)
 _DURATION = f"{labels.SANDBOX_PREFIX}duration"
 _TASK_PHASES = f"{labels.SANDBOX_PREFIX}task-phases"
 _OUTPUT = f"{labels.SANDBOX_PREFIX}output"
-_MISSING_TEMPLATE = (
-    "pass the file of the JobTemplate too, or apply it if the flow is on the cluster"
-)
-_UNREADABLE = "the queues cannot be read, so that the capacity is unlimited: set --capacity"
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
     """Flags of `jobflow plan`."""
 
-    durations: str | None = None
-    learn: bool = False
-    capacity: str | None = None
-    param: Sequence[str] = ()
-    output: PlanOutput = PlanOutput.TABLE
+    durations: str | None
+    learn: bool
+    capacity: str | None
+    param: Sequence[str]
+    output: PlanOutput
 
 
 class _Queues(Struct, frozen=True, kw_only=True):
@@ -84,10 +89,12 @@ class Script:
         outputs = self.history.outputs_of(work, step, None if index is None else int(index))
         if outputs is not None:
             annotations[_OUTPUT] = json.dumps(outputs)
+        # one number, no distribution: an order of jobs exists only for given durations
         seconds = self.durations.get(step, self.durations.get(work))
         if seconds is None:
             seconds = self.history.quantile(work, 0.5)
         if seconds is not None:
+            # the sandbox prefers phases of tasks to a duration
             annotations.pop(_TASK_PHASES, None)
             annotations[_DURATION] = f"{seconds:.6f}s"
         elif not {_DURATION, _TASK_PHASES} & annotations.keys():
@@ -97,20 +104,28 @@ class Script:
 
 async def print_plan(names: Sequence[str], connection: Connection, options: PlanOptions) -> int:
     """Plan the flows, print what would happen, and return the exit code. Raises CommandError."""
-    capacity = None if options.capacity is None else _capacity(options.capacity)
+    capacity: Amounts | None = None
+    if options.capacity is not None:
+        try:
+            capacity = parse_capacity(options.capacity)
+        except ValueError as error:
+            faults = "\n".join(f"--capacity: {line}" for line in str(error).splitlines())
+            raise CommandError(UNUSABLE, faults) from None
     found = await flows_of(names, connection, options.param)
     if options.output is PlanOutput.SVG and len(found.flows) > 1:
         raise CommandError(UNUSABLE, "-o svg shows one flow: give one, or use -o gantt")
-    given = {}
+    given: Mapping[str, float] = {}
     if options.durations is not None:
-        given = read_durations(options.durations, _names(found.flows))
+        steps = (name for flow in found.flows for name in _step_names(flow.spec))
+        templates = (name for flow in found.flows for name in flow.templates)
+        given = read_durations(options.durations, dict.fromkeys((*steps, *templates)))
     history, queues = History(), dict[str, Amounts]()
+    # a file alone is planned without a cluster
     reads_queues = capacity is None and not all(map(is_file, names))
     if options.learn or reads_queues:
         async with await connect(connection) as client:
             if options.learn:
-                ended = [flow for flow in await find_flows(client, ()) if flow.final]
-                history = learn(ended)
+                history = learn([flow for flow in await find_flows(client, ()) if flow.final])
             if reads_queues:
                 queues = await _capabilities(client)
     script = Script(given, history)
@@ -122,21 +137,6 @@ async def print_plan(names: Sequence[str], connection: Connection, options: Plan
     by_default, at_once = tuple(script.by_default), tuple(script.approved_at_once)
     print_planned(PlannedFlows(cluster, _START, by_default, at_once), options.output)
     return SUCCESS
-
-
-def _capacity(text: str) -> Amounts:
-    try:
-        return parse_capacity(text)
-    except ValueError as error:
-        faults = "\n".join(f"--capacity: {line}" for line in str(error).splitlines())
-        raise CommandError(UNUSABLE, faults) from None
-
-
-def _names(flows: Sequence[JobFlow]) -> dict[str, None]:
-    """Return the names that --durations may have."""
-    steps = (name for flow in flows for name in _step_names(flow.spec))
-    templates = (name for flow in flows for name in flow.templates)
-    return dict.fromkeys((*steps, *templates))
 
 
 def _step_names(spec: JobFlowSpec) -> Iterator[str]:
@@ -159,15 +159,13 @@ async def _capabilities(client: Client) -> dict[str, Amounts]:
                     name: amount for name, amount in amounts.items() if amount is not None
                 }
     except ApiError:  # many users may not read queues: they belong to the cluster
-        print_error(_UNREADABLE, severity="warning")
+        sentence = "the queues cannot be read, so that the capacity is unlimited: set --capacity"
+        print_error(sentence, severity="warning")
     return found
 
 
 def _run(
-    found: FoundFlows,
-    script: Script,
-    capacity: Amounts | None,
-    queues: Mapping[str, Amounts],
+    found: FoundFlows, script: Script, capacity: Amounts | None, queues: Mapping[str, Amounts]
 ) -> VirtualCluster:
     """Return the cluster after all flows have ended. Raises CommandError if one never does."""
     rooms: dict[str, Room] = defaultdict(lambda: Room({}))
@@ -184,20 +182,16 @@ def _run(
         templates = (each for each in found.templates if each.metadata.namespace == namespace)
         cluster.add(flow, templates)
     cluster.run()
-    faults = [*_too_large(cluster), *_endless(cluster)]
-    if faults:
-        raise CommandError(FAILED, "\n".join(faults))
-    return cluster
-
-
-def _too_large(cluster: VirtualCluster) -> list[str]:
-    """Return a sentence for each vcjob that asks for more than there is."""
-    return [
+    faults = [
         f"the job {each.job.metadata.name} of step {each.step} can never start: its first pods ask "
         f"for {_amounts(each.job.gang, names)}, the capacity is "
         f"{_amounts(each.job.room.capacity, names)}"
         for each, names in cluster.too_large()
     ]
+    faults += _endless(cluster)
+    if faults:
+        raise CommandError(FAILED, "\n".join(faults))
+    return cluster
 
 
 def _amounts(amounts: Amounts, names: Sequence[str]) -> str:
@@ -207,21 +201,21 @@ def _amounts(amounts: Amounts, names: Sequence[str]) -> str:
     )
 
 
-def _endless(cluster: VirtualCluster) -> list[str]:
-    """Return a sentence for each flow that never ends, unless a job of it is too large."""
-    known = {each.flow.flow.metadata.uid for each, _ in cluster.too_large()}
-    flows = (each for each in cluster.flows if not each.final and each.metadata.uid not in known)
+def _endless(cluster: VirtualCluster) -> Iterator[str]:
+    """Yield a sentence for each flow that never ends, unless a job of it is too large."""
+    explained = {each.flow.flow.metadata.uid for each, _ in cluster.too_large()}
     running = {
         each.flow.flow.metadata.uid: f"the job {each.job.metadata.name} of step {each.step} stays "
         f"{each.job.status.state.phase}"
-        for each in reversed(cluster.jobs)
+        for each in reversed(cluster.jobs)  # so that the first job that stays is named
         if each.job.end is None
     }
-    return [
-        f"JobFlow {flow.metadata.name} never ends: "
-        + (running.get(flow.metadata.uid) or _why_nothing_runs(flow))
-        for flow in flows
-    ]
+    for flow in cluster.flows:
+        uid = flow.metadata.uid
+        if not flow.final and uid not in explained:
+            yield f"JobFlow {flow.metadata.name} never ends: " + (
+                running.get(uid) or _why_nothing_runs(flow)
+            )
 
 
 def _why_nothing_runs(flow: JobFlow) -> str:
@@ -232,6 +226,156 @@ def _why_nothing_runs(flow: JobFlow) -> str:
         condition = conditions.get(format_job_name(flow.metadata.name, step.name))
         if condition is not None and condition.reason and condition.phase == StepPhase.WAITING:
             why = f"step {step.name} {printable(condition.message)}"
-            missing = condition.reason == StepReason.WAITING_FOR_TEMPLATE
-            return f"{why}: {_MISSING_TEMPLATE}" if missing else why
+            if condition.reason != StepReason.WAITING_FOR_TEMPLATE:
+                return why
+            pass_it = "pass the file of the JobTemplate too"
+            return f"{why}: {pass_it}, or apply it if the flow is on the cluster"
     return "no step can start"
+
+
+# -------------------------------------------------------------------- output
+
+_GAP = "   "
+_HEADER = ("START", "END", "DURATION", "STEP", "ATTEMPT", "PHASE", "JOB")
+_OPTIONAL = ("JOB", "DURATION", "ATTEMPT")
+"""Columns that are left out on a narrow terminal, in this order."""
+_REASONS = 20
+"""Different reasons that are shown why steps did not complete."""
+
+
+def print_planned(planned: PlannedFlows, output: PlanOutput) -> None:
+    """Print what would happen. SVG shows one flow."""
+    console = make_console()
+    width, ascii_only = columns_of(console), console.options.ascii_only
+    if output in (PlanOutput.JSON, PlanOutput.SVG):
+        if output is PlanOutput.JSON:
+            print_json(planned_flows.to_json(planned))
+        else:
+            [flow] = planned.cluster.flows
+            sys.stdout.write(timeline_svg(flow.metadata.name, planned.timeline_of(flow)))
+        for sentence in _assumptions(planned):  # stdout is for programs
+            print_error(sentence, severity="warning")
+        return
+    has_path = output is PlanOutput.GANTT
+    if has_path:
+        lines = gantt_lines(planned, width or 100, ascii_only=ascii_only)
+    else:
+        lines = table_lines(planned, width, ascii_only=ascii_only)
+    for line in lines:
+        console.print(line, soft_wrap=True)
+    for text in summary(planned, has_path=has_path, ascii_only=ascii_only):
+        console.print(Text(text), soft_wrap=width is None)
+
+
+def table_lines(
+    planned: PlannedFlows, width: int | None, *, ascii_only: bool = False
+) -> Iterator[Text]:
+    """Return a header, a line for each vcjob, and one for each step without a vcjob."""
+    rows = [_cells(each, planned) for each in planned.jobs]
+    with_job = {(each.flow.flow.metadata.name, each.step) for each in planned.jobs}
+    rows += [
+        {"STEP": printable(each.step), "PHASE": each.phase}
+        for each in planned.steps
+        if (each.flow, each.step) not in with_job
+    ]
+    sizes = {
+        name: max(cell_len(cell) for cell in (name, *(row.get(name, "") for row in rows)))
+        for name in _HEADER
+    }
+    if all(row.get("ATTEMPT", "1") == "1" for row in rows):
+        del sizes["ATTEMPT"]
+
+    def excess() -> int:
+        """Return by how many columns a line exceeds the width."""
+        return 0 if width is None else sum(sizes.values()) + len(_GAP) * (len(sizes) - 1) - width
+
+    for name in _OPTIONAL:
+        if excess() > 0:
+            sizes.pop(name, None)
+    sizes["STEP"] = max(sizes["STEP"] - max(excess(), 0), len("STEP"))
+    row: Mapping[str, str] | None
+    for row in (None, *rows):
+        line = Text(style="bold" if row is None else "")
+        for name, size in sizes.items():
+            cell = name if row is None else row.get(name, "")
+            style = style_of(cell) if name == "PHASE" and row is not None else ""
+            line.append(cut_name(cell, size, ascii_only), style).append(_GAP)
+        line.rstrip()
+        if width is not None:
+            line.truncate(width)
+        yield line
+
+
+def _cells(each: planned_flows.StepJob, planned: PlannedFlows) -> dict[str, str]:
+    job = each.job
+    start, end = job.start, job.end
+    return {
+        "START": "" if start is None else format_duration(start - planned.start),
+        "END": "" if end is None else format_duration(end - planned.start),
+        "DURATION": "" if start is None or end is None else format_duration(end - start),
+        "STEP": printable(each.step if each.index is None else f"{each.step}/{each.index}"),
+        "ATTEMPT": (job.metadata.labels or {}).get(labels.ATTEMPT, "1"),
+        "PHASE": job.status.state.phase,
+        "JOB": job.metadata.name,
+    }
+
+
+def gantt_lines(planned: PlannedFlows, width: int, *, ascii_only: bool = False) -> Iterator[Text]:
+    """Return the timeline of each flow, below its name if there are several."""
+    flows = planned.cluster.flows
+    for flow in flows:
+        if len(flows) > 1:
+            yield Text(flow.metadata.name, style="bold")
+        yield from timeline_lines(planned.timeline_of(flow), width, ascii_only=ascii_only)
+        if flow is not flows[-1]:
+            yield Text()
+
+
+def summary(planned: PlannedFlows, *, has_path: bool, ascii_only: bool = False) -> Iterator[str]:
+    """Return why steps did not complete, the makespan, the critical path unless it is shown
+    already, the requested hours, and the steps whose times are only assumed."""
+    flows = planned.cluster.flows
+    if reasons := [*_reasons(planned)]:
+        yield ""
+        yield from reasons
+    yield ""
+    ends = ", ".join(f"{flow.metadata.name}: {flow.status.state.phase}" for flow in flows)
+    yield f"makespan: {format_duration(planned.makespan)} ({ends})"
+    if not has_path:
+        steps = ends_of_path([printable(step) for step in planned.critical_path])
+        yield f"critical path: {(' > ' if ascii_only else ' → ').join(steps)}"
+    units = {"cpu": "core-hours", "memoryGiB": "GiB-hours", "gpu": "GPU-hours"}
+    hours = [f"{planned.hours[name]:.2f} {unit}" for name, unit in units.items()]
+    if any(planned.hours.values()):
+        yield f"requested: {', '.join(hours)}"
+    yield from _assumptions(planned)
+
+
+def _reasons(planned: PlannedFlows) -> Iterator[str]:
+    """Yield a sentence for all steps that did not complete for the same reason."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for each in planned.steps:
+        if each.phase != StepPhase.COMPLETED:
+            flow = f"JobFlow {each.flow}: " if len(planned.cluster.flows) > 1 else ""
+            key = (flow, each.phase, each.reason, each.message, each.remedy)
+            alike.setdefault(key, []).append(each.step)
+    for (flow, phase, reason, message, remedy), steps in [*alike.items()][:_REASONS]:
+        why = f" ({reason})" if reason else ""
+        text = ". ".join(filter(None, (message, remedy)))
+        yield printable(f"{flow}{join_names(steps)}: {phase}{why}: {text}")
+    if (more := sum(map(len, [*alike.values()][_REASONS:]))) > 0:
+        yield f"{format_count(more, 'more step')} did not complete: see -o json"
+
+
+def _assumptions(planned: PlannedFlows) -> Iterator[str]:
+    if steps := planned.by_default:
+        verb = "runs" if len(steps) == 1 else "run"
+        listed = join_names(steps, shown=10)
+        yield f"{listed} {verb} {DEFAULT_SECONDS:g}s by default: set their times with --durations"
+    if steps := planned.approved_at_once:
+        verb = "is" if len(steps) == 1 else "are"
+        listed = join_names(steps, shown=10)
+        yield (
+            f"{listed} {verb} approved at once: set the times until then with --durations; after "
+            "approval.timeout its default is the answer"
+        )

@@ -1,30 +1,51 @@
-"""`jobflow timeline`: when each step of a flow waited, was queued and ran."""
+"""`jobflow timeline`: when each step of a flow waited, was queued and ran, as bars, JSON or SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from typing import Any
 
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import FlowPhase
-from jobflow.cli.show.sources import write
+from jobflow.api.flow.status import FlowPhase, StepPhase
+from jobflow.api.volcano.job import JobPhase
 from jobflow.client.errors import FAILED, SUCCESS, CommandError, print_error
 from jobflow.client.flows.children import read_children
 from jobflow.client.flows.find_flow import connect, find_flow, find_flows
+from jobflow.client.flows.time_left import describe_time_left
 from jobflow.client.options import Connection
-from jobflow.core.drawing.svg import timeline_svg
+from jobflow.core.drawing.phase_looks import style_of
+from jobflow.core.drawing.svg import ticks, timeline_svg
+from jobflow.core.text import format_count, format_duration, printable
 from jobflow.core.timelines.rows import with_children
-from jobflow.core.timelines.spans import State
+from jobflow.core.timelines.spans import Span, State
 from jobflow.core.timelines.time_left import NoEstimate, TimeLeft, learn, time_left
 from jobflow.core.timelines.timeline import StepTimeline, Timeline, timeline
 from jobflow.display.console import columns_of, make_console
 from jobflow.display.formats import DrawingOutput, print_json
-from jobflow.display.timeline import timeline_lines
 from jobflow.kube.client import Client
 
 _PIPE_WIDTH = 100
 """Columns, if the output is not a terminal."""
+_BARS = {State.WAITING: "·", State.QUEUED: "░", State.RUNNING: "█"}
+_ASCII_BARS = {State.WAITING: ".", State.QUEUED: "-", State.RUNNING: "#"}
+_RANK = (State.WAITING, State.QUEUED, State.RUNNING)
+"""A cell in which several states occur shows the last of these."""
+_MIN_BAR = 12
+_MAX_NAME = 30
+_LENGTH = 7
+"""Columns of a duration, with a space before it."""
+_TICK = 8
+"""Columns that a time of the axis takes at least."""
+_WIDE = 72
+"""Columns from which on a line has a note, such as `2 attempts`."""
+_ENDS_OF_PATH = 5
+"""Steps that are named at each end of a long critical path."""
 
 
 async def print_timeline(name: str, connection: Connection, output: DrawingOutput) -> int:
@@ -34,31 +55,25 @@ async def print_timeline(name: str, connection: Connection, output: DrawingOutpu
         flow = await find_flow(client, name)
         found = timeline(flow, now=now)
         if found is None:
-            raise CommandError(FAILED, _without_times(flow))
+            phase = flow.status.state.phase or FlowPhase.PENDING
+            why = f"is {phase}, but its status has no times: a controller that records none has "
+            why += "run it"
+            if phase == FlowPhase.PENDING:
+                why = f"has not started: it is {phase}"
+            raise CommandError(FAILED, f"JobFlow {flow.metadata.name} {why}")
         children = await read_children(client, [flow])
         found = with_children(found, flow, children, now=now)
         left = await _estimate(client, flow, children, now) if found.is_open else None
     if output is DrawingOutput.JSON:
         print_json(to_json(flow, found, left))
-        return SUCCESS
-    if output is DrawingOutput.SVG:
-        write(timeline_svg(flow.metadata.name, found))
-        return SUCCESS
-    console = make_console()
-    width = columns_of(console) or _PIPE_WIDTH
-    for line in timeline_lines(found, width, left, ascii_only=console.options.ascii_only):
-        console.print(line, soft_wrap=True)
+    elif output is DrawingOutput.SVG:
+        sys.stdout.write(timeline_svg(flow.metadata.name, found))
+    else:
+        console = make_console()
+        width = columns_of(console) or _PIPE_WIDTH
+        for line in timeline_lines(found, width, left, ascii_only=console.options.ascii_only):
+            console.print(line, soft_wrap=True)
     return SUCCESS
-
-
-def _without_times(flow: JobFlow) -> str:
-    phase = flow.status.state.phase or FlowPhase.PENDING
-    if phase == FlowPhase.PENDING:
-        return f"JobFlow {flow.metadata.name} has not started: it is {phase}"
-    return (
-        f"JobFlow {flow.metadata.name} is {phase}, but its status has no times: "
-        "a controller that records none has run it"
-    )
 
 
 async def _estimate(
@@ -67,7 +82,7 @@ async def _estimate(
     """Return the time left by the flows of the namespace, if they can be listed."""
     try:
         flows = await find_flows(client, ())
-    except CommandError as error:
+    except CommandError as error:  # many users may read a flow but not list them
         print_error(f"the time left is unknown: {error}", severity="warning")
         return NoEstimate("the flows of the namespace cannot be listed")
     return time_left(flow, learn(flows), now=now, children=children)
@@ -76,7 +91,7 @@ async def _estimate(
 def to_json(flow: JobFlow, found: Timeline, left: TimeLeft | NoEstimate | None) -> dict[str, Any]:
     """Return the timeline as JSON: times in RFC 3339, durations in seconds. Ends that are not known
     yet are null; all keys always exist."""
-    return {
+    answer: dict[str, Any] = {
         "namespace": flow.metadata.namespace,
         "flow": flow.metadata.name,
         "phase": flow.status.state.phase or FlowPhase.PENDING,
@@ -86,22 +101,12 @@ def to_json(flow: JobFlow, found: Timeline, left: TimeLeft | NoEstimate | None) 
         "suspendedSeconds": found.suspended.total_seconds(),
         "criticalPath": list(found.critical_path),
         "criticalSeconds": _seconds(found.critical_times),
-        "steps": [_step(row) for row in found.steps],
-        "timeLeft": _time_left(left) if isinstance(left, TimeLeft) else None,
+        "steps": [],
+        "timeLeft": None,
         "timeLeftUnknown": left.why if isinstance(left, NoEstimate) else None,
     }
-
-
-def _step(row: StepTimeline) -> dict[str, Any]:
-    return {
-        "step": row.step,
-        "phase": row.phase,
-        "critical": row.is_critical,
-        "after": row.after or None,
-        "start": _time(row.start),
-        "end": None if row.is_open else _time(row.end),
-        "seconds": _seconds(row.times),
-        "spans": [
+    for row in found.steps:
+        spans = [
             {
                 "state": span.state.value,
                 "start": _time(span.start),
@@ -109,18 +114,28 @@ def _step(row: StepTimeline) -> dict[str, Any]:
                 "job": span.job or None,
             }
             for span in row.spans
-        ],
-    }
-
-
-def _time_left(left: TimeLeft) -> dict[str, Any]:
-    return {
-        "lowSeconds": left.low.total_seconds(),
-        "highSeconds": left.high.total_seconds(),
-        "atLeast": left.at_least,
-        "runs": left.runs,
-        "unknown": list(left.unknown),
-    }
+        ]
+        answer["steps"].append(
+            {
+                "step": row.step,
+                "phase": row.phase,
+                "critical": row.is_critical,
+                "after": row.after or None,
+                "start": _time(row.start),
+                "end": None if row.is_open else _time(row.end),
+                "seconds": _seconds(row.times),
+                "spans": spans,
+            }
+        )
+    if isinstance(left, TimeLeft):
+        answer["timeLeft"] = {
+            "lowSeconds": left.low.total_seconds(),
+            "highSeconds": left.high.total_seconds(),
+            "atLeast": left.at_least,
+            "runs": left.runs,
+            "unknown": list(left.unknown),
+        }
+    return answer
 
 
 def _seconds(times: Mapping[State, timedelta]) -> dict[str, float]:
@@ -129,3 +144,145 @@ def _seconds(times: Mapping[State, timedelta]) -> dict[str, float]:
 
 def _time(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# --------------------------------------------------------------------- lines
+
+
+def timeline_lines(
+    found: Timeline,
+    width: int,
+    left: TimeLeft | NoEstimate | None = None,
+    *,
+    ascii_only: bool = False,
+) -> Iterator[Text]:
+    """Return the axis, a line for each step, and the totals; no line exceeds `width` columns."""
+    symbols = _ASCII_BARS if ascii_only else _BARS
+    notes = [_note(row) if width >= _WIDE else "" for row in found.steps]
+    note = max((len(each) + 2 for each in notes if each), default=0)
+    names = max((cell_len(printable(row.step)) for row in found.steps), default=0)
+    names = max(min(names, _MAX_NAME, width - _MIN_BAR - _LENGTH - 3), 1)
+    bar = max(width - names - note - _LENGTH - 3, 1)
+    axis = _axis(found.duration, bar, width - names - 3)
+    yield Text((" " * (names + 3) + axis).rstrip()[:width], style="dim")
+    for row, text in zip(found.steps, notes, strict=True):
+        mark = "*" if row.is_critical else " "
+        name = cut_name(printable(row.step), names, ascii_only)
+        line = Text.assemble((mark, "bold magenta"), " ", name, " ")
+        if row.spans:
+            line.append_text(_bar(row, found, bar, symbols))
+        else:  # a step without times has its phase in place of a bar
+            line.append(set_cell_size(printable(row.phase), bar), style=style_of(row.phase))
+        ran = row.end - row.start if row.start is not None and row.end is not None else None
+        line.append(format_duration(ran).rjust(_LENGTH))
+        line.append(f"  {text}" if text else "", style=style_of(row.phase))
+        line.truncate(width)
+        line.rstrip()
+        yield line
+    yield Text()
+    for head, parts, separator in _summary(found, left, symbols, ascii_only=ascii_only):
+        yield from _filled(head, parts, separator, width)
+
+
+def cut_name(name: str, width: int, ascii_only: bool) -> str:
+    """Return a name in this width, padded, or cut with an ellipsis."""
+    if cell_len(name) <= width:
+        return set_cell_size(name, width)
+    return set_cell_size(name, width - 1) + ("~" if ascii_only else "…")
+
+
+def _note(row: StepTimeline) -> str:
+    """Return the phase, unless it is Completed, and the number of jobs if there are several."""
+    parts = (
+        "daemon" if row.is_daemon else "",
+        row.phase if row.spans and row.phase != StepPhase.COMPLETED else "",
+        format_count(row.attempts, "job") if row.attempts > 1 else "",
+    )
+    return printable(", ".join(filter(None, parts)))
+
+
+def _axis(total: timedelta, width: int, room: int) -> str:
+    """Return round times since the start, such as `0s          30s         1m`, above bars of this
+    width. A time that does not fit into `room` columns is left out."""
+    text = ""
+    for tick, share in ticks(total, width / _TICK):
+        start, label = int(share * width), format_duration(tick)
+        if start + len(label) <= room and (start > len(text) or not text):
+            text = text.ljust(start) + label
+    return text
+
+
+def _bar(row: StepTimeline, found: Timeline, width: int, symbols: Mapping[State, str]) -> Text:
+    cells: list[State | None] = [None] * width
+    for span in row.spans:
+        for at in _covered(span, found.start, found.end, width):
+            before = cells[at]
+            if before is None or _RANK.index(span.state) > _RANK.index(before):
+                cells[at] = span.state
+    styles = {
+        State.WAITING: "dim",
+        State.QUEUED: style_of(JobPhase.PENDING),
+        State.RUNNING: style_of(row.phase),
+    }
+    bar = Text()
+    for state, run in groupby(cells):
+        symbol = " " if state is None else symbols[state]
+        bar.append(symbol * len([*run]), style=styles[state] if state else "")
+    return bar
+
+
+def _covered(span: Span, start: datetime, end: datetime, width: int) -> range:
+    """Return the cells of a span; at least one, so that nothing is invisible."""
+    total = max((end - start).total_seconds(), 1e-9)
+    first = int((span.start - start).total_seconds() / total * width)
+    last = int((span.end - start).total_seconds() / total * width)
+    first = min(max(first, 0), width - 1)
+    return range(first, min(max(last, first + 1), width))
+
+
+def _summary(
+    found: Timeline,
+    left: TimeLeft | NoEstimate | None,
+    symbols: Mapping[State, str],
+    *,
+    ascii_only: bool,
+) -> Iterator[tuple[str, Sequence[str], str]]:
+    """Yield paragraphs: the first words, the parts behind them, and what separates the parts."""
+    steps = [
+        f"{printable(each.step)} {format_duration(each.end - each.start)}" for each in found.path
+    ]
+    if steps:
+        yield "* critical path:", ends_of_path(steps), " >" if ascii_only else " →"
+    total = max(found.duration, timedelta(seconds=1))  # a flow may end in the second of its start
+    parts = [
+        f"{symbols[state]} {state} {format_duration(time)} ({time / total:.0%})"
+        for state, time in found.critical_times.items()
+    ]
+    so_far = " so far" if found.is_open else ""
+    yield f"{format_duration(found.duration)}{so_far}:", parts, ","
+    if found.suspended:
+        yield "suspended for", [f"{format_duration(found.suspended)} of it"], ""
+    if left is not None:
+        yield "time left:", describe_time_left(left).split(), ""
+
+
+def _filled(head: str, parts: Sequence[str], separator: str, width: int) -> Iterator[Text]:
+    """Yield lines that break only between parts; the first words are bold."""
+    lines = [Text(head, style="bold")]
+    for at, part in enumerate(parts):
+        text = part + (separator if at < len(parts) - 1 else "")
+        if lines[-1].cell_len + 1 + cell_len(text) > width:
+            lines.append(Text(text))
+        else:
+            lines[-1].append(f" {text}", style="not bold")
+    for line in lines:
+        line.truncate(width)
+        yield line
+
+
+def ends_of_path(steps: Sequence[str]) -> list[str]:
+    """Return the steps of a path, without the middle of a long one."""
+    more = len(steps) - 2 * _ENDS_OF_PATH
+    if more < 2:  # `(1 more steps)` would be no shorter than the step
+        return [*steps]
+    return [*steps[:_ENDS_OF_PATH], f"({more} more steps)", *steps[-_ENDS_OF_PATH:]]

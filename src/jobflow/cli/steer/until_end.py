@@ -14,6 +14,7 @@ from rich.console import Console
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.cli.logs.follow import follow_logs
+from jobflow.cli.logs.read import OutputClosed
 from jobflow.cli.steer.send_command import PATIENCE_SECONDS
 from jobflow.client.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, print_error
 from jobflow.client.flows.children import read_children
@@ -23,7 +24,6 @@ from jobflow.client.signals import interruption, run_unless
 from jobflow.core.text import format_command, printable
 from jobflow.display.console import make_console, print_lines
 from jobflow.display.live import ChangeLog, LiveTrees
-from jobflow.display.log_lines import OutputClosed
 from jobflow.display.tree import Tree
 from jobflow.kube.client import Client
 from jobflow.runtime.event_loop import all_of

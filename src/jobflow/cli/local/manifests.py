@@ -1,31 +1,37 @@
-"""`jobflow convert`: vcjobs as JobTemplates, JobTemplates as vcjobs, and flows as Python; and
-`jobflow migrate`: workflows of Argo, and manifests from before JobFlow moved into Volcano."""
+"""`jobflow lint`, `convert` and `migrate`: manifests that are checked, or turned into others.
+
+`convert` makes JobTemplates of vcjobs and back, and Python of flows; `migrate` makes JobFlows of
+Argo's workflows, and of manifests from before JobFlow moved into Volcano."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from jobflow.api import labels
+from jobflow.api.flow.cronjobflow import CronJobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import JOBS, JOBTEMPLATES, Resource
-from jobflow.cli.local.to_python import to_python
-from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, print_error
-from jobflow.client.manifests.check import Report, check
+from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on, print_error
+from jobflow.client.manifests.check import Report, check, check_files
 from jobflow.client.manifests.objects import Manifest, Manifests, load
-from jobflow.client.manifests.sources import ManifestFault
+from jobflow.client.manifests.sources import UNREADABLE, ManifestFault
 from jobflow.client.manifests.write_yaml import write_yaml
 from jobflow.client.manifests.yaml_nodes import MappingEntry, MappingNode, ScalarNode
+from jobflow.client.options import FileOptions
+from jobflow.core.admission.applied_nulls import WAYS, null_places
 from jobflow.core.json_values import maps
 from jobflow.core.manifests.job import is_inherited
 from jobflow.core.text import join_names, printable
-from jobflow.core.violations import Reason
+from jobflow.core.violations import MAX_FINDINGS, Reason
 from jobflow.display.console import make_console
 from jobflow.display.formats import print_json
-from jobflow.display.report import print_faults, print_warnings
+from jobflow.display.report import first_of_each_file, print_faults, print_report, print_warnings
 
 _RESULTS = {
     (each.api_version, each.kind): other
@@ -33,6 +39,34 @@ _RESULTS = {
 }
 _CREATED_BY = frozenset({labels.CREATED_BY_FLOW, labels.CREATED_BY_TEMPLATE})
 _FOR_PYTHON = f"-o python reads {join_names(KINDS)} of {JOBTEMPLATES.api_version}"
+
+
+def lint_files(files: FileOptions, *, as_json: bool) -> int:
+    """Check FILEs, print the report and return the exit code."""
+    with exit_on(UNUSABLE, CommandError):
+        report = check_files(files)
+    report.warnings += _dropped_nulls(report)
+    if as_json:
+        shown, others = first_of_each_file(report.faults, MAX_FINDINGS)
+        print(json.dumps([fault.as_json() for fault in shown], indent=2))
+        print_error(*others, severity="warning")
+        print_warnings(report, make_console(stderr=True))
+    else:
+        print_report(report, make_console())
+    if any(fault.reason == UNREADABLE for fault in report.faults):
+        return UNUSABLE
+    return FAILED if report.faults else SUCCESS
+
+
+def _dropped_nulls(report: Report) -> Iterator[ManifestFault]:
+    """Yield a warning of each null that `kubectl apply` removes."""
+    detail = f"kubectl apply removes this null before it sends the object; {WAYS}"
+    for typed in report.typed:
+        if isinstance(typed.object, JobFlow | CronJobFlow):
+            manifest = typed.manifest
+            for path in islice(null_places(typed.object), MAX_FINDINGS):
+                place = manifest.place(path)
+                yield ManifestFault(place, "", detail, path, typed.kind, manifest.name)
 
 
 def convert_files(files: Sequence[str]) -> int:
@@ -55,6 +89,9 @@ def convert_files(files: Sequence[str]) -> int:
 def convert_to_python(files: Sequence[str]) -> int:
     """Print a Python file that makes the JobFlows, CronJobFlows and JobTemplates of FILEs, and
     return the exit code. If one of them has a fault, all faults are printed instead."""
+    # only -o python writes Python
+    from jobflow.cli.local.to_python import to_python
+
     manifests = load(files, sys.stdin.buffer)
     report = check(manifests, lenient=True)
     ours = [each for each in manifests.objects if each not in report.others]
