@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from jobflow.api.resources import JOBFLOWS
@@ -12,73 +12,77 @@ from jobflow.client.errors import CommandError
 from jobflow.client.flows.find_cron import CRON_PREFIXES, cron_names
 from jobflow.client.flows.find_flow import PREFIXES, FlowObjects, connect, find_flow
 from jobflow.client.options import Connection
-from jobflow.kube.client import NETWORK_ERRORS, ApiError
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.connections import METADATA_ONLY
 from jobflow.kube.credentials import ConfigError
 from jobflow.runtime.event_loop import run
 
 WITHIN_SECONDS = 2.0
+_CONNECTION = ("namespace", "kubeconfig", "context", "impersonate")
 
 
-def complete_flow_names(params: Mapping[str, Any], incomplete: str) -> list[str]:
+def complete_flow(params: Mapping[str, Any], incomplete: str) -> list[str]:
     """Return the names of flows that start like this; of very many, those of the first page."""
-    prefix, slash, _ = incomplete.rpartition("/")
-    if slash and prefix not in PREFIXES:
-        return []
     given = params.get("flows") or ()
-    names = [name for name in _answer(_flow_names(_connection(params))) if name not in given]
-    return [
-        name for name in (prefix + slash + each for each in names) if name.startswith(incomplete)
-    ]
+    found = _complete_kind(_flow_names, PREFIXES, params, incomplete)
+    return [name for name in found if name.rpartition("/")[2] not in given]
 
 
-def complete_step_names(params: Mapping[str, Any], incomplete: str) -> list[str]:
+def complete_step(params: Mapping[str, Any], incomplete: str) -> list[str]:
     """Return the steps of the flow before it that start like this."""
-    names = _answer(_step_names(_connection(params), params.get("flow") or ""))
-    return [name for name in names if name.startswith(incomplete)]
+
+    async def read(client: Client) -> Sequence[str]:
+        flow = await find_flow(client, params.get("flow") or "")
+        return [step.name for step in flow.all_steps]
+
+    return [name for name in _answer(read, params) if name.startswith(incomplete)]
 
 
-def complete_cron_names(params: Mapping[str, Any], incomplete: str) -> list[str]:
+def complete_cron(params: Mapping[str, Any], incomplete: str) -> list[str]:
     """Return the names of CronJobFlows that start like this."""
-    prefix, slash, _ = incomplete.rpartition("/")
-    if slash and prefix not in CRON_PREFIXES:
+    return _complete_kind(cron_names, CRON_PREFIXES, params, incomplete)
+
+
+COMPLETERS = {"FLOW": complete_flow, "STEP": complete_step, "CJF": complete_cron}
+"""By the word in the usage of a command."""
+
+
+def _complete_kind(
+    read: Callable[[Client], Awaitable[Sequence[str]]],
+    prefixes: Collection[str],
+    params: Mapping[str, Any],
+    incomplete: str,
+) -> list[str]:
+    """Return the names that start like this, with the prefix of the kind if it is written."""
+    prefix, slash, start = incomplete.rpartition("/")
+    if slash and prefix not in prefixes:
         return []
-    names = _answer(_cron_names(_connection(params)))
-    return [
-        name for name in (prefix + slash + each for each in names) if name.startswith(incomplete)
-    ]
+    return [prefix + slash + name for name in _answer(read, params) if name.startswith(start)]
 
 
-def _connection(params: Mapping[str, Any]) -> Connection:
-    fields = ("namespace", "kubeconfig", "context", "impersonate")
-    return Connection(*(params.get(field) for field in fields))
-
-
-def _answer(names: Coroutine[Any, Any, list[str]]) -> list[str]:
+def _answer(
+    read: Callable[[Client], Awaitable[Sequence[str]]], params: Mapping[str, Any]
+) -> Sequence[str]:
     """Return no names if they cannot be read: the user is typing, and cannot be told why."""
+
+    async def answer() -> Sequence[str]:
+        connection = Connection(*(params.get(field) for field in _CONNECTION))
+        async with await connect(connection) as client, asyncio.timeout(WITHIN_SECONDS):
+            return await read(client)
+
     logging.getLogger().setLevel(logging.CRITICAL)
     try:
-        return run(names, is_brief=True)
+        return run(answer(), is_brief=True)
     except (ApiError, CommandError, ConfigError, *NETWORK_ERRORS):
         return []
 
 
-async def _flow_names(connection: Connection) -> list[str]:
-    async with await connect(connection) as client, asyncio.timeout(WITHIN_SECONDS):
-        pages = client.list(JOBFLOWS, FlowObjects, namespace=client.namespace, accept=METADATA_ONLY)
-        try:
-            async for page in pages:
-                return [item.metadata.name for item in page.items]
-        finally:
-            await pages.aclose()
+async def _flow_names(client: Client) -> Sequence[str]:
+    pages = client.list(JOBFLOWS, FlowObjects, namespace=client.namespace, accept=METADATA_ONLY)
+    try:
+        # one page: nobody chooses among more names, and a shell waits for each
+        async for page in pages:
+            return [item.metadata.name for item in page.items]
+    finally:
+        await pages.aclose()
     return []
-
-
-async def _cron_names(connection: Connection) -> list[str]:
-    async with await connect(connection) as client, asyncio.timeout(WITHIN_SECONDS):
-        return await cron_names(client)
-
-
-async def _step_names(connection: Connection, name: str) -> list[str]:
-    async with await connect(connection) as client, asyncio.timeout(WITHIN_SECONDS):
-        return [step.name for step in (await find_flow(client, name)).all_steps]

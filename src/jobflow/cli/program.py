@@ -112,14 +112,10 @@ def _complete(name: str) -> int:
     """Answer the script of `jobflow completion`."""
     from typer.completion import completion_init  # type: ignore[attr-defined]
 
-    from jobflow.cli.complete import (
-        complete_cron_names,
-        complete_flow_names,
-        complete_step_names,
-    )
+    from jobflow.cli import complete
 
     completion_init()
-    completers.update(FLOW=complete_flow_names, STEP=complete_step_names, CJF=complete_cron_names)
+    completers.update(complete.COMPLETERS)
     return int(TyperGroup.main(commands(), [], name, standalone_mode=False) or SUCCESS)
 
 

@@ -7,20 +7,8 @@ from typing import Annotated
 
 import typer
 
+from jobflow.cli import flags
 from jobflow.cli.commands.command import Commands, Work, examples, run_command
-from jobflow.cli.flags import (
-    ClusterOptions,
-    FlowName,
-    FlowNames,
-    FlowOrFile,
-    FlowsOrFiles,
-    GetOptions,
-    NoBrowser,
-    OptionalFlowName,
-    StepOrItem,
-    output_flag,
-    port_of,
-)
 from jobflow.client.errors import UNUSABLE, exit_on
 from jobflow.client.options import Connection, Selection
 from jobflow.display.formats import DrawingOutput, GraphOutput, ObjectOutput, PlanOutput
@@ -41,8 +29,8 @@ commands = Commands()
 def get(
     connection: Connection,
     selection: Selection,
-    options: GetOptions,
-    flows: FlowNames = None,
+    options: flags.GetOptions,
+    flows: flags.FlowNames = None,
 ) -> Work:
     """List flows with phase, reason, progress, duration and age. With one FLOW, show its steps as a
     tree: phases, attempts, items, and what each step waits for.
@@ -77,14 +65,14 @@ def get(
 def wait(
     connection: Connection,
     selection: Selection,
-    flows: FlowNames = None,
+    flows: flags.FlowNames = None,
     timeout: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Give up after this time, such as 90s or 1h30m."),
     ] = None,
     output: Annotated[
         ObjectOutput | None,
-        output_flag("Print the flows once all have finished, instead of one line each."),
+        flags.output_flag("Print the flows once all have finished, instead of one line each."),
     ] = None,
 ) -> Work:
     """Wait until all flows have finished. Print a line when each one finishes. A terminal shows
@@ -107,9 +95,9 @@ def wait(
     ),
 )
 def graph(
-    flow: FlowOrFile,
+    flow: flags.FlowOrFile,
     connection: Connection,
-    output: Annotated[GraphOutput, output_flag("The format.")] = GraphOutput.TEXT,
+    output: Annotated[GraphOutput, flags.output_flag("The format.")] = GraphOutput.TEXT,
 ) -> Work:
     """Draw the steps of a flow, their dependencies and their phases: as text, as JSON with
     positions, as a Mermaid flowchart (which GitHub renders), as a Graphviz digraph, or as SVG.
@@ -130,9 +118,9 @@ def graph(
     ),
 )
 def timeline(
-    flow: FlowName,
+    flow: flags.FlowName,
     connection: Connection,
-    output: Annotated[DrawingOutput, output_flag("The format.")] = DrawingOutput.TEXT,
+    output: Annotated[DrawingOutput, flags.output_flag("The format.")] = DrawingOutput.TEXT,
 ) -> Work:
     """Show a bar for each step of a flow: waiting, queued in Volcano, running. The critical path is
     marked, and its times are added up. For a running flow, estimate the time that is left from
@@ -157,7 +145,7 @@ def timeline(
     ),
 )
 def logs(
-    flow: FlowName,
+    flow: flags.FlowName,
     connection: Connection,
     step: Annotated[
         str | None,
@@ -230,7 +218,7 @@ def logs(
     ),
 )
 def plan(
-    flows: FlowsOrFiles,
+    flows: flags.FlowsOrFiles,
     connection: Connection,
     durations: Annotated[
         str | None,
@@ -263,7 +251,7 @@ def plan(
             help="Set a param of every flow in FILEs that declares it. May be repeated.",
         ),
     ] = None,
-    output: Annotated[PlanOutput, output_flag("The format.")] = PlanOutput.TABLE,
+    output: Annotated[PlanOutput, flags.output_flag("The format.")] = PlanOutput.TABLE,
 ) -> Work:
     """Run flows in virtual time, with the real planner and Volcano's rules for jobs, and show each
     job with its start and end, the makespan, the critical path and the requested hours. Times count
@@ -293,10 +281,10 @@ def plan(
     ),
 )
 def why(
-    options: ClusterOptions,
+    options: flags.ClusterOptions,
     selection: Selection,
-    flow: OptionalFlowName = None,
-    step: StepOrItem = None,
+    flow: flags.OptionalFlowName = None,
+    step: flags.StepOrItem = None,
 ) -> Work:
     """Explain what a flow waits for and how long, what failed, what to do about it and what runs
     next, a sentence a line. With STEP, follow its dependencies back to the cause. With -l or -A,
@@ -325,8 +313,8 @@ def why(
 )
 def ui(
     connection: Connection,
-    port: Annotated[int, port_of("page")] = 0,
-    no_browser: NoBrowser = False,
+    port: Annotated[int, flags.port_of("page")] = 0,
+    no_browser: flags.NoBrowser = False,
 ) -> int:
     """Show the flows of a cluster on a page in the browser, which follows all changes. The page is
     served on this machine only and acts with your rights on the cluster. The link is printed; it

@@ -8,23 +8,8 @@ from typing import Annotated
 
 import typer
 
+from jobflow.cli import flags
 from jobflow.cli.commands.command import Commands, Work, examples
-from jobflow.cli.flags import (
-    ApprovalStep,
-    BackfillOptions,
-    ClusterOptions,
-    CronName,
-    DeleteOptions,
-    DryRun,
-    FlowName,
-    FlowNames,
-    FollowOptions,
-    Message,
-    NewName,
-    Params,
-    RetryOptions,
-    Wait,
-)
 from jobflow.client.options import Connection, FileOptions, Selection
 from jobflow.display.formats import Output
 
@@ -66,7 +51,7 @@ def submit(
         typer.Option("--name", metavar="NAME", help="Name of the flow, if FILEs contain one."),
     ] = None,
     dry_run: Annotated[
-        DryRun | None,
+        flags.DryRun | None,
         typer.Option(
             "--dry-run",
             help="client: send nothing, print what would be sent. server: send it, but let the "
@@ -76,7 +61,7 @@ def submit(
     templates: Annotated[
         bool, typer.Option("--templates", help="Send only the JobTemplates of FILEs.")
     ] = False,
-    follow: FollowOptions,
+    follow: flags.FollowOptions,
 ) -> Work:
     """Check FILEs as `jobflow lint` does; if they have no fault, apply their JobTemplates and
     CronJobFlows (server-side, field manager jobflow) and create their JobFlows. A flow that exists
@@ -106,13 +91,13 @@ def submit(
     ),
 )
 def cancel(
-    options: ClusterOptions,
+    options: flags.ClusterOptions,
     selection: Selection,
-    flows: FlowNames = None,
+    flows: flags.FlowNames = None,
     now: Annotated[
         bool, typer.Option("--now", help="Cancel the finally steps too, even if they already run.")
     ] = False,
-    wait: Wait = False,
+    wait: flags.Wait = False,
 ) -> Work:
     """Cancel a flow: abort the jobs that run, skip the steps that have not started, run finally.
     The flow is Failed (Cancelled) once all jobs have finished. With --now, finally is cancelled
@@ -139,9 +124,9 @@ def cancel(
     ),
 )
 def suspend(
-    options: ClusterOptions,
+    options: flags.ClusterOptions,
     selection: Selection,
-    flows: FlowNames = None,
+    flows: flags.FlowNames = None,
     abort: Annotated[
         bool,
         typer.Option("--abort", help="Abort the jobs that run; resume starts a new attempt."),
@@ -179,7 +164,9 @@ def suspend(
         "jobflow resume cjf/nightly",
     ),
 )
-def resume(options: ClusterOptions, selection: Selection, flows: FlowNames = None) -> Work:
+def resume(
+    options: flags.ClusterOptions, selection: Selection, flows: flags.FlowNames = None
+) -> Work:
     """Resume a suspended flow, also one that was created with `suspend: true`. Steps whose jobs
     were aborted start a new attempt, which does not count against their retry limit. cjf/NAME
     resumes the schedule of a CronJobFlow.
@@ -209,10 +196,10 @@ def resume(options: ClusterOptions, selection: Selection, flows: FlowNames = Non
     ),
 )
 def retry(
-    options: ClusterOptions,
+    options: flags.ClusterOptions,
     selection: Selection,
-    how: RetryOptions,
-    flows: FlowNames = None,
+    how: flags.RetryOptions,
+    flows: flags.FlowNames = None,
 ) -> Work:
     """Retry a Failed flow: steps that failed, or were skipped because of that, run again, with
     whatever depends on them, and so does finally. Other completed steps, tolerated failures and
@@ -240,8 +227,8 @@ def retry(
     ),
 )
 def approve(
-    flow: FlowName,
-    step: ApprovalStep,
+    flow: flags.FlowName,
+    step: flags.ApprovalStep,
     connection: Connection,
     outputs: Annotated[
         list[str] | None,
@@ -251,7 +238,7 @@ def approve(
             help="Set an output of the step; VALUE is JSON or else text. May be repeated.",
         ),
     ] = None,
-    message: Message = "",
+    message: flags.Message = "",
     output: Annotated[Output, typer.Option("-o", help="Text, or one JSON object.")] = Output.TEXT,
 ) -> Work:
     """Approve a step that waits for approval (reason WaitingForApproval), or an item of its
@@ -279,7 +266,10 @@ def approve(
     ),
 )
 def reject(
-    flow: FlowName, step: ApprovalStep, options: ClusterOptions, message: Message = ""
+    flow: flags.FlowName,
+    step: flags.ApprovalStep,
+    options: flags.ClusterOptions,
+    message: flags.Message = "",
 ) -> Work:
     """Reject a step that waits for approval (reason WaitingForApproval), or an item of its forEach:
     it is Failed (Rejected). `jobflow retry` of the failed flow asks again.
@@ -305,12 +295,12 @@ def reject(
     ),
 )
 def resubmit(
-    flow: FlowName,
+    flow: flags.FlowName,
     connection: Connection,
     *,
-    param: Params = None,
-    name: NewName = None,
-    follow: FollowOptions,
+    param: flags.Params = None,
+    name: flags.NewName = None,
+    follow: flags.FollowOptions,
 ) -> Work:
     """Create a flow with the spec, labels and annotations of an existing one, in its namespace. It
     runs from the beginning, with the JobTemplates as they are now. Without --name it gets the old
@@ -336,8 +326,8 @@ def resubmit(
 def delete(
     connection: Connection,
     selection: Selection,
-    options: DeleteOptions,
-    flows: FlowNames = None,
+    options: flags.DeleteOptions,
+    flows: flags.FlowNames = None,
 ) -> Work:
     """Delete flows that have ended, with their jobs and pods. A flow that has not ended is refused,
     as the API server refuses it; with --cancel it is cancelled first, and its finally runs. An
@@ -346,7 +336,7 @@ def delete(
 
     Exit code: 0 deleted; 1 a flow was refused; 2 no such flow, or no cluster; 130 interrupted.
     """
-    if crons := _only_crons(flows, selection, options != DeleteOptions()):
+    if crons := _only_crons(flows, selection, options != flags.DeleteOptions()):
         from jobflow.cli.steer.crons import change_crons, delete_cron
 
         return change_crons(crons, connection, delete_cron)
@@ -364,11 +354,11 @@ def delete(
     ),
 )
 def trigger(
-    cron: CronName,
+    cron: flags.CronName,
     connection: Connection,
     *,
-    param: Params = None,
-    follow: FollowOptions,
+    param: flags.Params = None,
+    follow: flags.FollowOptions,
 ) -> Work:
     """Create a flow of a CronJobFlow now, also while it is suspended. The flow is named
     <cjf>-manual-<random>, and its scheduled time is the present time. It belongs to the CronJobFlow
@@ -391,7 +381,7 @@ def trigger(
         "jobflow backfill hourly --from 2026-01-31 --to 2026-01-31 --limit 1000 -o name",
     ),
 )
-def backfill(cron: CronName, connection: Connection, options: BackfillOptions) -> Work:
+def backfill(cron: flags.CronName, connection: Connection, options: flags.BackfillOptions) -> Work:
     """Create a flow for each time of the schedule in an interval. A flow has the name that the
     schedule would give it, so a time that has a flow gets no second one. All of them start at once.
     Neither the concurrency policy nor the history limits apply to them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import NamedTuple
 
 from rich.text import Text
@@ -47,7 +48,7 @@ async def diagnose(options: ClusterOptions) -> int:
     async with await connect(options) as client:
         findings = await examine(Cluster(client))
     if options.as_json:
-        _print_json(findings)
+        print_json([{"check": name, **asdict(result)} for name, result in findings])
     else:
         _print_text(findings)
     faulty = any(finding.result.status is Status.FAULT for finding in findings)
@@ -55,8 +56,10 @@ async def diagnose(options: ClusterOptions) -> int:
 
 
 async def examine(cluster: Cluster) -> list[Finding]:
-    """Run all checks, one after the other. What cannot be read is a warning."""
+    """Run all checks. What cannot be read is a warning."""
     findings = []
+    # one after another, in the order in which faults cause each other: without definitions, nothing
+    # else works
     for name, check in CHECKS.items():
         try:
             async for result in check(cluster):
@@ -64,19 +67,6 @@ async def examine(cluster: Cluster) -> list[Finding]:
         except NotReadable as error:
             findings.append(Finding(name, warning(str(error), error.remedy)))
     return findings
-
-
-def _print_json(findings: Sequence[Finding]) -> None:
-    rows = [
-        {
-            "check": check,
-            "status": result.status,
-            "message": result.message,
-            "remedy": result.remedy,
-        }
-        for check, result in findings
-    ]
-    print_json(rows)
 
 
 def _print_text(findings: Sequence[Finding]) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from jobflow.api.resources import LEASES
-from jobflow.cli.cluster.doctor.reading import Cluster, Json, Result, fault, ok, warning
+from jobflow.cli.cluster.doctor.reading import Cluster, Json, Result, fault, name_of, ok, warning
 from jobflow.cli.cluster.doctor.webhook import find_configurations
 from jobflow.core.text import format_elapsed
 from jobflow.kube.clock import LARGE_OFFSET
@@ -24,42 +23,44 @@ _SYNCHRONIZE = (
 _START = "Check that the replicas of JobFlow run, and that controller.enabled is true."
 
 
-class _Place(NamedTuple):
-    """The Lease of a release. `by_url`: its replicas are outside the cluster."""
-
-    name: str
-    by_url: bool
-
-
 async def check_leader(cluster: Cluster) -> AsyncIterator[Result]:
     """Check the Lease of each release."""
-    async for place, lease in _leases(cluster):
-        yield describe_lease(lease, place.name, cluster.client.clock.now(), by_url=place.by_url)
+    # by the API server's clock, because that of the holder may differ
+    now = cluster.client.clock.now()
+    async for name, by_url, lease in _leases(cluster):
+        yield describe_lease(lease, name, now, by_url=by_url)
 
 
 async def check_clocks(cluster: Cluster) -> AsyncIterator[Result]:
     """Compare the clocks of this machine and of each leader with that of the API server."""
-    leases = [lease async for _, lease in _leases(cluster) if lease is not None]
-    offsets = [("this machine", cluster.client.clock.offset)]
-    offsets += [offset for lease in leases if (offset := find_offset(lease)) is not None]
-    wrong = [text for whose, offset in offsets if (text := describe_offset(offset, whose))]
+    leases = [lease async for *_, lease in _leases(cluster) if lease is not None]
+    offsets = [("this machine", cluster.client.clock.offset), *map(find_offset, leases)]
+    known = [each for each in offsets if each is not None]
+    wrong = [text for whose, offset in known if (text := describe_offset(offset, whose))]
     for text in wrong:
         yield warning(text, _SYNCHRONIZE)
     if not wrong:
         yield ok("Clocks agree with that of the API server.")
 
 
-async def _leases(cluster: Cluster) -> AsyncIterator[tuple[_Place, Json | None]]:
-    """Yield the Lease of each release. The chart gives it the name of the configuration."""
-    configured = [_place(each) for each in await find_configurations(cluster)]
+async def _leases(cluster: Cluster) -> AsyncIterator[tuple[str, bool, Json | None]]:
+    """Yield for each release the name of its Lease, whether its replicas are outside the cluster,
+    and the Lease. The chart gives it the name of the configuration."""
+    configured: list[tuple[str, str]] = []
+    for configuration in await find_configurations(cluster):
+        webhooks = configuration.get("webhooks") or ()
+        services = ((each.get("clientConfig") or {}).get("service") or {} for each in webhooks)
+        namespace = next((each["namespace"] for each in services if each.get("namespace")), "")
+        configured.append((namespace, name_of(configuration)))
     for namespace, name in configured or [("", DEFAULT)]:
+        found: list[Json | None]
         if namespace:
             found = [await cluster.read(LEASES, namespace, name)]
-        else:
+        else:  # a webhook at a URL does not tell where the Lease is
             query = (("fieldSelector", f"metadata.name={name}"),)
             found = [*await cluster.read_all(LEASES, query=query)]
         for lease in found or [None]:
-            yield _Place(name, by_url=bool(configured) and not namespace), lease
+            yield name, bool(configured) and not namespace, lease
 
 
 def find_offset(lease: Json) -> tuple[str, float] | None:
@@ -67,6 +68,7 @@ def find_offset(lease: Json) -> tuple[str, float] | None:
     notes the time of each write in the metadata, is ahead of it. None if it was not noted."""
     spec, managed = lease.get("spec") or {}, lease["metadata"].get("managedFields") or ()
     times = [datetime.fromisoformat(each["time"]) for each in managed if each.get("time")]
+    # the holder writes renewTime by its own clock, the API server the time of that write
     if not times or not spec.get("renewTime"):
         return None
     offset = max(times) - datetime.fromisoformat(spec["renewTime"])
@@ -80,14 +82,6 @@ def describe_offset(offset: float, whose: str) -> str:
     difference = timedelta(seconds=round(abs(offset)))
     word = "behind" if offset > 0 else "ahead of"
     return f"The clock of {whose} is {difference} {word} that of the API server."
-
-
-def _place(configuration: Json) -> tuple[str, str]:
-    """Return namespace and name of the Lease; the namespace is "" for a webhook at a URL."""
-    webhooks = configuration.get("webhooks") or ()
-    services = ((each.get("clientConfig") or {}).get("service") or {} for each in webhooks)
-    namespace = next((each["namespace"] for each in services if each.get("namespace")), "")
-    return namespace, configuration["metadata"]["name"]
 
 
 def describe_lease(lease: Json | None, name: str, now: datetime, *, by_url: bool) -> Result:

@@ -8,29 +8,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from jobflow.api import resources
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.resources import (
-    COMMANDS,
-    CRONJOBFLOWS,
-    JOBFLOWS,
-    JOBTEMPLATES,
-    POD_GROUPS,
-    PODS,
-    QUEUES,
-    SELF_SUBJECT_ACCESS_REVIEWS,
-    Resource,
-)
 from jobflow.api.volcano.scheduling import QueueState
-from jobflow.cli.cluster.doctor.reading import (
-    Cluster,
-    Json,
-    Result,
-    fault,
-    name_of,
-    not_readable,
-    ok,
-    warning,
-)
+from jobflow.cli.cluster.doctor import reading
+from jobflow.cli.cluster.doctor.reading import Cluster, Json, Result, fault, name_of, ok, warning
 from jobflow.core.admission.applied_nulls import LAST_APPLIED
 from jobflow.core.json_values import find_missing
 from jobflow.core.text import join_names
@@ -44,7 +26,7 @@ class Right(NamedTuple):
 
     commands: str
     verb: str
-    resource: Resource
+    resource: resources.Resource
     subresource: str = ""
 
     @property
@@ -56,23 +38,23 @@ class Right(NamedTuple):
 
 
 RIGHTS = (
-    Right("all commands", "get", JOBFLOWS),
-    Right("get", "list", JOBFLOWS),
-    Right("get -w and wait", "watch", JOBFLOWS),
-    Right("submit", "create", JOBFLOWS),
-    Right("delete", "delete", JOBFLOWS),
-    Right("plan", "get", JOBTEMPLATES),
-    Right("submit", "create", JOBTEMPLATES),
-    Right("submit", "patch", JOBTEMPLATES),
-    Right("submit", "create", CRONJOBFLOWS),
-    Right("submit", "patch", CRONJOBFLOWS),
-    Right("trigger and backfill", "get", CRONJOBFLOWS),
-    Right("trigger and backfill", "update", CRONJOBFLOWS),
-    Right("suspend, resume, cancel and retry", "create", COMMANDS),
-    Right("logs and why", "list", PODS),
-    Right("logs", "get", PODS, "log"),
-    Right("why", "list", POD_GROUPS),
-    Right("why", "get", QUEUES),
+    Right("all commands", "get", resources.JOBFLOWS),
+    Right("get", "list", resources.JOBFLOWS),
+    Right("get -w and wait", "watch", resources.JOBFLOWS),
+    Right("submit", "create", resources.JOBFLOWS),
+    Right("delete", "delete", resources.JOBFLOWS),
+    Right("plan", "get", resources.JOBTEMPLATES),
+    Right("submit", "create", resources.JOBTEMPLATES),
+    Right("submit", "patch", resources.JOBTEMPLATES),
+    Right("submit", "create", resources.CRONJOBFLOWS),
+    Right("submit", "patch", resources.CRONJOBFLOWS),
+    Right("trigger and backfill", "get", resources.CRONJOBFLOWS),
+    Right("trigger and backfill", "update", resources.CRONJOBFLOWS),
+    Right("suspend, resume, cancel and retry", "create", resources.COMMANDS),
+    Right("logs and why", "list", resources.PODS),
+    Right("logs", "get", resources.PODS, "log"),
+    Right("why", "list", resources.POD_GROUPS),
+    Right("why", "get", resources.QUEUES),
 )
 _GRANT = (
     "Ask for the role edit (or view) in the namespace; queues need the ClusterRole "
@@ -85,33 +67,31 @@ async def check_rights(cluster: Cluster) -> AsyncIterator[Result]:
     try:
         allowed = await all_of(*(_is_allowed(cluster, right) for right in RIGHTS))
     except ApiError as error:
-        raise not_readable(error, "create", SELF_SUBJECT_ACCESS_REVIEWS, "") from None
+        reviews = resources.SELF_SUBJECT_ACCESS_REVIEWS
+        raise reading.not_readable(error, "create", reviews, "") from None
     missing = [right for right, has in zip(RIGHTS, allowed, strict=True) if not has]
     for right in missing:
         place = f" in namespace {cluster.namespace}" if right.resource.namespaced else ""
         lacks = f"You have no right to {right.text}{place}, for {right.commands}."
+        # without the first no command works; who lacks another may never need it
         yield fault(lacks, _GRANT) if right is RIGHTS[0] else warning(lacks, _GRANT)
     if not missing:
         yield ok(f"You have the rights for all commands in namespace {cluster.namespace}.")
 
 
 async def _is_allowed(cluster: Cluster, right: Right) -> bool:
-    namespaced = {"namespace": cluster.namespace} if right.resource.namespaced else {}
-    review = {
-        "apiVersion": SELF_SUBJECT_ACCESS_REVIEWS.api_version,
-        "kind": SELF_SUBJECT_ACCESS_REVIEWS.kind,
-        "spec": {
-            "resourceAttributes": {
-                **namespaced,
-                "verb": right.verb,
-                "group": right.resource.group,
-                "resource": right.resource.plural,
-                "subresource": right.subresource,
-            }
-        },
+    attributes = {
+        "verb": right.verb,
+        "group": right.resource.group,
+        "resource": right.resource.plural,
+        "subresource": right.subresource,
     }
-    body = msgspec.json.encode(review)
-    answer = await cluster.client.create(SELF_SUBJECT_ACCESS_REVIEWS, "", body)
+    if right.resource.namespaced:
+        attributes["namespace"] = cluster.namespace
+    kind = resources.SELF_SUBJECT_ACCESS_REVIEWS
+    review = {"apiVersion": kind.api_version, "kind": kind.kind}
+    body = msgspec.json.encode(review | {"spec": {"resourceAttributes": attributes}})
+    answer = await cluster.client.create(kind, "", body)
     status = msgspec.json.decode(answer, type=Json).get("status") or {}
     return bool(status.get("allowed"))
 
@@ -122,12 +102,12 @@ async def _is_allowed(cluster: Cluster, right: Right) -> bool:
 async def check_queues(cluster: Cluster) -> AsyncIterator[Result]:
     """Check that queues are open: a closed one is a fault if JobTemplates of the namespace, or
     jobs that its JobFlows have without one, use it."""
-    queues = await cluster.read_all(QUEUES)
+    queues = await cluster.read_all(resources.QUEUES)
     used: dict[str, list[str]] = {}
-    for template in await cluster.read_all(JOBTEMPLATES, cluster.namespace):
+    for template in await cluster.read_all(resources.JOBTEMPLATES, cluster.namespace):
         queue = (template.get("spec") or {}).get("queue") or "default"
         used.setdefault(str(queue), []).append(f"JobTemplate {name_of(template)}")
-    for flow in await cluster.read_all(JOBFLOWS, cluster.namespace):
+    for flow in await cluster.read_all(resources.JOBFLOWS, cluster.namespace):
         for queue in queues_of_flow(flow):
             used.setdefault(queue, []).append(f"JobFlow {name_of(flow)}")
     results = [*describe_queues(queues, used)]
@@ -139,7 +119,9 @@ def queues_of_flow(manifest: Json) -> list[str]:
     """Return the queues of the jobs without a JobTemplate of a flow that has not finished."""
     try:
         flow = msgspec.convert(manifest, JobFlow)
-    except msgspec.ValidationError:
+    except msgspec.ValidationError:  # stored under a foreign definition
+        return []
+    if flow.final:
         return []
     defaults = flow.spec.job_defaults
     default = (defaults.queue if defaults is not None else None) or "default"
@@ -147,7 +129,7 @@ def queues_of_flow(manifest: Json) -> list[str]:
     found = [str(work.job_spec.get("queue") or default) for work in works if work.job_spec]
     if any(work.container is not None for work in works):
         found.append(default)
-    return [] if flow.final else list(dict.fromkeys(found))
+    return list(dict.fromkeys(found))
 
 
 def describe_queues(queues: list[Json], used: Mapping[str, list[str]]) -> Iterator[Result]:
@@ -177,7 +159,8 @@ async def check_flows(cluster: Cluster) -> AsyncIterator[Result]:
     written over their statuses."""
     found = False
     overwritten: dict[str, list[str]] = {}
-    for flow in await cluster.read_all(JOBFLOWS, cluster.namespace):
+    for flow in await cluster.read_all(resources.JOBFLOWS, cluster.namespace):
+        # the owners of fields say who wrote the status last
         owners = json.dumps(flow["metadata"].get("managedFields") or []).encode()
         if (writer := find_status_writer(owners)) is not None and writer.after_ours:
             overwritten.setdefault(writer.name, []).append(name_of(flow))
@@ -203,6 +186,7 @@ def find_lost_fields(flow: Json) -> list[str]:
     and by the record of `kubectl apply`, which also has the fields of steps."""
     spec = flow.get("spec") or {}
     owned: Json = {each.removeprefix("f:"): {} for each in _owned(flow["metadata"]) if each != "."}
+    # a list is owned as a whole, so only the record of `kubectl apply` has the fields of steps
     lost = [*find_missing("spec", owned, spec), *find_missing("spec", _applied(flow), spec)]
     return list(dict.fromkeys(lost))
 
@@ -232,7 +216,7 @@ async def check_templates(cluster: Cluster) -> AsyncIterator[Result]:
     """Check that templates hold no defaults that Volcano's definition has added: they take
     precedence over jobDefaults and are not seen in the user's manifest."""
     found = False
-    for template in await cluster.read_all(JOBTEMPLATES, cluster.namespace):
+    for template in await cluster.read_all(resources.JOBTEMPLATES, cluster.namespace):
         if added := find_added_defaults(template):
             found = True
             values = join_names([f"{field}: {DEFAULTS[field]}" for field in added])
@@ -250,6 +234,7 @@ def find_added_defaults(template: Json) -> list[str]:
     `kubectl apply` or, after a server-side apply, the owners of fields."""
     spec, meta = template.get("spec") or {}, template["metadata"]
     fields = [field for field, value in DEFAULTS.items() if spec.get(field) == value]
+    # without both records nobody knows who has set a value, and nothing is said
     if LAST_APPLIED in (meta.get("annotations") or {}):
         manifest = _applied(template)
         return [] if manifest is None else [field for field in fields if field not in manifest]

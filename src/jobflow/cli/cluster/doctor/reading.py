@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.resources import VALIDATING_WEBHOOKS, ListMeta, Resource, Struct
+from jobflow.api.resources import ListMeta, Resource, Struct
 from jobflow.client.flows.find_flow import raise_unless_missing
 from jobflow.kube.client import ApiError, Client, Query
 
@@ -36,17 +36,16 @@ class Result:
 
 
 def ok(message: str) -> Result:
-    """Return the result that nothing is wrong."""
     return Result(Status.OK, message)
 
 
 def warning(message: str, remedy: str) -> Result:
-    """Return a result that may be intended."""
+    """Return what may be intended: it does not change the exit code."""
     return Result(Status.WARNING, message, remedy)
 
 
 def fault(message: str, remedy: str) -> Result:
-    """Return a result that keeps flows from working."""
+    """Return what keeps flows from working."""
     return Result(Status.FAULT, message, remedy)
 
 
@@ -92,6 +91,7 @@ class Cluster:
         try:
             body = await self.client.request("GET", resource.path(namespace, name))
         except ApiError as error:
+            # an answer without a name is about the kind, which is not served
             if error.not_found and error.status.details and error.status.details.name:
                 return None
             raise not_readable(error, "get", resource, namespace) from None
@@ -102,7 +102,7 @@ class Cluster:
     ) -> list[Json]:
         """Return the objects of a namespace, by default of all. Raises NotReadable."""
         path = resource.path(namespace)
-        if (path, query) not in self._lists:
+        if (path, query) not in self._lists:  # several checks read the same lists
             found: list[Json] = []
             try:
                 pages = self.client.list(resource, _List, namespace=namespace, query=query)
@@ -113,10 +113,6 @@ class Cluster:
             self._lists[path, query] = found
         return self._lists[path, query]
 
-    async def webhooks(self, resource: Resource = VALIDATING_WEBHOOKS) -> list[Json]:
-        """Return the webhook configurations. Raises NotReadable."""
-        return await self.read_all(resource)
-
 
 Check = Callable[[Cluster], AsyncIterator[Result]]
 """A check. It may end with NotReadable, which becomes a warning."""
@@ -124,15 +120,13 @@ Check = Callable[[Cluster], AsyncIterator[Result]]
 
 def not_readable(error: ApiError, verb: str, resource: Resource, namespace: str) -> NotReadable:
     """Return the error for an answer to a read. Raises CommandError if the login has expired."""
-    if error.code == 401:
+    if error.code == 401:  # no other check would be answered
         raise_unless_missing(error)
     if error.code == 403:
-        place = f" in namespace {namespace}" if namespace else ""
-        if resource.namespaced and not namespace:
-            place = " in all namespaces"
-        return NotReadable(
-            f"This was not checked: it needs the right to {verb} {resource.qualified}{place}."
-        )
+        everywhere = " in all namespaces" if resource.namespaced else ""
+        place = f" in namespace {namespace}" if namespace else everywhere
+        right = f"{verb} {resource.qualified}{place}"
+        return NotReadable(f"This was not checked: it needs the right to {right}.")
     if error.not_found:
         message = f"This was not checked: the cluster does not serve {resource.qualified}."
         return NotServed(message, "")
@@ -141,5 +135,4 @@ def not_readable(error: ApiError, verb: str, resource: Resource, namespace: str)
 
 
 def name_of(obj: Json) -> str:
-    """Return the name of an object."""
     return str((obj.get("metadata") or {}).get("name") or "")

@@ -7,7 +7,7 @@ Two controllers would start every job twice. How to switch Volcano's off: docs/o
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from jobflow.api import resources
 from jobflow.api.kinds import KINDS, FlowKind
@@ -44,13 +44,14 @@ _INSTALL_VOLCANO = "Install Volcano, or its definitions (docs/operations.md, Req
 
 async def check_definitions(cluster: Cluster) -> AsyncIterator[Result]:
     """Check that JobFlow's kinds are served, by definitions that fit this version."""
-    missing = [kind for kind in KINDS.values() if not await cluster.serves(kind.resource)]
-    for kind in missing:
-        yield fault(f"The cluster does not serve {kind.crd_name}.", _APPLY)
+    # discovery needs no rights; users of a namespace may not read definitions
+    served = [kind for kind in KINDS.values() if await cluster.serves(kind.resource)]
     for kind in KINDS.values():
-        if kind not in missing:
-            definition = await cluster.read(resources.CRDS, "", kind.crd_name)
-            yield describe_definition(kind, definition or {})
+        if kind not in served:
+            yield fault(f"The cluster does not serve {kind.crd_name}.", _APPLY)
+    for kind in served:
+        definition = await cluster.read(resources.CRDS, "", kind.crd_name)
+        yield describe_definition(kind, definition or {})
 
 
 def describe_definition(kind: FlowKind, definition: Json) -> Result:
@@ -64,7 +65,7 @@ def describe_definition(kind: FlowKind, definition: Json) -> Result:
     faults = definition_faults(kind.name, definition)
     if not faults:
         return ok(f"{name} fits this version.")
-    # Only Volcano's definition has defaults for jobs.
+    # only Volcano's definition has defaults for jobs
     replaced = any(each.endswith("has a default") for each in faults)
     why = "is Volcano's, not JobFlow's" if replaced else "is older than this version"
     return fault(f"{name} {why}: {join_names(faults)}.", _APPLY)
@@ -106,10 +107,14 @@ def describe_deployment(deployment: Json) -> Result:
     """Return whether a Deployment of Volcano runs, without controllers of JobFlow's kinds."""
     meta = deployment["metadata"]
     name = f"{meta.get('namespace')}/{meta.get('name')}"
+    # absent if 0
     if not (deployment.get("status") or {}).get("availableReplicas"):
         return fault(f"No replica of Volcano's Deployment {name} is available.", _START)
     if _label(deployment) == CONTROLLER:
-        flags = list_controllers(_arguments(deployment))
+        containers = deployment["spec"]["template"]["spec"].get("containers") or ()
+        # a manifest may have the flags in either
+        parts = [each.get(key) or () for each in containers for key in ("command", "args")]
+        flags = list_controllers([*chain(*parts)])
         on = [controller for controller in _THEIRS if is_enabled(controller, flags)]
         if on:
             start = "start" if len(on) > 1 else "starts"
@@ -143,25 +148,14 @@ def _label(deployment: Json) -> str:
     return str((deployment["metadata"].get("labels") or {}).get("app") or "")
 
 
-def _arguments(deployment: Json) -> list[str]:
-    pod = (deployment.get("spec") or {}).get("template", {}).get("spec", {})
-    return [
-        argument
-        for container in pod.get("containers") or ()
-        for field in ("command", "args")
-        for argument in container.get(field) or ()
-    ]
-
-
 # ----------------------------------------------------------------- admission
 
 
 async def check_admission(cluster: Cluster) -> AsyncIterator[Result]:
     """Check that only JobFlow's webhook reviews JobFlow's kinds."""
-    found = [
-        *_others(await cluster.webhooks(resources.VALIDATING_WEBHOOKS)),
-        *_others(await cluster.webhooks(resources.MUTATING_WEBHOOKS)),
-    ]
+    validating = await cluster.read_all(resources.VALIDATING_WEBHOOKS)
+    mutating = await cluster.read_all(resources.MUTATING_WEBHOOKS)
+    found = [*_others(validating), *_others(mutating)]
     policies = await _policies(cluster)
     for name, volcanos in found:
         if volcanos:
@@ -192,6 +186,7 @@ def _others(configurations: Iterable[Json]) -> list[tuple[str, bool]]:
         for webhook in configuration.get("webhooks") or ():
             if webhook.get("name") not in OUR_WEBHOOKS and _reviews(webhook.get("rules")):
                 service = (webhook.get("clientConfig") or {}).get("service") or {}
+                # the chart puts the name of its release before it
                 volcanos = str(service.get("name", "")).endswith("-admission-service")
                 found[name_of(configuration)] = volcanos
     return sorted(found.items())
@@ -202,17 +197,15 @@ def _reviews(rules: Iterable[Json] | None) -> bool:
 
 
 async def _policies(cluster: Cluster) -> list[str]:
-    """Return the names of Volcano's policies for JobFlow's group; none if policies are not
-    served, as before Kubernetes 1.30."""
+    """Return the names of Volcano's policies for JobFlow's group."""
     try:
         policies = await cluster.read_all(resources.VALIDATING_POLICIES)
-    except reading.NotServed:
+    except reading.NotServed:  # before Kubernetes 1.30
         return []
-    return [
-        name_of(policy)
-        for policy in policies
-        if "volcano.sh/component" in (policy["metadata"].get("labels") or {})
-        and _reviews(
-            ((policy.get("spec") or {}).get("matchConstraints") or {}).get("resourceRules")
-        )
-    ]
+    found = []
+    for policy in policies:
+        constraints = (policy.get("spec") or {}).get("matchConstraints") or {}
+        is_volcanos = "volcano.sh/component" in (policy["metadata"].get("labels") or {})
+        if is_volcanos and _reviews(constraints.get("resourceRules")):
+            found.append(name_of(policy))
+    return found

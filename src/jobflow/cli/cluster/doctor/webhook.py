@@ -12,18 +12,9 @@ import msgspec
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
-from jobflow.api.resources import JOBFLOWS, MUTATING_WEBHOOKS, SECRETS
-from jobflow.cli.cluster.doctor.reading import (
-    Cluster,
-    Json,
-    NotReadable,
-    Result,
-    fault,
-    name_of,
-    not_readable,
-    ok,
-    warning,
-)
+from jobflow.api.resources import JOBFLOWS, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
+from jobflow.cli.cluster.doctor import reading
+from jobflow.cli.cluster.doctor.reading import Cluster, Json, Result, fault, name_of, ok, warning
 from jobflow.cli.cluster.doctor.volcano import COMMAND_WEBHOOKS, OUR_WEBHOOKS
 from jobflow.core.text import format_elapsed, join_names
 from jobflow.kube.client import ApiError
@@ -53,13 +44,15 @@ _REPLICAS = "Check that the replicas of JobFlow are ready: /readyz of a replica 
 async def find_configurations(cluster: Cluster) -> list[Json]:
     """Return the configurations of JobFlow's webhook; a release for one namespace has its own.
     Raises NotReadable."""
-    return [each for each in await cluster.webhooks() if _ours(each, OUR_WEBHOOKS)]
+    # by the names of webhooks: a release may name its configuration as it likes
+    found = await cluster.read_all(VALIDATING_WEBHOOKS)
+    return [each for each in found if _ours(each, OUR_WEBHOOKS)]
 
 
 async def find_command_configurations(cluster: Cluster) -> list[Json]:
     """Return the configurations that send Commands about flows to JobFlow's webhook. Raises
     NotReadable."""
-    found = await cluster.webhooks(MUTATING_WEBHOOKS)
+    found = await cluster.read_all(MUTATING_WEBHOOKS)
     return [each for each in found if _ours(each, COMMAND_WEBHOOKS)]
 
 
@@ -70,12 +63,12 @@ def _ours(configuration: Json, names: Collection[str]) -> list[Json]:
 
 async def check_webhook(cluster: Cluster) -> AsyncIterator[Result]:
     """Check the configuration, and by a dry run that a flow with a fault is refused."""
-    refused: NotReadable | None = None
+    unreadable: reading.NotReadable | None = None
     try:
         found = await find_configurations(cluster)
         commands = await find_command_configurations(cluster)
-    except NotReadable as error:
-        refused = error
+    except reading.NotReadable as error:
+        unreadable = error  # the dry run needs no right to read the configuration
     else:
         if not found:
             yield fault(
@@ -94,8 +87,8 @@ async def check_webhook(cluster: Cluster) -> AsyncIterator[Result]:
             for result in describe_configuration(configuration):
                 yield result
     yield await _try_review(cluster)
-    if refused is not None:
-        raise refused
+    if unreadable is not None:
+        raise unreadable
 
 
 def describe_configuration(configuration: Json) -> Iterator[Result]:
@@ -119,6 +112,7 @@ def describe_configuration(configuration: Json) -> Iterator[Result]:
 
 async def _try_review(cluster: Cluster) -> Result:
     """Create a flow that depends on itself by a dry run: the webhook refuses it."""
+    # its effect is tried, because only the API server can tell whether it reaches the webhook
     step = {"name": "a", "dependsOn": {"targets": ["a"]}}
     flow = {
         "apiVersion": JOBFLOWS.api_version,
@@ -132,7 +126,7 @@ async def _try_review(cluster: Cluster) -> Result:
             "POST", path, query=[("dryRun", "All")], body=body, timeout=REVIEW_SECONDS
         )
     except ApiError as error:
-        return _judge(cluster, error)
+        return _judge_refusal(cluster, error)
     return fault(
         f"The API server accepted a JobFlow that depends on itself in namespace "
         f"{cluster.namespace} (dry run): the webhook does not review it.",
@@ -141,7 +135,7 @@ async def _try_review(cluster: Cluster) -> Result:
     )
 
 
-def _judge(cluster: Cluster, error: ApiError) -> Result:
+def _judge_refusal(cluster: Cluster, error: ApiError) -> Result:
     """Return what the refusal of the dry run says about the webhook."""
     message = error.message.rstrip(".")
     if _DENIED in message:
@@ -158,7 +152,7 @@ def _judge(cluster: Cluster, error: ApiError) -> Result:
     if error.namespace_gone:
         missing = f"Namespace {cluster.namespace} does not exist, so no review was tried."
         return warning(missing, "Choose another namespace by -n.")
-    refused = not_readable(error, "create", JOBFLOWS, cluster.namespace)
+    refused = reading.not_readable(error, "create", JOBFLOWS, cluster.namespace)
     return warning(str(refused), refused.remedy)
 
 
@@ -200,10 +194,10 @@ def describe_bundles(configuration: Json, now: datetime) -> Iterator[Result]:
         place = f"The caBundle of {name_of(configuration)} for {webhook.get('name')}"
         authorities = _read(client.get("caBundle"))
         if not authorities:
-            if client.get("service"):  # else the system's CAs may have signed it
+            if client.get("service"):  # a URL may have a certificate that the system trusts
                 yield fault(f"{place} is empty, so no API server trusts the webhook.", _RENEW)
             continue
-        end = max(each.not_valid_after_utc for each in authorities)
+        end = max(each.not_valid_after_utc for each in authorities)  # a rotation leaves old ones
         if end <= now:
             yield fault(f"{place} expired {format_elapsed(end, now)} ago.", _RENEW)
         elif end - now < CA_NEAR_END:
@@ -213,6 +207,7 @@ def describe_bundles(configuration: Json, now: datetime) -> Iterator[Result]:
 async def _check_secret(
     cluster: Cluster, configuration: Json, service: Json, now: datetime
 ) -> Result:
+    # the chart names both after the release
     namespace, name = str(service.get("namespace")), f"{name_of(configuration)}{SECRET_SUFFIX}"
     secret = await cluster.read(SECRETS, namespace, name)
     if secret is None:
@@ -258,7 +253,7 @@ def _signed(certificate: x509.Certificate, authorities: list[x509.Certificate]) 
 
 
 def _service(configuration: Json) -> Json | None:
-    """Return the Service of the webhook; None if it is at a URL."""
+    """Return the Service of the webhook; None for one at a URL, as in the sandbox."""
     clients = (each.get("clientConfig") or {} for each in configuration.get("webhooks") or ())
     return next((client["service"] for client in clients if client.get("service")), None)
 
