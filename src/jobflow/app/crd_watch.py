@@ -65,7 +65,6 @@ class CrdWatch:
         self._must_reread = False
 
     async def run(self) -> None:
-        """Follow the definitions until cancelled."""
         async with asyncio.TaskGroup() as group:
             for crd in self._crds:
                 group.create_task(crd.reflector.run())

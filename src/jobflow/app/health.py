@@ -16,15 +16,11 @@ log = structlog.get_logger(__name__)
 
 
 class HealthAnswer(BaseModel):
-    """Answer of /healthz: the event loop runs."""
-
     status: Literal["ok"] = "ok"
     version: str = jobflow.__version__
 
 
 class ReadyAnswer(BaseModel):
-    """Answer of /readyz: whether the process is ready, and what it waits for."""
-
     ready: bool
     waiting_for: list[str] = []
 
@@ -111,7 +107,6 @@ class Readiness:
         return next((f"this replica waits for {clause}" for clause in clauses), None)
 
     async def wait_ready(self) -> None:
-        """Return as soon as nothing is missing."""
         await self._store.synced.wait()
         while self.waiting_for():  # noqa: ASYNC110 - its sources have no common event
             await asyncio.sleep(CHECK_SECONDS / 10)

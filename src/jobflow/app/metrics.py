@@ -95,7 +95,6 @@ class Metrics:
         )
 
     def text(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
     # ------------------------------------------------------------------ callbacks
@@ -113,15 +112,12 @@ class Metrics:
             self._violations.labels(kind, field, violation.reason).inc()
 
     def pod_template_checked(self, result: str) -> None:
-        """Count a dry run of a pod template."""
         self._pod_templates.labels(result).inc()
 
     def requested(self, verb: str, resource: str, code: int, seconds: float) -> None:
-        """Count a request to the API server."""
         self._requests.labels(verb, resource, code).observe(seconds)
 
     def leads(self, leads: bool) -> None:
-        """Set whether this replica runs flows."""
         self._leader.set(leads)
         if not leads:
             self.controller.write_order = None
@@ -188,21 +184,16 @@ class MetricsRegistry(CollectorRegistry):
         labels: Sequence[str],
         buckets: Sequence[float] = REQUEST_BUCKETS,
     ) -> Histogram:
-        """Register a histogram."""
         return Histogram(f"jobflow_{name}", text, labels, buckets=buckets, registry=self)
 
     def counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
-        """Register a counter."""
         return Counter(f"jobflow_{name}", text, labels, registry=self)
 
     def gauge(self, name: str, text: str) -> Gauge:
-        """Register a gauge without labels."""
         return Gauge(f"jobflow_{name}", text, registry=self)
 
 
 class ControllerMetrics(Hooks):
-    """Counts the controller's work."""
-
     write_order: WriteOrder | None = None
     """The order of the writes of this term; None while another replica leads."""
 

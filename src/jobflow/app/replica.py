@@ -51,8 +51,6 @@ from jobflow.webhook.review.envelope import NotJudged
 
 @dataclass(frozen=True, slots=True)
 class LeaseOptions:
-    """The Lease that replicas compete for."""
-
     namespace: str
     name: str
     timing: Timing = field(default_factory=Timing)
@@ -145,7 +143,6 @@ class ReplicaOptions:
     """The only namespace to follow. If set, nothing cluster-wide is read: the definitions are not
     checked, and queues are not known."""
     shutdown_delay: float = 0.0
-    """Seconds."""
     max_copy_age: float | None = None
     """Seconds since the API server has confirmed a copy, after which it is not relied on. None: any
     time, for an API server in this process."""
@@ -220,9 +217,7 @@ class ServingReplica:
                     self._webhook.close()
                 raise
         self.webhook_port = self._webhook.port if self._webhook else None
-        """The webhook's port; None without a webhook."""
         self.http_port = self._http.port if self._http else None
-        """The port of health and metrics; None without one."""
         self._measure()
 
     @asynccontextmanager

@@ -45,10 +45,7 @@ class SandboxOptions:
 
 @dataclass(frozen=True, slots=True)
 class SandboxWorld:
-    """An API server in this process, a replica that uses it, and a replacement for Volcano."""
-
     url: str
-    """URL of the API server."""
     webhook_url: str
     kubeconfig: Path
     client: Client

@@ -170,8 +170,6 @@ class Settings(BaseSettings):
 
 @dataclass(frozen=True, slots=True)
 class SettingHelp:
-    """One setting as help shows it."""
-
     name: str
     flag: str
     """As in `--webhook-port`."""
@@ -202,7 +200,6 @@ def settings_help() -> Iterator[SettingHelp]:
 
 
 def split_names(names: str) -> list[str]:
-    """Split a comma-separated list of names."""
     return [name.strip() for name in names.split(",") if name.strip()]
 
 

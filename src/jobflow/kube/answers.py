@@ -79,7 +79,6 @@ class ApiError(Exception):
         super().__init__(f"{status.code} {status.reason}: {status.message}")
         self.status = status
         self.code = status.code
-        """HTTP status code."""
         self.reason = status.reason
         """Machine-readable reason: NotFound, Conflict, AlreadyExists, Invalid …"""
         self.message = status.message
@@ -90,7 +89,6 @@ class ApiError(Exception):
 
     @property
     def not_found(self) -> bool:
-        """Whether the code is 404."""
         return self.code == 404
 
     @property
@@ -196,14 +194,11 @@ T = TypeVar("T")
 
 
 class AnswerReader(Generic[T]):
-    """Decodes answers as one type."""
-
     def __init__(self, type: type[T]) -> None:
         self._name = type.__name__
         self._decode = msgspec.json.Decoder(type).decode
 
     def decode(self, raw: bytes | msgspec.Raw) -> T:
-        """Decode an answer. Raises UnreadableAnswer."""
         try:
             try:
                 return self._decode(raw)
@@ -338,14 +333,10 @@ OWN_MANAGER = "jobflow"
 
 
 class StatusFields(Struct, frozen=True, kw_only=True):
-    """Fields of a status that somebody owns, as far as they matter."""
-
     conditions: msgspec.Raw = msgspec.field(name="f:conditions", default=msgspec.Raw())
 
 
 class OwnedFields(Struct, frozen=True, kw_only=True):
-    """`fieldsV1`."""
-
     status: StatusFields | None = msgspec.field(name="f:status", default=None)
 
 

@@ -40,7 +40,6 @@ def version_of(text: str) -> int:
 
 
 def key_of(obj: KubeObject) -> Key:
-    """Return the key of an object in a cache."""
     return obj.metadata.namespace, obj.metadata.name
 
 
@@ -89,7 +88,6 @@ class Cache(Generic[T]):
         return self.served is not None or self.failing
 
     def get(self, namespace: str, name: str) -> T | None:
-        """Return the copy of an object."""
         return self._objects.get((namespace, name))
 
     def same(self, obj: T) -> T | None:

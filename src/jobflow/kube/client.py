@@ -51,8 +51,6 @@ MERGE_PATCH = "application/merge-patch+json"
 
 
 class ServedResource(msgspec.Struct):
-    """An entry of an APIResourceList."""
-
     name: str
     kind: str = ""
     namespaced: bool = False
@@ -65,8 +63,6 @@ class Served(msgspec.Struct):
 
 
 class ListPage(Protocol):
-    """A page of a list."""
-
     @property
     def metadata(self) -> ListMeta: ...
 
@@ -131,7 +127,6 @@ class Client:
 
     @property
     def clock(self) -> ServerClock:
-        """The server's time."""
         return self._connections.clock
 
     async def __aenter__(self) -> Self:
@@ -176,8 +171,10 @@ class Client:
             code = response.status
             if warnings is not None:
                 warnings += warnings_of(response.headers.getall("Warning", ()))
-            async with response:
+            try:
                 answer = await response.read()
+            finally:
+                response.close()
             if code >= 300:
                 raise api_error(response, answer)
             return answer
@@ -327,7 +324,7 @@ class Client:
             if opened is not None:
                 opened()
             try:
-                async for chunk in response.content.iter_any():
+                async for chunk in response.iter_any():
                     yield chunk
             except TimeoutError as error:
                 raise Silence(f"nothing came for {silence} s") from error

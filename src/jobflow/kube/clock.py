@@ -141,5 +141,4 @@ class ExponentialBackoff:
         return delay(tries, first=self._first, most=self._most, dice=self._dice)
 
     def reset(self) -> None:
-        """Start from the shortest delay again, after a success."""
         self._tries = 0

@@ -2,8 +2,7 @@
 after a 401, with renewed credentials. `pooled_connections` and `light_connections` send them."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 import jobflow
@@ -48,12 +47,6 @@ class Headers(Protocol):
     def getall(self, name: str, default: Sequence[str], /) -> Sequence[str]: ...
 
 
-class Body(Protocol):
-    """Body of an answer that is read in chunks, as they come."""
-
-    def iter_any(self) -> AsyncIterator[bytes]: ...
-
-
 class Answer(Protocol):
     """An answer whose body is not read yet. Reading it raises one of NETWORK_ERRORS."""
 
@@ -63,21 +56,13 @@ class Answer(Protocol):
     @property
     def headers(self) -> Headers: ...
 
-    @property
-    def content(self) -> Body: ...
-
     async def read(self) -> bytes: ...
 
-    def close(self) -> None: ...
+    def iter_any(self) -> AsyncIterator[bytes]:
+        """Yield the body in chunks, as they come."""
 
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def close(self) -> None:
+        """Close the connection, unless the answer was read to its end."""
 
 
 class Connections:
@@ -89,7 +74,6 @@ class Connections:
         """The server's time, by all answers that come over these connections and siblings."""
 
     def sibling(self) -> "Connections":
-        """Return other connections to the same server."""
         return type(self)(self.auth, self.clock)
 
     async def close(self) -> None:
@@ -123,7 +107,6 @@ class Connections:
 
 
 def common_headers() -> Mapping[str, str]:
-    """Return the headers of every request."""
     return {
         "Accept": "application/json",
         # compressing a list costs an API server more than sending it

@@ -6,8 +6,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 import h11
@@ -222,21 +221,6 @@ class _Answer:
         self._deadline = deadline
         self._silence = silence
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    @property
-    def content(self) -> Self:
-        return self
-
     async def read(self) -> bytes:
         async with asyncio.timeout_at(self._deadline):
             return b"".join([chunk async for chunk in self.iter_any()])
@@ -254,7 +238,6 @@ class _Answer:
                 connection.close()
 
     def close(self) -> None:
-        """Close the connection, unless the answer was read to its end."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -1,8 +1,6 @@
 """Connections of a program that runs for long or sends many requests, by aiohttp."""
 
 from collections.abc import AsyncIterator, Sequence
-from types import TracebackType
-from typing import Self
 
 import aiohttp
 from yarl import URL
@@ -82,21 +80,6 @@ class _Answer:
         self._response = response
         self.status = response.status
         self.headers: Headers = response.headers
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._response.__aexit__(kind, error, traceback)
-
-    @property
-    def content(self) -> Self:
-        return self
 
     async def read(self) -> bytes:
         try:

@@ -111,13 +111,11 @@ class Parts:
         self._started: list[Task] = []
 
     def start(self, name: str, part: Part) -> Task:
-        """Run a part from now on."""
         task = self._tasks.create_task(self._watch(name, part), name=name)
         self._started.append(task)
         return task
 
     def end(self) -> None:
-        """Cancel all parts."""
         self.stopping = True
         for task in self._started:
             task.cancel()

@@ -92,7 +92,6 @@ class HttpListener:
         self._server.server_state.default_headers.append((b"connection", b"close"))
 
     def stop(self) -> None:
-        """Accept no more connections and let `serve` end."""
         self._server.stop.set()
 
     def close(self) -> None:
@@ -106,7 +105,6 @@ class _Server(uvicorn.Server):
         self.stop = asyncio.Event()
 
     def abort(self) -> None:
-        """Break off all connections."""
         for server in getattr(self, "servers", ()):
             server.close()
         for connection in list(self.server_state.connections):

@@ -65,8 +65,6 @@ Observe = Callable[[str], None]
 
 
 class DryRuns:
-    """Sends dry runs."""
-
     def __init__(
         self, client: Client, observe: Observe, *, clock: Callable[[], float] = time.monotonic
     ) -> None:

@@ -58,7 +58,6 @@ class ReviewProcess:
 
     @property
     def pid(self) -> int | None:
-        """The worker's process ID; None if it is not running."""
         return self._process.pid if self._process else None
 
     async def review(self, path: str, body: bytes) -> Answer:

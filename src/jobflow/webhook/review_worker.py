@@ -74,12 +74,10 @@ decode_in_replica = _to_replica.decode
 
 
 def raw(value: Any) -> msgspec.Raw:
-    """Return a value as a field of a message."""
     return msgspec.Raw(_encode(value))
 
 
 def frame(message: Review | Check | Reply | Finished | ClusterQuestion) -> bytes:
-    """Return a message as a frame."""
     body = _encode(message)
     return LENGTH.pack(len(body)) + body
 
@@ -111,7 +109,6 @@ class Replica:
         self._outgoing.flush()
 
     def ask(self, typ: type[T] | Any, method: str, *arguments: Any) -> T:
-        """Return the reply to a question, decoded as `typ`."""
         self.send(ClusterQuestion(method, [*arguments]))
         reply = self.receive()
         if not isinstance(reply, Reply):

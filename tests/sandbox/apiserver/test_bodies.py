@@ -60,7 +60,7 @@ def test_a_secret_with_an_owner_is_decoded_from_protobuf() -> None:
     owner = message((1, "Pod"), (3, "p"), (4, "u"), (5, "v1"), (6, 1), (7, 0))
     data = message((1, "k"), (2, b"\x00\xff"))
     secret = message((1, message((1, "s"), (13, owner))), (2, data), (3, "Opaque"))
-    decoded = codec.decode_protobuf(envelope("v1", "Secret", secret))
+    decoded = codec.load_protobuf(envelope("v1", "Secret", secret))
     assert decoded["data"] == {"k": "AP8="}
     reference = {"kind": "Pod", "name": "p", "uid": "u", "apiVersion": "v1"}
     flags = {"controller": True, "blockOwnerDeletion": False}

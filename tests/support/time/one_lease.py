@@ -22,14 +22,11 @@ class Reply:
     body: bytes
     headers: dict[str, str] = field(default_factory=dict)
 
-    async def __aenter__(self) -> Reply:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        return None
-
     async def read(self) -> bytes:
         return self.body
+
+    def close(self) -> None:
+        pass
 
 
 @dataclass(frozen=True)

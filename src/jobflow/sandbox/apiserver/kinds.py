@@ -145,8 +145,6 @@ class Kind:
 
 
 class Registry:
-    """The kinds that are currently served."""
-
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._kinds: dict[tuple[str, str, str], Kind] = {}
         self._stored: dict[str, Kind] = {}
@@ -154,7 +152,6 @@ class Registry:
             self.serve(kind)
 
     def serve(self, kind: Kind) -> None:
-        """Serve a kind; replaces the kind of the same path."""
         self._kinds[kind.group, kind.version, kind.plural] = kind
         # Another version of a kind has the objects of the stored one.
         if not kind.stored_as:

@@ -36,8 +36,6 @@ encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One state of an object."""
-
     key: Key
     obj: Object
     body: bytes
@@ -74,8 +72,6 @@ class ObjectChange:
 
 
 class PendingChanges:
-    """Pending changes of one watcher."""
-
     def __init__(self, since: int, limit: int) -> None:
         self.pending: deque[ObjectChange] = deque()
         self.wake = asyncio.Event()
@@ -114,7 +110,6 @@ class Bucket:
     held: int = 0
 
     def select(self, namespace: str) -> list[Stored]:
-        """Return all objects, or those of a namespace, in order."""
         start, end = 0, len(self.keys)
         if namespace:
             start = bisect_left(self.keys, (namespace, ""))
@@ -122,7 +117,6 @@ class Bucket:
         return [self.objects[key] for key in self.keys[start:end]]
 
     def publish(self, change: ObjectChange) -> None:
-        """Record a change and notify the watchers."""
         self.history.append(change)
         self.held += len(change.new.body)
         # Few large objects count as much as many small ones.

@@ -92,7 +92,6 @@ class JobQueue:
 
     @property
     def next_due(self) -> datetime | None:
-        """Due time of the first delayed action."""
         return min((due for due, _ in self._waiting.values()), default=None)
 
     def done(self, request: JobRequest) -> None:

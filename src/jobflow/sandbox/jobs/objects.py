@@ -94,8 +94,6 @@ ADDRESS = "127.0.0.1"
 
 
 class PodTemplate(Struct, frozen=True, kw_only=True):
-    """A task's pod template."""
-
     metadata: ObjectMeta | None = None
     spec: PodSpec | None = None
 
@@ -136,7 +134,7 @@ def pod_facts(pod: Pod, *, is_deleted: bool = False) -> PodFacts:
 def build_pod(job: Vcjob, task: Task, index: int) -> dict[str, Any]:
     """Return the pod that Volcano creates for a replica of a task, bound to the sandbox's node."""
     name, namespace = job.metadata.name, job.metadata.namespace
-    task_name, template, policy = task.name or "", task.template or {}, task.partition_policy
+    task_name, template = task.name or "", task.template or {}
     meta = template.get("metadata") or {}
     both = {
         TASK_INDEX: str(index),
@@ -145,9 +143,8 @@ def build_pod(job: Vcjob, task: Task, index: int) -> dict[str, Any]:
         QUEUE_NAME: job.spec.queue or "",
     }
     labels = both | {JOB_NAMESPACE: namespace}
-    if policy is not None:
-        size = policy.partition_size or 0
-        labels[PARTITION] = str(index // size if size > 0 else 0)
+    if partition := partition_of(task, index):
+        labels[PARTITION] = partition
     annotations = both | {
         JOB_VERSION: str(job.status.version or 0),
         RETRY_COUNT: str(job.status.retry_count or 0),
@@ -173,3 +170,11 @@ def build_pod(job: Vcjob, task: Task, index: int) -> dict[str, Any]:
         "spec": spec | {"nodeName": NODE},
         "status": {"phase": PodPhase.PENDING},
     }
+
+
+def partition_of(task: Task, index: int) -> str:
+    """Return the number of the partition that a pod of a task is in, "" without partitions."""
+    if task.partition_policy is None:
+        return ""
+    size = task.partition_policy.partition_size or 0
+    return str(index // size if size > 0 else 0)

@@ -50,8 +50,6 @@ ENDS_IN: Mapping[str, JobPhase] = {
 
 @dataclass(frozen=True, slots=True)
 class JobSnapshot:
-    """A vcjob and its pods at one moment."""
-
     name: str
     created: datetime
     spec: JobSpec
@@ -242,7 +240,6 @@ def _sync(view: JobSnapshot, action: BusAction, now: datetime) -> JobChanges:
 
 
 def _has_started(view: JobSnapshot, name: str) -> bool:
-    """Return whether a task that others depend on has started."""
     task = next((task for task in view.spec.tasks or () if task.name == name), None)
     if task is None or task.min_available is None:
         return True

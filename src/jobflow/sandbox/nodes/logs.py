@@ -157,7 +157,6 @@ def _end_of(path: Path, limit: int) -> bytes:
 
 
 BLOCK = 64 * 1024
-"""Bytes that are read at once."""
 _LINES = re.compile(rb"[^\n]*\n|[^\n]+")
 _ATTEMPTS = 10
 """Attempts to open a file that is being rotated."""
@@ -212,11 +211,8 @@ class ContainerLog:
 
 
 class _LogFile:
-    """A file of a log, with its record of times."""
-
     def __init__(self, path: Path, log: BinaryIO, times: BinaryIO | None) -> None:
         self.position = 0
-        """The offset of the next block."""
         self._path = path
         self._log = log
         self._times = times

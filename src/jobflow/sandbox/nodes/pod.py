@@ -9,7 +9,7 @@ import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -36,19 +36,7 @@ _FOLDER = str(Path(supervisor.__file__).parent)
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerCommand:
-    """The command of a container, and the path of its log."""
-
-    argv: list[str]
-    env: dict[str, str]
-    cwd: str
-    log: Path
-
-
-@dataclass(frozen=True, slots=True)
 class ContainerExit:
-    """End of a run."""
-
     code: int
     reason: str = ""
     """Set if the container never started, or its end was not observed."""
@@ -60,8 +48,8 @@ class ContainerExit:
 class ContainerProcess:
     """Process of a container. `run` may be awaited once."""
 
-    def __init__(self, command: ContainerCommand) -> None:
-        self._command = command
+    def __init__(self, argv: list[str], env: dict[str, str], cwd: str, log: Path) -> None:
+        self._command = {"argv": argv, "env": env, "cwd": cwd, "log": str(log), "limit": LOG_LIMIT}
         self._supervisor: Process | None = None
         # The end may be asked for before the supervisor has started.
         self._grace: float | None = None
@@ -74,8 +62,7 @@ class ContainerProcess:
             *program, stdin=PIPE, stdout=PIPE, stderr=STDOUT, start_new_session=True
         )
         try:
-            command = asdict(self._command) | {"log": str(self._command.log)}
-            self._tell(command | {"limit": LOG_LIMIT})
+            self._tell(self._command)
             if self._grace is not None:
                 self.end(self._grace)
             assert self._supervisor.stdout is not None
@@ -134,8 +121,6 @@ DEADLINE = "DeadlineExceeded"
 
 @dataclass(frozen=True, slots=True)
 class RestartLimits:
-    """Limits of container restarts."""
-
     most: int = 3
     first: float = 1.0
     longest: float = 30.0
@@ -143,8 +128,6 @@ class RestartLimits:
 
 @dataclass(frozen=True, slots=True)
 class FailedRun:
-    """A run of a container that failed."""
-
     namespace: str
     job: str
     task: str
@@ -254,7 +237,6 @@ class PodLife:
                 container.run.end(grace)
 
     async def _run(self, container: _Container) -> None:
-        """Run a container, and again as restartPolicy says."""
         limits, policy = self._context.restarts, self._spec.restart_policy or ALWAYS
         backoff = ExponentialBackoff(first=limits.first, most=limits.longest, dice=lambda: 0.0)
         while not self._stop.is_set():
@@ -304,8 +286,7 @@ class PodLife:
             with context.logs.next_run(meta, container.name) as path:
                 message_file.touch()
                 argv, env, folder = context.invocation(container, str(message_file))
-                command = ContainerCommand(argv, env, folder or str(Path.cwd()), path)
-                own.run = ContainerProcess(command)
+                own.run = ContainerProcess(argv, env, folder or str(Path.cwd()), path)
                 ended = await own.run.run(on_start)
         except OSError as error:  # no room for a log, or for one more process
             where = f"{error.filename}: " if error.filename else ""
@@ -378,5 +359,4 @@ class PodLife:
 
 
 def _has_started(state: ContainerProgress) -> bool:
-    """Return whether the container has started at least once."""
     return state.started is not None or state.last is not None

@@ -28,7 +28,6 @@ from jobflow.sandbox.jobs.state_machine import pod_name
 DEFAULT_GRACE = 30.0
 """Default of `terminationGracePeriodSeconds`."""
 TERMINATION_LOG = "/dev/termination-log"
-"""Default of `terminationMessagePath`."""
 FIELDS = tuple(
     "metadata.name metadata.namespace metadata.uid metadata.labels['<KEY>'] "
     "metadata.annotations['<KEY>'] spec.nodeName spec.serviceAccountName "
@@ -46,16 +45,12 @@ References = dict[str, dict[str, Any] | None]
 
 
 class EnvVar(Struct, frozen=True, kw_only=True):
-    """A variable of a container."""
-
     name: str = ""
     value: str | None = None
     value_from: References | None = None
 
 
 class VolumeMount(Struct, frozen=True, kw_only=True):
-    """A volume in a container."""
-
     name: str = ""
     mount_path: str = ""
     sub_path: str | None = None
@@ -63,21 +58,15 @@ class VolumeMount(Struct, frozen=True, kw_only=True):
 
 
 class ClaimSource(Struct, frozen=True, kw_only=True):
-    """The PersistentVolumeClaim of a volume."""
-
     claim_name: str = ""
 
 
 class Volume(Struct, frozen=True, kw_only=True):
-    """A volume of a pod."""
-
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
 
 
 class RunnableContainer(Struct, frozen=True, kw_only=True):
-    """A container as the process runner reads it."""
-
     name: str = ""
     command: list[str] | None = None
     args: list[str] | None = None

@@ -16,8 +16,6 @@ from jobflow.sandbox.nodes.logs import ContainerLog
 
 @dataclass(frozen=True, slots=True)
 class ContainerProgress:
-    """State of one container: waiting, running or ended."""
-
     started: datetime | None = None
     finished: datetime | None = None
     exit_code: int = 0
@@ -149,8 +147,6 @@ Report = Callable[[PodProgress], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A pod to run."""
-
     job: Vcjob
     pod: Pod
     started: datetime
@@ -160,8 +156,6 @@ class Assignment:
 
 
 class Runner(Protocol):
-    """Runs the pods of vcjobs."""
-
     graceful: bool
     """Whether pods are deleted with their grace period, during which `end` is awaited."""
 

@@ -32,8 +32,6 @@ LISTED_PHASES = (PodPhase.PENDING, PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhas
 
 @dataclass(frozen=True, slots=True)
 class PhaseChange:
-    """Change of a pod into a phase."""
-
     at: float
     phase: PodPhase
     exit_code: int = 0
@@ -289,7 +287,6 @@ class SimulateRunner:
 
 
 def progress_of(change: PhaseChange, began: datetime, finished: datetime | None) -> PodProgress:
-    """Return the progress of a pod after a change of its phase."""
     return PodProgress(
         change.phase,
         began,

@@ -150,8 +150,6 @@ class Log:
 
 
 class Supervisor:
-    """Supervises a running command."""
-
     def __init__(self, pid: int, control: Control, wake: int, output: int, log: Log) -> None:
         self._pid, self._control, self._wake = pid, control, wake
         self._output, self._log = output, log

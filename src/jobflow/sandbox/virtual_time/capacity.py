@@ -96,18 +96,15 @@ class Room:
         ]
 
     def fits(self, asked: Amounts) -> bool:
-        """Return whether there is room now."""
         return all(
             self._used[name] + asked.get(name, 0.0) <= most * (1 + _PRECISION)
             for name, most in self.capacity.items()
         )
 
     def take(self, asked: Amounts) -> None:
-        """Take room."""
         for name in self.capacity:
             self._used[name] += asked.get(name, 0.0)
 
     def give_back(self, asked: Amounts) -> None:
-        """Free the room of a pod that has ended."""
         for name in self.capacity:
             self._used[name] -= asked.get(name, 0.0)

@@ -14,7 +14,7 @@ from jobflow.api.volcano.job import ENDED_PHASES, Job, JobOutline, JobSpec, JobS
 from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.timestamps import add, truncate_to_second
 from jobflow.sandbox.jobs.job_queue import JobQueue
-from jobflow.sandbox.jobs.objects import Vcjob, build_pod, with_defaults
+from jobflow.sandbox.jobs.objects import Vcjob, build_pod, partition_of, with_defaults
 from jobflow.sandbox.jobs.policies import (
     SYNC,
     BusAction,
@@ -39,9 +39,7 @@ class _VirtualPod:
     restart: int
     """How often the vcjob had been restarted when the pod was created."""
     began: datetime | None = None
-    """When the pod got room."""
     change: PhaseChange | None = None
-    """The last phase change."""
 
     @property
     def uses_room(self) -> bool:
@@ -50,8 +48,6 @@ class _VirtualPod:
 
 @dataclass(frozen=True, slots=True)
 class DueChange:
-    """A phase change of a pod at a time."""
-
     at: datetime
     pod: str
     uid: str
@@ -60,8 +56,6 @@ class DueChange:
 
 @dataclass(eq=False, slots=True)
 class VirtualJob:
-    """One vcjob and its pods."""
-
     metadata: ObjectMeta
     spec: JobSpec
     outline: JobOutline
@@ -72,11 +66,9 @@ class VirtualJob:
     start: datetime | None = None
     """When its first pods got room; None if they have not."""
     end: datetime | None = None
-    """When it ended or was deleted."""
     gang: Amounts = field(init=False)
     """The requests of the pods that start together."""
     _requests: list[Amounts] = field(init=False)
-    """The requests of one pod, by task."""
     _pods: dict[str, _VirtualPod] = field(default_factory=dict)
     _queue: JobQueue = field(default_factory=JobQueue)
     _made: int = 0
@@ -105,7 +97,6 @@ class VirtualJob:
 
     @property
     def ended(self) -> bool:
-        """Whether the vcjob is in a final phase."""
         return self.status.state.phase in ENDED_PHASES
 
     @property
@@ -117,11 +108,9 @@ class VirtualJob:
 
     @property
     def next_due(self) -> datetime | None:
-        """When a delayed action of a policy is due."""
         return self._queue.next_due
 
     def abort(self) -> None:
-        """Ask it to abort, as a Command does."""
         self._queue.offer(_ABORT)
 
     def admit(self, now: datetime) -> bool:
@@ -146,7 +135,6 @@ class VirtualJob:
                 yield from self._script_of(pod)
 
     def run(self, now: datetime) -> None:
-        """Act on all requests."""
         while (request := self._queue.take(self.spec, self.status, self._facts(), now)) is not None:
             if self.faults and not self.ended:
                 self.status = failed(self.status, "InvalidJob", "; ".join(self.faults), now)
@@ -199,11 +187,9 @@ class VirtualJob:
         self._queue.offer(pod_request(before, pod.facts, self.spec, self._facts()))
 
     def pods(self) -> tuple[Pod, ...]:
-        """Return the pods as the API server would have them."""
         return tuple(self._object(pod) for pod in self._pods.values())
 
     def count_running(self, task: str) -> int:
-        """Return the number of Running pods of a task."""
         facts = (pod.facts for pod in self._pods.values())
         return sum(each.task == task and each.phase is PodPhase.RUNNING for each in facts)
 
@@ -215,7 +201,8 @@ class VirtualJob:
             self.room.give_back(self._requests[pod.task])
 
     def _create_pod(self, task: int, index: int, now: datetime) -> None:
-        name = (self.spec.tasks or [])[task].name or ""
+        spec = (self.spec.tasks or [])[task]
+        name = spec.name or ""
         pod = pod_name(self.metadata.name, name, index)
         self._made += 1
         facts = PodFacts(
@@ -223,7 +210,7 @@ class VirtualJob:
             name,
             uid=f"{self.metadata.uid}-{self._made}",
             version=self.status.version or 0,
-            partition=self._partition(task, index),
+            partition=partition_of(spec, index),
             since=now,
         )
         self._pods[pod] = _VirtualPod(facts, task, index, self.status.retry_count or 0)
@@ -239,13 +226,6 @@ class VirtualJob:
         assert start is not None
         for change in self.script.marks(facts.task):
             yield DueChange(add(start, change.at), facts.name, facts.uid, change)
-
-    def _partition(self, task: int, index: int) -> str:
-        policy = (self.spec.tasks or [])[task].partition_policy
-        if policy is None:
-            return ""
-        size = policy.partition_size or 0
-        return str(index // size if size > 0 else 0)
 
     def _object(self, pod: _VirtualPod) -> Pod:
         task, facts, change = (self.spec.tasks or [])[pod.task], pod.facts, pod.change

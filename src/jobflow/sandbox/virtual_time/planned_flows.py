@@ -38,13 +38,10 @@ Annotate = Callable[[str, Mapping[str, str]], Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class StepJob:
-    """A vcjob and the step that it belongs to."""
-
     flow: VirtualFlow
     step: str
     """Its name; of a child flow `train/fit`, or `train/0/fit` with an item."""
     index: int | None
-    """Index of the item or repeat."""
     job: VirtualJob
 
 
@@ -54,18 +51,11 @@ class SandboxJobs:
 
     def __init__(self, room_of: Callable[[str], Room], annotate: Annotate) -> None:
         self.all: list[StepJob] = []
-        """All vcjobs by their creation."""
         self._room_of = room_of
         self._annotate = annotate
         self._changed: dict[VirtualJob, VirtualFlow] = {}
         """Vcjobs that have something to do now."""
-        self._without_room: dict[VirtualJob, VirtualFlow] = {}
-
-    def too_large(self) -> list[tuple[StepJob, list[str]]]:
-        """Return the vcjobs that can never start, and the resources that they ask too much of."""
-        waiting = (each for each in self.all if each.job in self._without_room)
-        pairs = ((each, each.job.room.excess(each.job.gang)) for each in waiting)
-        return [(each, names) for each, names in pairs if names]
+        self.without_room: dict[VirtualJob, VirtualFlow] = {}
 
     def create(self, flow: VirtualFlow, action: CreateJob, now: datetime) -> RunningJob:
         manifest = action.manifest
@@ -81,7 +71,7 @@ class SandboxJobs:
         index = annotations.get(labels.INDEX)
         step, number = flow.place + action.step, None if index is None else int(index)
         self.all.append(StepJob(flow, step, number, job))
-        self._without_room[job] = flow
+        self.without_room[job] = flow
         self._wake(job, flow)
         return job
 
@@ -100,14 +90,14 @@ class SandboxJobs:
         if job.next_due is not None:
             time.at(job.next_due, partial(self._wake, job, flow))
         if job.waits_for_room:
-            self._without_room[job] = flow
+            self.without_room[job] = flow
         if job.status is not before:
             flow.update_job(job)
         return True
 
     def _give_room(self, time: VirtualTime) -> bool:
         """Start what has room, in the order of creation; return whether anything did."""
-        for job, flow in list(self._without_room.items()):
+        for job, flow in list(self.without_room.items()):
             if job.start is None and job.end is None:
                 if job.admit(time.now):
                     self._wake(job, flow)
@@ -116,7 +106,7 @@ class SandboxJobs:
             for due in job.start_pods(time.now):
                 time.at(due.at, partial(self._move, job, flow, due, time))
             if not job.waits_for_room:
-                del self._without_room[job]
+                del self.without_room[job]
             if self._changed:
                 return True
         return False
@@ -146,12 +136,13 @@ class VirtualCluster(VirtualTime):
 
     @property
     def jobs(self) -> list[StepJob]:
-        """All vcjobs by their creation."""
         return self._sandbox.all
 
     def too_large(self) -> list[tuple[StepJob, list[str]]]:
         """Return the vcjobs that can never start, and the resources that they ask too much of."""
-        return self._sandbox.too_large()
+        waiting = (each for each in self.jobs if each.job in self._sandbox.without_room)
+        pairs = ((each, each.job.room.excess(each.job.gang)) for each in waiting)
+        return [(each, names) for each, names in pairs if names]
 
 
 _GIB = 2**30
@@ -164,8 +155,6 @@ _BY_EXPRESSION = (
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """How a step of a flow has ended."""
-
     flow: str
     step: str
     phase: str
@@ -188,7 +177,6 @@ class PlannedFlows:
 
     @property
     def makespan(self) -> timedelta:
-        """The time until the last flow has ended."""
         return self.cluster.now - self.start
 
     @cached_property

@@ -59,8 +59,6 @@ INVALID = "InvalidJob"
 
 @dataclass(eq=False)
 class TrackedJob:
-    """A vcjob under control."""
-
     stored: VcjobObject
     job: Vcjob
     faults: Sequence[str]

@@ -63,7 +63,6 @@ class SandboxNode:
             self._running[uid] = self._tasks.create_task(running)
 
     async def delete(self, pod: Pod) -> None:
-        """Delete a pod, gracefully if it is a process. Raises Refused."""
         await self._writes.delete_pod(pod, gracefully=self._runner.graceful)
 
     def forget(self, pod: Pod) -> None:

@@ -24,7 +24,6 @@ NO_CERTIFICATE = int(ssl.AlertDescription.ALERT_DESCRIPTION_INTERNAL_ERROR)
 
 
 def utc_now() -> datetime:
-    """Return the time of the system clock."""
     return datetime.now(UTC)
 
 
@@ -54,9 +53,7 @@ class Live:
         self.tls.sni_callback = choose  # also called for a client that connects by address
         self.certificate: x509.Certificate | None = None
         self.swaps = 0
-        """Number of certificates that replaced another."""
         self.refused = 0
-        """Number of certificates that could not be used."""
         self._context: ssl.SSLContext | None = None
         self._clients: str | None = None
         self._refusal = ""
@@ -220,7 +217,6 @@ class Watched(Generic[_Content]):
         use(self._used)
 
     async def run(self) -> None:
-        """Read the files every few seconds, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.look()
@@ -237,25 +233,20 @@ class Watched(Generic[_Content]):
             self._live.refuse(str(error))
 
     def waiting_for(self) -> list[str]:
-        """Return why reviews cannot be answered."""
         return self._live.waiting_for()
 
 
 def watch_certificate(files: CertificateFiles, live: Live) -> Watched[tuple[bytes, bytes]]:
-    """Keep the certificate that `live` presents up to date with a pair of files."""
     names = str(files.certificate), str(files.key)
     return Watched(live, files.read, lambda pair: live.put(*pair, *names))
 
 
 def watch_client_ca(path: Path, live: Live) -> Watched[bytes]:
-    """Keep the CAs of clients that `live` accepts up to date with a PEM file."""
     return Watched(live, lambda: _content(path), lambda ca: live.trust_clients(ca, str(path)))
 
 
 @dataclass(frozen=True, slots=True)
 class PkiFiles:
-    """The files of a Pki."""
-
     ca_certificate: Path
     ca_key: Path
     serving: CertificateFiles

@@ -35,19 +35,15 @@ class CertificateError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate and its private key."""
-
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
     @property
     def issued(self) -> datetime:
-        """When the certificate was made."""
         return self.certificate.not_valid_before_utc + CLOCK_SKEW
 
     @property
     def expires(self) -> datetime:
-        """When the certificate expires."""
         return self.certificate.not_valid_after_utc
 
     @property
@@ -81,7 +77,6 @@ def make_pki(hosts: Sequence[str], *, now: datetime | None = None) -> Pki:
 
 
 def make_authority(*, now: datetime, lifetime: timedelta) -> Pair:
-    """Return a new self-signed CA."""
     return _make_pair("JobFlow webhook CA", None, begin=now, end=now + lifetime)
 
 
@@ -142,7 +137,6 @@ def _make_pair(
 
 
 def hosts_of(certificate: x509.Certificate) -> list[str]:
-    """Return the names and addresses that a certificate is for."""
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -152,7 +146,6 @@ def hosts_of(certificate: x509.Certificate) -> list[str]:
 
 
 def pem(certificate: x509.Certificate) -> bytes:
-    """Return a certificate as PEM."""
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
@@ -183,7 +176,6 @@ class Policy:
     """Hosts and lifetimes of certificates. Raises CertificateError for a malformed host."""
 
     hosts: tuple[str, ...]
-    """Names and addresses of the webhook."""
     serving: timedelta = timedelta(days=90)
     authority: timedelta = timedelta(days=5 * 365)
 
@@ -220,7 +212,6 @@ class Ring:
 
     @property
     def issuer(self) -> x509.Certificate:
-        """The CA of the serving certificate."""
         found = issuer_of(self.serving.certificate, self.authorities)
         assert found is not None, "a ring always has the issuer"
         return found
@@ -231,7 +222,6 @@ class Ring:
         return self.issuer == self.newest.certificate
 
     def data(self) -> dict[str, str]:
-        """Return it as `data` of a Secret."""
         content = {
             CA: b"".join(map(pem, self.authorities)),
             CA_KEY: pem_key(self.newest.key),
@@ -270,8 +260,6 @@ def new_ring(policy: Policy, *, now: datetime, held: Ring | None = None) -> Ring
 
 @dataclass(frozen=True, slots=True)
 class RingChange:
-    """The ring to write to the Secret, and the reason."""
-
     ring: Ring
     reason: str
 

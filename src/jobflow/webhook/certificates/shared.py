@@ -49,15 +49,11 @@ log = structlog.get_logger(__name__)
 
 
 class ClientConfig(Struct, frozen=True, kw_only=True):
-    """`webhooks[].clientConfig`."""
-
     ca_bundle: str = ""
     """PEM in base64."""
 
 
 class WebhookEntry(Struct, frozen=True, kw_only=True):
-    """An entry of `webhooks`."""
-
     name: str = ""
     client_config: ClientConfig = msgspec.field(default_factory=ClientConfig)
 
@@ -111,8 +107,6 @@ T = TypeVar("T", bound=KubeObject)
 
 
 class Secret(Struct, frozen=True, kw_only=True):
-    """`v1` Secret."""
-
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     data: dict[str, str] | None = None
 
@@ -152,7 +146,6 @@ class SharedCertificate:
         }
 
     async def run(self) -> None:
-        """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._secret.run())
             for reflector in self._configurations.values():
@@ -174,7 +167,6 @@ class SharedCertificate:
                         await self._wake.wait()
 
     def look(self) -> None:
-        """Make the next pass now."""
         self._wake.set()
 
     def waiting_for(self) -> list[str]:

@@ -44,8 +44,6 @@ log = structlog.get_logger(__name__)
 
 
 class CommandReviewer:
-    """Answers the reviews of Commands."""
-
     kind = COMMANDS.kind
     path = PATH
 

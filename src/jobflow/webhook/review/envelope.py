@@ -27,8 +27,6 @@ class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):
 
 
 class GroupVersionKind(_Wire):
-    """The kind of the object under review."""
-
     group: str = ""
     version: str = ""
     kind: str = ""
@@ -104,8 +102,6 @@ class NotJudged(Exception):
 
 
 class Forbidden(NotJudged):
-    """The user may not do this."""
-
     def __init__(self, text: str) -> None:
         super().__init__(text, 403, "Forbidden")
 
@@ -178,7 +174,6 @@ def name_of(request: AdmissionRequest[Any]) -> str:
 
 
 def allowed(uid: str, warnings: Sequence[str] = ()) -> bytes:
-    """Return the answer that allows the request."""
     return _respond(_Response(uid=uid, allowed=True, warnings=_headers(warnings)))
 
 

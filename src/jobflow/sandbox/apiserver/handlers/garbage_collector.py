@@ -56,7 +56,6 @@ class GarbageCollector:
                 await self._handle(place)
 
     def _notice(self, bucket: str, change: ObjectChange) -> None:
-        """Enqueue the objects for which a change may matter."""
         meta, key, is_gone = change.new.metadata, change.new.key, change.type == "DELETED"
         if is_gone:
             self._enqueue(self._owners.dependents(change.new.uid))
@@ -196,7 +195,6 @@ class GarbageCollector:
 
 
 def _has(stored: Stored, finalizer: str) -> bool:
-    """Return whether the deletion of an object waits for this finalizer."""
     return stored.is_deleted and finalizer in (stored.metadata.get("finalizers") or ())
 
 

@@ -29,8 +29,6 @@ _IMAGE_PROBLEMS = {
 
 
 class RunLog(Protocol):
-    """The log of one run of a container."""
-
     def read(
         self, *, tail: int | None, since: datetime | None, timestamps: bool, follow: bool
     ) -> Generator[bytes, None, None]:
@@ -53,7 +51,6 @@ class LogHandler:
         self._source = source
 
     def get(self, target: Target, request: Request, receive: Receive) -> Response:
-        """Return a stream of the log. Raises RequestFailure."""
         tail, limit, seconds = (
             request.number(name) if request.query.get(name) else None
             for name in ("tailLines", "limitBytes", "sinceSeconds")

@@ -38,8 +38,6 @@ class _Page:
 
 
 class ReadHandler:
-    """Handler of get, list and watch requests."""
-
     def __init__(self, storage: Storage, *, bookmark_seconds: float) -> None:
         self._storage = storage
         self._bookmark_seconds = bookmark_seconds
@@ -47,7 +45,6 @@ class ReadHandler:
         """The rest of each list that was not read to its end, by its continue token."""
 
     def get(self, target: Target, request: Request) -> Response:
-        """Return one object. Raises RequestFailure."""
         self._check_reached(version(request))
         stored = self._storage.get(target.kind.bucket, target.key)
         if stored is None:
@@ -56,7 +53,6 @@ class ReadHandler:
         return render.response(render.one(stored))
 
     def list(self, target: Target, request: Request) -> Response:
-        """Return a collection, or a page of it. Raises RequestFailure."""
         check_options(request, watching=False)
         render = renderer(target.kind, request)
         wanted = selector(target.kind, request, target.name)
@@ -99,7 +95,6 @@ class ReadHandler:
         return render.response(render.many(items, page.revision, following, remaining))
 
     def watch(self, target: Target, request: Request, receive: Receive) -> Response:
-        """Return a stream of changes. Raises RequestFailure."""
         check_options(request, watching=True)
         render = renderer(target.kind, request)
         wanted = selector(target.kind, request, target.name)

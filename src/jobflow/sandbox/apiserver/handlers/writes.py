@@ -34,8 +34,6 @@ _FINALIZER = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
 
 
 class Preconditions(Struct, frozen=True, kw_only=True):
-    """Preconditions of a delete."""
-
     uid: str = ""
     resource_version: str = ""
 

@@ -157,7 +157,6 @@ def reapplied(
 
 
 def manager_of(target: Target, request: Request) -> Manager:
-    """Return the field manager of a server-side apply."""
     return request.query["fieldManager"], target.subresource
 
 

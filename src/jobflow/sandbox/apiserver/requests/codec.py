@@ -24,7 +24,6 @@ GO_WORDS = {"int": "number", "float": "number", "dict": "object", "list": "array
 
 
 def go_word(value: Any) -> str:
-    """Return Go's word for the type of a JSON value."""
     return "string" if value is None else GO_WORDS.get(type(value).__name__, "bool")
 
 
@@ -77,26 +76,6 @@ _PlainLoader.yaml_implicit_resolvers = {
 }
 
 
-def decoder(media_type: str) -> Callable[[bytes], Any]:
-    """Return the decoder of a media type. Raises RequestFailure, 415, if it is not supported."""
-    if media_type not in _DECODERS:
-        raise unsupported_media_type((JSON, YAML, PROTOBUF))
-    return _DECODERS[media_type]
-
-
-def load_protobuf(body: bytes) -> Any:
-    """Decode Kubernetes protobuf. Raises UnreadableBody, or RequestFailure, 415."""
-    try:
-        return decode_protobuf(body)
-    except UnknownProtobuf as unknown:
-        raise unsupported_media_type((JSON, YAML)) from unknown
-    except (MalformedProtobuf, UnicodeDecodeError) as error:
-        raise UnreadableBody(str(error)) from error
-
-
-_DECODERS = {JSON: load, YAML: load_yaml, PROTOBUF: load_protobuf}
-
-
 def duplicate_keys(body: bytes) -> list[str]:
     """Return the paths of keys that a JSON body repeats within one object, in document order."""
     twice = False
@@ -132,29 +111,21 @@ Message = Mapping[int, Field]
 """Name and reader of each field number. The lists and maps of a repeated field are joined."""
 
 
-class MalformedProtobuf(ValueError):
-    """The bytes are not a protobuf message of this kind."""
-
-
-class UnknownProtobuf(ValueError):
-    """The protobuf of this kind is not supported."""
-
-
-def decode_protobuf(body: bytes) -> dict[str, Any]:
-    """Return the object in a protobuf body. Raises MalformedProtobuf or UnknownProtobuf."""
+def load_protobuf(body: bytes) -> dict[str, Any]:
+    """Decode Kubernetes protobuf. Raises UnreadableBody, or RequestFailure, 415."""
     if not body.startswith(MAGIC):
-        raise MalformedProtobuf("the body does not begin with k8s\\0")
+        raise UnreadableBody("the body does not begin with k8s\\0")
     envelope = dict(_fields(body[len(MAGIC) :]))
     types = _message(_bytes(envelope.get(1, b"")), _TYPE_META)
     kind = types.get("kind", "")
     if kind not in _KINDS:
-        raise UnknownProtobuf(kind)
+        raise unsupported_media_type((JSON, YAML))
     return {**types, **_message(_bytes(envelope.get(2, b"")), _KINDS[kind])}
 
 
 def _bytes(value: Raw) -> bytes:
     if isinstance(value, int):
-        raise MalformedProtobuf("a number where bytes belong")
+        raise UnreadableBody("a number where bytes belong")
     return value
 
 
@@ -173,9 +144,9 @@ def _fields(data: bytes) -> Iterator[tuple[int, Raw]]:
             length = 8 if wire == 1 else 4
             value, at = data[at : at + length], at + length
         else:
-            raise MalformedProtobuf(f"wire type {wire}")
+            raise UnreadableBody(f"wire type {wire}")
         if at > len(data):
-            raise MalformedProtobuf("the message ends inside a field")
+            raise UnreadableBody("the message ends inside a field")
         yield tag >> 3, value
 
 
@@ -188,7 +159,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
-    raise MalformedProtobuf("a number without an end")
+    raise UnreadableBody("a number without an end")
 
 
 def _message(data: bytes, message: Message) -> dict[str, Any]:
@@ -210,7 +181,10 @@ def _message(data: bytes, message: Message) -> dict[str, Any]:
 
 
 def _text(raw: Raw) -> str:
-    return _bytes(raw).decode()
+    try:
+        return _bytes(raw).decode()
+    except UnicodeDecodeError as error:
+        raise UnreadableBody(str(error)) from error
 
 
 def _texts(raw: Raw) -> list[str]:
@@ -219,7 +193,7 @@ def _texts(raw: Raw) -> list[str]:
 
 def _int(raw: Raw) -> int:
     if not isinstance(raw, int):
-        raise MalformedProtobuf("bytes where a number belongs")
+        raise UnreadableBody("bytes where a number belongs")
     return raw - (1 << 64) if raw >> 63 else raw
 
 
@@ -277,3 +251,13 @@ _KINDS: Mapping[str, Message] = {
         dryRun=_texts,
     ),
 }
+
+
+def decoder(media_type: str) -> Callable[[bytes], Any]:
+    """Return the decoder of a media type. Raises RequestFailure, 415, if it is not supported."""
+    if media_type not in _DECODERS:
+        raise unsupported_media_type((JSON, YAML, PROTOBUF))
+    return _DECODERS[media_type]
+
+
+_DECODERS = {JSON: load, YAML: load_yaml, PROTOBUF: load_protobuf}

@@ -23,8 +23,6 @@ encode = msgspec.json.Encoder().encode
 
 @dataclass(slots=True)
 class Request:
-    """One request, including its body."""
-
     method: str
     path: str
     query: dict[str, str]

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Self
+from typing import Any
 from urllib.parse import unquote
 
 from multidict import CIMultiDict
@@ -37,7 +37,6 @@ class InProcessConnections(Connections):
         self._exchanges: dict[asyncio.Task[None], _Exchange] = {}
 
     def sibling(self) -> Connections:
-        """Return other connections to the same application."""
         return InProcessConnections(self.auth, self._app, self.clock)
 
     async def close(self) -> None:
@@ -87,7 +86,6 @@ class _Exchange:
         self._complete = False
 
     async def run(self, app: App) -> None:
-        """Let the application handle the request."""
         try:
             await app(self._scope, self._receive, self._send)
         finally:
@@ -127,22 +125,10 @@ class _Exchange:
         async with asyncio.timeout_at(self._deadline):
             await self._started
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def content(self) -> Self:
-        return self
-
     async def read(self) -> bytes:
-        """Return the whole body. Raises TimeoutError, NetworkError."""
         return b"".join([chunk async for chunk in self.iter_any()])
 
     async def iter_any(self) -> AsyncIterator[bytes]:
-        """Yield the body in chunks, as they come. Raises TimeoutError, NetworkError."""
         while (chunk := await self._next()) is not None:
             yield chunk
         if not self._complete:

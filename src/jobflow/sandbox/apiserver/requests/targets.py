@@ -36,8 +36,6 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Options of a write."""
-
     dry_run: bool = False
     field_validation: str = "Warn"
     options: dict[str, Any] = field(default_factory=dict)
@@ -116,8 +114,6 @@ def write_options(
 
 
 class Selector:
-    """A predicate on stored objects."""
-
     def __init__(self, kind: Kind, labels: list[Requirement], fields: list[Requirement]) -> None:
         self.everything = not labels and not fields
         self._kind, self._labels, self._fields = kind, labels, fields

@@ -120,7 +120,6 @@ def _text(name: str, value: Callable[[Object], Any], priority: int = 0) -> Colum
 
 
 def _field(name: str, path: str, default: str = "", priority: int = 0) -> Column:
-    """Return a column of the value at a path."""
     return _text(name, lambda obj: str(value_at(obj, path) or default), priority)
 
 

@@ -174,8 +174,6 @@ _ABSENT = object()
 
 
 class SchemaNode:
-    """One node of a compiled schema."""
-
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self.type = str(schema.get("type", ""))
         if schema.get("x-kubernetes-int-or-string"):
@@ -273,8 +271,6 @@ class SchemaNode:
 
 
 class SchemaRules(Rules):
-    """Rules of a kind that a CRD's schema describes."""
-
     def __init__(self, schema: Mapping[str, Any], *, status_apart: bool = False) -> None:
         self._status_apart = status_apart
         self._root = SchemaNode(schema)

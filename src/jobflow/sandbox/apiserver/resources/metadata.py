@@ -36,7 +36,6 @@ def now() -> str:
 
 
 def generated(prefix: str) -> str:
-    """Return a name for `generateName`."""
     return prefix[:58] + "".join(random.choices(_SUFFIX, k=5))
 
 
@@ -86,7 +85,6 @@ def _tidy(metadata: dict[str, Any]) -> None:
 
 
 def violations(kind: Kind, obj: Object, old: Object | None) -> Iterator[Violation]:
-    """Yield the violations of an object's metadata."""
     metadata = obj["metadata"]
     yield from _name(kind, metadata)
     for key, value in (metadata.get("labels") or {}).items():
@@ -123,7 +121,6 @@ def violations(kind: Kind, obj: Object, old: Object | None) -> Iterator[Violatio
 
 
 def suspicions(obj: Object) -> Iterator[str]:
-    """Yield the warnings about a new object's metadata."""
     for finalizer in obj["metadata"].get("finalizers") or ():
         if "/" not in finalizer and finalizer not in _OWN_FINALIZERS:
             yield (

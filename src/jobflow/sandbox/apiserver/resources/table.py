@@ -132,7 +132,6 @@ class Renderer:
 
 
 def partial(obj: Object) -> Object:
-    """Return an object's metadata as PartialObjectMetadata."""
     return {"kind": PARTIAL, "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 
