@@ -5,12 +5,13 @@ A key that nothing reads is a gap, so that no part of a manifest can be dropped 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from jobflow.client.manifests.sources import Source, SourcePlace
+from jobflow.client.manifests.yaml_errors import Span
 from jobflow.client.manifests.yaml_nodes import (
     ListNode,
     MappingEntry,
@@ -71,8 +72,9 @@ class Findings:
     listed: list[Finding] = field(default_factory=list)
     known: set[tuple[SourcePlace, str, str]] = field(default_factory=set)
     """Place, path and message of each finding."""
+    # The entries are kept, because Python gives the identity of a deleted one to another.
     read: dict[int, MappingEntry] = field(default_factory=dict)
-    """By identity. The entries are kept, so that no identity is used twice."""
+    """By identity."""
     step: str = ""
     """The step that is being converted; its findings become its comments."""
     comments: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -82,6 +84,7 @@ class Findings:
 
     def add(self, place: SourcePlace, severity: Severity, path: str, message: str) -> None:
         """Add a finding unless it is there."""
+        # A template that several tasks call reports the same each time.
         key = (place, path, message)
         if key not in self.known:
             self.known.add(key)
@@ -103,6 +106,7 @@ class Field:
 
     def get(self, key: str) -> Field | None:
         """Return the value of a key and mark it as read, or None if it is missing or null."""
+        # A template that many tasks call is read for each of them.
         self.findings.budget.spend(1)
         entry = self.node.entries.get(key) if isinstance(self.node, MappingNode) else None
         if entry is None:
@@ -110,7 +114,7 @@ class Field:
         self.findings.read[id(entry)] = entry
         if isinstance(entry.value, ScalarNode) and entry.value.value is None:
             return None
-        return self._child(key, entry)
+        return self._child(key, entry.value, entry.key)
 
     def at(self, *keys: str) -> Field | None:
         """Return the value at nested keys, or None."""
@@ -119,22 +123,41 @@ class Field:
             found = found.get(key) if found is not None else None
         return found
 
+    def present(self, *keys: str) -> Iterator[Field]:
+        """Yield the values of those of the keys that are set."""
+        for key in keys:
+            if (found := self.get(key)) is not None:
+                yield found
+
+    def first(self, *keys: str) -> Field | None:
+        """Return the value of the first of these keys that is set; later ones are not read."""
+        return next(self.present(*keys), None)
+
+    def listed(self, *keys: str) -> list[Field]:
+        """Return the values of the list at nested keys; empty if there is none."""
+        found = self.at(*keys)
+        return found.items() if found is not None else []
+
+    def named(self, key: str) -> Iterator[tuple[str, Field]]:
+        """Yield each key of the map at a key, and its value, unless it is null."""
+        found = self.get(key)
+        for name, _ in found.entries() if found is not None else ():
+            if found is not None and (value := found.get(name)) is not None:
+                yield name, value
+
     def entries(self) -> Iterator[tuple[str, Field]]:
         """Return each key with its value, without marking it as read."""
         if isinstance(self.node, MappingNode):
             self.findings.budget.spend(len(self.node.entries))
             for key, entry in self.node.entries.items():
-                yield key, self._child(key, entry)
+                yield key, self._child(key, entry.value, entry.key)
 
     def items(self) -> list[Field]:
         """Return the values of a list; empty if it is none."""
         if not isinstance(self.node, ListNode):
             return []
         self.findings.budget.spend(len(self.node.items))
-        return [
-            Field(item, join_path(self.path, i), self._place(item), self.source, self.findings)
-            for i, item in enumerate(self.node.items)
-        ]
+        return [self._child(i, item, item.span) for i, item in enumerate(self.node.items)]
 
     @property
     def is_map(self) -> bool:
@@ -155,6 +178,7 @@ class Field:
         """The scalar as Argo's text: `3`, `true`; a map or list as an empty text."""
         self.take()
         value = self.node.value if isinstance(self.node, ScalarNode) else ""
+        # Tags nest texts in texts: an input can double the length of what it is used in.
         self.findings.budget.spend(len(value) // 2 if isinstance(value, str) else 0)
         return value if isinstance(value, str) else key_text(value) or ""
 
@@ -193,10 +217,18 @@ class Field:
         self.take()
         self.findings.add(self.key, Severity.NOTE, self.path, message)
 
+    def report_keys(self, severity: Severity, messages: Mapping[str, str]) -> None:
+        """Report each of these keys that is set: one without an equal, or without an effect."""
+        for key, message in messages.items():
+            for found in self.present(key):
+                found.take()
+                self.findings.add(found.key, severity, found.path, message)
+
     def report_unread(self) -> None:
         """Report each key that nothing has read."""
         for key, child in self.entries():
             entry = self.node.entries[key]  # type: ignore[union-attr]
+            # What is inside of an unknown key is unknown with it.
             if id(entry) not in self.findings.read:
                 child.gap("is not known to this command: look for an equal in docs/reference.md")
             else:
@@ -204,21 +236,33 @@ class Field:
         for item in self.items():
             item.report_unread()
 
+    def with_value(self, key: str, data: Any) -> Field:
+        """Return this map with another value of a key: JSON, in which nodes may stand too."""
+        assert isinstance(self.node, MappingNode)
+        span = self.node.span
+        entries = self.node.entries | {key: MappingEntry(span, node_of(data, span))}
+        return replace(self, node=MappingNode(span, self.node.size, self.node.depth, entries))
+
     def with_defaults(self, defaults: Field | None) -> Field:
         """Return this map with the keys of another one where it has none, also inside of it."""
         if defaults is None:
             return self
         self.findings.budget.spend(defaults.node.size)
-        merged = _merge(self.node, defaults.node)
-        return Field(merged, self.path, self.key, self.source, self.findings)
+        return replace(self, node=_merge(self.node, defaults.node))
 
-    def _child(self, key: str, entry: MappingEntry) -> Field:
-        span = entry.key
+    def _child(self, key: str | int, node: Node, span: Span) -> Field:
         place = SourcePlace(self.source, span.line, span.column, span.width)
-        return Field(entry.value, join_path(self.path, key), place, self.source, self.findings)
+        return Field(node, join_path(self.path, key), place, self.source, self.findings)
 
-    def _place(self, node: Node) -> SourcePlace:
-        return SourcePlace(self.source, node.span.line, node.span.column, node.span.width)
+
+def node_of(data: Any, span: Span) -> Node:
+    """Return JSON, in which nodes may stand too, as a node at a place."""
+    if isinstance(data, dict):
+        entries = {key: MappingEntry(span, node_of(each, span)) for key, each in data.items()}
+        return MappingNode(span, entries=entries)
+    if isinstance(data, list):
+        return ListNode(span, items=[node_of(each, span) for each in data])
+    return data if isinstance(data, Node) else ScalarNode(span, data)
 
 
 def _merge(own: Node, defaults: Node) -> Node:
@@ -228,6 +272,7 @@ def _merge(own: Node, defaults: Node) -> Node:
     for key, entry in defaults.entries.items():
         mine = merged.entries.get(key)
         if mine is None:
+            # The entry itself, and no copy: a default that a template uses counts as read.
             merged.entries[key] = entry
         elif isinstance(mine.value, MappingNode):
             value = _merge(mine.value, entry.value)

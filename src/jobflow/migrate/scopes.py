@@ -56,9 +56,6 @@ class StepInfo:
     """Whether a step after it may run although it has failed."""
     is_sure: bool = True
     """Whether it has completed whenever a step after it runs."""
-    upstream: tuple[str, ...] = ()
-    """Names in Argo of the steps that it waits for."""
-    has_artifacts: bool = False
 
     def output(self, name: str, sample: str) -> Text:
         """Return the value of a parameter, or of `outputs.result` for `""`."""

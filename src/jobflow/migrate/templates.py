@@ -24,6 +24,14 @@ class Library:
     used: set[str] = field(default_factory=set)
     """Names of the templates that something has called."""
 
+    def find(self, name: str) -> Called | None:
+        """Return a template that something calls, or None if there is none."""
+        template = self.templates.get(name)
+        if template is None:
+            return None
+        self.used.add(name)
+        return Called(name, template, self)
+
 
 class Called(NamedTuple):
     """A template, and the library in which its own tasks are looked up."""
@@ -33,11 +41,15 @@ class Called(NamedTuple):
     library: Library
 
 
+def is_flow(template: Field) -> bool:
+    """Whether a template has tasks of its own, and becomes a flow."""
+    return template.first("dag", "steps") is not None
+
+
 def library_of(spec: Field, others: Mapping[tuple[str, bool], Library]) -> Library:
     """Return the templates of a spec, with the values of `templateDefaults`."""
-    defaults, listed = spec.get("templateDefaults"), spec.get("templates")
-    found = Library(others=others)
-    for template in listed.items() if listed is not None else ():
+    defaults, found = spec.get("templateDefaults"), Library(others=others)
+    for template in spec.listed("templates"):
         found.templates[template.text_of("name")] = template.with_defaults(defaults)
     return found
 
@@ -50,15 +62,12 @@ def template_of(task: Field, library: Library) -> Called | None:
     name = task.text_of("template")
     if reference is not None:
         name = reference.text_of("template")
+        # A template of another object calls those beside it, not those of this workflow.
         other = library.others.get((reference.text_of("name"), reference.is_true("clusterScope")))
         if other is None:
             return None
         library = other
-    template = library.templates.get(name)
-    if template is None:
-        return None
-    library.used.add(name)
-    return Called(name, template, library)
+    return library.find(name)
 
 
 _SOLE = re.compile(r"\s*\{\{=?([^{}]*)\}\}\s*")
@@ -85,11 +94,8 @@ def texts_of(node: Node) -> Iterator[str]:
 
 def tasks_of(template: Field) -> Iterator[Field]:
     """Yield the tasks of a dag, or the steps of all groups."""
-    dag = template.at("dag", "tasks")
-    if dag is not None:
-        yield from dag.items()
-    steps = template.get("steps")
-    for group in steps.items() if steps is not None else ():
+    yield from template.listed("dag", "tasks")
+    for group in template.listed("steps"):
         yield from group.items() if group.is_list else (group,)
 
 
@@ -193,8 +199,7 @@ class Uses:
 
 def parameters_of(value: Field, key: str) -> list[Field]:
     """Return the entries of `key.parameters`."""
-    found = value.at(key, "parameters")
-    return found.items() if found is not None else []
+    return value.listed(key, "parameters")
 
 
 def _dotted(path: str) -> str:

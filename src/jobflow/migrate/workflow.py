@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jobflow.client.manifests.yaml_errors import Span
-from jobflow.client.manifests.yaml_nodes import (
-    ListNode,
-    MappingEntry,
-    MappingNode,
-    Node,
-    ScalarNode,
-)
 from jobflow.migrate.context import Context
 from jobflow.migrate.expressions.values import json_of, whole
-from jobflow.migrate.fields import Field
+from jobflow.migrate.fields import Field, Severity, node_of
 from jobflow.migrate.scopes import FlowScope, WorkflowInfo, identifier
 from jobflow.migrate.steps.bodies import Workflow, calls_itself
 from jobflow.migrate.steps.control import duration
-from jobflow.migrate.steps.flow import FlowWriter
+from jobflow.migrate.steps.flow import write_flow
 from jobflow.migrate.steps.parameters import report_artifacts
 from jobflow.migrate.steps.pods import placeholder
-from jobflow.migrate.templates import Called, Library, library_of, parameters_of
+from jobflow.migrate.templates import Called, Library, is_flow, library_of, parameters_of
 
 _WITHOUT_EFFECT = {
     "archiveLogs": "is left out: logs stay with the pods",
@@ -33,8 +25,23 @@ _WITHOUT_EFFECT = {
     "metrics": "is left out: metrics of flows come from the controller and Volcano",
     "priority": "is left out: set spec.jobDefaults.priorityClassName or a queue",
     "podPriority": "is left out: set spec.jobDefaults.priorityClassName",
+    "volumeClaimGC": "is left out: claims are deleted with the flow",
     "workflowMetadata": "is left out: write labels and annotations of the flow in metadata",
 }
+_POD_DELETION = {
+    "strategy": "pods are deleted with their jobs, when the flow has succeeded (jobRetainPolicy)",
+    **dict.fromkeys(
+        ("deleteDelayDuration", "labelSelector"),
+        "is left out: all pods are deleted at once, with their jobs",
+    ),
+}
+_TIMES_TO_LIVE = {
+    "secondsAfterCompletion": "ttlSecondsAfterFinished",
+    "secondsAfterSuccess": "ttlSecondsAfterSucceeded",
+    "secondsAfterFailure": "ttlSecondsAfterFailed",
+}
+_LIMITS_OF_STEPS = ("retryStrategy", "timeout", "activeDeadlineSeconds")
+_WITHOUT_EFFECT_IN_PARAMS = {"description": "is left out: params have no description"}
 _NO_EQUAL = {
     "executorPlugins": "there are no executor plugins: write containers",
     "podDisruptionBudget": "there is no PodDisruptionBudget: retry.disruptions starts pods again",
@@ -63,10 +70,13 @@ def flow_spec(
     info = WorkflowInfo(metadata, is_scheduled=scheduled, config_maps=files.config_maps)
     info.entrypoint = spec.text_of("entrypoint")
     info.service_account = spec.text_of("serviceAccountName")
-    claims = _volume_claims(spec)
+    claims: dict[str, Field | None] = {}
+    for each in spec.listed("volumeClaimTemplates"):
+        named = each.at("metadata", "name")
+        claims[named.text if named is not None else ""] = each.get("spec")
     info.claims = {*claims}
     found: dict[str, Any] = {}
-    workflow = Workflow(spec)
+    workflow = Workflow(spec, write_flow)
     loops = workflow.uses.params_as_lists(library, info.entrypoint)
     if params := _params(spec, info, files, loops):
         found["params"] = params
@@ -79,16 +89,17 @@ def flow_spec(
         found["volumeClaims"] = {
             name: context.data(each) for name, each in claims.items() if each is not None
         }
+    # Volcano's plugin svc gives the pods of a job names in DNS.
     if info.needs_addresses:
         found["jobDefaults"] = {"plugins": {"svc": []}}
     found |= _policies(spec, scope, found, files)
-    for key, message in _WITHOUT_EFFECT.items():
-        if (ignored := spec.get(key)) is not None:
-            ignored.note(message)
-    for key, message in _NO_EQUAL.items():
-        if (ignored := spec.get(key)) is not None:
-            ignored.gap(message)
-    _report_unused(spec, library)
+    spec.report_keys(Severity.NOTE, _WITHOUT_EFFECT)
+    spec.report_keys(Severity.GAP, _NO_EQUAL)
+    # Last, because steps and exit handlers say which templates they call.
+    for template in spec.listed("templates"):
+        name = template.text_of("name")
+        if name not in library.used:
+            template.note(f'the template "{name}" is left out: nothing calls it')
     return found
 
 
@@ -107,11 +118,10 @@ def _with_template(spec: Field, files: Files) -> Field:
     parameters = [
         own.pop(each.text_of("name"), each) for each in parameters_of(template, "arguments")
     ]
-    listed = ListNode(spec.node.span, items=[each.node for each in (*parameters, *own.values())])
-    if parameters and isinstance(merged.node, MappingNode):
-        span = spec.node.span
-        arguments = MappingNode(span, entries={"parameters": MappingEntry(span, listed)})
-        merged.node.entries["arguments"] = MappingEntry(span, arguments)
+    # Defaults merge maps and replace lists, but arguments are merged by their names.
+    if parameters and merged.is_map:
+        listed = [each.node for each in (*parameters, *own.values())]
+        merged = merged.with_value("arguments", {"parameters": listed})
     return merged
 
 
@@ -126,20 +136,20 @@ def _params(
         if ours != name:
             parameter.check(f'the param is named "{ours}"')
         param: dict[str, Any] = {"name": ours, "value": _param_value(parameter, files)}
+        # Argo's parameters are texts; a list is one in JSON.
         if name in loops and isinstance(listed := json_of(param["value"]), list):
             param["value"] = listed
             info.lists.add(name)
         if (allowed := parameter.get("enum")) is not None:
             param["enum"] = [str(each) for each in allowed.data]
-        if (described := parameter.get("description")) is not None:
-            described.note("is left out: params have no description")
+        parameter.report_keys(Severity.NOTE, _WITHOUT_EFFECT_IN_PARAMS)
         found.append(param)
     report_artifacts(spec, "arguments")
     return found
 
 
 def _param_value(parameter: Field, files: Files) -> str:
-    value, source = parameter.get("value") or parameter.get("default"), parameter.get("valueFrom")
+    value, source = parameter.first("value", "default"), parameter.get("valueFrom")
     if value is not None:
         return value.text
     if source is not None:
@@ -160,34 +170,29 @@ def _param_value(parameter: Field, files: Files) -> str:
 
 
 def _steps(spec: Field, library: Library, scope: FlowScope, workflow: Workflow) -> dict[str, Any]:
-    template = library.templates.get(scope.workflow.entrypoint)
-    if template is None:
+    called = library.find(scope.workflow.entrypoint)
+    if called is None:
         place = spec.get("entrypoint") or spec
         place.gap("there is no template with the name of the entrypoint")
         return {"flows": [{"name": "main"} | placeholder("the entrypoint")]}
-    library.used.add(scope.workflow.entrypoint)
-    called = Called(scope.workflow.entrypoint, template, library)
-    context = Context(scope, steps={})
-    is_flow = template.get("dag") is not None or template.get("steps") is not None
-    if not is_flow or calls_itself(called) or _needs_own_flow(template):
-        called = _around(called, [*scope.workflow.params])
+    context, template = Context(scope, steps={}), called.template
+    is_repeated = is_flow(template) and calls_itself(called)
+    # Only a step can be repeated or have these limits, so the template becomes that of one.
+    if not is_flow(template) or is_repeated or template.first(*_LIMITS_OF_STEPS) is not None:
+        called = _around(called, scope.workflow.params)
     else:
         context.inputs = {
             name: context.resolve(("workflow", "parameters", name))
             for name in scope.workflow.params
         } | _defaults(template, context, scope.workflow)
-    return FlowWriter(workflow).write(called, context, targets=True)
-
-
-def _needs_own_flow(template: Field) -> bool:
-    return any(template.get(key) for key in ("retryStrategy", "timeout", "activeDeadlineSeconds"))
+    return write_flow(called, context, workflow, targets=True)
 
 
 def _defaults(template: Field, context: Context, info: WorkflowInfo) -> dict[str, Any]:
     found = {}
     for parameter in parameters_of(template, "inputs"):
         name = parameter.text_of("name")
-        default = parameter.get("value") or parameter.get("default")
+        default = parameter.first("value", "default")
         if name not in info.params:
             if default is None:
                 parameter.check("no value is given: it is an empty text")
@@ -195,7 +200,7 @@ def _defaults(template: Field, context: Context, info: WorkflowInfo) -> dict[str
     return found
 
 
-def _around(called: Called, params: Sequence[str], name: str = "") -> Called:
+def _around(called: Called, params: Iterable[str]) -> Called:
     """Return a steps template with a single step that calls another template."""
     declared = {each.text_of("name") for each in parameters_of(called.template, "inputs")}
     parameters = [
@@ -203,34 +208,20 @@ def _around(called: Called, params: Sequence[str], name: str = "") -> Called:
         for each in params
         if each in declared
     ]
-    step = {"name": name or called.name, "template": called.name}
-    data = {"steps": [[step | {"arguments": {"parameters": parameters}}]]}
-    template = called.template
-    node = _node_of(data, template.node.span)
-    outer = Field(node, template.path, template.key, template.source, template.findings)
+    step = {"name": called.name, "template": called.name, "arguments": {"parameters": parameters}}
+    # Its parts have the place of the template, so that findings about them are found there.
+    outer = replace(called.template, node=node_of({"steps": [[step]]}, called.template.node.span))
     return Called("", outer, called.library)
-
-
-def _node_of(data: Any, span: Span) -> Node:
-    if isinstance(data, dict):
-        entries = {key: MappingEntry(span, _node_of(each, span)) for key, each in data.items()}
-        return MappingNode(span, entries=entries)
-    if isinstance(data, list):
-        return ListNode(span, items=[_node_of(each, span) for each in data])
-    return ScalarNode(span, data)
 
 
 def _finally(
     spec: Field, library: Library, scope: FlowScope, workflow: Workflow
 ) -> list[dict[str, Any]]:
     """Return the steps of the exit handler."""
-    handler, test = spec.get("onExit"), None
-    hooks = spec.get("hooks")
+    # A hook named exit is the newer way to write onExit.
+    handler = spec.get("onExit")
     name = handler.text if handler is not None else ""
-    for key, _ in hooks.entries() if hooks is not None else ():
-        hook = hooks.get(key) if hooks is not None else None
-        if hook is None:
-            continue
+    for key, hook in spec.named("hooks"):
         test = hook.get("expression")
         if key != "exit" or test is not None or handler is not None:
             hook.gap("only one exit hook without an expression has an equal (spec.finally)")
@@ -240,33 +231,20 @@ def _finally(
             arguments.gap("arguments of the hook have no equal: write them into the steps")
     if handler is None:
         return []
-    template = library.templates.get(name)
-    if template is None:
+    called = library.find(name)
+    if called is None:
         handler.gap(f'there is no template "{name}"')
         return []
-    library.used.add(name)
-    called = Called(name, template, library)
-    if template.get("steps") is None and template.get("dag") is None:
-        called = _around(called, [*scope.workflow.params])
     context = Context(scope, steps={}, in_finally=True)
-    context.inputs = _defaults(template, context, scope.workflow)
-    flow = FlowWriter(workflow).write(called, context)
+    context.inputs = _defaults(called.template, context, scope.workflow)
+    if not is_flow(called.template):
+        called = _around(called, scope.workflow.params)
+    flow = write_flow(called, context, workflow)
     for key in ("parallelism", "failurePolicy"):
         if key in flow:
             handler.check(f"{key} of the exit handler is left out")
     steps: list[dict[str, Any]] = flow["flows"]
     return steps
-
-
-def _volume_claims(spec: Field) -> dict[str, Field | None]:
-    listed = spec.get("volumeClaimTemplates")
-    found: dict[str, Field | None] = {}
-    for each in listed.items() if listed is not None else ():
-        metadata = each.get("metadata")
-        found[metadata.text_of("name") if metadata is not None else ""] = each.get("spec")
-    if (collected := spec.get("volumeClaimGC")) is not None:
-        collected.note("is left out: claims are deleted with the flow")
-    return found
 
 
 def _policies(
@@ -276,6 +254,7 @@ def _policies(
     context = Context(scope)
     if (limit := spec.get("parallelism")) is not None:
         number = whole(limit.text) or 0
+        # The template of the entrypoint may have a limit too, which counts the same steps.
         found["parallelism"] = min(number, flow.get("parallelism", number))
         if any("flow" in step for step in flow["flows"]):
             limit.check("a child flow counts as one, and each can have a parallelism of its own")
@@ -286,69 +265,38 @@ def _policies(
         found["suspend"] = True
     if (lock := spec.get("synchronization")) is not None:
         found |= _concurrency(lock, context, files)
-    return found | _retention(spec)
-
-
-def _concurrency(lock: Field, context: Context, files: Files) -> dict[str, Any]:
-    mutexes, semaphores = lock.get("mutexes"), lock.get("semaphores")
-    single = (lock.get("mutex"), lock.get("semaphore"))
-    listed = [*(mutexes.items() if mutexes is not None else ())]
-    limited = [*(semaphores.items() if semaphores is not None else ())]
-    listed += [single[0]] if single[0] is not None else []
-    limited += [single[1]] if single[1] is not None else []
-    for further in [*listed, *limited][1:]:
-        further.gap("a flow belongs to one group only: choose one lock")
-    for each in listed[:1]:
-        _report_scope(each)
-        name = each.get("name")
-        return {"concurrency": {"group": context.string(name) if name is not None else "mutex"}}
-    for each in limited[:1]:
-        _report_scope(each)
-        reference = each.get("configMapKeyRef") or each.get("database")
-        name, key = "semaphore", ""
-        if reference is not None:
-            found = reference.get("name") or reference.get("key")
-            name = context.string(found) if found is not None else name
-            key = reference.text_of("key")
-        limit = whole(str(files.config_maps.get(name, {}).get(key, "")))
-        if limit is None:
-            each.gap(f'the limit of "{name}" is in none of the files: set spec.concurrency.limit')
-        group = f"{name}-{key}" if key and key != name else name
-        return {"concurrency": {"group": group, "limit": 1 if limit is None else limit}}
-    return {}
-
-
-def _report_scope(lock: Field) -> None:
-    for key in ("database", "namespace"):
-        value = lock.get(key)
-        if value is not None and not value.is_map:
-            value.check("flows wait for each other in their own namespace of one cluster")
-
-
-def _retention(spec: Field) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    ttl = spec.get("ttlStrategy")
-    names = {"secondsAfterCompletion": "Finished", "secondsAfterSuccess": "Succeeded"}
-    for key, suffix in (names | {"secondsAfterFailure": "Failed"}).items():
-        value = ttl.get(key) if ttl is not None else None
+    for key, ours in _TIMES_TO_LIVE.items():
+        value = spec.at("ttlStrategy", key)
         if value is not None and (seconds := whole(value.text)) is not None:
-            found[f"ttlSecondsAfter{suffix}"] = seconds
-    collected = spec.get("podGC")
-    if collected is not None:
-        if (strategy := collected.get("strategy")) is not None:
-            strategy.note(
-                "pods are deleted with their jobs, when the flow has succeeded (jobRetainPolicy)"
-            )
+            found[ours] = seconds
+    if (collected := spec.get("podGC")) is not None:
+        if collected.get("strategy") is not None:
             found["jobRetainPolicy"] = "delete"
-        for key in ("deleteDelayDuration", "labelSelector"):
-            if (detail := collected.get(key)) is not None:
-                detail.note("is left out: all pods are deleted at once, with their jobs")
+        collected.report_keys(Severity.NOTE, _POD_DELETION)
     return found
 
 
-def _report_unused(spec: Field, library: Library) -> None:
-    own = spec.get("templates")
-    for template in own.items() if own is not None else ():
-        name = template.text_of("name")
-        if name not in library.used:
-            template.note(f'the template "{name}" is left out: nothing calls it')
+def _concurrency(lock: Field, context: Context, files: Files) -> dict[str, Any]:
+    mutexes = [*lock.listed("mutexes"), *lock.present("mutex")]
+    locks = [*mutexes, *lock.listed("semaphores"), *lock.present("semaphore")]
+    for further in locks[1:]:
+        further.gap("a flow belongs to one group only: choose one lock")
+    if not locks:
+        return {}
+    for scope in locks[0].present("database", "namespace"):
+        if not scope.is_map:
+            scope.check("flows wait for each other in their own namespace of one cluster")
+    if mutexes:
+        mutex = locks[0].get("name")
+        return {"concurrency": {"group": context.string(mutex) if mutex is not None else "mutex"}}
+    reference = locks[0].first("configMapKeyRef", "database")
+    name, key = "semaphore", ""
+    if reference is not None:
+        found = reference.first("name", "key")
+        name = context.string(found) if found is not None else name
+        key = reference.text_of("key")
+    limit = whole(str(files.config_maps.get(name, {}).get(key, "")))
+    if limit is None:
+        locks[0].gap(f'the limit of "{name}" is in none of the files: set spec.concurrency.limit')
+    group = f"{name}-{key}" if key and key != name else name
+    return {"concurrency": {"group": group, "limit": 1 if limit is None else limit}}

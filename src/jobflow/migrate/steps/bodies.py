@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from jobflow.migrate.context import Context
 from jobflow.migrate.expressions.values import Ref, Text, as_ref, literal
-from jobflow.migrate.fields import Field
+from jobflow.migrate.fields import Field, Severity
 from jobflow.migrate.scopes import FlowScope, StepInfo, identifier
 from jobflow.migrate.steps.control import duration, retry_of, timeout_of
-from jobflow.migrate.steps.parameters import OutputPlan, Wanted, paths_of, plan_outputs
+from jobflow.migrate.steps.parameters import Wanted, paths_of, plan_outputs
 from jobflow.migrate.steps.pods import PodSource, job_of, placeholder
-from jobflow.migrate.templates import Called, Uses, parameters_of, tasks_of, template_of
+from jobflow.migrate.templates import Called, Uses, is_flow, parameters_of, tasks_of, template_of
 
 MAX_DEPTH = 4
 """Levels of flows in flows, the outermost included."""
@@ -38,14 +38,14 @@ _WITHOUT_EFFECT = {
     "annotations": "is left out: it is about how Argo shows the template",
     "priority": "is left out: set priorityClassName",
 }
-
-
-class WritesFlows(Protocol):
-    """Writes the flow of a dag or steps template."""
-
-    def child(self, called: Called, context: Context) -> dict[str, Any]:
-        """Return the fields of `flow`, without params, and note its outputs in the scope."""
-        ...
+_WITHOUT_EFFECT_ON_PODS = dict.fromkeys(
+    ("failFast", "parallelism"), "has no effect on a template with a single pod"
+)
+_NO_EQUAL_OF_FLOWS = {"daemon": "a flow cannot be a daemon: mark the steps in it"}
+_LOCKS = {
+    "synchronization": "only a whole flow can wait for a lock (spec.concurrency): put the step "
+    "into a flow of its own"
+}
 
 
 @dataclass(slots=True)
@@ -53,17 +53,12 @@ class Workflow:
     """The objects that all steps of a workflow share."""
 
     spec: Field
+    write_flow: Callable[[Called, Context, Workflow], dict[str, Any]]
+    """Returns the fields of a flow for a dag or steps template, without params, and notes its
+    outputs in the scope."""
     uses: Uses = field(default_factory=Uses)
     stack: list[str] = field(default_factory=list)
     """Names of the dag and steps templates that are being converted, the outermost first."""
-
-
-@dataclass(slots=True)
-class Body:
-    """The work of a step, and the fields that come with it."""
-
-    fields: dict[str, Any]
-    repeat: dict[str, Any] | None = None
 
 
 def body_of(
@@ -73,53 +68,29 @@ def body_of(
     info: StepInfo,
     wanted: Wanted,
     workflow: Workflow,
-    writer: WritesFlows,
-) -> Body:
-    """Return what a step runs that calls a template. `context` is that of the task; outputs are
-    noted in `info`."""
+) -> dict[str, Any]:
+    """Return the fields of a step for the template that it calls, and note its outputs in `info`.
+    `context` is that of the task."""
     template = called.template
     report_template(template)
     own = replace(
         context, inputs=inputs, steps={}, item=None, is_pod=True, paths=paths_of(template)
     )
-    if template.get("dag") is not None or template.get("steps") is not None:
-        return _child(called, inputs, context, info, workflow, writer)
+    if is_flow(template):
+        return _child(called, inputs, context, info, workflow)
     if (suspend := template.get("suspend")) is not None:
-        return Body({"approval": _approval(called, suspend, own, info)})
+        return {"approval": _approval(called, suspend, own, info)}
     for kind, message in _NO_EQUAL.items():
         if (found := template.get(kind)) is not None:
             found.gap(message)
             _declare(template, info)
-            return Body(placeholder(kind))
+            return placeholder(kind)
+    # Outputs are planned first, because tags in the container name their paths.
     plan = plan_outputs(template, wanted, own, info)
-    return Body(_job(called, own, plan, workflow))
-
-
-def report_template(template: Field) -> None:
-    """Report fields of a template that have no equal."""
-    is_pod = template.get("dag") is None and template.get("steps") is None
-    for key, message in _WITHOUT_EFFECT.items():
-        if (ignored := template.get(key)) is not None:
-            ignored.note(message)
-    for key in ("failFast", "parallelism") if is_pod else ():
-        if (ignored := template.get(key)) is not None:
-            ignored.note("has no effect on a template with a single pod")
-    if (lock := template.get("synchronization")) is not None:
-        lock.gap(
-            "only a whole flow can wait for a lock (spec.concurrency): put the step into a flow of "
-            "its own"
-        )
-
-
-def _job(called: Called, own: Context, plan: OutputPlan, workflow: Workflow) -> dict[str, Any]:
-    template = called.template
-    if not any(template.get(kind) for kind in ("container", "script", "containerSet")):
+    if template.first("container", "script", "containerSet") is None:
         template.gap("the template runs nothing that is known: write a container")
         return placeholder(called.name)
-    info = own.scope.workflow
-    is_child = own.scope.parent is not None
-    source = PodSource(template, workflow.spec, own, plan, info.claims, is_child)
-    body = job_of(source)
+    body = job_of(PodSource(template, workflow.spec, own, plan))
     if retry := retry_of(template, own):
         body["retry"] = retry
     if span := timeout_of(template, own):
@@ -127,6 +98,14 @@ def _job(called: Called, own: Context, plan: OutputPlan, workflow: Workflow) -> 
     if template.is_true("daemon"):
         body["daemon"] = True
     return body
+
+
+def report_template(template: Field) -> None:
+    """Report fields of a template that have no equal."""
+    template.report_keys(Severity.NOTE, _WITHOUT_EFFECT)
+    if not is_flow(template):
+        template.report_keys(Severity.NOTE, _WITHOUT_EFFECT_ON_PODS)
+    template.report_keys(Severity.GAP, _LOCKS)
 
 
 def _declare(template: Field, info: StepInfo) -> None:
@@ -164,8 +143,7 @@ def _child(
     context: Context,
     info: StepInfo,
     workflow: Workflow,
-    writer: WritesFlows,
-) -> Body:
+) -> dict[str, Any]:
     """Return a dag or steps template as a child flow."""
     template, scope = called.template, context.scope.child()
     if called.name in workflow.stack or scope.depth > MAX_DEPTH:
@@ -177,20 +155,41 @@ def _child(
             )
         template.gap(reason)
         _declare(template, info)
-        return Body(placeholder(f"{called.name}: {reason}"))
+        return placeholder(f"{called.name}: {reason}")
+    # Each run of a repeated flow has other values, also in place of literals.
     bring = scope.hand_over if calls_itself(called) else scope.bring
     brought = {name: bring(name, text) for name, text in inputs.items()}
-    inner = replace(
-        context, scope=scope, inputs=brought, steps={}, item=None, in_finally=context.in_finally
-    )
-    flow = writer.child(called, inner)
-    if AGAIN in flow.get("outputs", {}):
-        return _repeated(scope, flow, context, info, called)
-    params = {name: context.render(text) for name, text in scope.params.items()}
-    flow = ({"params": params} if params else {}) | flow
-    _note_outputs(flow, called, info)
-    _hand_up(scope, context.scope, info)
-    return Body({"flow": flow} | _limits(called, replace(inner, scope=context.scope)))
+    inner = replace(context, scope=scope, inputs=brought, steps={}, item=None)
+    flow = workflow.write_flow(called, inner, workflow)
+    outputs, params, body = flow.get("outputs", {}), dict(scope.params), dict[str, Any]()
+    if AGAIN in outputs:
+        template.check(f"the template calls itself: it is repeated, at most {MAX_RUNS} times")
+        body["repeat"] = {"until": f"!outputs.{AGAIN}", "max": MAX_RUNS}
+        for name, text in params.items():
+            if (following := f"{NEXT}{name}") in outputs:
+                cel = f"has(last.outputs) ? last.outputs.{following} : {as_ref(text).cel}"
+                params[name] = (Ref(cel, hint=name),)
+    rendered = {name: context.render(text) for name, text in params.items()}
+    body["flow"] = ({"params": rendered} if rendered else {}) | flow
+    for parameter in parameters_of(template, "outputs"):
+        name = parameter.text_of("name")
+        if identifier(name) in outputs:
+            info.outputs[name] = identifier(name)
+    around = context
+    if AGAIN not in outputs:
+        around = replace(inner, scope=context.scope)
+        # Global outputs of its steps are outputs of the child flow, and global around it.
+        for name, ref in scope.outputs.items():
+            info.outputs.setdefault(name, identifier(name))
+            note_global(context.scope, name, info, may_lack=ref.may_lack)
+    if retry := retry_of(template, around):
+        # The pods of a child flow may fail on many nodes.
+        retry.pop("avoidNodes", None)
+        body["retry"] = retry
+    if span := timeout_of(template, around):
+        body["timeout"] = span
+    template.report_keys(Severity.GAP, _NO_EQUAL_OF_FLOWS)
+    return body
 
 
 def calls_itself(called: Called) -> bool:
@@ -199,53 +198,9 @@ def calls_itself(called: Called) -> bool:
     return any(each is not None and each.template.node is called.template.node for each in found)
 
 
-def _hand_up(child: FlowScope, scope: FlowScope, info: StepInfo) -> None:
-    """Note the global outputs of a child flow as outputs of its step."""
-    for name, ref in child.outputs.items():
-        info.outputs.setdefault(name, identifier(name))
-        note_global(scope, name, info, may_lack=ref.may_lack)
-
-
 def note_global(scope: FlowScope, name: str, info: StepInfo, *, may_lack: bool = False) -> None:
     """Note an output of a step as a global one."""
     [ref] = info.output(name, name)
     assert isinstance(ref, Ref), "an output is one value"
     ref = replace(ref, may_lack=ref.may_lack or may_lack)
     (scope.workflow if scope.parent is None else scope).outputs[name] = ref
-
-
-def _limits(called: Called, context: Context) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if retry := retry_of(called.template, context):
-        retry.pop("avoidNodes", None)
-        found["retry"] = retry
-    if span := timeout_of(called.template, context):
-        found["timeout"] = span
-    if (daemon := called.template.get("daemon")) is not None:
-        daemon.gap("a flow cannot be a daemon: mark the steps in it")
-    return found
-
-
-def _note_outputs(flow: dict[str, Any], called: Called, info: StepInfo) -> None:
-    for parameter in parameters_of(called.template, "outputs"):
-        name = parameter.text_of("name")
-        if identifier(name) in flow.get("outputs", {}):
-            info.outputs[name] = identifier(name)
-
-
-def _repeated(
-    scope: FlowScope, flow: dict[str, Any], context: Context, info: StepInfo, called: Called
-) -> Body:
-    """Return a template that calls itself at its end as a flow that is repeated."""
-    called.template.check(f"the template calls itself: it is repeated, at most {MAX_RUNS} times")
-    params = {}
-    for name, text in scope.params.items():
-        following = f"{NEXT}{name}"
-        if following in flow["outputs"]:
-            cel = f"has(last.outputs) ? last.outputs.{following} : {as_ref(text).cel}"
-            text = (Ref(cel, hint=name),)
-        params[name] = context.render(text)
-    flow = ({"params": params} if params else {}) | flow
-    _note_outputs(flow, called, info)
-    repeat = {"until": f"!outputs.{AGAIN}", "max": MAX_RUNS}
-    return Body({"flow": flow} | _limits(called, context), repeat)

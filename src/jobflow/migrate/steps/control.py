@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from jobflow.api.duration import parse_duration
 from jobflow.core.text import shorten
 from jobflow.migrate.context import Context
-from jobflow.migrate.expressions.cel import condition_to_cel, test_to_cel
+from jobflow.migrate.expressions.cel import test_to_cel
 from jobflow.migrate.expressions.parse import split_tags
 from jobflow.migrate.expressions.values import (
     Kind,
     Ref,
+    Resolve,
     Text,
     UnsupportedExpression,
     as_json,
@@ -24,10 +26,14 @@ from jobflow.migrate.expressions.values import (
     single,
     whole,
 )
-from jobflow.migrate.fields import Field
+from jobflow.migrate.fields import Field, Severity
 
+Converted = TypeVar("Converted", str, Ref)
 MAX_RETRIES = 100
 _MAX_ITEMS = 1000
+_NO_EQUAL_OF_BACKOFFS = {
+    "maxDuration": "all attempts together have no limit of time: set spec.timeout or retry.limit"
+}
 _KNOWN = re.compile(r"-?[0-9]{1,9}")
 
 
@@ -38,6 +44,7 @@ def duration(value: Field, context: Context) -> str | None:
         value.gap("the time is not known before the flow runs: write a duration")
         return None
     text = text.strip()
+    # Argo reads a number without a unit as seconds.
     span = f"{text}s" if re.fullmatch(r"\d+(\.\d+)?", text) else text
     try:
         parse_duration(span)
@@ -49,10 +56,9 @@ def duration(value: Field, context: Context) -> str | None:
 
 def timeout_of(template: Field, context: Context) -> str | None:
     """Return the limit of one attempt of a template."""
-    deadline, timeout = template.get("activeDeadlineSeconds"), template.get("timeout")
-    if timeout is not None:
+    for timeout in template.present("timeout"):
         timeout.check("counts from the start of the job; in Argo it counts while a pod waits too")
-    found = deadline if deadline is not None else timeout
+    found = template.first("activeDeadlineSeconds", "timeout")
     return None if found is None else duration(found, context)
 
 
@@ -60,7 +66,6 @@ def timeout_of(template: Field, context: Context) -> str | None:
 class Loop:
     """The items of a loop."""
 
-    field: Field
     literal: list[Any] | None = None
     cel: str = ""
     count: int | None = None
@@ -95,7 +100,7 @@ class Loop:
 
 def has_items(task: Field) -> bool:
     """Whether a task is a loop."""
-    return any(task.get(key) is not None for key in ("withItems", "withParam", "withSequence"))
+    return task.first("withItems", "withParam", "withSequence") is not None
 
 
 def loop_of(task: Field, context: Context) -> Loop | None:
@@ -116,7 +121,7 @@ def _with_param(listed: Field, context: Context) -> Loop:
     text = context.text(listed, must_exist=True)
     plain = literal(text)
     if plain is None:
-        return Loop(listed, cel=as_json(text))
+        return Loop(cel=as_json(text))
     found = json_of(plain)
     if not isinstance(found, list):
         raise UnsupportedExpression(f'"{plain[:40]}" is no JSON list')
@@ -133,31 +138,28 @@ def _with_items(items: Field, context: Context) -> Loop:
             if text is None:
                 raise UnsupportedExpression("an item that is a map has a tag: use withParam")
             parts.append(as_ref(text).cel)
-        return Loop(items, cel=f"[{', '.join(parts)}]")
+        return Loop(cel=f"[{', '.join(parts)}]")
     found = items.data
-    kinds = {type(each) for each in found}
-    kind = {frozenset({str}): Kind.TEXT, frozenset({int}): Kind.NUMBER}.get(frozenset(kinds))
-    kind = Kind.JSON if kind is None and kinds <= {dict, list} else kind
-    return _literal(items, found, kind or Kind.ANY)
+    kinds = frozenset(type(each) for each in found)
+    kind = {frozenset({str}): Kind.TEXT, frozenset({int}): Kind.NUMBER}.get(kinds, Kind.ANY)
+    return _literal(items, found, Kind.JSON if kinds <= {dict, list} else kind)
 
 
 def _literal(field: Field, items: list[Any], kind: Kind = Kind.ANY) -> Loop:
     if len(items) > _MAX_ITEMS:
         field.gap(f"a loop has at most {_MAX_ITEMS:,} items: the others are left out")
-    return Loop(field, literal=items[:_MAX_ITEMS], kind=kind)
+    return Loop(literal=items[:_MAX_ITEMS], kind=kind)
 
 
 def _with_sequence(sequence: Field, context: Context) -> Loop:
     bounds: dict[str, Text] = {}
     for key in ("count", "start", "end"):
-        value = sequence.get(key)
-        if value is not None:
+        for value in sequence.present(key):
             bounds[key] = context.text(value, must_exist=True)
     shape = sequence.get("format")
-    start = _number(bounds.get("start", ("0",)))
+    start, step = _number(bounds.get("start", ("0",))), "+"
     if "count" in bounds:
         size = _number(bounds["count"])
-        step = "+"
     else:
         end = _number(bounds.get("end", ("0",)))
         if _KNOWN.fullmatch(start) and _KNOWN.fullmatch(end):
@@ -165,15 +167,15 @@ def _with_sequence(sequence: Field, context: Context) -> Loop:
             size = str(abs(int(end) - int(start)) + 1)
         else:
             sequence.check("the sequence counts up; if it has to count down, change the range")
-            size, step = f"{end} - {start} + 1" if start != "0" else f"{end} + 1", "+"
+            size = f"{end} - {start} + 1" if start != "0" else f"{end} + 1"
     if shape is None and start == "0" and step == "+" and size.isdigit():
-        return Loop(sequence, count=int(size), kind=Kind.NUMBER)
+        return Loop(count=int(size), kind=Kind.NUMBER)
     numbers = f"range({size})"
     number = "i" if start == "0" and step == "+" else f"{start} {step} i"
     if shape is not None:
-        return Loop(sequence, cel=_formatted(numbers, number, shape.text), kind=Kind.TEXT)
+        return Loop(cel=_formatted(numbers, number, shape.text), kind=Kind.TEXT)
     text = numbers if number == "i" else f"{numbers}.map(i, {number})"
-    return Loop(sequence, cel=text, kind=Kind.NUMBER)
+    return Loop(cel=text, kind=Kind.NUMBER)
 
 
 def _number(text: Text) -> str:
@@ -198,6 +200,7 @@ def _formatted(numbers: str, number: str, shape: str) -> str:
         return f'{numbers}.map(i, "{before}%{letter}{after}".format([{number}]))'
     if int(width) != 2:
         raise UnsupportedExpression(f'the width of the format "{shape}" has no equal')
+    # Formats of CEL have no width, so a choice adds the sign that is missing.
     least = 10 if letter == "d" else 16
     shapes = f'"{before}{zero or " "}%{letter}{after}" : "{before}%{letter}{after}"'
     return f"{numbers}.map(i, ({number} < {least} ? {shapes}).format([{number}]))"
@@ -210,6 +213,7 @@ def retry_of(template: Field, context: Context) -> dict[str, Any]:
         return {}
     retry: dict[str, Any] = {"limit": _limit(strategy, context)}
     policy = strategy.get("retryPolicy")
+    # Argo calls it an error if the cluster ends a pod, and a failure if its container does.
     if policy is not None and policy.text in ("OnError", "OnTransientError"):
         retry |= {"limit": 0, "disruptions": retry["limit"]}
         policy.check("only attempts that the cluster ended are tried again (retry.disruptions)")
@@ -217,6 +221,7 @@ def retry_of(template: Field, context: Context) -> dict[str, Any]:
         retry["backoff"] = backoff
     expression = strategy.get("expression")
     if expression is not None:
+        # The condition is asked after a failure only, so that lastRetry always has a value.
         failed = replace(context, has_failed=True)
         try:
             retry["when"] = test_to_cel(expression.text, failed.resolver(expression))
@@ -233,9 +238,8 @@ def _limit(strategy: Field, context: Context) -> int | str:
         strategy.check(f"no limit means {MAX_RETRIES} attempts after the first one")
         return MAX_RETRIES
     text = context.text(limit)
-    plain = literal(text)
-    ref = single(text)
-    if plain is None and ref is not None and ref.path.startswith("params."):
+    plain, ref = literal(text), single(text)
+    if ref is not None and ref.path.startswith("params."):
         limit.check("the param must be a number, not a text")
         return f"$({ref.path})"
     number = whole(plain) if plain is not None else None
@@ -253,33 +257,24 @@ def _backoff(strategy: Field, context: Context) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {}
     for key, ours in (("duration", "duration"), ("cap", "max")):
-        value = backoff.get(key)
-        span = duration(value, context) if value is not None else None
-        if span is not None:
-            found[ours] = span
+        for value in backoff.present(key):
+            if (span := duration(value, context)) is not None:
+                found[ours] = span
     factor = backoff.get("factor")
     text = literal(context.text(factor)) if factor is not None else "1"
     number = whole(text) if text is not None else None
     if number is not None:
         found["factor"] = max(number, 1)
-    if (most := backoff.get("maxDuration")) is not None:
-        most.gap("all attempts together have no limit of time: set spec.timeout or retry.limit")
+    backoff.report_keys(Severity.GAP, _NO_EQUAL_OF_BACKOFFS)
     return found
 
 
-def condition_of(field: Field, context: Context) -> str | None:
-    """Return a `when` as CEL; None if it is reported."""
+def converted(
+    field: Field, context: Context, convert: Callable[[str, Resolve], Converted]
+) -> Converted | None:
+    """Return a condition or an expression in CEL; None if it is reported."""
     try:
-        return condition_to_cel(field.text, context.resolver(field))
-    except UnsupportedExpression as error:
-        field.gap(f'"{shorten(field.text)}" is not converted: {error}')
-        return None
-
-
-def expression_of(field: Field, context: Context) -> str | None:
-    """Return an `expression` as CEL that is true or false; None if it is reported."""
-    try:
-        return test_to_cel(field.text, context.resolver(field))
+        return convert(field.text, context.resolver(field))
     except UnsupportedExpression as error:
         field.gap(f'"{shorten(field.text)}" is not converted: {error}')
         return None

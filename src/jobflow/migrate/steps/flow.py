@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from jobflow.core.text import shorten
 from jobflow.migrate.context import Context
-from jobflow.migrate.expressions.cel import expression_to_ref
+from jobflow.migrate.expressions.cel import condition_to_cel, expression_to_ref
 from jobflow.migrate.expressions.values import Kind, UnsupportedExpression, as_ref, whole
 from jobflow.migrate.fields import Field
 from jobflow.migrate.scopes import StepInfo, identifier
 from jobflow.migrate.steps.bodies import AGAIN, NEXT, Workflow, report_template
-from jobflow.migrate.steps.control import condition_of, has_items
+from jobflow.migrate.steps.control import converted, has_items
 from jobflow.migrate.steps.depends import (
     Dependencies,
     Kinds,
@@ -32,117 +30,107 @@ START = "start"
 _ANCHOR = {"approval": {"message": "starts at once", "timeout": "1s", "default": "Approve"}}
 
 
-@dataclass(slots=True)
-class FlowWriter:
-    """Writes dag and steps templates as flows."""
+def write_flow(
+    called: Called, context: Context, workflow: Workflow, *, targets: bool = False
+) -> dict[str, Any]:
+    """Return the fields of a flow for a template: its steps, policies and outputs. With `targets`,
+    `target` of a dag becomes `targets` and not a smaller flow. Infos of the steps are added to
+    `context.steps`, which is a dict."""
+    template = called.template
+    workflow.stack.append(called.name)
+    report_template(template)
+    tasks = _dag_tasks(called) if template.get("dag") else _step_tasks(called)
+    target = template.at("dag", "target")
+    chosen = target.text.split() if target is not None else []
+    if chosen and not targets:
+        needed = _needed(tasks, chosen)
+        tasks = [task for task in tasks if task.name in needed]
+    again = _take_recursion(tasks, called, context)
+    infos: dict[str, StepInfo] = context.steps  # type: ignore[assignment]
+    for task in tasks:
+        if task.name in infos:
+            task.entry.gap(f'"{task.name}" is the name of another task too: rename one of them')
+        infos[task.name] = StepInfo(
+            context.scope.unique(task.name),
+            is_loop=has_items(task.entry),
+            may_be_empty=has_items(task.entry) and task.entry.get("withItems") is None,
+        )
+    flow: dict[str, Any] = {"flows": []}
+    if chosen and targets:
+        flow["targets"] = [infos[name].name for name in chosen if name in infos]
+    _find_anchors(tasks, infos)
+    if any(START in task.further for task in tasks):
+        infos[START] = StepInfo(context.scope.unique(START))
+        flow["flows"].append({"name": infos[START].name} | _ANCHOR)
+    _forgive(called, tasks)
+    _note_ends(tasks, infos)
+    kinds = _kinds([task.entry for task in tasks])
+    probes = probes_of(tasks, called.library)
+    writer = TaskWriter(workflow, called, context, infos, probes, kinds)
+    for task in tasks:
+        flow["flows"] += writer.steps(task)
+    flow |= _policies(template, tasks)
+    if outputs := _outputs(called, context, again):
+        flow["outputs"] = outputs
+    report_artifacts(template, "outputs")
+    workflow.stack.pop()
+    return flow
 
-    workflow: Workflow
 
-    def child(self, called: Called, context: Context) -> dict[str, Any]:
-        """Return the fields of a flow for a template that a step calls."""
-        return self.write(called, context)
+def _policies(template: Field, tasks: Sequence[Task]) -> dict[str, Any]:
+    found = dict[str, Any]()
+    limit = template.get("parallelism")
+    number = whole(limit.text) if limit is not None else None
+    if number is not None:
+        found["parallelism"] = number
+    elif limit is not None:
+        limit.gap("the number is not known before the flow runs: write it")
+    fail_fast = template.at("dag", "failFast") or template.get("failFast")
+    # A task that asks for a failure would never run in a flow that stops at it.
+    continues = any(task.depends.has_ends or task.is_forgiven for task in tasks)
+    if continues or (fail_fast is not None and fail_fast.text == "false"):
+        found["failurePolicy"] = "Continue"
+    return found
 
-    def write(self, called: Called, context: Context, *, targets: bool = False) -> dict[str, Any]:
-        """Return the fields of a flow: its steps, policies and outputs. With `targets`, `target` of
-        a dag becomes `targets` and not a smaller flow. Infos of the steps are added to
-        `context.steps`, which is a dict."""
-        self.workflow.stack.append(called.name)
-        report_template(called.template)
-        tasks = _dag_tasks(called) if called.template.get("dag") else _step_tasks(called)
-        chosen = _targets(called, tasks)
-        if chosen and not targets:
-            needed = _needed(tasks, chosen)
-            tasks = [task for task in tasks if task.name in needed]
-        flow: dict[str, Any] = {"flows": []}
-        if chosen and targets:
-            flow["targets"] = chosen
-        again = _take_recursion(tasks, called, context)
-        infos: dict[str, StepInfo] = context.steps  # type: ignore[assignment]
-        for task in tasks:
-            if task.name in infos:
-                task.entry.gap(f'"{task.name}" is the name of another task too: rename one of them')
-            name = context.scope.unique(task.name)
-            infos[task.name] = StepInfo(
-                name,
-                is_loop=has_items(task.entry),
-                may_be_empty=has_items(task.entry) and task.entry.get("withItems") is None,
-            )
-        if "targets" in flow:
-            flow["targets"] = [infos[name].name for name in chosen if name in infos]
-        _find_anchors(tasks, infos)
-        if any(infos[task.name].upstream == (START,) or START in task.further for task in tasks):
-            name = context.scope.unique(START)
-            infos[START] = StepInfo(name)
-            flow["flows"].append({"name": name} | _ANCHOR)
-        _forgive(called, tasks)
-        _note_ends(tasks, infos)
-        probes = probes_of(tasks, called.library)
-        kinds = _kinds([task.entry for task in tasks])
-        writer = TaskWriter(self.workflow, self, called, context, infos, probes, kinds)
-        for task in tasks:
-            flow["flows"] += writer.steps(task)
-        flow |= self._policies(called, tasks, context)
-        if outputs := self._outputs(called, context, again):
-            flow["outputs"] = outputs
-        report_artifacts(called.template, "outputs")
-        self.workflow.stack.pop()
-        return flow
 
-    def _policies(self, called: Called, tasks: Sequence[Task], context: Context) -> dict[str, Any]:
-        template, found = called.template, dict[str, Any]()
-        limit = template.get("parallelism")
-        number = whole(limit.text) if limit is not None else None
-        if number is not None:
-            found["parallelism"] = number
-        elif limit is not None:
-            limit.gap("the number is not known before the flow runs: write it")
-        fail_fast = template.at("dag", "failFast") or template.get("failFast")
-        continues = any(task.depends.has_ends or task.is_forgiven for task in tasks)
-        if continues or (fail_fast is not None and fail_fast.text == "false"):
-            found["failurePolicy"] = "Continue"
-        return found
-
-    def _outputs(
-        self, called: Called, context: Context, again: tuple[Field, Called] | None
-    ) -> dict[str, str]:
-        """Return the outputs of a flow as CEL."""
-        found: dict[str, str] = {}
-        for parameter in parameters_of(called.template, "outputs"):
-            cel = _output(parameter, context)
-            if cel is not None:
-                found[identifier(parameter.text_of("name"))] = cel
-        for name, ref in context.scope.outputs.items():
-            cel = ref.or_else.replace("%s", "null") if ref.may_lack else ref.cel
-            found.setdefault(identifier(name), cel)
-        if again is not None:
-            task, target = again
-            condition = task.get("when")
-            found[AGAIN] = "true"
-            if condition is not None:
-                found[AGAIN] = condition_of(condition, context) or "false"
-            for name, text in bind(task, target, context).items():
-                cel, before = as_ref(text).cel, as_ref(context.inputs[name]).cel
-                if cel != before:
-                    found[f"{NEXT}{identifier(name)}"] = cel
-        return found
+def _outputs(
+    called: Called, context: Context, again: tuple[Field, Called] | None
+) -> dict[str, str]:
+    """Return the outputs of a flow as CEL."""
+    found: dict[str, str] = {}
+    for parameter in parameters_of(called.template, "outputs"):
+        cel = _output(parameter, context)
+        if cel is not None:
+            found[identifier(parameter.text_of("name"))] = cel
+    for name, ref in context.scope.outputs.items():
+        # The step that has it may not have run; a flow cannot end with an output that lacks.
+        cel = ref.or_else.replace("%s", "null") if ref.may_lack else ref.cel
+        found.setdefault(identifier(name), cel)
+    if again is not None:
+        task, target = again
+        condition = task.get("when")
+        found[AGAIN] = "true"
+        if condition is not None:
+            found[AGAIN] = converted(condition, context, condition_to_cel) or "false"
+        for name, text in bind(task, target, context).items():
+            cel, before = as_ref(text).cel, as_ref(context.inputs[name]).cel
+            if cel != before:
+                found[f"{NEXT}{identifier(name)}"] = cel
+    return found
 
 
 def _output(parameter: Field, context: Context) -> str | None:
-    source = parameter.get("valueFrom")
-    value = parameter.get("value")
+    source, value = parameter.get("valueFrom"), parameter.get("value")
     if source is None:
-        if value is not None:
-            return as_ref(context.text(value)).cel
-        return None
+        return as_ref(context.text(value)).cel if value is not None else None
     default = source.get("default")
     if (reference := source.get("parameter")) is not None:
         ref = as_ref(context.text(reference, must_exist=default is None))
     elif (expression := source.get("expression")) is not None:
-        try:
-            ref = expression_to_ref(expression.text, context.resolver(expression))
-        except UnsupportedExpression as error:
-            expression.gap(f'"{shorten(expression.text)}" is not converted: {error}')
+        found = converted(expression, context, expression_to_ref)
+        if found is None:
             return None
+        ref = found
     else:
         source.gap("has no equal for an output of a flow: write an expression in outputs")
         return None
@@ -155,8 +143,7 @@ def _output(parameter: Field, context: Context) -> str | None:
 
 
 def _dag_tasks(called: Called) -> list[Task]:
-    listed = called.template.at("dag", "tasks")
-    tasks = listed.items() if listed is not None else []
+    tasks = called.template.listed("dag", "tasks")
     kinds = _kinds(tasks)
     return [Task(each.text_of("name"), each, _dependencies(each, kinds)) for each in tasks]
 
@@ -185,18 +172,13 @@ def _dependencies(task: Field, kinds: Kinds) -> Dependencies:
 
 def _step_tasks(called: Called) -> list[Task]:
     """Return the steps of all groups; each waits for the group before its own."""
-    groups, before, found = called.template.get("steps"), list[str](), list[Task]()
-    for group in groups.items() if groups is not None else ():
+    before, found = list[str](), list[Task]()
+    for group in called.template.listed("steps"):
         entries = group.items() if group.is_list else [group]
         names = [each.text_of("name") for each in entries]
         found += (Task(n, e, after(before)) for n, e in zip(names, entries, strict=True))
         before = names or before
     return found
-
-
-def _targets(called: Called, tasks: Sequence[Task]) -> list[str]:
-    target = called.template.at("dag", "target")
-    return target.text.split() if target is not None else []
 
 
 def _needed(tasks: Sequence[Task], targets: Sequence[str]) -> set[str]:

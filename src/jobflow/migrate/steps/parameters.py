@@ -15,9 +15,9 @@ from typing import Any
 
 from jobflow.migrate.context import Context
 from jobflow.migrate.expressions.values import Ref, Text, literal, quote, single
-from jobflow.migrate.fields import Field
+from jobflow.migrate.fields import Field, Severity
 from jobflow.migrate.scopes import StepInfo, identifier
-from jobflow.migrate.templates import Called, parameters_of, texts_of
+from jobflow.migrate.templates import Called, is_flow, parameters_of, texts_of
 
 SHELLS = ("sh", "bash", "ash", "dash", "ksh", "zsh")
 _JSON = re.compile(r"json|JSON|\{ *\\?[\"']|['\"]\{|\[ *\\?\"")
@@ -39,15 +39,6 @@ class OutputPlan:
     """Paths by the name of the parameter."""
     as_object: bool = False
     """Whether the message is a JSON object, with a text for each output."""
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.result or self.files)
-
-    @property
-    def is_file(self) -> bool:
-        """Whether the file of the only output is the message."""
-        return not self.result and not self.as_object
 
 
 @dataclass(slots=True)
@@ -74,10 +65,13 @@ def plan_outputs(template: Field, wanted: Wanted, context: Context, info: StepIn
             value.gap("an output with a fixed value has no equal: write the value where it is used")
     names = [*([""] if plan.result else []), *plan.files]
     mounts = [mount.text_of("mountPath") for mount in _mounts(template)]
+    # The kubelet reads no message from a volume.
     in_volume = any(path.startswith(mount) for path in plan.files.values() for mount in mounts)
-    parsed = wanted.parsed | ({*names} - wanted.lists if _looks_like_json(template) else set())
+    # A message that is JSON has the outputs that the JSON names, so it is put into a text.
+    own = template.first("script", "container")
+    info.has_json = own is not None and any(_JSON.search(text) for text in texts_of(own.node))
+    parsed = wanted.parsed | ({*names} - wanted.lists if info.has_json else set())
     plan.as_object = bool(len(names) > 1 or parsed & {*names} or in_volume)
-    info.has_json = _looks_like_json(template)
     if plan.as_object:
         info.outputs |= {name: identifier(name or "result") for name in names}
     else:
@@ -86,19 +80,12 @@ def plan_outputs(template: Field, wanted: Wanted, context: Context, info: StepIn
     return plan
 
 
-def _looks_like_json(template: Field) -> bool:
-    """Whether a program seems to write JSON. A message that is a JSON object or list has other
-    outputs than a text, so that such a program gets an output of its own for it."""
-    own = template.get("script") or template.get("container")
-    return own is not None and any(_JSON.search(text) for text in texts_of(own.node))
-
-
 def add_outputs(container: dict[str, Any], plan: OutputPlan, source: Field) -> None:
     """Let a container write its outputs to the termination message."""
-    if plan.is_empty:
-        return
-    if plan.is_file:
-        container["terminationMessagePath"] = next(iter(plan.files.values()))
+    if not plan.result and not plan.as_object:
+        # The file of the only output is the message, so the command stays as it is.
+        for path in plan.files.values():
+            container["terminationMessagePath"] = path
         return
     command: Sequence[str] = container.get("command") or ()
     if not command:
@@ -117,10 +104,10 @@ def add_outputs(container: dict[str, Any], plan: OutputPlan, source: Field) -> N
 def _wrapper(plan: OutputPlan) -> str:
     if not plan.as_object:
         return f'out=$("$@"); code=$?\nprintf \'%s\\n\' "$out" | tee {_LOG}\nexit $code'
-    lines = (
-        ['out=$("$@"); code=$?', "printf '%s\\n' \"$out\""] if plan.result else ['"$@"; code=$?']
-    )
-    values = {"result": "$(printf '%s' \"$out\" | json)"} if plan.result else {}
+    lines, values = ['"$@"; code=$?'], dict[str, str]()
+    if plan.result:
+        lines = ['out=$("$@"); code=$?', "printf '%s\\n' \"$out\""]
+        values["result"] = "$(printf '%s' \"$out\" | json)"
     values |= {identifier(name): f'$(json < "{path}")' for name, path in plan.files.items()}
     keys = ", ".join(f'"{key}": "%s"' for key in values)
     texts = " ".join(f'"{value}"' for value in values.values())
@@ -133,8 +120,7 @@ def paths_of(template: Field) -> Mapping[str, str]:
     found = {}
     for direction in ("inputs", "outputs"):
         for kind in ("artifacts", "parameters"):
-            listed = template.at(direction, kind)
-            for entry in listed.items() if listed is not None else ():
+            for entry in template.listed(direction, kind):
                 path = entry.get("path") or entry.at("valueFrom", "path")
                 if path is not None:
                     found[f"{direction}.{kind}.{entry.text_of('name')}"] = path.text
@@ -149,6 +135,10 @@ def _mounts(template: Field) -> list[Field]:
     return []
 
 
+_WITHOUT_EFFECT_IN_INPUTS = dict.fromkeys(
+    ("description", "enum", "globalName"),
+    "is left out: only params of a flow can have allowed values",
+)
 _ARTIFACT = (
     "there are no artifacts: share files by a volume claim (spec.volumeClaims), or load and store "
     "them in the container"
@@ -163,13 +153,12 @@ def bind(task: Field, called: Called, context: Context) -> dict[str, Text]:
         report_artifacts(called.template, direction)
     report_artifacts(task, "arguments")
     found: dict[str, Text] = {}
-    into_flow = any(called.template.get(kind) is not None for kind in ("dag", "steps"))
-    inner = replace(context, inputs=ChainMap(found, context.inputs), into_flow=into_flow)  # type: ignore[arg-type]  # of which only the first is written
+    # An input may use those before it. Only the first map of the two is written.
+    inputs = ChainMap(found, context.inputs)  # type: ignore[arg-type]
+    inner = replace(context, inputs=inputs, into_flow=is_flow(called.template))
     for parameter in parameters_of(called.template, "inputs"):
         name = parameter.text_of("name")
-        for key in ("description", "enum", "globalName"):
-            if (described := parameter.get(key)) is not None:
-                described.note("is left out: only params of a flow can have allowed values")
+        parameter.report_keys(Severity.NOTE, _WITHOUT_EFFECT_IN_INPUTS)
         found[name] = _value(parameter, arguments.pop(name, None), task, inner)
     for name, argument in arguments.items():
         argument.note(f'the template {called.name} has no input "{name}"')
@@ -177,7 +166,7 @@ def bind(task: Field, called: Called, context: Context) -> dict[str, Text]:
 
 
 def _value(parameter: Field, argument: Field | None, task: Field, context: Context) -> Text:
-    default = parameter.get("value") or parameter.get("default")
+    default = parameter.first("value", "default")
     given = argument.get("value") if argument is not None else None
     if given is not None:
         return _or_default(context.text(given), default, context)
@@ -216,7 +205,6 @@ def _or_default(value: Text, default: Field | None, context: Context) -> Text:
 
 def report_artifacts(owner: Field, direction: str) -> None:
     """Report the artifacts of a template or a task."""
-    listed = owner.at(direction, "artifacts")
-    for artifact in listed.items() if listed is not None else ():
+    for artifact in owner.listed(direction, "artifacts"):
         name = artifact.text_of("name")
         artifact.gap(f'artifact "{name}": {_ARTIFACT}')

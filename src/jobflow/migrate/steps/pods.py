@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from jobflow.client.manifests.yaml_nodes import MappingNode, data_of, documents
@@ -12,7 +12,7 @@ from jobflow.core.manifests.strategic_merge import merge
 from jobflow.migrate.context import Context
 from jobflow.migrate.expressions.parse import split_tags
 from jobflow.migrate.expressions.values import Kind, Ref, as_json, literal
-from jobflow.migrate.fields import Field
+from jobflow.migrate.fields import Field, Severity
 from jobflow.migrate.steps.parameters import SHELLS, OutputPlan, add_outputs
 
 _POD_FIELDS = (
@@ -34,6 +34,7 @@ _INLINE = {
     "php": "-r",
 }
 """The flag with which an interpreter takes a program as an argument."""
+_WITHOUT_EFFECT = {"schedulerName": "is left out: Volcano schedules the jobs"}
 
 
 @dataclass(slots=True)
@@ -45,12 +46,11 @@ class PodSource:
     """The spec of the workflow."""
     context: Context
     outputs: OutputPlan
-    claims: set[str]
-    """Names of the volume claims of the workflow."""
-    is_child: bool
-    """Whether the step belongs to a child flow, which cannot see the claims by their names."""
-    extra: dict[str, Any] = field(default_factory=dict)
-    """Fields of the pod beside its containers."""
+
+    @property
+    def owners(self) -> tuple[Field, Field]:
+        """The workflow and the template, whose fields take precedence."""
+        return self.workflow, self.template
 
 
 def placeholder(reason: str) -> dict[str, Any]:
@@ -75,30 +75,26 @@ def job_of(source: PodSource) -> dict[str, Any]:
     if not containers:
         template.gap("the template has no container")
         return placeholder("no container")
-    _add_pod_name(source, containers)
+    if source.context.draft.needs_pod_name:
+        name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+        for each in containers:
+            each["env"] = [*each.get("env", ()), name]
     pod = _pod_fields(source)
-    volumes = [*_volumes(source, [*init, *containers])]
-    if not (pod or init or len(containers) > 1 or _pod_metadata(source)):
-        body: dict[str, Any] = {"container": containers[0]}
-        if volumes:
-            body["volumes"] = volumes
+    volumes = {"volumes": found} if (found := [*_volumes(source, [*init, *containers])]) else {}
+    metadata = _pod_metadata(source)
+    # A container alone is shorter to read, but has no fields of the pod around it.
+    if not (pod or init or len(containers) > 1 or metadata):
+        body: dict[str, Any] = {"container": containers[0]} | volumes
     else:
         spec = {"restartPolicy": "Never", **pod}
         if init:
             spec["initContainers"] = [{"name": f"init-{i}"} | each for i, each in enumerate(init)]
-        named = [{"name": "main"} | each for each in containers]
-        spec |= {"containers": named} | ({"volumes": volumes} if volumes else {})
-        body = {"jobSpec": _job_spec(source, spec)}
+        spec |= {"containers": [{"name": "main"} | each for each in containers]} | volumes
+        described = {"metadata": metadata} if metadata else {}
+        body = {"jobSpec": {"tasks": [{"template": described | {"spec": spec}}]}}
     if patch := _pod_spec_patch(source):
         body["patch"] = {"jobSpec": {"tasks": [{"template": {"spec": patch}}]}}
     return body
-
-
-def _job_spec(source: PodSource, spec: dict[str, Any]) -> dict[str, Any]:
-    template: dict[str, Any] = {"spec": spec}
-    if metadata := _pod_metadata(source):
-        template = {"metadata": metadata, **template}
-    return {"tasks": [{"template": template}]}
 
 
 def _script(source: PodSource, script: Field) -> dict[str, Any]:
@@ -107,9 +103,10 @@ def _script(source: PodSource, script: Field) -> dict[str, Any]:
     command = rest.get("command") or []
     text = () if program is None else source.context.text(program)
     # Argo writes a script to a file, in which Kubernetes replaces nothing.
-    literal = (each.replace("$$", "$$$$") if isinstance(each, str) else each for each in text)
-    rest["args"] = [source.context.render(tuple(literal))]
+    kept = (each.replace("$$", "$$$$") if isinstance(each, str) else each for each in text)
+    rest["args"] = [source.context.render(tuple(kept))]
     name = str(command[0]).rpartition("/")[2] if command else ""
+    # python3.12 takes a program as python3 does.
     flag = _INLINE.get(name.rstrip("0123456789.") if name not in _INLINE else name)
     if flag is None:
         script.gap(
@@ -127,6 +124,7 @@ def _container(source: PodSource, own: Field, without: str = "") -> dict[str, An
     found: dict[str, Any] = {}
     if not own.is_map:
         own.gap("must be a map")
+    # Wrong types are for the user to mend: lint would see only the result.
     for key, value in own.entries():
         own.get(key)
         if key == without:
@@ -142,21 +140,22 @@ def _container_set(
     source: PodSource, container_set: Field
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return init containers and containers: those on which others depend run one by one."""
-    listed, names = container_set.get("containers"), dict[str, tuple[Field, list[str]]]()
     mounts = container_set.get("volumeMounts")
     shared = source.context.data(mounts) if mounts is not None and mounts.is_list else []
-    for each in listed.items() if listed is not None else ():
-        before = each.get("dependencies")
-        needs = before.items() if before is not None else []
-        names[each.text_of("name")] = (each, [name.text for name in needs])
-    needed = {name for _, before in names.values() for name in before}
-    if needed and len(names) > 2:
+    listed: dict[str, Field] = {}
+    before: dict[str, list[str]] = {}
+    for each in container_set.listed("containers"):
+        name = each.text_of("name")
+        listed[name] = each
+        before[name] = [needed.text for needed in each.listed("dependencies")]
+    needed = {name for names in before.values() for name in names}
+    if needed and len(listed) > 2:
         container_set.check(
             "the containers on which others depend run one by one, as init containers"
         )
     made: dict[str, dict[str, Any]] = {}
-    for name in _sorted({name: before for name, (_, before) in names.items()}):
-        own = _container(source, names[name][0], without="dependencies")
+    for name in _sorted(before):
+        own = _container(source, listed[name], without="dependencies")
         if shared and mounts is not None:
             mounts.findings.budget.spend(mounts.node.size)
             own["volumeMounts"] = [*own.get("volumeMounts", ()), *shared]
@@ -164,6 +163,7 @@ def _container_set(
     if retry := container_set.get("retryStrategy"):
         retry.gap("containers of a pod have no retries of their own: set retry of the step")
     last = [each for name, each in made.items() if name not in needed]
+    # Outputs are those of the first container, which is main if there is one.
     last.sort(key=lambda each: each.get("name") != "main")
     if last:
         add_outputs(last[0], source.outputs, container_set)
@@ -172,12 +172,11 @@ def _container_set(
 
 def _sorted(before: dict[str, list[str]]) -> Iterator[str]:
     """Yield names after the ones that they depend on."""
-    seen: set[str] = set()
     left = dict(before)
     while left:
         ready = [name for name, needs in left.items() if not {*needs} & {*left} - {name}]
+        # Containers that wait for each other keep their order: Argo refuses them.
         for name in ready or [*left]:
-            seen.add(name)
             del left[name]
             yield name
 
@@ -185,8 +184,7 @@ def _sorted(before: dict[str, list[str]]) -> Iterator[str]:
 def _init_containers(source: PodSource) -> Iterator[dict[str, Any]]:
     """Yield sidecars and init containers; a sidecar is an init container that is restarted."""
     for key in ("sidecars", "initContainers"):
-        listed = source.template.get(key)
-        for each in listed.items() if listed is not None else ():
+        for each in source.template.listed(key):
             made = _container(source, each)
             if made.pop("mirrorVolumeMounts", None) is True:
                 made["volumeMounts"] = [*made.get("volumeMounts", ()), *_mirrored(source)]
@@ -199,6 +197,7 @@ def _init_containers(source: PodSource) -> Iterator[dict[str, Any]]:
 
 
 def _mirrored(source: PodSource) -> list[Any]:
+    """Return the mounts of the main container."""
     for kind in ("container", "script"):
         mounts = source.template.at(kind, "volumeMounts")
         if mounts is not None and mounts.is_list:
@@ -206,30 +205,19 @@ def _mirrored(source: PodSource) -> list[Any]:
     return []
 
 
-def _add_pod_name(source: PodSource, containers: Sequence[dict[str, Any]]) -> None:
-    if source.context.draft.needs_pod_name:
-        name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
-        for each in containers:
-            each["env"] = [*each.get("env", ()), name]
-
-
 def _pod_fields(source: PodSource) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for owner, names in ((source.workflow, _WORKFLOW_POD_FIELDS), (source.template, _POD_FIELDS)):
-        for name in names:
-            value = owner.get(name)
-            if value is not None:
+    names = (_WORKFLOW_POD_FIELDS, _POD_FIELDS)
+    for owner, own_names in zip(source.owners, names, strict=True):
+        for name in own_names:
+            for value in owner.present(name):
                 found[name] = source.context.data(value)
-    for owner in (source.workflow, source.template):
-        if (resources := owner.get("podResources")) is not None:
+    for owner in source.owners:
+        for resources in owner.present("podResources"):
             found["resources"] = source.context.data(resources)
-    priority = source.workflow.get("podPriorityClassName")
-    if priority is not None:
+        owner.report_keys(Severity.NOTE, _WITHOUT_EFFECT)
+    for priority in source.workflow.present("podPriorityClassName"):
         found.setdefault("priorityClassName", source.context.data(priority))
-    for owner in (source.workflow, source.template):
-        scheduler = owner.get("schedulerName")
-        if scheduler is not None:
-            scheduler.note("is left out: Volcano schedules the jobs")
     return found
 
 
@@ -238,6 +226,7 @@ def _pod_metadata(source: PodSource) -> dict[str, Any]:
     for owner in (source.workflow.get("podMetadata"), source.template.get("metadata")):
         for key in ("labels", "annotations"):
             value = owner.get(key) if owner is not None else None
+            # Those of the template are added to those of the workflow.
             if value is not None and value.is_map:
                 found[key] = found.get(key, {}) | source.context.data(value)
     return found
@@ -246,25 +235,16 @@ def _pod_metadata(source: PodSource) -> dict[str, Any]:
 def _pod_spec_patch(source: PodSource) -> dict[str, Any]:
     """Return the patches of the workflow and the template as one; JSON or YAML in a text."""
     found: dict[str, Any] = {}
-    for owner in (source.workflow, source.template):
-        patch = owner.get("podSpecPatch")
-        if patch is None:
-            continue
+    for patch in (each for owner in source.owners for each in owner.present("podSpecPatch")):
         node = next(documents(_patch_text(source, patch)), None)
         if not isinstance(node, MappingNode):
             patch.gap("is no map in JSON or YAML: write it as patch.jobSpec")
             continue
         patch.findings.budget.spend(node.size)
-        read = data_of(node)
-        found = merge_pods(found, read) if found else read
+        # Merge keys, such as the names of containers, are known by the path from the job's spec.
+        patches = [{"tasks": [{"template": {"spec": each}}]} for each in (found, data_of(node))]
+        found = (merge(*patches) if found else patches[1])["tasks"][0]["template"]["spec"]
     return found
-
-
-def merge_pods(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Return two patches of a pod as one; the second takes precedence."""
-    wrapped = [{"tasks": [{"template": {"spec": each}}]} for each in (first, second)]
-    merged: dict[str, Any] = merge(*wrapped)["tasks"][0]["template"]["spec"]
-    return merged
 
 
 def _patch_text(source: PodSource, patch: Field) -> str:
@@ -293,13 +273,14 @@ def _volumes(source: PodSource, containers: Iterable[dict[str, Any]]) -> Iterato
         if isinstance(mount, dict)
     )
     known: dict[str, Field] = {}
-    for owner in (source.workflow, source.template):
-        listed = owner.get("volumes")
-        known |= {each.text_of("name"): each for each in listed.items()} if listed else {}
+    for owner in source.owners:
+        known |= {each.text_of("name"): each for each in owner.listed("volumes")}
+    scope = source.context.scope
     for name in mounted:
         if name in known:
             yield source.context.data(known[name])
-        elif name in source.claims and source.is_child:
+        # A child flow cannot see the claims of the flow around it by their names.
+        elif name in scope.workflow.claims and scope.parent is not None:
             flow = source.context.render(source.context.resolve(("workflow", "name")))
             yield {"name": name, "persistentVolumeClaim": {"claimName": f"{flow}-{name}"}}
             source.template.gap(

@@ -12,12 +12,13 @@ from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import Runs, fields_of
 from jobflow.client.manifests.yaml_nodes import data_of
 from jobflow.migrate.context import Context
+from jobflow.migrate.expressions.cel import condition_to_cel, test_to_cel
 from jobflow.migrate.expressions.parse import split_tags
 from jobflow.migrate.expressions.values import quote
 from jobflow.migrate.fields import Field
 from jobflow.migrate.scopes import StepDraft, StepInfo
-from jobflow.migrate.steps.bodies import Workflow, WritesFlows, body_of, note_global
-from jobflow.migrate.steps.control import condition_of, expression_of, loop_of
+from jobflow.migrate.steps.bodies import Workflow, body_of, note_global
+from jobflow.migrate.steps.control import converted, loop_of
 from jobflow.migrate.steps.depends import Dependencies, Kinds
 from jobflow.migrate.steps.parameters import Wanted, bind
 from jobflow.migrate.steps.pods import placeholder
@@ -51,7 +52,6 @@ class TaskWriter:
     """Writes the tasks of one template."""
 
     workflow: Workflow
-    writer: WritesFlows
     called: Called
     context: Context
     infos: Mapping[str, StepInfo]
@@ -93,10 +93,12 @@ class TaskWriter:
         tests = [task.depends.when(self.names, self.kinds), *_strict_tests(task, self.infos)]
         condition = task.entry.get("when")
         if condition is not None and loop is not None and mentions_item(condition.text):
-            step["forEach"] = loop.for_each(condition_of(condition, context) or "true")
+            # A condition on the item chooses items; any other decides once for the step.
+            test = converted(condition, context, condition_to_cel)
+            step["forEach"] = loop.for_each(test or "true")
         else:
             if condition is not None:
-                tests.append(condition_of(condition, context) or "")
+                tests.append(converted(condition, context, condition_to_cel) or "")
             if loop is not None:
                 step["forEach"] = loop.for_each()
         if any(tests):
@@ -105,7 +107,19 @@ class TaskWriter:
         if step.get("daemon") and loop is not None:
             task.entry.gap("a daemon cannot have items: write a step for each")
             del step["daemon"]
-        self._continue_on(task.entry, step)
+        if (continue_on := task.entry.get("continueOn")) is not None:
+            failed, error = continue_on.is_true("failed"), continue_on.is_true("error")
+            if error and not failed:
+                continue_on.check(
+                    "every failure of a job is tolerated, not only errors of the cluster"
+                )
+            if error:
+                continue_on.check(
+                    "an error of the flow itself, such as an expression without a value or a "
+                    "refused job, fails the flow; Argo tolerates it"
+                )
+            if failed or error:
+                step["continueOnFailure"] = True
         if draft.vars:
             step["vars"] = draft.vars
         return step
@@ -115,53 +129,35 @@ class TaskWriter:
         if called is None:
             reference = task.get("templateRef") or task.get("template") or task
             reference.gap("the template is in none of the files: add the file that has it")
-            bind_nothing(task)
+            # The task is reported as a whole; its arguments are no faults of their own.
+            for key in task.present("arguments", "template", "templateRef"):
+                key.take()
             return placeholder(f"the template of {name}")
         inputs = bind(task, called, context)
-        wanted = self._wanted(name, called)
-        body = body_of(called, inputs, context, info, wanted, self.workflow, self.writer)
-        self._note_globals(called, info)
-        return body.fields | ({"repeat": body.repeat} if body.repeat else {})
-
-    def _wanted(self, name: str, called: Called) -> Wanted:
         uses, template, library = self.workflow.uses, self.called.template, self.called.library
-        is_loop = self.infos[name].is_loop if name in self.infos else False
-        return Wanted(
+        is_loop = name in self.infos and self.infos[name].is_loop
+        wanted = Wanted(
+            # A script may be written to use a result of its own, as Argo's own examples are.
             uses.is_result_used(template, name) or uses.is_result_used(called.template, name),
+            # The outputs of a loop are a list already, one of texts.
             set() if is_loop else uses.outputs_as_lists(template, name, library),
             uses.outputs_as_json(template, name, library),
         )
-
-    def _note_globals(self, called: Called, info: StepInfo) -> None:
-        """Note outputs that Argo makes global, for the steps after this one."""
+        made = body_of(called, inputs, context, info, wanted, self.workflow)
+        # Argo makes these outputs global for the steps after this one.
         for parameter in parameters_of(called.template, "outputs"):
-            name, known = parameter.text_of("globalName"), parameter.text_of("name")
-            if not name:
-                continue
-            if known in info.outputs:
-                info.outputs.setdefault(name, info.outputs[known])
-                note_global(self.context.scope, name, info)
-
-    def _continue_on(self, task: Field, step: dict[str, Any]) -> None:
-        continue_on = task.get("continueOn")
-        if continue_on is None:
-            return
-        failed, error = continue_on.is_true("failed"), continue_on.is_true("error")
-        if error and not failed:
-            continue_on.check("every failure of a job is tolerated, not only errors of the cluster")
-        if error:
-            continue_on.check(
-                "an error of the flow itself, such as an expression without a value or a refused "
-                "job, fails the flow; Argo tolerates it"
-            )
-        if failed or error:
-            step["continueOnFailure"] = True
+            shared, own = parameter.text_of("globalName"), parameter.text_of("name")
+            if shared and own in info.outputs:
+                info.outputs.setdefault(shared, info.outputs[own])
+                note_global(self.context.scope, shared, info)
+        return made
 
     def _with_probe(self, task: Task, depends: dict[str, Any]) -> dict[str, Any]:
         """Return `dependsOn` with the readiness probe of the only target, if it is a daemon."""
         for name in task.depends.tasks:
             if (probe := self.probes.get(name)) is None:
                 continue
+            # A probe asks all targets, and takes the place of the condition on their ends.
             check = _probe(data_of(probe.node)) if probe.is_map else None
             if check is None or len(depends["targets"]) > 1 or task.depends.has_ends:
                 probe.check("the steps after the daemon start when it runs, not when it is ready")
@@ -171,15 +167,8 @@ class TaskWriter:
 
     def _hooks(self, task: Task, info: StepInfo) -> Iterator[dict[str, Any]]:
         """Yield a step for each hook that runs after the task."""
-        found: list[tuple[str, Field]] = []
-        if (on_exit := task.entry.get("onExit")) is not None:
-            found.append(("exit", on_exit))
-        hooks = task.entry.get("hooks")
-        for name, _ in hooks.entries() if hooks is not None else ():
-            hook = hooks.get(name) if hooks is not None else None
-            if hook is not None:
-                found.append((name, hook))
-        for name, hook in found:
+        on_exit = (("exit", each) for each in task.entry.present("onExit"))
+        for name, hook in (*on_exit, *task.entry.named("hooks")):
             expression = hook.get("expression") if hook.is_map else None
             if expression is not None and "Running" in expression.text:
                 expression.gap("a step cannot start while another one runs, except after a daemon")
@@ -204,7 +193,7 @@ class TaskWriter:
             tests.append(f'steps[{quote(info.name)}].phase != "Skipped"')
             if info.may_be_empty:
                 tests.append(f"size(steps[{quote(info.name)}].items) > 0")
-        if expression is not None and (test := expression_of(expression, context)):
+        if expression is not None and (test := converted(expression, context, test_to_cel)):
             tests.append(test)
         if tests:
             step["when"] = _conjunction(tests)
@@ -213,15 +202,12 @@ class TaskWriter:
         if hook.is_map:
             step |= self._body(hook, own.name, context, own)
         else:
-            template = self.called.library.templates.get(hook.text)
-            if template is None:
+            called = self.called.library.find(hook.text)
+            if called is None:
                 hook.gap(f'there is no template "{hook.text}"')
                 return step | placeholder(hook.text)
-            self.called.library.used.add(hook.text)
-            called = Called(hook.text, template, self.called.library)
             inputs = bind(hook, called, context)
-            body = body_of(called, inputs, context, own, Wanted(), self.workflow, self.writer)
-            step |= body.fields
+            step |= body_of(called, inputs, context, own, Wanted(), self.workflow)
         return _ordered(step | ({"vars": draft.vars} if draft.vars else {}))
 
 
@@ -245,13 +231,6 @@ def is_conditional(task: Field) -> bool:
 def mentions_item(text: str) -> bool:
     """Whether a condition is about the items of a loop."""
     return any(_ITEM.search(tag) for tag in split_tags(text)[1::2])
-
-
-def bind_nothing(task: Field) -> None:
-    """Mark the arguments of a task without a template as read; the task itself is reported."""
-    for key in ("arguments", "template", "templateRef"):
-        if (found := task.get(key)) is not None:
-            found.take()
 
 
 def _conjunction(tests: Sequence[str]) -> str:
