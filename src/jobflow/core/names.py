@@ -4,8 +4,6 @@ Admission refuses a flow whose planned names are too long, so only further attem
 are shortened (annotations have the full text).
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping

@@ -8,8 +8,6 @@ trait is looked at by every rule that is about all fields: it is an option and t
 one of a step is refused beside an approval, one of the spec in a child flow.
 """
 
-from __future__ import annotations
-
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping

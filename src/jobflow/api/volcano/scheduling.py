@@ -3,8 +3,6 @@
 Source of the fields: volcano.sh/apis pkg/apis/scheduling/v1beta1/types.go.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from enum import StrEnum
 

@@ -7,8 +7,6 @@ An output that begins like JSON and is none (NaN, a dict as Python prints it, tw
 text, so an expression that reads a key of it has no value. `explain_failure` names it.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from bisect import bisect_left

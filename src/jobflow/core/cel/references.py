@@ -11,8 +11,6 @@ has this name, so a `$` that is inserted there is not. Sources: `kuberuntime_con
 is not expanded.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

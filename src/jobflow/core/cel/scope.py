@@ -4,8 +4,6 @@ Only the variables that an expression mentions are built, so its cost does not d
 the flow. Admission decides which ones it may mention (`admission/rules/expressions.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache

@@ -1,7 +1,5 @@
 """The flows of a CronJobFlow: their names and manifests."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum

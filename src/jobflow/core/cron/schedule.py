@@ -11,8 +11,6 @@ in the other must both match, here one of them is enough; there, 7 and `L` are d
 faults.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ layer is JSON in the shape of a vcjob's spec, so references, types and unknown f
 in a patch; `Layer.written_path` returns the path that the user knows.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum

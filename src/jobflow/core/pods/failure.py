@@ -10,8 +10,6 @@ shows it. A vcjob that Volcano restarted after an eviction, and that later faile
 itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 The first pod is that of index 0 of the first task.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

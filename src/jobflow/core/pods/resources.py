@@ -4,8 +4,6 @@ A value that is not a quantity counts as nothing. It is not an error, because th
 checked the pod templates.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta

@@ -4,8 +4,6 @@ An overload takes its cost from the budget before it makes anything. To add a fu
 overloads to GLOBALS (`size(x)`) or METHODS (`x.size()`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta

@@ -4,8 +4,6 @@
 before they make anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

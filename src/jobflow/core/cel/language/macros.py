@@ -4,8 +4,6 @@
 (google/cel-spec doc/langdef.md, Macros).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple

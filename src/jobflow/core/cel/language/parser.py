@@ -5,8 +5,6 @@ Brackets are counted before parsing, so neither the parser nor a walk over the t
 Python's recursion limit.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import TypeVar

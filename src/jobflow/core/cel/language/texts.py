@@ -5,8 +5,6 @@ Functions of texts take their cost from the budget themselves, before they make 
 those of cel-go's extension for strings; `json` is an addition.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping

@@ -5,8 +5,6 @@ unsigned number or a double (`normalize_number`). A value is copied or compared 
 is taken from the budget.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
