@@ -28,6 +28,13 @@ def maps(value: Any) -> list[dict[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
+def map_at(value: Any, *keys: str) -> dict[str, Any] | None:
+    """Return the map at these keys, one below the other, or None if there is none."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else None
+
+
 def count_values(text: bytes) -> int:
     """Return about how many values a JSON text has, quickly. Commas and brackets in strings count
     too."""

@@ -24,6 +24,7 @@ from jobflow.api.flow.status import (
 )
 from jobflow.api.flow.step import Step
 from jobflow.api.labels import SCHEDULED_TIME
+from jobflow.api.volcano.pod import PodPhase
 from jobflow.core.cel import references
 from jobflow.core.cel.budget import Budget
 from jobflow.core.cel.expression import (
@@ -42,7 +43,7 @@ from jobflow.core.work import may_run_steps
 
 MAX_ITEMS_SIZE = 32_768
 """Bytes of the items of forEach as JSON, because the status stores them."""
-POD_PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+POD_PHASES = tuple(str(phase) for phase in PodPhase)
 """Phases of a task's pods, also those without a pod."""
 MAX_PARAMS = 256
 """Params of a flow, all of which are read for each mention."""
@@ -82,7 +83,7 @@ class EvaluationScope:
     list_failures: Callable[[], list[dict[str, Any]]] = list
     """Return `flow.failures`, which has a value where `flow_phase` has one."""
     flow_phase: str = ""
-    """In finally: Succeed or Failed, by the other steps of the flow. LargeReviews empty."""
+    """In finally: Succeed or Failed, by the other steps of the flow. Elsewhere empty."""
     index: int | None = None
     """Index of the run, with forEach and repeat."""
     item: Any = UNSET
@@ -103,8 +104,8 @@ class EvaluationScope:
 
 
 def evaluate_condition(field: str, text: str, scope: EvaluationScope) -> bool | EvaluationFailure:
-    """Return whether an expression holds. A failure names `field`, the expression and why."""
-    value: bool | EvaluationFailure = _evaluate(field, text, scope, find_condition_fault)
+    """Return whether an expression holds, or a failure as in `evaluate`."""
+    value: bool | EvaluationFailure = evaluate(field, text, scope, find_condition_fault)
     return value
 
 
@@ -113,19 +114,13 @@ def find_condition_fault(value: Any) -> str | None:
     return None if isinstance(value, bool) else f"gives {describe_type(value)}, not true or false"
 
 
-def evaluate_output(field: str, text: str, scope: EvaluationScope) -> Any | EvaluationFailure:
-    """Return the value of an output of the flow. A failure names `field`, the expression and
-    why."""
-    return _evaluate(field, text, scope, lambda value: None)
-
-
 def evaluate_vars(
     texts: Mapping[str, str], scope: EvaluationScope
 ) -> dict[str, Any] | EvaluationFailure:
     """Return the values of a step's `vars` by name, or the first failure."""
     values: dict[str, Any] = {}
     for name, text in texts.items():
-        value = _evaluate(f"vars.{name}", text, scope, lambda value: None)
+        value = evaluate(f"vars.{name}", text, scope)
         if isinstance(value, EvaluationFailure):
             return value
         values[name] = value
@@ -133,8 +128,8 @@ def evaluate_vars(
 
 
 def evaluate_items(field: str, text: str, scope: EvaluationScope) -> list[Any] | EvaluationFailure:
-    """Return the items of forEach.from. A failure names `field`, the expression and why."""
-    value: list[Any] | EvaluationFailure = _evaluate(field, text, scope, find_items_fault)
+    """Return the items of forEach.from, or a failure as in `evaluate`."""
+    value: list[Any] | EvaluationFailure = evaluate(field, text, scope, find_items_fault)
     return value
 
 
@@ -150,9 +145,14 @@ def find_items_fault(value: Any) -> str | None:
     return None
 
 
-def _evaluate(
-    field: str, text: str, scope: EvaluationScope, find_fault: Callable[[Any], str | None]
+def evaluate(
+    field: str,
+    text: str,
+    scope: EvaluationScope,
+    find_fault: Callable[[Any], str | None] = lambda value: None,
 ) -> Any:
+    """Return the value of an expression, or an EvaluationFailure, which names `field`, the
+    expression and why. `find_fault` returns a clause if the field may not have a value."""
     expression = parse_expression(text)
     if isinstance(expression, ExpressionFault):
         fault: str | None = expression.message

@@ -12,10 +12,8 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.labels import CRON, INSTANTIATE, SCHEDULED_TIME
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, ObjectMeta
 from jobflow.core.cron.schedule import minutes_of, parse_zone
-from jobflow.core.names import to_label_value
+from jobflow.core.names import predict_generated_name, to_label_value
 
-RANDOM = "x" * 5
-"""Placeholder for the characters that an API server appends to `generateName`."""
 _SOME_TIME = "2026-01-01T00:00:00+00:00"
 
 
@@ -35,11 +33,6 @@ def scheduled_name(cron: str, time: datetime) -> str:
 def manual_prefix(cron: str) -> str:
     """Return the `generateName` of flows that are created by hand."""
     return f"{cron}-manual-"
-
-
-def longest_flow_name(cron: str) -> str:
-    """Return a name as long as the longest of a flow."""
-    return manual_prefix(cron) + RANDOM
 
 
 def build_flow(
@@ -74,10 +67,11 @@ def build_flow(
 def sample_flow(cron: CronJobFlow) -> JobFlow:
     """Return a flow as admission judges it: with the longest name and some scheduled time."""
     meta = cron.metadata
-    name = meta.name or (meta.generate_name[:58] + RANDOM if meta.generate_name else "")
+    name = meta.name or predict_generated_name(meta.generate_name)
     return JobFlow(
         metadata=ObjectMeta(
-            name=longest_flow_name(name) if name else "",
+            # the longest one: made by hand, with characters that an API server appends
+            name=f"{manual_prefix(name)}xxxxx" if name else "",
             namespace=meta.namespace,
             annotations={SCHEDULED_TIME: _SOME_TIME},
         ),

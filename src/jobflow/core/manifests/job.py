@@ -82,7 +82,16 @@ def build_job(
     # after the layers, so that no patch can remove it
     if attempt.avoid_nodes:
         avoid_nodes(spec, attempt.avoid_nodes)
-    ours = _labels(flow, step, template, attempt)
+    meta = flow.metadata
+    created_by = {labels.CREATED_BY_FLOW: qualify_name(meta.namespace, meta.name)}
+    if template is not None:
+        name = qualify_name(meta.namespace, template.metadata.name)
+        created_by[labels.CREATED_BY_TEMPLATE] = name
+    ours = {key: to_label_value(name) for key, name in created_by.items()}
+    ours |= attempt_labels(step, attempt)
+    if flow.is_child:
+        parents = meta.labels or {}
+        ours |= {key: parents[key] for key in (labels.PARENT, labels.ROOT) if key in parents}
     for pod_template in _pod_templates(spec):
         metadata = inner(pod_template, "metadata")
         pod_labels = inner(metadata, "labels") if metadata is not None else None
@@ -93,7 +102,16 @@ def build_job(
     defaults = flow.spec.job_defaults or _NO_DEFAULTS
     own = template.metadata if template is not None else _NO_METADATA
     annotations = _inherited(defaults.annotations) | _inherited(own.annotations)
-    annotations |= _annotations(flow, step, template, attempt)
+    # names in full, which a label may have shortened
+    annotations |= created_by | {
+        labels.FLOW_UID: meta.uid,
+        labels.STEP: step.name,
+        labels.TARGET_ENDS: attempt.target_ends,
+    }
+    if attempt.index is not None:
+        annotations[labels.INDEX] = str(attempt.index)
+    if template is not None and template.metadata.generation is not None:
+        annotations[labels.TEMPLATE_GENERATION] = str(template.metadata.generation)
     # Volcano would delete the vcjob before its result is in the status, so the controller does it
     ttl = spec.get("ttlSecondsAfterFinished")
     if ttl is None or (isinstance(ttl, int) and not isinstance(ttl, bool)):
@@ -105,7 +123,7 @@ def build_job(
         "kind": JOBS.kind,
         "metadata": {
             "name": attempt.name,
-            "namespace": flow.metadata.namespace,
+            "namespace": meta.namespace,
             "labels": _inherited(defaults.labels) | _inherited(own.labels) | ours,
             "annotations": annotations,
             "ownerReferences": [JOBFLOWS.owner_reference(flow.metadata)],
@@ -145,52 +163,10 @@ def _spec(
     return copy_json(with_claims(spec, claim_names(flow)) if flow.spec.volume_claims else spec)
 
 
-def _labels(
-    flow: JobFlow, step: Step, template: JobTemplate | None, attempt: Attempt
-) -> dict[str, str]:
-    created_by = _created_by(flow, template)
-    # the labels of a child flow that its vcjobs have too
-    own = (flow.metadata.labels or {}) if flow.is_child else {}
-    return {
-        **{key: to_label_value(name) for key, name in created_by.items()},
-        **attempt_labels(step, attempt),
-        **{key: own[key] for key in (labels.PARENT, labels.ROOT) if key in own},
-    }
-
-
 def attempt_labels(step: Step, attempt: Attempt) -> dict[str, str]:
     """Return the labels of a vcjob or child flow that say what it is an attempt of."""
-    index = {} if attempt.index is None else {labels.INDEX: str(attempt.index)}
-    return {
-        labels.STEP: to_label_value(step.name),
-        labels.ATTEMPT: str(attempt.number),
-        **index,
-    }
-
-
-def _created_by(flow: JobFlow, template: JobTemplate | None) -> dict[str, str]:
-    """Return the qualified names of the flow and of the template, if there is one, by label."""
-    namespace = flow.metadata.namespace
-    created_by = {labels.CREATED_BY_FLOW: qualify_name(namespace, flow.metadata.name)}
-    if template is not None:
-        name = qualify_name(namespace, template.metadata.name)
-        created_by[labels.CREATED_BY_TEMPLATE] = name
-    return created_by
-
-
-def _annotations(
-    flow: JobFlow, step: Step, template: JobTemplate | None, attempt: Attempt
-) -> dict[str, str]:
-    annotations = _created_by(flow, template) | {
-        labels.FLOW_UID: flow.metadata.uid,
-        labels.STEP: step.name,
-        labels.TARGET_ENDS: attempt.target_ends,
-    }
-    if attempt.index is not None:
-        annotations[labels.INDEX] = str(attempt.index)
-    if template is not None and template.metadata.generation is not None:
-        annotations[labels.TEMPLATE_GENERATION] = str(template.metadata.generation)
-    return annotations
+    found = {labels.STEP: to_label_value(step.name), labels.ATTEMPT: str(attempt.number)}
+    return found if attempt.index is None else found | {labels.INDEX: str(attempt.index)}
 
 
 def _inherited(own: dict[str, str] | None) -> dict[str, str]:

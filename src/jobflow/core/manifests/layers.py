@@ -17,6 +17,7 @@ from jobflow.api.flow.control import Case, JobDefaults, Patch
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import FlowField, JobPart, Role, Runs, WorkKind, fields_of, find_set
 from jobflow.core.cel.references import measure_json
+from jobflow.core.json_values import map_at, maps
 from jobflow.core.manifests.strategic_merge import CONTAINER, overlaid
 from jobflow.core.violations import join_path
 
@@ -89,26 +90,32 @@ class Layer(NamedTuple):
         """Return the path below the step or the case for one in `content`, which begins with a
         dot."""
         if self.rank is Rank.ARGUMENTS:
-            return _path_of_argument(path, self.content)
-        if self.field == "container":
-            return _path_of_container(path)
-        return f"{self.field}{path}"
+            rest = path.removeprefix(CONTAINER_PATH)
+            if (found := _ENV_INDEX.match(rest)) is None:
+                return rest.removeprefix(".")
+            name = arguments_in(self.content)["env"][int(found[1])]["name"]
+            return join_path("env", name) + rest[found.end() :]
+        if self.field != "container":
+            return f"{self.field}{path}"
+        if path.startswith(CONTAINER_PATH):
+            return f"container{path.removeprefix(CONTAINER_PATH)}"
+        if path.startswith(_VOLUMES_PATH):
+            return f"volumes{path.removeprefix(_VOLUMES_PATH)}"
+        return "container"
+
+
+# the fields of a case; `switch` and `approval` have rules of their own
+_WORKS = tuple(
+    (field.name, field.json)
+    for kind in WorkKind
+    for field in fields_of(Case)
+    if field.get(Runs) == Runs(kind)
+)
 
 
 def works_of(owner: Step | Case) -> list[str]:
     """Return the fields that say what a step or a case runs and are set. Admission allows one."""
     return [json for name, json in _WORKS if getattr(owner, name) not in (None, "")]
-
-
-def _list_works() -> Iterator[tuple[str, str]]:
-    """Yield the fields of a case; `switch` and `approval` have rules of their own."""
-    for kind in WorkKind:
-        for field in fields_of(Case):
-            if field.get(Runs) == Runs(kind):
-                yield field.name, field.json
-
-
-_WORKS = tuple(_list_works())
 
 
 def layers_of(step: Step, case: Case | None, *, retried: bool) -> list[Layer]:
@@ -210,14 +217,6 @@ def _job_of(container: Mapping[str, Any], volumes: Sequence[Any] | None) -> dict
     return {"tasks": [{"name": MAIN, "replicas": 1, "template": {"spec": pod}}]}
 
 
-def _path_of_container(path: str) -> str:
-    if path.startswith(CONTAINER_PATH):
-        return f"container{path.removeprefix(CONTAINER_PATH)}"
-    if path.startswith(_VOLUMES_PATH):
-        return f"volumes{path.removeprefix(_VOLUMES_PATH)}"
-    return "container"
-
-
 # ----------------------------------------------------------------------------- arguments
 
 _ARGUMENTS = tuple(
@@ -232,7 +231,11 @@ def _arguments_of(step: Step) -> dict[str, Any]:
     """Return the arguments of a step as fields of a container; empty if it has none. A variable
     that is removed has the value None."""
     arguments = ((json, getattr(step, name)) for name, json in _ARGUMENTS)
-    found = {json: _as_texts(value) for json, value in arguments if value is not None}
+    found = {
+        json: [*map(_as_text, value)] if isinstance(value, list) else value
+        for json, value in arguments
+        if value is not None
+    }
     if step.env:
         found["env"] = [*filter(None, (_variable(*each) for each in step.env.items()))]
     return found
@@ -250,21 +253,9 @@ def is_source(value: Mapping[str, Any]) -> bool:
     return [*value] == ["valueFrom"] and isinstance(value["valueFrom"], dict)
 
 
-def _as_texts(value: Any) -> Any:
-    return [*map(_as_text, value)] if isinstance(value, list) else value
-
-
 def _as_text(value: Any) -> Any:
     """Return a number or a boolean as text."""
     return msgspec.json.encode(value).decode() if isinstance(value, int | float) else value
-
-
-def _path_of_argument(path: str, content: Mapping[str, Any]) -> str:
-    rest = path.removeprefix(CONTAINER_PATH)
-    if (found := _ENV_INDEX.match(rest)) is None:
-        return rest.removeprefix(".")
-    name = arguments_in(content)["env"][int(found[1])]["name"]
-    return join_path("env", name) + rest[found.end() :]
 
 
 def arguments_in(content: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -290,23 +281,16 @@ def with_arguments(spec: Mapping[str, Any], content: Mapping[str, Any]) -> dict[
 
 def count_containers(spec: Mapping[str, Any]) -> int:
     """Return the number of containers of a spec, which may be any JSON, with init containers."""
-    tasks = spec.get("tasks")
-    pods = (_pod_of(task) or {} for task in (tasks if isinstance(tasks, list) else ()))
+    pods = (map_at(task, "template", "spec") or {} for task in maps(spec.get("tasks")))
     lists = (pod.get(field) for pod in pods for field in _CONTAINER_LISTS)
     return sum(len(each) for each in lists if isinstance(each, list))
-
-
-def _pod_of(task: Any) -> dict[str, Any] | None:
-    template = task.get("template") if isinstance(task, dict) else None
-    pod = template.get("spec") if isinstance(template, dict) else None
-    return pod if isinstance(pod, dict) else None
 
 
 _CONTAINER_LISTS = ("containers", "initContainers")
 
 
 def _in_task(task: Any, env: Mapping[str, Any], of_first: Mapping[str, Any]) -> Any:
-    if (pod := _pod_of(task)) is None:
+    if (pod := map_at(task, "template", "spec")) is None:
         return task
     changed = {}
     for field in _CONTAINER_LISTS:

@@ -8,7 +8,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, VOLUME_CLAIMS
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import EvaluationScope, resolve_references
-from jobflow.core.json_values import maps
+from jobflow.core.json_values import map_at, maps
 from jobflow.core.names import format_job_name, qualify_name, to_label_value
 
 
@@ -80,7 +80,7 @@ def _with_volumes(
         return spec
     made: list[Any] = []
     for task in tasks:
-        pod = _pod(task)
+        pod = map_at(task, "template", "spec") or {}
         found = ((name, source(name)) for name in _unprovided(pod))
         added = [{"name": name, **volume} for name, volume in found if volume is not None]
         if added:
@@ -98,7 +98,7 @@ def mounted_claims(spec: Mapping[str, Any], claims: Mapping[str, str]) -> list[s
     # a template may name a claim of the flow by its full name
     used = {str(each.get("volumeClaimName")) for each in maps(spec.get("volumes"))}
     for task in maps(spec.get("tasks")):
-        for volume in maps(_pod(task).get("volumes")):
+        for volume in maps((map_at(task, "template", "spec") or {}).get("volumes")):
             source = volume.get("persistentVolumeClaim")
             if isinstance(source, dict):
                 used.add(str(source.get("claimName")))
@@ -110,7 +110,7 @@ def unprovided_volumes(spec: Mapping[str, Any]) -> Iterator[tuple[int, list[str]
     their names."""
     tasks = spec.get("tasks")
     for i, task in enumerate(tasks if isinstance(tasks, list) else ()):
-        if names := _unprovided(_pod(task)):
+        if names := _unprovided(map_at(task, "template", "spec") or {}):
             yield i, names
 
 
@@ -132,9 +132,3 @@ def _unprovided(pod: Mapping[str, Any]) -> list[str]:
         return []
     provided = {str(each.get("name")) for each in maps(volumes)}
     return [name for name in mounted if name not in provided]
-
-
-def _pod(task: Any) -> Mapping[str, Any]:
-    template = task.get("template") if isinstance(task, dict) else None
-    pod = template.get("spec") if isinstance(template, dict) else None
-    return pod if isinstance(pod, dict) else {}

@@ -23,7 +23,7 @@ from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import JobPhase
 from jobflow.api.volcano.pod import PodPhase
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.cel.scope import evaluate_output
+from jobflow.core.cel.scope import evaluate
 from jobflow.core.limits import MAX_STEP_OUTPUTS
 from jobflow.core.planning.context import PlanContext, with_job_as_child
 from jobflow.core.planning.decision import StepDecision
@@ -255,7 +255,7 @@ def end_with_outputs(ctx: PlanContext, end: FlowState) -> tuple[FlowState, Outpu
         return None
     found, scope = Outputs(), ctx.seen(phase=end.phase)
     for name, text in expressions.items():
-        value = evaluate_output(f"outputs.{name}", text, scope)
+        value = evaluate(f"outputs.{name}", text, scope)
         if not isinstance(value, EvaluationFailure):
             found[name] = value
         elif end.phase == FlowPhase.SUCCEED:
