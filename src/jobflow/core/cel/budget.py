@@ -32,6 +32,7 @@ class CelError(Exception):
         return CelError(self.message, missing=self.missing)
 
 
+# no CelError, because `||` must not turn a spent budget into a value
 class BudgetExceededError(Exception):
     """The budget is spent; no operand makes this irrelevant."""
 

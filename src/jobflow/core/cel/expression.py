@@ -69,8 +69,7 @@ class Expression:
         return find_comparisons(self._program.compared)
 
     def evaluate(self, variables: Mapping[str, Any], budget: Budget | None = None) -> Any:
-        """Return the value as JSON, or an EvaluationFailure. `budget` is for a caller who shares
-        one between evaluations."""
+        """Return the value as JSON, or an EvaluationFailure. `budget` may be shared."""
         budget = budget or Budget()
         try:
             # the whole expression is paid for before it runs
@@ -84,7 +83,8 @@ class Expression:
 
 
 def parse_expression(text: str) -> Expression | ExpressionFault:
-    """Parse an expression. A text that is too long is neither read nor cached."""
+    """Parse an expression."""
+    # the cache would keep every long text that is tried
     if len(text) > MAX_LENGTH:
         return ExpressionFault(f"has {len(text):,} characters; at most {MAX_LENGTH:,} are allowed")
     return parse_cached(text)
@@ -176,8 +176,8 @@ _WORD = re.compile(r"\S{1,20}")
 def explain_failure(
     failure: EvaluationFailure, mentions: Sequence[Mention], variables: Mapping[str, Any]
 ) -> str:
-    """Return the message of a failure. If a key is missing, it names the outputs among those that
-    are mentioned which are not JSON. `variables`: the values of the mentions."""
+    """Return the message of a failure, with the mentioned outputs that are not JSON if a key is
+    missing. `variables`: the values of the mentions."""
     for mention in mentions if failure.missing else ():
         for owner, outputs, keys in _list_outputs(mention, variables):
             if tuple(keys[:1]) != ("text",) and (fault := _find_fault(outputs)):
@@ -203,18 +203,17 @@ def _list_outputs(
 
 
 def _find_fault(outputs: Mapping[str, Any]) -> str | None:
-    """Return why the text of outputs is not JSON; None if it is, or does not begin like JSON.
-    Characters are counted from 1."""
+    """Return why the text of outputs is not JSON; None if it is, or does not begin like JSON."""
     text = outputs.get("text")
     # other texts are meant as texts
     if len(outputs) != 1 or not isinstance(text, str) or not text.startswith(("{", "[")):
         return None
 
     def is_malformed(end: int) -> bool:
-        """Return whether no JSON begins with the text up to there."""
         error = _find_error(text[:end])
         return error is not None and _TOO_SHORT not in error
 
+    # if one beginning of the text is malformed, so are all longer ones
     end = bisect_left(range(len(text) + 1), True, key=is_malformed)
     if end <= len(text):
         word = _WORD.match(text, end - 1)

@@ -58,8 +58,7 @@ def is_expanded(fields: Fields | None) -> bool:
 
 
 def protect_value(value: Any, fields: Fields | None) -> Any:
-    """Return an inserted JSON value whose texts in the expanded fields below it arrive
-    unchanged."""
+    """Return an inserted JSON value whose texts below expanded fields arrive unchanged."""
     if fields is None:
         return value
     if isinstance(value, str) and is_expanded(fields):
@@ -178,8 +177,7 @@ def has_other_brackets(value: Any) -> bool:
 
 
 def find_references(value: Any, path: str) -> Iterator[tuple[str, Reference]]:
-    """Yield each reference in a JSON value, with the JSON path of its text. `path` is that of the
-    value; keys of maps have no references."""
+    """Yield each reference in a JSON value at `path`, with the path of its text. Keys have none."""
     pending = [(path, value)] if may_have_reference(value) else []
     while pending:
         place, inner = pending.pop()
@@ -296,11 +294,11 @@ def _to_text(value: Any) -> Any:
 
 
 def may_have_reference(value: Any) -> bool:
-    """Return whether any text in a JSON value may contain a reference: the quickest way to pass one
-    by."""
+    """Return whether any text in a JSON value may contain a reference, quickly."""
     try:
         return b"$(" in msgspec.json.encode(value)
     except UnicodeEncodeError:
+        # half a surrogate pair is no JSON, and a slower search finds what there is
         return True
 
 

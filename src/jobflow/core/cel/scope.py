@@ -164,6 +164,7 @@ def evaluate(
         params = min(len(scope.flow.spec.params or ()), MAX_PARAMS) if "params" in variables else 0
         failures = len(variables.get("flow", {}).get("failures", ()))
         paid = 2 * items + len(expression.mentions) * params // 4 + _FACTS_OF_A_STEP * failures
+        # not `spend`: the evaluation reports a spent budget as a failure
         scope.budget.steps -= paid
         value = expression.evaluate(variables, scope.budget)
         if isinstance(value, EvaluationFailure):
@@ -246,8 +247,7 @@ def _outputs(flow: JobFlow, step: Step, condition: StepCondition) -> dict[str, A
 
 
 def _job(flow: JobFlow, step: Step, condition: StepCondition) -> Any:
-    """Return the name of the current or last vcjob, of a step that repeats that of its last run.
-    UNSET before the first, and with forEach, which has one for each item."""
+    """Return the name of the last vcjob; UNSET before the first, and with forEach."""
     run: RunCondition = condition
     if step.repeat is not None:
         run = condition.last_run or condition
@@ -343,8 +343,8 @@ class _NoValueError(Exception):
 
 
 def resolve_references(value: Any, scope: EvaluationScope, expanded: Fields | None = None) -> Any:
-    """Return JSON with the values of all references, or a failure if one has no value, except those
-    to `last`. `expanded`: the fields of the value that the kubelet expands."""
+    """Return JSON with the values of all references, or a failure if one has none. `expanded`: the
+    fields of the value that the kubelet expands."""
     # a patch may name one output a thousand times
     build = cache(lambda root, keys: build_variables([Mention(root, keys, 0)], scope))
 

@@ -25,8 +25,8 @@ class Instantiation(StrEnum):
 
 
 def scheduled_name(cron: str, time: datetime) -> str:
-    """Return the name of the flow of a scheduled time: the same for the schedule and a backfill, so
-    that one time has one flow."""
+    """Return the name of the flow of a scheduled time."""
+    # the same for the schedule and a backfill, so that one time has one flow
     return f"{cron}-{minutes_of(time)}"
 
 
@@ -80,22 +80,21 @@ def sample_flow(cron: CronJobFlow) -> JobFlow:
 
 
 def belongs_to(flow: JobFlow, cron: ObjectMeta) -> bool:
-    """Whether the CronJobFlow with this metadata controls a flow. The webhook checks the rights of
-    who adds a flow by kind and name, so the UID alone does not count."""
+    """Whether the CronJobFlow with this metadata controls a flow."""
+    # not only by the UID: the webhook checks the rights of who adds a flow by kind and name
     owner = flow.metadata.controller
     owned_by = owner is not None and (owner.kind, owner.name, owner.uid)
     return owned_by == (CRONJOBFLOWS.kind, cron.name, cron.uid)
 
 
 def is_scheduled(flow: JobFlow) -> bool:
-    """Whether the schedule has created a flow of a CronJobFlow. Only such flows count for its
-    concurrency policy."""
+    """Whether the schedule has created a flow, which then counts for its concurrency policy."""
     return INSTANTIATE not in (flow.metadata.annotations or {})
 
 
 def is_backfilled(flow: JobFlow) -> bool:
-    """Whether `jobflow backfill` has created a flow. The history limits never delete it: the same
-    backfill would create it again."""
+    """Whether `jobflow backfill` has created a flow, which the history limits keep."""
+    # the same backfill would create it again
     return (flow.metadata.annotations or {}).get(INSTANTIATE) == Instantiation.BACKFILL
 
 

@@ -184,10 +184,10 @@ class Schedule:
         return any(True for _ in _local_times(self.expression, datetime(2000, 1, 1), 1))
 
     def _walk(self, first: datetime, way: int) -> Iterator[datetime]:
-        """Yield the times from `first` on, in whole seconds; `way` is 1 or -1. Between two changes
-        of the offset from UTC, the local time is UTC and a constant."""
+        """Yield the times from `first` on, in whole seconds; `way` is 1 or -1."""
         try:
             while True:
+                # between two changes of the offset from UTC, the local time is UTC and a constant
                 stretch = _Stretch(self.zone, first, way)
                 local = first.replace(tzinfo=None) + stretch.offset
                 for each in _local_times(self.expression, local, way):
@@ -203,9 +203,8 @@ class Schedule:
 
 
 class _Stretch:
-    """A time without a change of the offset from UTC, from `first` in one direction. Its end is
-    looked for only as far as it is needed. Two changes that cancel each other within a day do not
-    occur."""
+    """A time without a change of the offset from UTC, from `first` in one direction, whose end is
+    looked for only as far as it is needed."""
 
     def __init__(self, zone: ZoneInfo, first: datetime, way: int) -> None:
         self._zone = zone
@@ -216,6 +215,7 @@ class _Stretch:
 
     def end_before(self, moment: datetime) -> datetime | None:
         """Return the first moment with another offset if it is not beyond `moment`, else None."""
+        # by days: two changes that cancel each other within one do not occur
         while self._end is None and (moment - self._known) * self._way > timedelta():
             further = self._known + _DAY * self._way
             if self._offset_at(further) == self.offset:
@@ -251,8 +251,7 @@ def _local_times(expression: str, first: datetime, way: int) -> Iterator[datetim
 
 @lru_cache(maxsize=4096)
 def parse_schedule(text: str, time_zone: str | None) -> Schedule:
-    """Return a schedule. Raises ScheduleFault for an expression or a zone that is no such thing,
-    or for an expression that matches no date."""
+    """Return a schedule. Raises ScheduleFault."""
     schedule = Schedule(normalize(text), parse_zone(time_zone))
     if not schedule.has_times:
         raise ScheduleFault("matches no date: no such month has such a day")

@@ -67,14 +67,10 @@ def build_job(
 ) -> dict[str, Any] | EvaluationFailure:
     """Return the manifest of one attempt, or a Failure if a reference has no value.
 
-    The spec is that of the template, or the step's own jobSpec or container if `template` is None,
-    with jobDefaults for fields that it does not set, and with the arguments of the step and the
-    patches of the step, its case and, after a failure that counts, its retry merged in. Pods get
-    the volumes of the flow's volumeClaims that their containers mount. `ttlSecondsAfterFinished`
-    becomes an annotation: the controller deletes the job, once its result is in the flow's status.
-    The job inherits labels and annotations of the template, except bookkeeping, before those of
-    jobDefaults; ours win. Pods get the labels of their attempt. The result shares nothing that a
-    caller could change.
+    The spec is that of the template, or the step's own work if `template` is None, with jobDefaults
+    for fields that it does not set, all layers merged in, and the volumes of the flow's
+    volumeClaims that containers mount. Labels and annotations are ours, else those of the template
+    without bookkeeping, else those of jobDefaults. The result shares nothing with its source.
     """
     spec = _spec(flow, step, template, attempt)
     if isinstance(spec, EvaluationFailure):
@@ -92,6 +88,7 @@ def build_job(
     if flow.is_child:
         parents = meta.labels or {}
         ours |= {key: parents[key] for key in (labels.PARENT, labels.ROOT) if key in parents}
+    # pods have them too, for selectors; what a template says of them would be wrong
     for pod_template in _pod_templates(spec):
         metadata = inner(pod_template, "metadata")
         pod_labels = inner(metadata, "labels") if metadata is not None else None
@@ -170,8 +167,8 @@ def attempt_labels(step: Step, attempt: Attempt) -> dict[str, str]:
 
 
 def _inherited(own: dict[str, str] | None) -> dict[str, str]:
-    """Return labels or annotations without bookkeeping. `app.kubernetes.io/instance` stays: Argo CD
-    prunes only objects without an owner, and in a Helm chart the label is the user's own."""
+    # app.kubernetes.io/instance stays: Argo CD prunes only objects without an owner, and in a Helm
+    # chart the label is the user's own
     return {key: value for key, value in (own or {}).items() if is_inherited(key, value)}
 
 
@@ -192,7 +189,7 @@ def avoid_nodes(spec: dict[str, Any], nodes: Sequence[str]) -> None:
         required: Any = template.get("spec")
         for key in ("affinity", "nodeAffinity", _REQUIRED):
             required = inner(required, key) if isinstance(required, dict) else None
-        # the user has written something else there, which the API server refuses
+        # something else than a map is there, which the API server refuses
         if required is None:
             continue
         terms = required.get("nodeSelectorTerms")

@@ -86,9 +86,9 @@ def place_of(path: Sequence[str | int]) -> str:
 
 
 def meant(place: str, name: str, kind: Type | None = None) -> str:
-    """Return the field that a user meant by the unknown `name` of the object at `place`
-    (`tasks[].template`, "" for the spec): a clause that begins with `; `, or "". `kind`: the type
-    of the whole value if it is not the spec of a vcjob."""
+    """Return a hint for the unknown field `name` of the object at `place` (`tasks[].template`, ""
+    for the spec): a clause that begins with `; `, or "". `kind`: the type of the whole value if it
+    is not the spec of a vcjob."""
     # comparing it with every field would take long
     if len(name) > _LONGEST_NAME:
         return ""
@@ -195,10 +195,9 @@ def misfits(
     has_directives: bool = False,
     unknown_before: int = 0,
 ) -> Verdict:
-    """Return the misfits of a vcjob spec at `path`, or of a value of another `kind`, in linear
-    time. `is_open` tells whether a text has a reference and so fits any type. `has_directives`: it
-    is a patch, in which a key may begin with `$`.
-    `unknown_before` counts earlier patches."""
+    """Return the misfits of a vcjob spec at `path`, or of a value of another `kind`. `is_open`
+    tells whether a text has a reference and so fits any type. `has_directives`: it is a patch, in
+    which a key may begin with `$`. `unknown_before` counts unknown fields of earlier patches."""
     violations: list[Violation] = []
     warnings: list[FieldWarning] = []
     for found in _list_misfits(
@@ -224,7 +223,8 @@ def _list_misfits(
     spec: Any, kind: Type, is_open: IsOpen, *, has_directives: bool
 ) -> Iterator[Misfit]:
     work: list[tuple[Any, Type, Place]] = [(spec, kind, None)]
-    for node, kind, place in work:  # grows as it goes, level by level
+    # level by level, so that no depth of a value meets Python's recursion limit
+    for node, kind, place in work:
         children = _children(node, kind)
         if children is None:
             if not (kind.is_of_job or (isinstance(node, str) and is_open(node))):
@@ -242,19 +242,20 @@ def _list_misfits(
 
 
 def _children(node: Any, kind: Type) -> Iterable[tuple[Any, Any, Type | None]] | None:
-    """Return key, value and type of each child; None for another type. A null counts as missing."""
+    """Return key, value and type of each child; None for another type."""
     if kind.kind == "list":
         return ((i, v, kind.inner) for i, v in enumerate(node)) if isinstance(node, list) else None
     if not isinstance(node, dict):
         return None
     if kind.kind == "map":
         return ((k, v, kind.inner) for k, v in node.items() if v is not None)
+    # the API server reads a null as a missing field, but it warns of an unknown one
     fields = kind.fields
     return ((k, v, fields.get(k)) for k, v in node.items() if v is not None or k not in fields)
 
 
 def _is_integer(value: Any, kind: Type) -> bool:
-    """Whether a value is an integer in JSON; `3.0` is one."""
+    # 3.0 is an integer in JSON
     if isinstance(value, float):
         return value.is_integer()
     return isinstance(value, int) and not isinstance(value, bool)

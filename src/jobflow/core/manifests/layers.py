@@ -56,8 +56,8 @@ class Layer(NamedTuple):
     """JSON in the shape of a vcjob's spec."""
 
     def merge(self, spec: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the spec with `content`, which is that of the layer with the values of its
-        references. The result is only read: it shares parts with both."""
+        """Return the spec with `content`, that of the layer with the values of its references. The
+        result is only read: it shares parts with both."""
         match self.rank:
             case Rank.WORK:
                 return {**spec, **_with_names(content)}
@@ -66,8 +66,7 @@ class Layer(NamedTuple):
         return overlaid(spec, content)
 
     def fault(self, spec: Mapping[str, Any], content: Mapping[str, Any]) -> str | None:
-        """Return why `content`, as in `merge`, cannot be merged into this spec, as a clause, or
-        None."""
+        """Return a clause that says why `content` cannot be merged into this spec, or None."""
         variables = self.variables
         if not variables:
             return None
@@ -87,8 +86,7 @@ class Layer(NamedTuple):
         return len(arguments_in(self.content).get("env") or ())
 
     def written_path(self, path: str) -> str:
-        """Return the path below the step or the case for one in `content`, which begins with a
-        dot."""
+        """Return the path below the step or the case for one in `content`: `.tasks[0]`."""
         if self.rank is Rank.ARGUMENTS:
             rest = path.removeprefix(CONTAINER_PATH)
             if (found := _ENV_INDEX.match(rest)) is None:
@@ -161,8 +159,7 @@ def own_layers(owner: Step | Case) -> Iterator[Layer]:
 
 
 def free_form_values(step: Step) -> Iterator[tuple[str, Any]]:
-    """Yield each value from which the layers of a step and its cases are built, with its path below
-    the step."""
+    """Yield each value from which the layers of a step and its cases are built, with its path."""
     return ((each.path, each.value) for each in find_set(step, JobPart))
 
 
@@ -228,8 +225,7 @@ _ENV_INDEX = re.compile(r"\.env\[(\d+)\](?:\.(?:name|value)\b)?")
 
 
 def _arguments_of(step: Step) -> dict[str, Any]:
-    """Return the arguments of a step as fields of a container; empty if it has none. A variable
-    that is removed has the value None."""
+    """Return the arguments of a step as fields of a container. A removed variable is None."""
     arguments = ((json, getattr(step, name)) for name, json in _ARGUMENTS)
     found = {
         json: [*map(_as_text, value)] if isinstance(value, list) else value
@@ -254,7 +250,7 @@ def is_source(value: Mapping[str, Any]) -> bool:
 
 
 def _as_text(value: Any) -> Any:
-    """Return a number or a boolean as text."""
+    # Kubernetes takes no numbers and booleans there
     return msgspec.json.encode(value).decode() if isinstance(value, int | float) else value
 
 
@@ -310,8 +306,7 @@ def _in_container(container: Any, env: Mapping[str, Any], others: Mapping[str, A
 
 
 def _with_env(own: Any, ours: Mapping[str, Any]) -> list[Any]:
-    """Return the variables of a container, with ours in place of their namesakes, and before them
-    the new ones by name. A variable without a value is removed."""
+    # a variable of a container may refer to those before it, so new ones come first
     new = dict(ours)
     kept: list[Any] = []
     for variable in own if isinstance(own, list) else ():

@@ -104,8 +104,7 @@ _Work = list[tuple[dict[str, Any], Mapping[str, Any], Shape]]
 
 
 def merge(spec: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge `patch` onto `spec`, a vcjob spec of any depth, into a new object that shares
-    nothing."""
+    """Merge `patch` onto `spec`, a vcjob spec, into a new object that shares nothing with them."""
     return overlaid(copy_json(spec), patch)
 
 
@@ -121,7 +120,7 @@ def overlaid(
 
 
 def _apply(target: dict[str, Any], patch: Mapping[str, Any], shape: Shape, work: _Work) -> None:
-    """Apply `patch` to `target` in place; maps further down are added to `work`."""
+    # maps further down become work, because patches may be nested too deep for recursion
     directive = patch.get(PATCH)
     if directive in ("replace", "delete"):
         target.clear()
@@ -222,7 +221,7 @@ def merge_key(value: Any, shape: Shape, index: int | None = None) -> MergeKey:
 
 
 def _replaced(patch: list[Any], work: _Work) -> list[Any]:
-    """Return a copy of a list of the patch; the maps in it are added to `work`."""
+    # the maps in it are patched onto nothing, so that they lose their nulls and directives
     root = patch.copy()
     lists = [root]
     while lists:

@@ -19,9 +19,7 @@ def claim_names(flow: JobFlow) -> dict[str, str]:
 
 
 def build_claim(flow: JobFlow, claim: str) -> dict[str, Any] | EvaluationFailure:
-    """Return the manifest of a claim, or a Failure if a reference in it has no value. The flow owns
-    it, so that it is deleted with the flow: the controller has no right to delete claims, and
-    cannot delete a wrong one."""
+    """Return the manifest of a claim, or a Failure if a reference in it has no value."""
     spec = claim_spec(flow, claim)
     if isinstance(spec, EvaluationFailure):
         return spec
@@ -35,6 +33,7 @@ def build_claim(flow: JobFlow, claim: str) -> dict[str, Any] | EvaluationFailure
             "namespace": namespace,
             "labels": {labels.CREATED_BY_FLOW: to_label_value(created_by)},
             "annotations": {labels.CREATED_BY_FLOW: created_by},
+            # deleted with the flow, because the controller has no right to delete claims
             "ownerReferences": [JOBFLOWS.owner_reference(flow.metadata)],
         },
         "spec": spec,
@@ -43,7 +42,7 @@ def build_claim(flow: JobFlow, claim: str) -> dict[str, Any] | EvaluationFailure
 
 def claim_spec(flow: JobFlow, claim: str) -> Any:
     """Return the spec of a claim with the values of its references, which are those to params and
-    to the flow; a Failure if one has no value."""
+    to the flow, or a Failure."""
     written = (flow.spec.volume_claims or {}).get(claim)
     return resolve_references(
         {} if written is None else written, EvaluationScope(flow, lambda name: None)
@@ -52,8 +51,8 @@ def claim_spec(flow: JobFlow, claim: str) -> Any:
 
 def with_claims(spec: Mapping[str, Any], claims: Mapping[str, str]) -> Mapping[str, Any]:
     """Return a vcjob spec in which each pod has a volume for the claims that its containers mount
-    by name, unless it has a volume of that name. `claims`: as `claim_names` returns them. Shares
-    content with `spec`, and is `spec` itself if nothing is missing."""
+    by name, unless it has one. `claims`: as `claim_names` returns them. Shares content with `spec`,
+    and is `spec` itself if nothing is missing."""
     if not claims:
         return spec
 
@@ -66,8 +65,8 @@ def with_claims(spec: Mapping[str, Any], claims: Mapping[str, str]) -> Mapping[s
 
 def with_placeholders(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the spec of a JobTemplate with an empty volume for each that its containers mount and
-    its pods do not have, because a flow may provide it. The dry run of a flow has the real
-    volumes, so a flow without the claim is refused. Shares content with `spec`."""
+    its pods do not have, because a flow may provide it. Shares content with `spec`."""
+    # the dry run of a flow has the real volumes, so a flow without the claim is refused
     return _with_volumes(spec, lambda name: {"emptyDir": {}})
 
 
@@ -93,8 +92,7 @@ def _with_volumes(
 
 
 def mounted_claims(spec: Mapping[str, Any], claims: Mapping[str, str]) -> list[str]:
-    """Return the claims of the flow that a vcjob mounts, by their name in the flow, in order. It
-    may also name them itself, in volumes of its pods or of the job."""
+    """Return the claims of the flow that a vcjob mounts, by their name in the flow, in order."""
     # a template may name a claim of the flow by its full name
     used = {str(each.get("volumeClaimName")) for each in maps(spec.get("volumes"))}
     for task in maps(spec.get("tasks")):
@@ -106,8 +104,7 @@ def mounted_claims(spec: Mapping[str, Any], claims: Mapping[str, str]) -> list[s
 
 
 def unprovided_volumes(spec: Mapping[str, Any]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the index of each task whose containers mount volumes that its pods do not have, with
-    their names."""
+    """Yield the index of each task with mounts of volumes that its pods lack, and their names."""
     tasks = spec.get("tasks")
     for i, task in enumerate(tasks if isinstance(tasks, list) else ()):
         if names := _unprovided(map_at(task, "template", "spec") or {}):

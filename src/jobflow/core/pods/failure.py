@@ -78,16 +78,16 @@ def find_disruption(pod: Pod) -> Disruption | None:
 
 
 def is_disruption(condition: PodCondition) -> bool:
-    """Whether a condition marks a pod as disrupted: by Kubernetes, or by Volcano's scheduler, which
-    sets Ready to false with the reason Evict before it deletes the pod."""
+    """Whether a condition marks a pod as disrupted."""
     if condition.type == _DISRUPTION_TARGET:
         return condition.status == "True"
+    # Volcano's scheduler sets it before it deletes the pod
     return condition.type == "Ready" and condition.status == "False" and condition.reason == "Evict"
 
 
 def find_eviction_by_policy(job: Job) -> StepFailure | None:
     """Return the failure of a vcjob that a policy for PodEvicted has ended, as far as its phase
-    shows it: call it only if no pod has failed and nobody aborted the vcjob."""
+    shows it. Only for a vcjob without a failed pod that nobody aborted."""
     action = _ACTION_OF.get(job.phase)
     for part in (job.spec, *(job.spec.tasks or ())) if action is not None else ():
         for policy in part.policies or ():
@@ -143,8 +143,7 @@ class _Suspect(NamedTuple):
 
 
 def find_first_failure(pods: Iterable[Pod]) -> PodFailure | None:
-    """Return the pod that failed first, because the others often fail as a result, or None. The
-    order of the pods does not matter."""
+    """Return the pod that failed first, because the others often fail as a result, or None."""
     # a name that was used again counts once
     by_name = {pod.metadata.name: pod for pod in pods}
     suspects = (each for pod in by_name.values() for each in _list_suspects(pod))
@@ -198,8 +197,9 @@ FACTS_OF_CHILD = frozenset({"step"})
 
 
 def read_facts(failure: StepFailure | None, *, of_child: bool = False) -> dict[str, Any]:
-    """Return the facts of a failure as expressions see them. Every key exists, also if no pod is
-    known. `of_child`: whether the step may run a flow, so that `step` exists too."""
+    """Return the facts of a failure as expressions see them. `of_child`: whether the step may run a
+    flow, so that `step` exists too."""
+    # every key exists, also if no pod is known, so that an expression needs no test
     found = failure or _UNKNOWN
     code = -1 if found.exit_code is None else found.exit_code
     end = "" if failure is None else describe_end(found, found.signal or None)

@@ -88,16 +88,15 @@ def count_containers(pod: Pod) -> int:
 
 
 def message_limit(containers: int) -> int:
-    """Return the bytes at which the kubelet cuts a termination message in a pod with this number of
+    """Return the bytes at which the kubelet cuts a termination message in a pod with so many
     containers, init containers included."""
     return min(MAX_MESSAGE_BYTES, MAX_POD_MESSAGE_BYTES // max(containers, 1))
 
 
 def parse_outputs(message: str, containers: int = 1) -> dict[str, Any] | None:
     """Return a JSON object, or a list as `{"items": […]}`, any other text as `{"text": …}`, or None
-    for an empty message. Null entries of maps are left out, because the merge patch that writes a
-    status would remove them. `containers`: those of the pod. Raises OutputsTooLarge, also for a
-    message that the kubelet may have cut: one of the full size that is not JSON."""
+    for an empty message. `containers`: those of the pod. Raises OutputsTooLarge, also for a message
+    that the kubelet may have cut: one of the full size that is not JSON."""
     text = message.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
     # a message that the kubelet has cut would be stored as a text that looks whole
     size, limit = len(text), message_limit(containers)
@@ -153,11 +152,12 @@ def measure_outputs(outputs: dict[str, Any]) -> int:
 
 
 def _to_storable(value: Any, depth: int) -> Any:
-    """Return JSON as the API server stores it, with the numbers of Go."""
+    """Return JSON as the API server stores it."""
     if depth > _MAX_DEPTH:
         raise UnstorableJson
     if isinstance(value, dict):
         entries = value.items()
+        # the merge patch that writes a status would remove nulls
         return {key: _to_storable(each, depth + 1) for key, each in entries if each is not None}
     if isinstance(value, list):
         return [_to_storable(item, depth + 1) for item in value]

@@ -21,9 +21,6 @@ _NUMBER, _PAIR = 32, 82
 """Bytes of a number, and of a list of two entries."""
 
 
-# --------------------------------------------------------------------------- costs
-
-
 def cost_of_list(budget: Budget, entries: list[Any]) -> None:
     """Take steps for each entry, and for its text."""
     budget.spend(1 + 2 * len(entries))
@@ -51,6 +48,7 @@ def get_or_default(budget: Budget, value: Any, key: Any, default: Any) -> Any:
     try:
         return get_entry(value, key)
     except CelError as error:
+        # an index that is no number is a mistake, and no entry that may be missing
         if not error.missing:
             raise
         return default
@@ -74,8 +72,8 @@ def find_best(name: str, best: Callable[..., Any], entries: list[Any]) -> Any:
 
 
 def find_best_by(name: str, best: Callable[..., Any], entries: list[Any], path: str) -> Any:
-    """Return the first entry with the largest or smallest value under a path. Entries without the
-    path are ignored, such as items that failed and have no outputs."""
+    """Return the first entry with the largest or smallest value under a path. Raises CelError."""
+    # items that failed have no outputs, and so not the path
     keys = path.split(".")
     ranked = [(rank, each) for each in entries if (rank := _follow(each, keys)) is not None]
     if not ranked:
@@ -120,8 +118,8 @@ def make_pairs(budget: Budget, one: list[Any], other: list[Any]) -> list[Any]:
 
 
 def flatten(budget: Budget, entries: list[Any], depth: int = 1) -> list[Any]:
-    """Return the entries with those of lists among them in their place, `depth` levels deep.
-    Raises CelError."""
+    """Return the entries, with those of lists in their place, `depth` levels deep. Raises
+    CelError."""
     if depth < 0:
         raise CelError("flatten takes a number of levels from 0")
     for _ in range(depth):
@@ -159,9 +157,7 @@ def distinct(budget: Budget, entries: list[Any]) -> list[Any]:
 
 
 def _make_identity(budget: Budget, value: Any, depth: int) -> Any:
-    """Return a key of a dict that two values share if `is_equal` holds for them. Numbers become
-    texts, because only hashes of texts differ from process to process: nobody can choose numbers
-    whose hashes are equal."""
+    """Return a key of a dict that two values share if `is_equal` holds for them."""
     kind = value.__class__
     budget.spend(3)
     if kind is str or kind is bytes:
@@ -171,6 +167,7 @@ def _make_identity(budget: Budget, value: Any, depth: int) -> Any:
         number = normalize_number(value) if kind is int else value
         if number != number:
             return object()  # NaN equals nothing
+        # as text, whose hashes differ from process to process: nobody can choose equal ones
         whole = isinstance(number, int) or number.is_integer()
         return ("number", str(int(number)) if whole else repr(number))
     if kind is not list and kind is not dict:

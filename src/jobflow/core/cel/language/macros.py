@@ -116,7 +116,7 @@ def decide(
     frame: EvaluationFrame,
 ) -> Any:
     """Return `deciding` if an operand has this value, even if another one fails, else the opposite.
-    `make_error` returns the error of an operand that is neither true nor false."""
+    `make_error` is called for an operand that is neither true nor false."""
     first: CelError | None = None
     for operand in operands:
         try:
@@ -142,6 +142,7 @@ def _decide_loop(deciding: bool, loop: MacroLoop, frame: EvaluationFrame, entrie
 
 
 def _exists_one(loop: MacroLoop, frame: EvaluationFrame, entries: Any) -> bool:
+    # every entry is tested, as the language definition wants: an error in any is that of the macro
     return sum([loop.test(frame) for _ in loop.iterate(frame, entries)]) == 1
 
 

@@ -144,7 +144,7 @@ class _Parser:
         return _PRECEDENCE.get(self._text, -1) if self._kind != "text" else -1
 
     def _signed(self) -> SyntaxNode:
-        """Parse signs. `-` before a number belongs to it: the least integer has no positive one."""
+        # `-` before a number belongs to it, because the least integer has no positive counterpart
         at, sign, times = self._at, self._text, 0
         if self._kind != "sign" or sign not in ("!", "-"):
             return self._chain()
@@ -223,7 +223,6 @@ class _Parser:
     def _list(
         self, opening: str, closing: str, parse_entry: Callable[[], _T], *, trailing: bool = False
     ) -> list[_T]:
-        """Parse entries with commas between them; `trailing` allows one after the last."""
         self._expect(opening)
         entries: list[_T] = []
         while not self._is(closing) or (entries and not trailing):

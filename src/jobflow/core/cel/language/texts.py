@@ -46,6 +46,7 @@ def cost_of_search(budget: Budget, text: str, part: str) -> None:
 
 def split(budget: Budget, text: str, separator: str, limit: int = -1) -> list[str]:
     """Return the parts of a text between separators, at most `limit` unless it is negative."""
+    # once to count, once to split
     cost_of_search(budget, text, separator)
     cost_of_search(budget, text, separator)
     parts = 1 + text.count(separator) if separator else max(len(text), 1)
@@ -72,8 +73,8 @@ def join(budget: Budget, parts: list[Any], separator: str = "") -> str:
 
 
 def replace(budget: Budget, text: str, old: str, new: str, limit: int = -1) -> str:
-    """Return a text with another text in place of `old`, at most `limit` times unless it is
-    negative."""
+    """Return a text with `new` in place of `old`, at most `limit` times unless it is negative."""
+    # once to count, once to replace
     cost_of_search(budget, text, old)
     cost_of_search(budget, text, old)
     times = text.count(old)
@@ -190,8 +191,7 @@ _VERBS: Mapping[str, Callable[[Budget, str, int, Any], str]] = {
 
 
 def _write(budget: Budget, value: Any, pieces: list[str], depth: int) -> None:
-    """Append a value as `%s` writes it, a list or map with its entries, those of a map in the order
-    of their keys as texts."""
+    """Append a value as `%s` writes it."""
     if isinstance(value, str):
         budget.spend(1)
         pieces.append(value)
@@ -212,6 +212,7 @@ def _write(budget: Budget, value: Any, pieces: list[str], depth: int) -> None:
         ]
         budget.spend(len(keys) * (2 + len(keys).bit_length() // 4))
         budget.spend(sum([len(key) for key, _ in keys]) * len(keys).bit_length() // 64)
+        # in the order of the keys, as cel-go does
         for at, (key, stored) in enumerate(sorted(keys, key=lambda each: each[0])):
             pieces += (", " if at else "{", key, ": ")
             _write(budget, value[stored], pieces, depth + 1)
