@@ -59,6 +59,7 @@ def test_the_files_that_a_page_names_exist(page: Path) -> None:
 TABLES = (
     "api/flow/",
     "controller/apply/objects.py",
+    "core/admission/rules/jobs/work.py",
     "core/planning/observed/children.py",
     "core/planning/work/",
     "core/work.py",

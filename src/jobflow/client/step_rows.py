@@ -28,7 +28,7 @@ from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.step_times import StepTimes, times_of
 from jobflow.core.text import join_names, printable
 from jobflow.core.timestamps import truncate_to_second
-from jobflow.core.work import is_asked
+from jobflow.core.work import ends_in_status
 
 _MAX_OUTPUTS = 60
 """Characters of outputs; longer ones are not shown."""
@@ -92,8 +92,8 @@ class StepRow:
     @property
     def job(self) -> str:
         """The current or last job or child flow; `train-0 … 39` of a forEach; "" before the first,
-        and for an approval."""
-        if is_asked(self.spec):
+        and for work without objects."""
+        if ends_in_status(self.spec):
             return ""
         indices = [run.index for run in self.condition.runs or () if run.index is not None]
         if self.spec.repeat is not None or not indices:

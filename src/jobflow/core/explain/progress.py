@@ -16,7 +16,7 @@ from jobflow.core.reasons import StepReason
 from jobflow.core.spec.approvals import asks
 from jobflow.core.spec.items import get_items
 from jobflow.core.text import format_count
-from jobflow.core.work import is_asked
+from jobflow.core.work import ends_in_status
 
 CAUSE_DROPPED = "the cause was dropped, because the status of the flow is too large"
 
@@ -84,7 +84,7 @@ def message_of(condition: RunCondition) -> str:
 
 def has_failed_pods(step: Step, condition: StepCondition) -> bool:
     """Return whether pods of the job of a Completed step failed; its message says how many."""
-    return not is_asked(step) and bool(condition.message) and not condition.reason
+    return not ends_in_status(step) and bool(condition.message) and not condition.reason
 
 
 def has_job(run: RunCondition) -> bool:

@@ -25,7 +25,7 @@ from jobflow.core.names import format_job_name
 from jobflow.core.spec.readiness import has_tolerated_failures
 from jobflow.core.text import format_command, join_names
 from jobflow.core.timelines.runs_again import RunsAgain, list_runs_again, sum_lost
-from jobflow.core.work import is_asked, may_run_steps
+from jobflow.core.work import ends_in_status, may_run_steps
 
 MAX_AGAIN = 50
 """Steps that the dialog of a retry lists; the others are counted."""
@@ -249,7 +249,7 @@ def _describe_retry(flow: JobFlow, again: Sequence[RunsAgain]) -> str:
         (step, step.case_of(condition.decisions))
         for step in flow.all_steps
         for condition in [conditions.get(format_job_name(name, step.name), StepCondition())]
-        if step.name in places and not is_asked(step)
+        if step.name in places and not ends_in_status(step)
     ]
     place = "" if flow.metadata.namespace in ("", "default") else f" -n {flow.metadata.namespace}"
     own = [step.name for step, case in jobs if not (step.template_for(case) or may_run_steps(step))]

@@ -12,7 +12,7 @@ from jobflow.api.flow.status import ENDED_STEP_PHASES
 from jobflow.core.explain.explain import Explanation, explain_step, list_queued_jobs
 from jobflow.core.explain.scheduling import NO_FACTS
 from jobflow.core.text import format_command, format_count
-from jobflow.core.work import is_asked
+from jobflow.core.work import ends_in_status, is_asked
 from jobflow.page.flow_view import FlowView, SelectedStep
 from jobflow.page.step.approval import approval
 from jobflow.page.step.pods import events, pods
@@ -121,7 +121,7 @@ def commands(selected: SelectedStep) -> Fragment:
     meta, run = selected.flow.metadata, selected.run
     step, namespace = f" {shlex.quote(str(selected.choice))}", shlex.quote(meta.namespace)
     lines = [format_command("jobflow why", meta, step).strip("`")]
-    if not is_asked(selected.step):
+    if not ends_in_status(selected.step):
         lines.append(format_command("jobflow logs", meta, f"{step} -f").strip("`"))
     if run.job and not selected.has_many_runs:
         job = shlex.quote(run.job)
@@ -170,7 +170,7 @@ def step_panel(view: FlowView) -> Fragment:
 def _sections(selected: SelectedStep) -> Iterator[Fragment | None]:
     if is_asked(selected.step):
         yield approval(selected)
-    else:
+    elif not ends_in_status(selected.step):
         yield child(selected)
         yield _logs(selected)
     yield from items(selected)

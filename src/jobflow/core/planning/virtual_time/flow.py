@@ -225,11 +225,11 @@ class VirtualFlow:
             self._can_replan = made is not None
         made = made or self._plan_all(now)
         self._changed.clear()
-        self.wants = made.wants
+        has_new_wants, self.wants = made.wants != self.wants, made.wants
         # a plan that only creates vcjobs waits for no answer: what comes next follows from them
         waits = any(not isinstance(action, CreateJob) for action in made.actions)
         all_ended = self._replanner is not None and self._replanner.all_ended
-        self.must_plan = waits or made.urgent or all_ended
+        self.must_plan = waits or has_new_wants or made.urgent or all_ended
         return made
 
     def _plan_all(self, now: datetime) -> Plan:
