@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from jobflow.api.resources import JOBFLOWS
+from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, Resource
 from jobflow.client.errors import CommandError
-from jobflow.client.flows.find_cron import CRON_PREFIXES, cron_names
-from jobflow.client.flows.find_flow import PREFIXES, FlowObjects, connect, find_flow
+from jobflow.client.flows.find_cron import CRON_PREFIXES
+from jobflow.client.flows.find_flow import PREFIXES, connect, find_flow, first_names
 from jobflow.client.options import Connection
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
-from jobflow.kube.connections import METADATA_ONLY
 from jobflow.kube.credentials import ConfigError
 from jobflow.runtime.event_loop import run
 
@@ -24,7 +24,7 @@ _CONNECTION = ("namespace", "kubeconfig", "context", "impersonate")
 def complete_flow(params: Mapping[str, Any], incomplete: str) -> list[str]:
     """Return the names of flows that start like this; of very many, those of the first page."""
     given = params.get("flows") or ()
-    found = _complete_kind(_flow_names, PREFIXES, params, incomplete)
+    found = _complete_kind(JOBFLOWS, PREFIXES, params, incomplete)
     return [name for name in found if name.rpartition("/")[2] not in given]
 
 
@@ -40,7 +40,7 @@ def complete_step(params: Mapping[str, Any], incomplete: str) -> list[str]:
 
 def complete_cron(params: Mapping[str, Any], incomplete: str) -> list[str]:
     """Return the names of CronJobFlows that start like this."""
-    return _complete_kind(cron_names, CRON_PREFIXES, params, incomplete)
+    return _complete_kind(CRONJOBFLOWS, CRON_PREFIXES, params, incomplete)
 
 
 COMPLETERS = {"FLOW": complete_flow, "STEP": complete_step, "CJF": complete_cron}
@@ -48,7 +48,7 @@ COMPLETERS = {"FLOW": complete_flow, "STEP": complete_step, "CJF": complete_cron
 
 
 def _complete_kind(
-    read: Callable[[Client], Awaitable[Sequence[str]]],
+    resource: Resource,
     prefixes: Collection[str],
     params: Mapping[str, Any],
     incomplete: str,
@@ -57,7 +57,9 @@ def _complete_kind(
     prefix, slash, start = incomplete.rpartition("/")
     if slash and prefix not in prefixes:
         return []
-    return [prefix + slash + name for name in _answer(read, params) if name.startswith(start)]
+    # one page: nobody chooses among more names, and a shell waits for each
+    names = _answer(partial(first_names, resource=resource), params)
+    return [prefix + slash + name for name in names if name.startswith(start)]
 
 
 def _answer(
@@ -75,14 +77,3 @@ def _answer(
         return run(answer(), is_brief=True)
     except (ApiError, CommandError, ConfigError, *NETWORK_ERRORS):
         return []
-
-
-async def _flow_names(client: Client) -> Sequence[str]:
-    pages = client.list(JOBFLOWS, FlowObjects, namespace=client.namespace, accept=METADATA_ONLY)
-    try:
-        # one page: nobody chooses among more names, and a shell waits for each
-        async for page in pages:
-            return [item.metadata.name for item in page.items]
-    finally:
-        await pages.aclose()
-    return []

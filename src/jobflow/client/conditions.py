@@ -6,6 +6,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
 from jobflow.core.names import format_job_name
 
+_MAX_DIGITS = 10
 _WAITING = StepCondition(phase=StepPhase.WAITING)
 
 
@@ -13,6 +14,12 @@ def condition_of(flow: JobFlow, step: str) -> StepCondition:
     """Return the state of a step; it is Waiting before the controller has written it."""
     key = format_job_name(flow.metadata.name, step)
     return (flow.status.conditions or {}).get(key, _WAITING)
+
+
+def read_index(text: str) -> int | None:
+    """Return the index of an item or a run, such as that of `train/3`; None if it is no number."""
+    is_number = text.isascii() and text.isdigit() and len(text) < _MAX_DIGITS
+    return int(text) if is_number else None
 
 
 def run_of(condition: StepCondition, index: int | None) -> RunCondition | None:

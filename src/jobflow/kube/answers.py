@@ -296,6 +296,14 @@ class IdentityList(msgspec.Struct):
     """An API server sends null if a list of metadata is empty."""
 
 
+class ItemList(msgspec.Struct, Generic[T]):
+    """A page of a list."""
+
+    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
+    items: list[T] | None = None
+    """An API server sends null if a list of metadata is empty."""
+
+
 class RawList(msgspec.Struct):
     """A page of a list whose items are decoded one by one."""
 

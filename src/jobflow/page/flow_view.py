@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
@@ -14,9 +15,8 @@ from jobflow.client.conditions import condition_of, run_of
 from jobflow.core.explain.item import describe_unknown_item
 from jobflow.core.timelines.past import flow_at, last_time
 from jobflow.core.timelines.timeline import first_start
-from jobflow.page.watches.flows import LiveFlow
-from jobflow.page.watches.readings import StepReadings
-from jobflow.page.watches.step import LivePage, LiveStep, StepChoice
+from jobflow.page.watches.live import Live
+from jobflow.page.watches.step import LivePage, StepChoice
 from jobflow.page.web.fragments import Fragment
 
 
@@ -58,30 +58,19 @@ class FlowView:
 
     flow: JobFlow
     query: FlowQuery
-    live: LiveFlow
-    """The watch of the flow."""
+    page: LivePage
+    """The watches of the flow and of the selected step."""
     now: datetime
     """The present time, or the earlier one that is shown."""
     choice: StepChoice | None = None
     """The selected step; None if the flow has no such step."""
-    step: LiveStep | None = None
-    """The watches of the selected step."""
-    readings: StepReadings | None = None
-    """The readings of the selected step, which are repeated."""
     at: datetime | None = None
     """The earlier time that is shown; None at present."""
 
     @classmethod
     def of(cls, flow: JobFlow, query: FlowQuery, page: LivePage) -> FlowView:
         """Return the flow as it is now."""
-        now, choice = datetime.now(UTC), StepChoice.of(flow, query.step)
-        return cls(flow, query, page.flow, now, choice, page.step, page.readings)
-
-    @property
-    def selected(self) -> Step | None:
-        """The selected step."""
-        name = self.choice.step if self.choice is not None else None
-        return next((step for step in self.flow.all_steps if step.name == name), None)
+        return cls(flow, query, page, datetime.now(UTC), StepChoice.of(flow, query.step))
 
     def as_of(self) -> FlowView:
         """Return the flow at the time of the address; the present one if there is none, or the
@@ -96,7 +85,7 @@ class FlowView:
         """Return the flow as it is now."""
         if self.at is None:
             return self
-        return replace(self, flow=self.live.flow or self.flow, now=datetime.now(UTC), at=None)
+        return replace(self, flow=self.page.flow.flow or self.flow, now=datetime.now(UTC), at=None)
 
     @property
     def end(self) -> datetime:
@@ -105,7 +94,7 @@ class FlowView:
 
     def child(self, name: str) -> JobFlow | None:
         """Return a child flow, at any level, as it was at the time that is shown."""
-        found = self.live.children().get(name) if name else None
+        found = self.page.flow.children().get(name) if name else None
         return found if found is None or self.at is None else flow_at(found, self.at)
 
     def condition(self, step: str) -> StepCondition:
@@ -120,6 +109,14 @@ def read_time(text: str) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo is not None else None
+
+
+def notice(live: Live[Any], problem: str = "") -> Fragment:
+    """Return the notice at the top: a `problem`, or what prevents the page from being up to date,
+    and what to do."""
+    problem = problem or live.trouble
+    text = problem or ("" if live.cache.synced else "The cluster has not answered yet.")
+    return Fragment("notice", "notice.html", {"text": text, "is_error": bool(problem)})
 
 
 Panel = Callable[[FlowView], Fragment]
@@ -143,9 +140,10 @@ class SelectedStep:
     @classmethod
     def of(cls, view: FlowView) -> SelectedStep | None:
         """Return the selected step; None if the address names none of the flow."""
-        step, choice = view.selected, view.choice
-        if step is None or choice is None:
+        choice = view.choice
+        if choice is None:
             return None
+        step = next(each for each in view.flow.all_steps if each.name == choice.step)
         condition, unknown = view.condition(step.name), ""
         run: RunCondition = condition
         if choice.index is not None:
@@ -162,7 +160,8 @@ class SelectedStep:
     @property
     def pods(self) -> Sequence[Pod]:
         """The pods of the step or item, as far as they may be read."""
-        return self.view.step.pods(self.flow) if self.view.step is not None else ()
+        watches = self.view.page.step
+        return watches.pods(self.flow) if watches is not None else ()
 
     @property
     def has_many_runs(self) -> bool:

@@ -14,7 +14,7 @@ from jobflow.cli.logs.read import make_printer, read_logs, report_none, warn
 from jobflow.client.errors import FAILED, CommandError, print_error
 from jobflow.client.flows.children import FlowFamily, may_have_children
 from jobflow.client.flows.follow import FlowFollower, following, following_children
-from jobflow.client.logs.pods import ALL, check_rights, list_pods, read_family
+from jobflow.client.logs.pods import ALL, check_rights, list_pods, read_family, why_none
 from jobflow.client.logs.selection import (
     LogSelection,
     LogTarget,
@@ -23,7 +23,6 @@ from jobflow.client.logs.selection import (
     is_over,
     pods_below,
     pods_queries,
-    why_none,
     why_waiting,
 )
 from jobflow.client.logs.stream import ContainerFollower

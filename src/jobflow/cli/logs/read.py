@@ -16,7 +16,14 @@ from jobflow.api.volcano.pod import Pod
 from jobflow.client.errors import UNUSABLE, CommandError, discard_output, print_error, unreachable
 from jobflow.client.flows.children import FlowFamily
 from jobflow.client.logs import selection as choice
-from jobflow.client.logs.pods import ALL, SILENCE_SECONDS, check_rights, list_pods, read_family
+from jobflow.client.logs.pods import (
+    ALL,
+    SILENCE_SECONDS,
+    check_rights,
+    list_pods,
+    read_family,
+    why_none,
+)
 from jobflow.client.logs.selection import LogSelection, LogTarget
 from jobflow.client.logs.stream import LONGEST_LINE, clean, log_path
 from jobflow.core.text import printable
@@ -75,7 +82,7 @@ def make_printer(flow: JobFlow) -> LogPrinter:
 
 def report_none(family: FlowFamily, pods: Sequence[Pod], selection: LogSelection) -> None:
     """Say why there is no log. Raises CommandError, unless that is the answer to --failed."""
-    why = choice.why_none(family, choice.pods_below(family, pods, selection), selection)
+    why = why_none(family, choice.pods_below(family, pods, selection), selection)
     if not (
         selection.failed and choice.find_targets(family, pods, replace(selection, failed=False))
     ):

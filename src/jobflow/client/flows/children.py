@@ -87,7 +87,8 @@ class FlowFamily:
             self.top = flow
         if before is not None and before.metadata.uid == flow.metadata.uid:
             return False
-        self._names[_created_by(flow)] = name
+        # vcjobs and pods name their flow by this value of a label
+        self._names[to_label_value(qualify_name(flow.metadata.namespace, name))] = name
         self._placed.clear()
         return True
 
@@ -109,7 +110,7 @@ class FlowFamily:
         return created_by in self._names
 
     def _place(self, name: str) -> PlacedFlow | None:
-        if name not in self._placed:
+        if name not in self._placed:  # asked for each pod, and each asks for the flow above
             self._placed[name] = self._find_place(self._flows[name])
         return self._placed[name]
 
@@ -120,17 +121,8 @@ class FlowFamily:
         parent = self._flows.get(owner.name) if owner is not None else None
         if owner is None or parent is None or parent.metadata.uid != owner.uid:
             return None  # of another branch, or of a deleted flow
-        above = self._place(parent.metadata.name)
-        return None if above is None else PlacedFlow(flow, (*above.path, _step_of(flow)))
-
-
-def _created_by(flow: JobFlow) -> str:
-    """Return the label value by which vcjobs and pods name their flow."""
-    return to_label_value(qualify_name(flow.metadata.namespace, flow.metadata.name))
-
-
-def _step_of(child: JobFlow) -> str:
-    """Return `train` or `train/0`: what a child flow runs for."""
-    own = child.metadata.annotations or {}
-    step, index = own.get(labels.STEP, ""), own.get(labels.INDEX)
-    return step if index is None else f"{step}/{index}"
+        if (above := self._place(parent.metadata.name)) is None:
+            return None
+        own = flow.metadata.annotations or {}
+        step, index = own.get(labels.STEP, ""), own.get(labels.INDEX)
+        return PlacedFlow(flow, (*above.path, step if index is None else f"{step}/{index}"))

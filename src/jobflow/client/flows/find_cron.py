@@ -10,13 +10,11 @@ import msgspec
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.resources import CRONJOBFLOWS, FLOW_GROUP
 from jobflow.client.errors import FAILED, UNUSABLE, CommandError
-from jobflow.client.flows.find_flow import FlowObjects
+from jobflow.client.flows.find_flow import guess_name
 from jobflow.client.options import Selection
 from jobflow.core.admission.object_names import all_names
-from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.kube.answers import RawList
 from jobflow.kube.client import ApiError, Client, UnreadableAnswer, decoder
-from jobflow.kube.connections import METADATA_ONLY
 
 KINDS = frozenset({"cjf", "cronjobflow", "cronjobflows"})
 CRON_PREFIXES = KINDS | {f"{name}.{FLOW_GROUP}" for name in ("cronjobflow", "cronjobflows")}
@@ -62,7 +60,7 @@ async def find_cron(client: Client, name: str) -> FoundCron:
         return _found(await client.request("GET", CRONJOBFLOWS.path(namespace, bare)))
     except ApiError as error:
         raise_unless_missing(error)
-    raise CommandError(UNUSABLE, missing + did_you_mean(await _nearest(client, bare)))
+    raise CommandError(UNUSABLE, missing + await guess_name(client, CRONJOBFLOWS, bare))
 
 
 async def list_crons(client: Client, selection: Selection) -> list[FoundCron]:
@@ -76,17 +74,6 @@ async def list_crons(client: Client, selection: Selection) -> list[FoundCron]:
     except ApiError as error:
         raise_unless_missing(error)
     return found
-
-
-async def cron_names(client: Client) -> list[str]:
-    """Return the names on the first page of CronJobFlows. Raises ApiError."""
-    pages = client.list(CRONJOBFLOWS, FlowObjects, namespace=client.namespace, accept=METADATA_ONLY)
-    try:
-        async for page in pages:
-            return [item.metadata.name for item in page.items]
-    finally:
-        await pages.aclose()
-    return []
 
 
 def raise_unless_missing(error: ApiError) -> None:
@@ -103,10 +90,3 @@ def _found(raw: bytes | msgspec.Raw) -> FoundCron:
         return FoundCron(decoder(CronJobFlow).decode(raw), raw)
     except UnreadableAnswer as error:
         raise CommandError(FAILED, error.message) from None
-
-
-async def _nearest(client: Client, name: str) -> str | None:
-    try:
-        return Suggester(await cron_names(client)).nearest(name)
-    except ApiError:  # a guess is optional
-        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import msgspec
@@ -10,26 +11,19 @@ import msgspec
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.api.flow.step import Step
-from jobflow.api.resources import FLOW_GROUP, JOBFLOWS, NAMESPACES, ListMeta, Object, Struct
+from jobflow.api.resources import FLOW_GROUP, JOBFLOWS, NAMESPACES, Object, Resource
 from jobflow.client.errors import FAILED, UNUSABLE, CommandError, Errors
 from jobflow.client.options import Connection, Selection
 from jobflow.core.admission.object_names import all_names
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import format_command
-from jobflow.kube.answers import RawList
+from jobflow.kube.answers import ItemList, RawList
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import ApiError, Client, UnreadableAnswer, decoder
 from jobflow.kube.connections import METADATA_ONLY
 
 NO_SELECTION = Selection()
 NOT_INSTALLED = "this cluster has no JobFlows: install them with `jobflow crds --apply`"
-
-
-class FlowObjects(Struct, frozen=True, kw_only=True):
-    """A page of flows with their metadata only."""
-
-    metadata: ListMeta = ListMeta()
-    items: list[Object] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +95,7 @@ async def read_flow(client: Client, name: str) -> bytes:
         return await client.request("GET", JOBFLOWS.path(namespace, name))
     except ApiError as error:
         raise_unless_missing(error)
-    raise NoSuchFlow(UNUSABLE, missing + did_you_mean(await _nearest(client, namespace, name)))
+    raise NoSuchFlow(UNUSABLE, missing + await guess_name(client, JOBFLOWS, name))
 
 
 async def find_named(client: Client, names: Sequence[str], errors: Errors) -> list[FoundFlow]:
@@ -120,6 +114,7 @@ async def find_named(client: Client, names: Sequence[str], errors: Errors) -> li
     steps = [_step_named(name, found) for name, _ in missing]
     faults = [step or error for step, (_, error) in zip(steps, missing, strict=True)]
     if any(steps) or any("/" in name for name, _ in missing):
+        # the words before it may be meant otherwise too: nothing must happen to those flows
         raise CommandError(UNUSABLE, "\n".join(map(str, faults)))
     for fault in faults:
         errors.add(fault)
@@ -240,17 +235,22 @@ def raise_unless_missing(error: ApiError) -> None:
         raise CommandError(FAILED, error.message) from None
 
 
-async def _nearest(client: Client, namespace: str, name: str) -> str | None:
-    """Return the most similar name on the first page of flows, if they can be listed."""
-    pages = client.list(JOBFLOWS, FlowObjects, namespace=namespace, accept=METADATA_ONLY)
-    try:
+async def first_names(client: Client, resource: Resource) -> list[str]:
+    """Return the names on the first page of objects of the client's namespace. Raises ApiError."""
+    kind, namespace = ItemList[Object], client.namespace
+    pages = client.list(resource, kind, namespace=namespace, accept=METADATA_ONLY)
+    async with aclosing(pages):
         async for page in pages:
-            return Suggester([item.metadata.name for item in page.items]).nearest(name)
+            return [item.metadata.name for item in page.items or ()]
+    return []
+
+
+async def guess_name(client: Client, resource: Resource, name: str) -> str:
+    """Return `; did you mean "train"?`, or "" if no name is similar."""
+    try:
+        return did_you_mean(Suggester(await first_names(client, resource)).nearest(name))
     except ApiError:  # a guess is optional: many users may read a flow but not list them
-        pass
-    finally:
-        await pages.aclose()
-    return None
+        return ""
 
 
 def state_of(flow: JobFlow) -> str:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
@@ -13,11 +14,11 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.client.errors import FAILED, CommandError, print_error
 from jobflow.client.flows.children import may_have_children
 from jobflow.client.flows.find_flow import raise_unless_missing
+from jobflow.client.flows.live import LiveObjects
 from jobflow.core.names import root_label
 from jobflow.kube.answers import NETWORK_ERRORS
-from jobflow.kube.cache import Cache, Key, key_of
+from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import ApiError, Client, Query
-from jobflow.kube.reflector import Reflector
 
 
 class Display(AbstractContextManager["Display"]):
@@ -57,10 +58,12 @@ class Scope:
     wanted: Callable[[JobFlow], bool] = lambda flow: True
 
 
-class FlowFollower:
-    """The flows as last seen. Use `following` or `following_all`."""
+class FlowFollower(LiveObjects[JobFlow]):
+    """The flows as last seen. Use `following` or `follow_scope`."""
 
     def __init__(self, client: Client, scope: Scope, show: Show, remove: Show) -> None:
+        super().__init__(client, JOBFLOWS, JobFlow, namespace=scope.namespace, query=scope.query)
+        self.cache.on_state = self._note_state
         self.flows: dict[Key, JobFlow] = {}
         """In the order in which they were first seen; deleted ones in their last state."""
         self.deleted: set[Key] = set()
@@ -70,14 +73,9 @@ class FlowFollower:
         self._remove = remove
         self.show_error: OSError | None = None
         """Error of showing a flow, such as a closed pipe, which `until` raises."""
-        self._changed = asyncio.Event()
+        self._event = asyncio.Event()
+        self.changed.watch(self._event)
         self._warned = False
-        self._task: asyncio.Task[None] | None = None
-        self.cache: Cache[JobFlow] = Cache(self._update)
-        self.cache.on_state = self._note_state
-        self.reflector = Reflector(
-            client, JOBFLOWS, JobFlow, self.cache, namespace=scope.namespace, query=scope.query
-        )
 
     @property
     def all_final(self) -> bool:
@@ -94,33 +92,22 @@ class FlowFollower:
                 return
             if self.cache.served is False:
                 raise CommandError(FAILED, _NEEDS_RIGHTS)
-            if self._task is not None and self._task.done():
-                self._task.result()
-            await self._changed.wait()
-            self._changed.clear()
+            if self.task is not None and self.task.done():
+                self.task.result()
+            await self._event.wait()
+            self._event.clear()
 
     def look_again(self) -> None:
         """Let `until` ask once more, because something else has changed."""
-        self._changed.set()
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[FlowFollower]:
-        """Watch while the body runs."""
-        self._task = asyncio.create_task(self.reflector.run())
-        self._task.add_done_callback(lambda task: self._changed.set())
-        try:
-            yield self
-        finally:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        self.changed.notify()
 
     def _update(self, old: JobFlow | None, new: JobFlow | None) -> None:
         flow = new if new is not None else old
         if flow is None or not self._wanted(flow):
             return
-        key = key_of(flow)
-        if new is not None and _is_same(self.flows.get(key), new):
-            return
+        known = self.flows.get(key := key_of(flow))
+        if new is not None and known is not None and _version(known) == _version(new):
+            return  # a list brings what was read before
         self.flows[key] = flow
         try:
             self._show(flow)
@@ -131,22 +118,18 @@ class FlowFollower:
                 self.deleted.discard(key)
         except OSError as error:  # the reflector would retry, as after a network error
             self.show_error = error
-        self._changed.set()
+        self.changed.notify()
 
     def _note_state(self) -> None:
         if self.cache.failing and not self._warned:
             trouble = f"the flows cannot be followed at present ({self.reflector.trouble})"
             print_error(f"{trouble}; trying again", severity="warning")
         self._warned = self.cache.failing
-        self._changed.set()
+        self.changed.notify()
 
 
-def _is_same(one: JobFlow | None, other: JobFlow) -> bool:
-    """Return whether both are the same version of the same flow."""
-    versions = [
-        (each.metadata.uid, each.metadata.resource_version) for each in (one, other) if each
-    ]
-    return len(versions) == 2 and versions[0] == versions[1]
+def _version(flow: JobFlow) -> tuple[str, str]:
+    return flow.metadata.uid, flow.metadata.resource_version
 
 
 @asynccontextmanager
@@ -192,8 +175,11 @@ async def follow_scope(
             raise CommandError(FAILED, f"{_NEEDS_RIGHTS}: {error.message}") from None
         raise_unless_missing(error)
         raise
-    async with follower.running():
+    follower.start()
+    try:
         yield follower
+    finally:
+        await follower.stop()
 
 
 _MOST_ROOTS = 20
@@ -214,7 +200,10 @@ async def following_children(
     async with AsyncExitStack() as stack:
         followers: list[FlowFollower] = []
         for namespace, names in roots.items():
-            scope = _scope(namespace, names)
+            selector = labels.ROOT
+            if len(names) <= _MOST_ROOTS:
+                selector += f" in ({','.join(sorted(names))})"
+            scope = Scope(namespace, [("labelSelector", selector)], partial(_is_below, names))
             try:
                 follower = follow_scope(client, scope, show)
                 followers.append(await stack.enter_async_context(follower))
@@ -223,8 +212,5 @@ async def following_children(
         yield followers
 
 
-def _scope(namespace: str, roots: set[str]) -> Scope:
-    selector = labels.ROOT
-    if len(roots) <= _MOST_ROOTS:
-        selector += f" in ({','.join(sorted(roots))})"
-    return Scope(namespace, [("labelSelector", selector)], lambda flow: root_label(flow) in roots)
+def _is_below(roots: set[str], flow: JobFlow) -> bool:
+    return root_label(flow) in roots

@@ -1,12 +1,7 @@
-"""Explanations of flows, from all that a cluster knows about them.
-
-Reports of Volcano's scheduler on jobs that wait need three rights. What may not be read is left out
-and named.
-"""
+"""Explanations of flows, from all that a cluster knows about them."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -14,7 +9,7 @@ from typing import Any, TypeVar
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.labels import CREATED_BY_FLOW, INDEX, STEP
-from jobflow.api.resources import JOBFLOWS, POD_GROUPS, PODS, QUEUES, ListMeta, Resource, Struct
+from jobflow.api.resources import JOBFLOWS, POD_GROUPS, PODS, QUEUES, Resource
 from jobflow.api.volcano.pod import JOB_NAME, Pod
 from jobflow.api.volcano.scheduling import QUEUE_NAME, PodGroup, Queue
 from jobflow.client.errors import UNUSABLE, CommandError
@@ -42,111 +37,11 @@ from jobflow.core.names import format_job_name, qualify_name, to_label_value
 from jobflow.core.reasons import FlowReason
 from jobflow.core.spec.concurrency import Group
 from jobflow.core.text import format_command
-from jobflow.kube.answers import RawList
+from jobflow.kube.answers import ItemList, RawList
 from jobflow.kube.client import ApiError, Client
 from jobflow.runtime.event_loop import all_of
 
-T = TypeVar("T")
-
-
-class _PodGroups(Struct, frozen=True, kw_only=True):
-    metadata: ListMeta = ListMeta()
-    items: list[PodGroup] = []
-
-
-class _Pods(Struct, frozen=True, kw_only=True):
-    metadata: ListMeta = ListMeta()
-    items: list[Pod] = []
-
-
-async def read_scheduling(
-    client: Client, flow: JobFlow, jobs: Sequence[QueuedJob], *, step: str | None
-) -> SchedulingFacts:
-    """Return sentences about the first MAX_JOBS jobs, with at most three requests for each (and a
-    further one for each 500 pods). `step`: the step that the user asks about, if any."""
-    reader = _Reader(client, flow.metadata.namespace)
-    owner = to_label_value(qualify_name(flow.metadata.namespace, flow.metadata.name))
-    shown = jobs[:MAX_JOBS]
-    found = await all_of(*(reader.read(job, owner) for job in shown))
-    by_step: dict[str, list[str]] = {}
-    for job, scheduling in zip(shown, found, strict=True):
-        look = f"`kubectl describe vcjob -n {flow.metadata.namespace} {job.name}`"
-        by_step.setdefault(job.step, []).extend(describe_scheduling(job, scheduling, look=look))
-    notes = [*reader.notes]
-    if more := len(jobs) - len(shown):
-        are = "job also waits" if more == 1 else "jobs also wait"
-        each = format_command("jobflow why", flow.metadata, " STEP")
-        notes.append(f"{more:,} more {are} for Volcano" + ("." if step else f"; see {each}."))
-    return SchedulingFacts({step: told for step, told in by_step.items() if told}, notes)
-
-
-@dataclass
-class _Reader:
-    """Reads the objects of one job after the other, and notes each kind that cannot be read."""
-
-    client: Client
-    namespace: str
-    refused: dict[str, str] = field(default_factory=dict)
-    """A sentence for each plural."""
-
-    @property
-    def notes(self) -> list[str]:
-        return [*self.refused.values()]
-
-    async def read(self, job: QueuedJob, owner: str) -> Scheduling:
-        """Return the objects of a job; `owner` is the flow as a label of the job names it."""
-        labels = {CREATED_BY_FLOW: owner, STEP: to_label_value(job.step)}
-        if job.index is not None:
-            labels[INDEX] = str(job.index)
-        groups = await self._unless_refused(POD_GROUPS, "list", self._pod_groups(job, labels))
-        pods = await self._unless_refused(PODS, "list", self._pods(job))
-        name = next((queue_of(group) for group in groups or ()), "")
-        if not name and pods:
-            name = (pods[0].metadata.labels or {}).get(QUEUE_NAME, "")
-        queues = await self._unless_refused(QUEUES, "get", self._queue(name)) if name else None
-        return Scheduling(groups, queues, pods)
-
-    async def _pod_groups(self, job: QueuedJob, labels: dict[str, str]) -> list[PodGroup]:
-        """Return the job's PodGroup, which has the labels of the job and is named after its UID."""
-        query = [("labelSelector", ",".join(f"{key}={value}" for key, value in labels.items()))]
-        pages = self.client.list(POD_GROUPS, _PodGroups, namespace=self.namespace, query=query)
-        return select_own(job, [group async for page in pages for group in page.items])
-
-    async def _pods(self, job: QueuedJob) -> list[Pod]:
-        query = [("labelSelector", f"{JOB_NAME}={job.name}")]
-        pages = self.client.list(PODS, _Pods, namespace=self.namespace, query=query)
-        return select_own(job, [pod async for page in pages for pod in page.items])
-
-    async def _queue(self, name: str) -> list[Queue]:
-        """Return the queue, or nothing if it does not exist."""
-        try:
-            return [await self.client.get(QUEUES, "", name, Queue)]
-        except ApiError as error:
-            if error.not_found and error.status.details and error.status.details.name:
-                return []
-            raise
-
-    async def _unless_refused(
-        self, resource: Resource, verb: str, work: Coroutine[Any, Any, T]
-    ) -> T | None:
-        try:
-            return await work
-        except ApiError as error:
-            self.refused[resource.plural] = _describe_refusal(resource, verb, error)
-        return None
-
-
-def _describe_refusal(resource: Resource, verb: str, error: ApiError) -> str:
-    kind = f"{resource.kind}s"
-    if error.code == 403:
-        why = f"reading them needs the right to {verb} {resource.qualified}"
-    elif error.not_found:
-        why = f"this cluster does not serve {resource.qualified}"
-    else:
-        why = f"they could not be read: {error.message}"
-    return f"{kind} are left out: {why}."
-
-
+T = TypeVar("T", Pod, PodGroup)
 _CHILDREN = 2
 """Child flows of a flow that are explained too."""
 
@@ -156,7 +51,14 @@ async def explain_flow(
 ) -> dict[str, Any]:
     """Return the answer as JSON, with what Volcano says about jobs that wait. Raises CommandError
     if the flow has no such step or item."""
-    step, index = _choose_step(flow, text) if text is not None else (None, None)
+    step, index = None, None
+    if text is not None:
+        found, number = find_step(flow, text)
+        step = found.name
+        if number is not None:
+            if unknown := describe_unknown_item(flow, found, number):
+                raise CommandError(UNUSABLE, unknown)
+            index = int(number)
     facts = await read_facts(client, flow, step, index)
     now = datetime.now(UTC)
     if step is None:
@@ -166,18 +68,97 @@ async def explain_flow(
         )
     else:
         explanation = explain_step(flow, step, index=index, now=now, facts=facts)
-    answer = _to_json(flow, step, index, explanation)
-    answer["sentences"] += await explain_children(client, flow, explanation, step, index)
+    since = explanation.since
+    children = await explain_children(client, flow, explanation, step, index)
     jobs = list_queued_jobs(flow, step, index=index, now=now)
-    return answer | ({"scheduling": facts.by_step} if jobs else {})
+    return {
+        "namespace": flow.metadata.namespace,
+        "flow": flow.metadata.name,
+        "step": step,
+        **({} if index is None else {"index": index}),
+        "phase": explanation.phase,
+        "reason": explanation.reason,
+        "since": since.strftime("%Y-%m-%dT%H:%M:%SZ") if since else None,
+        "causes": list(explanation.causes),
+        "sentences": [*explanation.sentences, *children],
+        **({"scheduling": facts.by_step} if jobs else {}),
+    }
 
 
 async def read_facts(
     client: Client, flow: JobFlow, step: str | None, index: int | None
 ) -> SchedulingFacts:
-    """Return what Volcano says about the jobs that wait of a flow, of a step or of an item."""
+    """Return what Volcano says about the first MAX_JOBS jobs that wait of a flow, of a step or of
+    an item, with at most three requests for each (and a further one for each 500 pods)."""
     jobs = list_queued_jobs(flow, step, index=index, now=datetime.now(UTC))
-    return await read_scheduling(client, flow, jobs, step=step)
+    shown, namespace = jobs[:MAX_JOBS], flow.metadata.namespace
+    reader = _SchedulingReader(client, namespace)
+    owner = to_label_value(qualify_name(namespace, flow.metadata.name))
+    found = await all_of(*(reader.read(job, owner) for job in shown))
+    by_step: dict[str, list[str]] = {}
+    for job, scheduling in zip(shown, found, strict=True):
+        look = f"`kubectl describe vcjob -n {namespace} {job.name}`"
+        by_step.setdefault(job.step, []).extend(describe_scheduling(job, scheduling, look=look))
+    notes = [*reader.refused.values()]
+    if more := len(jobs) - len(shown):
+        are = "job also waits" if more == 1 else "jobs also wait"
+        each = format_command("jobflow why", flow.metadata, " STEP")
+        notes.append(f"{more:,} more {are} for Volcano" + ("." if step else f"; see {each}."))
+    return SchedulingFacts({step: told for step, told in by_step.items() if told}, notes)
+
+
+@dataclass
+class _SchedulingReader:
+    """Reads the PodGroups, pods and queue of one job after the other. A user needs three rights for
+    all of it: what may not be read is left out and named."""
+
+    client: Client
+    namespace: str
+    refused: dict[str, str] = field(default_factory=dict)
+    """A sentence for each plural that cannot be read."""
+
+    async def read(self, job: QueuedJob, owner: str) -> Scheduling:
+        """Return the objects of a job; `owner` is the flow as a label of the job names it."""
+        # a PodGroup is named after the UID of its job, but has the labels of the job
+        labels = {CREATED_BY_FLOW: owner, STEP: to_label_value(job.step)}
+        if job.index is not None:
+            labels[INDEX] = str(job.index)
+        groups = await self._list(POD_GROUPS, ItemList[PodGroup], job, labels)
+        pods = await self._list(PODS, ItemList[Pod], job, {JOB_NAME: job.name})
+        queue = next((queue_of(group) for group in groups or ()), "")
+        if not queue and pods:
+            queue = (pods[0].metadata.labels or {}).get(QUEUE_NAME, "")
+        return Scheduling(groups, await self._queue(queue) if queue else None, pods)
+
+    async def _list(
+        self, resource: Resource, page: type[ItemList[T]], job: QueuedJob, labels: dict[str, str]
+    ) -> list[T] | None:
+        query = [("labelSelector", ",".join(f"{key}={value}" for key, value in labels.items()))]
+        pages = self.client.list(resource, page, namespace=self.namespace, query=query)
+        try:
+            return select_own(job, [each async for page in pages for each in page.items or ()])
+        except ApiError as error:
+            self._note(resource, "list", error)
+        return None
+
+    async def _queue(self, name: str) -> list[Queue] | None:
+        """Return the queue, or nothing if it does not exist."""
+        try:
+            return [await self.client.get(QUEUES, "", name, Queue)]
+        except ApiError as error:
+            if error.not_found and error.status.details and error.status.details.name:
+                return []
+            self._note(QUEUES, "get", error)
+        return None
+
+    def _note(self, resource: Resource, verb: str, error: ApiError) -> None:
+        if error.code == 403:
+            why = f"reading them needs the right to {verb} {resource.qualified}"
+        elif error.not_found:
+            why = f"this cluster does not serve {resource.qualified}"
+        else:
+            why = f"they could not be read: {error.message}"
+        self.refused[resource.plural] = f"{resource.kind}s are left out: {why}."
 
 
 async def explain_children(
@@ -234,30 +215,3 @@ def _find_causes(
     ]
     failed = [run.flow for run in runs if run.phase == StepPhase.FAILED]
     return failed or [run.flow for run in runs if run.phase not in ENDED_STEP_PHASES]
-
-
-def _choose_step(flow: JobFlow, text: str) -> tuple[str, int | None]:
-    """Return the step and the index of `STEP` or `STEP/INDEX`. Raises CommandError."""
-    step, number = find_step(flow, text)
-    if number is None:
-        return step.name, None
-    if unknown := describe_unknown_item(flow, step, number):
-        raise CommandError(UNUSABLE, unknown)
-    return step.name, int(number)
-
-
-def _to_json(
-    flow: JobFlow, step: str | None, index: int | None, explanation: Explanation
-) -> dict[str, Any]:
-    since = explanation.since
-    return {
-        "namespace": flow.metadata.namespace,
-        "flow": flow.metadata.name,
-        "step": step,
-        **({} if index is None else {"index": index}),
-        "phase": explanation.phase,
-        "reason": explanation.reason,
-        "since": since.strftime("%Y-%m-%dT%H:%M:%SZ") if since else None,
-        "causes": list(explanation.causes),
-        "sentences": list(explanation.sentences),
-    }

@@ -3,35 +3,25 @@ none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from jobflow.api.flow.jobflow import JobFlow, RetainPolicy
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import (
-    CANCELLED,
     ENDED_STEP_PHASES,
-    TIMEOUT,
     RunCondition,
-    StepCondition,
-    StepPhase,
 )
 from jobflow.api.labels import ATTEMPT, CREATED_BY_FLOW, INDEX, ROOT, STEP
 from jobflow.api.volcano.pod import ContainerStatus, Pod
-from jobflow.client.conditions import condition_of, run_of
+from jobflow.client.conditions import condition_of, read_index, run_of
 from jobflow.client.errors import UNUSABLE, CommandError
 from jobflow.client.flows.children import FlowFamily, PlacedFlow, may_have_children
 from jobflow.client.flows.find_flow import find_step
 from jobflow.core.names import qualify_name, root_label, to_label_value
-from jobflow.core.reasons import StepReason
-from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.work import may_run_steps
 from jobflow.kube.client import Query
 
-_ABORTS = frozenset(
-    {CANCELLED, TIMEOUT, StepReason.FAILURE_POLICY, StepReason.DAEMON_ENDED, StepReason.SUSPENDED}
-)
-"""Reasons for which JobFlow aborts a job."""
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -86,11 +76,14 @@ def choose_step(flow: JobFlow, text: str | None, *, follow: bool) -> tuple[str |
         return name, None
     condition = condition_of(flow, name)
     started = [run.index for run in condition.runs or () if run.index is not None]
-    if number.isascii() and number.isdigit() and len(number) < 10:
+    if (index := read_index(number)) is not None:
         may_start = follow and condition.phase not in ENDED_STEP_PHASES
-        if may_start or int(number) in started:
-            return name, int(number)
-    known = f"the started ones are {_ranges(started)}" if started else "none has started"
+        if may_start or index in started:
+            return name, index
+    known = "none has started"
+    if started:
+        first, last = min(started), max(started)
+        known = f"the started ones are {first}" + (f" to {last}" if last > first else "")
     raise CommandError(UNUSABLE, f'step "{name}" has no item "{number}": {known}')
 
 
@@ -107,11 +100,6 @@ def child_on_path(flow: JobFlow, text: str) -> tuple[str, str, str] | None:
         runs = {str(each.index): each for each in condition_of(flow, name).runs or ()}
         run, name = runs.get(number), f"{name}/{number}"
     return (name, run.flow if run is not None else "", rest) if rest else None
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    first, last = min(numbers), max(numbers)
-    return str(first) if first == last else f"{first} to {last}"
 
 
 def pods_queries(flow: JobFlow, selection: LogSelection) -> list[Query]:
@@ -132,7 +120,7 @@ def pods_queries(flow: JobFlow, selection: LogSelection) -> list[Query]:
 
 def pods_below(family: FlowFamily, pods: Iterable[Pod], selection: LogSelection) -> list[Pod]:
     """Return the pods of the selected step or item, or of the flow, and of the flows below it."""
-    return [pod for pod in pods if _place(family, pod, selection) is not None]
+    return [pod for pod in pods if place_pod(family, pod, selection) is not None]
 
 
 def find_targets(
@@ -140,14 +128,28 @@ def find_targets(
 ) -> list[LogTarget]:
     """Return the selected containers of pods in the order in which the pods started; of those that
     started in the same second, in the order of the steps."""
-    return [
-        target
-        for pod in sorted(pods, key=lambda pod: _start_key(family, pod))
-        if selection.pod in (None, pod.metadata.name) and selection.task in (None, pod.task)
-        if selection.attempt in (None, attempt_of(pod))
-        if (flow := _place(family, pod, selection)) is not None
-        for target in _targets_of(pod, flow, selection)
-    ]
+    found = []
+    for pod in sorted(pods, key=lambda pod: _start_key(family, pod)):
+        name, labels = pod.metadata.name, pod.metadata.labels or {}
+        if selection.pod not in (None, name) or selection.task not in (None, pod.task):
+            continue
+        if selection.attempt not in (None, attempt_of(pod)):
+            continue
+        if (flow := place_pod(family, pod, selection)) is None:
+            continue
+        label = labels.get(STEP, "")
+        step = flow.prefix + flow.step_names.get(label, label)
+        main = [each.name for each in pod.spec.containers or ()]
+        # init containers tell little, unless one is named or has failed
+        all_of_them = selection.container is not None or selection.failed
+        for container in containers_of(pod) if all_of_them else main:
+            if selection.container not in (None, container):
+                continue
+            if selection.failed and not _has_failed(pod, container):
+                continue
+            prefix = f"{step}/{name}" if main == [container] else f"{step}/{name}/{container}"
+            found.append(LogTarget(step, pod, container, prefix))
+    return found
 
 
 def created_by(pod: Pod) -> str:
@@ -166,8 +168,8 @@ def _start_key(family: FlowFamily, pod: Pod) -> tuple[datetime, list[int], str]:
     if (found := family.find(created_by(pod))) is not None:
         step = found.step_names.get(labels.get(STEP, ""), "")
         first, *indexes = "/".join((*found.path, step)).split("/")
-        order = [_position(family.top, first), *map(_to_number, indexes)]
-        order += [_position(found.flow, step), _to_number(labels.get(INDEX, ""))]
+        order = [_position(family.top, first), *(read_index(each) or 0 for each in indexes)]
+        order += [_position(found.flow, step), read_index(labels.get(INDEX, "")) or 0]
     return pod.status.start_time or _NEVER, order, meta.name
 
 
@@ -175,11 +177,7 @@ def _position(flow: JobFlow, step: str) -> int:
     return next((i for i, each in enumerate(flow.all_steps) if each.name == step), -1)
 
 
-def _to_number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-
-
-def _place(family: FlowFamily, pod: Pod, selection: LogSelection) -> PlacedFlow | None:
+def place_pod(family: FlowFamily, pod: Pod, selection: LogSelection) -> PlacedFlow | None:
     """Return the flow of a pod; None if the pod does not belong to the selected step or item."""
     found = family.find(created_by(pod))
     if found is None:
@@ -187,10 +185,10 @@ def _place(family: FlowFamily, pod: Pod, selection: LogSelection) -> PlacedFlow 
     created, born = pod.metadata.creation_timestamp, found.flow.metadata.creation_timestamp
     if born and created and created < born:
         return None  # of a deleted flow of the same name
-    return found if _is_selected(found, selection) else None
+    return found if is_selected(found, selection) else None
 
 
-def _is_selected(flow: PlacedFlow, selection: LogSelection) -> bool:
+def is_selected(flow: PlacedFlow, selection: LogSelection) -> bool:
     """Return whether a flow is the one itself, or runs for the selected step or item."""
     below = flow.path[len(selection.above) :]
     if not below or selection.step is None:  # labels select the pods of the flow itself
@@ -198,21 +196,6 @@ def _is_selected(flow: PlacedFlow, selection: LogSelection) -> bool:
     step, _, index = below[0].partition("/")
     is_item = selection.index is None or str(selection.index) == index
     return selection.step == step and is_item
-
-
-def _targets_of(pod: Pod, flow: PlacedFlow, selection: LogSelection) -> Iterator[LogTarget]:
-    label, name = (pod.metadata.labels or {}).get(STEP, ""), pod.metadata.name
-    step = flow.prefix + flow.step_names.get(label, label)
-    main = [each.name for each in pod.spec.containers or ()]
-    names = main if selection.container is None and not selection.failed else containers_of(pod)
-    for container in names:
-        if selection.container not in (None, container):
-            continue
-        if selection.failed and not _has_failed(status_of(pod, container)):
-            continue
-        alone = main == [container]
-        prefix = f"{step}/{name}" if alone else f"{step}/{name}/{container}"
-        yield LogTarget(step, pod, container, prefix)
 
 
 def containers_of(pod: Pod) -> list[str]:
@@ -228,8 +211,8 @@ def status_of(pod: Pod, container: str) -> ContainerStatus | None:
     return next((each for each in found if each.name == container), None)
 
 
-def _has_failed(status: ContainerStatus | None) -> bool:
-    if status is None:
+def _has_failed(pod: Pod, container: str) -> bool:
+    if (status := status_of(pod, container)) is None:
         return False
     ends = (status.state.terminated, status.last_state.terminated)
     return any(end is not None and end.exit_code != 0 for end in ends)
@@ -263,86 +246,3 @@ def is_over(flow: JobFlow, selection: LogSelection) -> bool:
         return condition.phase in ENDED_STEP_PHASES
     run = run_of(condition, selection.index)
     return run is not None and run.phase in ENDED_STEP_PHASES
-
-
-# ---------------------------------------------------------------------- no target
-
-
-_LATER = "-f shows the logs of those that will start"
-
-
-def why_none(
-    family: FlowFamily, pods: Sequence[Pod], selection: LogSelection, *, later: str = _LATER
-) -> str:
-    """Return why the selection has no container, with the nearest name. `later`: how the user gets
-    the logs of pods that will start."""
-    flow = family.top
-    subject = f'step "{selection.step}"' if selection.step else f"JobFlow {flow.metadata.name}"
-    if selection.index is not None:
-        subject += f", item {selection.index},"
-    if not pods:
-        return f"{subject} {_why_no_pods(family, selection, later)}"
-    for noun, wanted, known in (
-        ("pod", selection.pod, [pod.metadata.name for pod in pods]),
-        ("task", selection.task, [pod.task for pod in pods]),
-        ("container", selection.container, [name for pod in pods for name in containers_of(pod)]),
-        ("attempt", selection.attempt, [attempt_of(pod) for pod in pods]),
-    ):
-        if wanted is not None and wanted not in known:
-            guess = did_you_mean(Suggester(sorted({*known})).nearest(wanted))
-            article = f'no {noun} "{wanted}"'
-            return f"{subject} has {article}" + (guess or f": it has {_listed(known)}")
-    if selection.failed:
-        return f"no container of {subject} has ended with an error"
-    return f"{subject} has no pod with all of these: {_flags(selection)}"
-
-
-def _listed(names: Iterable[str]) -> str:
-    unique = sorted({*names})
-    return ", ".join(unique[:5]) + (f" and {len(unique) - 5} more" if len(unique) > 5 else "")
-
-
-def _flags(selection: LogSelection) -> str:
-    flags = {"--pod": selection.pod, "--task": selection.task, "-c": selection.container}
-    return ", ".join(f"{flag} {value}" for flag, value in flags.items() if value is not None)
-
-
-def _why_no_pods(family: FlowFamily, selection: LogSelection, later: str) -> str:
-    flow = family.top
-    if selection.step is None:
-        state, ended = flow.status.state, flow.final
-        phase, message = state.phase, state.message
-        conditions = {step.name: condition_of(flow, step.name) for step in flow.all_steps}
-    else:
-        condition = condition_of(flow, selection.step)
-        phase, message = condition.phase, condition.message
-        ended, conditions = phase in ENDED_STEP_PHASES, {selection.step: condition}
-    started = any(each.attempts or each.runs for each in conditions.values())
-    why = f": {message}" if message else ""
-    if phase == StepPhase.SKIPPED:
-        return f"has no pods, because it was skipped{why}"
-    if not started:
-        cause = "nothing of it has started" if ended else "it has not started"
-        return f"has no pods, because {cause}{why}"
-    if not ended:
-        return f"has no pods at present; {later}"
-    return f"has ended, and its pods are deleted{_who_deleted(family, selection, conditions)}"
-
-
-def _who_deleted(
-    family: FlowFamily, selection: LogSelection, conditions: dict[str, StepCondition]
-) -> str:
-    below = {
-        f"{child.prefix}{step.name}": condition_of(child.flow, step.name)
-        for child in family.below()
-        if _is_selected(child, selection)
-        for step in child.flow.all_steps
-    }
-    for name, condition in (conditions | below).items():
-        runs = [condition, *(condition.runs or ())]
-        reason = next((run.reason for run in runs if run.reason in _ABORTS), "")
-        if reason:
-            return f": Volcano deletes the pods of a job that is aborted ({name}: {reason})"
-    if family.top.spec.job_retain_policy == RetainPolicy.DELETE:
-        return ": jobRetainPolicy is delete"
-    return ", by ttlSecondsAfterFinished or by a user"

@@ -147,11 +147,15 @@ class ContainerFollower:
                 if pod.ended or not self._starts:
                     return
                 await self._wait()
-            elif self._read_run != (run := self._run_of(pod)):
+                continue
+            status = status_of(pod, self.target.container)
+            run = status.restart_count if status is not None else 0
+            state = status.state if status is not None else None
+            if self._read_run != run:
                 await self._read(run)
             elif pod.ended:
                 return
-            elif self._has_ended(pod):
+            elif state is not None and (state.terminated is not None or state.waiting is not None):
                 await self._wait()
             elif not await self._wait(self._backoff.next()):
                 self._read_run = None  # it still runs, so the connection was cut
@@ -163,16 +167,6 @@ class ContainerFollower:
             await asyncio.wait_for(self._changed.wait(), seconds)
         return self._changed.is_set()
 
-    def _run_of(self, pod: Pod) -> int:
-        status = status_of(pod, self.target.container)
-        return status.restart_count if status is not None else 0
-
-    def _has_ended(self, pod: Pod) -> bool:
-        status = status_of(pod, self.target.container)
-        return status is not None and (
-            status.state.terminated is not None or status.state.waiting is not None
-        )
-
     async def _read(self, run: int) -> None:
         """Read the log to its end, or to an error after which it is to be read again."""
         try:
@@ -180,16 +174,16 @@ class ContainerFollower:
                 await self._copy()
         except ApiError as error:
             self._errors += 1
-            pod = self._pod
-            if pod is None:
-                return
+            if (pod := self._pod) is None:
+                return  # its log is gone with it
             if error.code in (401, 403, 404) or (pod.ended and self._errors >= _MOST_ERRORS):
                 raise
             await self._wait(self._backoff.next())
         except NETWORK_ERRORS as error:
             self._errors += 1
             if self._errors >= _MOST_ERRORS and (self._pod is None or self._pod.ended):
-                raise _given_up(error) from None
+                failed = Status(code=503, message=str(error) or type(error).__name__)
+                raise ApiError(failed) from None
             await self._wait(self._backoff.next())
         else:
             self._read_run = run
@@ -198,6 +192,7 @@ class ContainerFollower:
         """Print what one request brings."""
         position, options = self._position, self._options
         query = [("container", self.target.container), ("follow", "true"), ("timestamps", "true")]
+        # sinceTime is in whole seconds: `position` leaves out what was read before
         since = [("sinceTime", position.time.decode())] if position.time else options.query
         position.resume()
         stream = self._client.stream(log_path(self.target), query=[*query, *since])
@@ -208,7 +203,3 @@ class ContainerFollower:
                 unread = position.unread(lines, timestamps=options.timestamps)
                 self._sink.print(self.target.step, self.target.name, unread)
                 await self._sink.drain()
-
-
-def _given_up(error: Exception) -> ApiError:
-    return ApiError(Status(code=503, message=str(error) or type(error).__name__))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
@@ -29,6 +30,13 @@ def write_yaml(documents: Iterable[JSONObject], stream: TextIO, *, compact: bool
         explicit_start=False,
         width=sys.maxsize,
     )
+
+
+def yaml_text(document: JSONObject) -> str:
+    """Return a value as a YAML document."""
+    text = io.StringIO()
+    write_yaml([document], text)
+    return text.getvalue()
 
 
 class _Dumper(yaml.SafeDumper):

@@ -18,13 +18,13 @@ import msgspec
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.labels import INDEX
 from jobflow.client.conditions import condition_of, run_of
+from jobflow.client.logs.pods import why_none
 from jobflow.client.logs.selection import (
     LogSelection,
     LogTarget,
     attempt_of,
     find_targets,
     is_over,
-    why_none,
     why_waiting,
 )
 from jobflow.client.logs.stream import ContainerFollower, clean, split_stamp
@@ -215,7 +215,7 @@ class LogFeed:
         selection = self._selection
         pods = step.pods(flow)
         targets = self._targets()
-        empty = _refusals(self._page)
+        empty = step.refusal
         if not empty and not targets:
             why = why_none(step.family(flow), pods, selection, later=_LATER)
             empty = f"{why[:1].upper()}{why[1:]}."
@@ -277,18 +277,6 @@ class LogFeed:
             return False
         has_ended = self._page.flow.is_deleted or is_over(flow, self._selection)
         return has_ended and all(each.pod.ended for each in self._targets())
-
-
-def _refusals(page: LivePage) -> str:
-    """Return that the user may not read pods, or ""."""
-    step = page.step
-    for live in step.lives if step is not None else ():
-        error = live.reflector.error
-        if live.cache.served is False and isinstance(error, ApiError):
-            where = f'in namespace "{live.namespace}"'
-            kind = live.resource.qualified
-            return f"You may not list and watch {kind} {where}: {error.message}"
-    return ""
 
 
 def _normal(stamp: bytes) -> str:

@@ -12,13 +12,12 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.client.errors import CommandError
-from jobflow.client.logs.pods import SILENCE_SECONDS, list_pods, read_family
+from jobflow.client.logs.pods import SILENCE_SECONDS, list_pods, read_family, why_none
 from jobflow.client.logs.selection import (
     LogSelection,
     LogTarget,
     find_targets,
     pods_below,
-    why_none,
     why_waiting,
 )
 from jobflow.client.logs.stream import LONGEST_LINE, clean, log_path

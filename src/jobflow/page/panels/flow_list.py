@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
+from typing import Any
 from urllib.parse import urlencode
 
 from jobflow.api.duration import parse_duration
 from jobflow.api.flow.status import FlowPhase
 from jobflow.api.labels import Requirement, holds, parse_label_selector
 from jobflow.core.planning.status.status import name_failed
-from jobflow.page.panels.notice import notice
+from jobflow.page.flow_view import notice
 from jobflow.page.watches.flows import FlowSummary, LiveFlows
 from jobflow.page.web.fragments import Fragment
 
@@ -94,133 +95,74 @@ class Filter:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseCount:
-    """A phase, how many flows are in it, and the address that shows them."""
-
-    phase: str
-    count: int
-    link: str
-    is_chosen: bool
-
-
-@dataclass(frozen=True, slots=True)
-class FlowRow:
-    """A row of the list."""
-
-    namespace: str
-    name: str
-    has_namespace: bool
-    phase: str
-    reason: str
-    failed: str
-    """The names of the failed steps, or ""."""
-    message: str
-    ended: int
-    total: int
-    start: datetime | None
-    end: datetime | None
-    """None for a flow that has not finished."""
-    created: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class Pager:
-    """The rows that are shown, their total, and links to the others."""
-
-    first: int
-    last: int
-    total: int
-    before: str
-    after: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Selected:
-    flows: Sequence[FlowSummary]
-    """In the chosen phase, newest first."""
-    counts: Counter[str] = field(default_factory=Counter)
-    """By phase, of all that the other filters include."""
-
-
 def list_fragments(live: LiveFlows, query: ListQuery) -> list[Fragment]:
     """Return the fragments of the list."""
     filters = Filter.of(query, datetime.now(UTC))
-    found = _select(live.cache, filters)
-    pages = max((len(found.flows) + ROWS - 1) // ROWS, 1)
+    included = [flow for flow in live.cache if filters.includes(flow)]
+    flows = [flow for flow in included if query.phase in ("", flow.phase)]
+    flows.sort(key=attrgetter("metadata.namespace", "metadata.name"))
+    flows.sort(key=lambda flow: flow.metadata.creation_timestamp or _OLDEST, reverse=True)
+    pages = max((len(flows) + ROWS - 1) // ROWS, 1)
     page = min(max(int(query.page), 1), pages) if query.page.isdecimal() else 1
     start = (page - 1) * ROWS
-    shown = found.flows[start : start + ROWS]
-    rows = [_row(flow, has_namespace=not query.namespace) for flow in shown]
-    pager = Pager(
-        start + 1 if rows else 0,
-        start + len(rows),
-        len(found.flows),
-        query.link(page=str(page - 1)) if page > 1 else "",
-        query.link(page=str(page + 1)) if page < pages else "",
-    )
+    rows = [_row(flow, has_namespace=not query.namespace) for flow in flows[start : start + ROWS]]
+    pager = {
+        "first": start + 1 if rows else 0,
+        "last": start + len(rows),
+        "total": len(flows),
+        "before": query.link(page=str(page - 1)) if page > 1 else "",
+        "after": query.link(page=str(page + 1)) if page < pages else "",
+    }
     return [
         notice(live, filters.problem),
-        Fragment("counts", "counts.html", _counts(found.counts, query)),
+        Fragment("counts", "counts.html", _counts(included, query)),
         Fragment("rows", "rows.html", None, rows or [_no_rows(live, query)]),
         Fragment("pager", "pager.html", pager),
     ]
 
 
-def _select(flows: Iterable[FlowSummary], filters: Filter) -> _Selected:
-    included = [flow for flow in flows if filters.includes(flow)]
-    counts = Counter(flow.phase for flow in included)
-    phase = filters.query.phase
-    chosen = [flow for flow in included if flow.phase == phase] if phase else included
-    chosen.sort(key=attrgetter("metadata.namespace", "metadata.name"))
-    chosen.sort(key=lambda flow: flow.metadata.creation_timestamp or _OLDEST, reverse=True)
-    return _Selected(chosen, counts)
-
-
-def _counts(counts: Counter[str], query: ListQuery) -> tuple[PhaseCount, ...]:
-    """Return the count of all flows, then of each phase."""
+def _counts(included: Iterable[FlowSummary], query: ListQuery) -> list[dict[str, Any]]:
+    """Return the count of all flows, then of each phase, with the address that shows them."""
+    counts: Counter[str] = Counter(flow.phase for flow in included)
     phases = [*FlowPhase, *(phase for phase in counts if phase not in set(FlowPhase))]
-    every = PhaseCount("", counts.total(), query.link(phase="", page=""), not query.phase)
-    return (
-        every,
-        *(
-            PhaseCount(phase, counts[phase], query.link(phase=phase, page=""), query.phase == phase)
-            for phase in phases
-        ),
-    )
+    return [
+        {
+            "phase": phase,
+            "count": counts[phase] if phase else counts.total(),
+            "link": query.link(phase=phase, page=""),
+            "is_chosen": query.phase == phase,
+        }
+        for phase in ("", *phases)
+    ]
 
 
 def _row(flow: FlowSummary, *, has_namespace: bool) -> Fragment:
     meta, status = flow.metadata, flow.status
     ended, _, total = status.progress.partition("/")
     is_counted = ended.isdecimal() and total.isdecimal()
-    row = FlowRow(
-        namespace=meta.namespace,
-        name=meta.name,
-        has_namespace=has_namespace,
-        phase=flow.phase,
-        reason=status.state.reason,
-        failed=name_failed(status.state),
-        message=status.state.message,
-        ended=int(ended) if is_counted else 0,
-        total=int(total) if is_counted else 0,
-        start=status.start_time,
-        end=status.completion_time if flow.is_final else None,
-        created=meta.creation_timestamp,
-    )
+    row = {
+        "namespace": meta.namespace,
+        "name": meta.name,
+        "has_namespace": has_namespace,
+        "phase": flow.phase,
+        "reason": status.state.reason,
+        "failed": name_failed(status.state),
+        "message": status.state.message,
+        "ended": int(ended) if is_counted else 0,
+        "total": int(total) if is_counted else 0,
+        "start": status.start_time,
+        "end": status.completion_time if flow.is_final else None,
+        "created": meta.creation_timestamp,
+    }
     return Fragment(f"row:{meta.namespace}/{meta.name}", "row.html", row)
 
 
-@dataclass(frozen=True, slots=True)
-class _NoRows:
-    is_known: bool
-    """Whether the cluster has answered."""
-    is_filtered: bool
-    namespace: str
-    reset: str
-
-
 def _no_rows(live: LiveFlows, query: ListQuery) -> Fragment:
-    is_filtered = query.link(page="") != ListQuery(query.ns).link()
-    nothing = _NoRows(live.cache.synced, is_filtered, query.namespace, ListQuery(query.ns).link())
+    every = ListQuery(query.ns).link()
+    nothing = {
+        "is_known": live.cache.synced,  # else the cluster has not answered yet
+        "is_filtered": query.link(page="") != every,
+        "namespace": query.namespace,
+        "reset": every,
+    }
     return Fragment("no-rows", "no-rows.html", nothing)

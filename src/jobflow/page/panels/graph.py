@@ -6,9 +6,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.core.drawing.flow_graph import CyclicFlowError, FlowGraph, Node, flow_graph
@@ -33,23 +32,6 @@ _KEPT = 8
 """Layouts that are kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """An arrow: its path, and a condition other than Completed."""
-
-    path: str
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """A condition, written before the node that it is for."""
-
-    x: float
-    y: float
-    text: str
-
-
 class Spot(NamedTuple):
     """The place of a node."""
 
@@ -65,41 +47,16 @@ class GraphFrame:
     flow: str
     width: int
     height: int
-    edges: tuple[Edge, ...]
-    labels: tuple[Label, ...]
-    spots: tuple[Spot, ...]
+    edges: Sequence[dict[str, Any]]
+    """Arrows: a path, and as label a condition other than Completed."""
+    labels: Sequence[dict[str, Any]]
+    """Conditions, each written before the node that it is for."""
+    spots: Sequence[Spot]
     """The place of each node, in the order of the steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A part of the bar of a step with items."""
-
-    look: str
-    x: float
-    width: float
-
-
-@dataclass(frozen=True, slots=True)
-class NodeBox:
-    """A step in the graph."""
-
-    step: str
-    name: str
-    """Cut."""
-    phase: str
-    detail: str
-    """Cut."""
-    title: str
-    """All that is known in one line."""
-    spot: Spot
-    is_selected: bool
-    is_last: bool
-    """Whether it is a step of `finally`."""
-    is_daemon: bool
-    has_runs: bool
-    """Whether it stands for several runs, drawn as a stack."""
-    bars: tuple[Bar, ...]
+_frames: OrderedDict[tuple[str, int | None], GraphFrame] = OrderedDict()
+"""By UID and generation of flows."""
 
 
 def graph(view: FlowView) -> Fragment:
@@ -109,34 +66,22 @@ def graph(view: FlowView) -> Fragment:
     except CyclicFlowError as error:
         return Fragment("graph-tab", "graph-problem.html", str(error))
     steps = with_param_values(view.flow).all_steps
-    frame = _frame(view.flow, found, steps)
-    nodes = [
-        Fragment(f"node:{node.step}", "node.html", _box(view, step, node, spot))
-        for step, node, spot in sorted(
-            zip(steps, found.nodes, frame.spots, strict=True), key=itemgetter(2)
-        )
-    ]
-    drawn = Fragment("graph", "graph.html", frame, [Fragment("nodes", "nodes.html", None, nodes)])
-    return Fragment("graph-tab", "tab.html", None, [_legend(found), drawn])
-
-
-def _legend(found: FlowGraph) -> Fragment:
-    """Return how many steps are in each phase, in the order of their first steps."""
-    counts = Counter(node.phase or StepPhase.WAITING for node in found.nodes)
-    return Fragment("legend", "legend.html", tuple(counts.items()))
-
-
-_frames: OrderedDict[tuple[str, int | None], GraphFrame] = OrderedDict()
-"""By UID and generation of flows."""
-
-
-def _frame(flow: JobFlow, found: FlowGraph, steps: Sequence[Step]) -> GraphFrame:
-    key = flow.metadata.uid, flow.metadata.generation
+    key = view.flow.metadata.uid, view.flow.metadata.generation
+    # layout takes long, and depends on the spec alone
     frame = _frames.pop(key, None) or _lay_out(found, steps)
     _frames[key] = frame
     while len(_frames) > _KEPT:
         _frames.popitem(last=False)
-    return frame
+    # from left to right, so that a keyboard goes through the nodes as an eye does
+    placed = sorted(zip(steps, found.nodes, frame.spots, strict=True), key=itemgetter(2))
+    nodes = [
+        Fragment(f"node:{node.step}", "node.html", _box(view, step, node, spot))
+        for step, node, spot in placed
+    ]
+    counts = Counter(node.phase or StepPhase.WAITING for node in found.nodes)
+    legend = Fragment("legend", "legend.html", tuple(counts.items()))
+    drawn = Fragment("graph", "graph.html", frame, [Fragment("nodes", "nodes.html", None, nodes)])
+    return Fragment("graph-tab", "tab.html", None, [legend, drawn])
 
 
 def _lay_out(found: FlowGraph, steps: Sequence[Step]) -> GraphFrame:
@@ -144,12 +89,15 @@ def _lay_out(found: FlowGraph, steps: Sequence[Step]) -> GraphFrame:
     size = NodeSize(lambda node: _width(by_name[node.step], node), HEIGHT, ROW, GAP)
     placed = place_graph(found, x=MARGIN, y=MARGIN, size=size)
     return GraphFrame(
-        found.name,
-        round(placed.width + 2 * MARGIN),
-        round(placed.height + 2 * MARGIN),
-        tuple(Edge(each.path, each.arrow.label) for each in placed.arrows),
-        tuple(Label(round(each.x, 1), round(each.y, 1), each.text) for each in placed.labels),
-        tuple(Spot(round(each.x, 1), round(each.y, 1), each.width) for each in placed.nodes),
+        flow=found.name,
+        width=round(placed.width + 2 * MARGIN),
+        height=round(placed.height + 2 * MARGIN),
+        edges=[{"path": each.path, "label": each.arrow.label} for each in placed.arrows],
+        labels=[
+            {"x": round(each.x, 1), "y": round(each.y, 1), "text": each.text}
+            for each in placed.labels
+        ],
+        spots=[Spot(round(each.x, 1), round(each.y, 1), each.width) for each in placed.nodes],
     )
 
 
@@ -162,28 +110,28 @@ def _width(step: Step, node: Node) -> float:
     return min(max(len(step.name) * CHAR + TEXT + PADDING, least), MAX_WIDTH)
 
 
-def _box(view: FlowView, step: Step, node: Node, spot: Spot) -> NodeBox:
+def _box(view: FlowView, step: Step, node: Node, spot: Spot) -> dict[str, Any]:
     condition = view.condition(node.step)
     phase = node.phase or condition.phase
     below = " · ".join(filter(None, (phase, node.detail)))
     room = spot.width - TEXT - PADDING
-    title = ": ".join(filter(None, (condition.reason, message_of(condition))))
-    return NodeBox(
-        step=node.step,
-        name=_cut(node.step, room / CHAR),
-        phase=phase,
-        detail=_cut(below, room / SMALL_CHAR),
-        title=", ".join(filter(None, (node.step, phase, node.detail, title))),
-        spot=spot,
-        is_selected=view.choice is not None and node.step == view.choice.step,
-        is_last=node.is_last,
-        is_daemon=node.is_daemon,
-        has_runs=step.has_runs,
-        bars=_bars(step, condition, room),
-    )
+    why = ": ".join(filter(None, (condition.reason, message_of(condition))))
+    return {
+        "step": node.step,
+        "name": _cut(node.step, room / CHAR),
+        "phase": phase,
+        "detail": _cut(below, room / SMALL_CHAR),
+        "title": ", ".join(filter(None, (node.step, phase, node.detail, why))),
+        "spot": spot,
+        "is_selected": view.choice is not None and node.step == view.choice.step,
+        "is_last": node.is_last,
+        "is_daemon": node.is_daemon,
+        "has_runs": step.has_runs,
+        "bars": _bars(step, condition, room),
+    }
 
 
-def _bars(step: Step, condition: StepCondition, room: float) -> tuple[Bar, ...]:
+def _bars(step: Step, condition: StepCondition, room: float) -> list[dict[str, Any]]:
     """Return the phases of a step's runs, as parts of a bar."""
     runs = condition.runs or ()
     total = max(len(runs), len(get_items(step, condition.decisions) or ()))
@@ -192,9 +140,9 @@ def _bars(step: Step, condition: StepCondition, room: float) -> tuple[Bar, ...]:
     for name in ("completed", "failed", "skipped", "running", "other", "pending"):
         if count := counts[name]:
             width = round(room * count / total, 2)
-            bars.append(Bar(name, round(x, 2), width))
+            bars.append({"look": name, "x": round(x, 2), "width": width})
             x += width
-    return tuple(bars)
+    return bars
 
 
 def _cut(text: str, most: float) -> str:

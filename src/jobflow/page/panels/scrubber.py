@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from jobflow.api.flow.status import ENDED_STEP_PHASES
 from jobflow.core.text import format_count, format_duration
@@ -23,16 +24,6 @@ _ID = "scrubber"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """Something that happened."""
-
-    x: float
-    """Percent of the width."""
-    kind: str
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
 class Slider:
     """The slider. Its value is the seconds since the start."""
 
@@ -41,36 +32,9 @@ class Slider:
     """The time that its whole width stands for."""
     end: datetime | None
     """The end of the flow; None while it runs: then the present time is the last one to choose."""
-    marks: tuple[Mark, ...]
+    marks: Sequence[dict[str, Any]]
     at: datetime | None = field(compare=False)
     """The time that is shown, which the browser itself keeps up to date."""
-
-
-@dataclass(frozen=True, slots=True)
-class AsOf:
-    """The time that is shown: the present, or an earlier one."""
-
-    at: datetime | None
-    after: str
-    """`1m` after the start; "" at present."""
-    happened: str
-    """The events of this time."""
-    counts: str
-    """`2 of 5 steps had finished`."""
-    forgotten: tuple[str, ...]
-    moments: tuple[datetime, ...]
-    """The times around it at which something happened, at most NEAR before it and NEAR after it."""
-
-    @property
-    def before(self) -> datetime | None:
-        """The last moment before the time that is shown."""
-        earlier = (each for each in reversed(self.moments) if self.at is None or each < self.at)
-        return next(earlier, None)
-
-    @property
-    def behind(self) -> datetime | None:
-        """The first moment after the time that is shown."""
-        return next((each for each in self.moments if self.at and each > self.at), None)
 
 
 def scrubber(view: FlowView, then: FlowView) -> Fragment:
@@ -81,13 +45,8 @@ def scrubber(view: FlowView, then: FlowView) -> Fragment:
         return Fragment(_ID, "empty.html", None)
     known = moments(view.flow, found)
     axis = Axis.of(found.start, found.end, is_open=found.is_open)
-    slider = Slider(
-        axis.start,
-        int(axis.seconds),
-        None if found.is_open else found.end,
-        tuple(_marks(known, axis)),
-        then.at,
-    )
+    end = None if found.is_open else found.end
+    slider = Slider(axis.start, int(axis.seconds), end, _marks(known, axis), then.at)
     children = [
         Fragment("slider", "slider.html", slider),
         Fragment("as-of", "as-of.html", _as_of(view, then, found.start, known)),
@@ -95,33 +54,40 @@ def scrubber(view: FlowView, then: FlowView) -> Fragment:
     return Fragment(_ID, "scrubber.html", then.at is not None, children)
 
 
-def _marks(known: Sequence[Moment], axis: Axis) -> list[Mark]:
+def _marks(known: Sequence[Moment], axis: Axis) -> list[dict[str, Any]]:
     """Return at most MAX_MARKS marks, so that those of many steps are not one bar."""
-    shown: dict[int, Mark] = {}
+    shown: dict[int, dict[str, Any]] = {}
     for moment in known:
         x = axis.share(moment.time)
         place = int(x / 100 * MAX_MARKS)
         before = shown.get(place)
-        if before is None or (moment.kind == "failed" and before.kind != "failed"):
-            shown[place] = Mark(x, moment.kind.value, moment.words)
+        if before is None or (moment.kind == "failed" and before["kind"] != "failed"):
+            shown[place] = {"x": x, "kind": moment.kind.value, "words": moment.words}
     return [shown[place] for place in sorted(shown)]
 
 
-def _as_of(view: FlowView, then: FlowView, start: datetime, known: Sequence[Moment]) -> AsOf:
+def _as_of(
+    view: FlowView, then: FlowView, start: datetime, known: Sequence[Moment]
+) -> dict[str, Any]:
+    """Return the time that is shown, what happened then, and the moments around it."""
     at = then.at
     times = [moment.time for moment in known if moment.time < view.end]
     here = len(times) if at is None else bisect_left(times, at)
-    near = tuple(times[max(here - NEAR, 0) : here + NEAR + 1])
-    if at is None:
-        return AsOf(None, "", "", "", (), near)
-    conditions = (then.flow.status.conditions or {}).values()
-    ended = sum(each.phase in ENDED_STEP_PHASES for each in conditions)
-    total = format_count(len(view.flow.all_steps), "step")
-    return AsOf(
-        at,
-        format_duration(at - start),
-        next((moment.words for moment in known if moment.time == at), ""),
-        f"{ended} of {total} had finished",
-        tuple(forgotten(view.flow)),
-        near,
-    )
+    behind = len(times) if at is None else bisect_right(times, at)
+    shown: dict[str, Any] = {
+        "at": at,
+        "moments": times[max(here - NEAR, 0) : here + NEAR + 1],
+        "before": times[here - 1] if here else None,
+        "behind": times[behind] if behind < len(times) else None,
+    }
+    if at is not None:
+        conditions = (then.flow.status.conditions or {}).values()
+        ended = sum(each.phase in ENDED_STEP_PHASES for each in conditions)
+        total = format_count(len(view.flow.all_steps), "step")
+        shown |= {
+            "after": format_duration(at - start),
+            "happened": next((moment.words for moment in known if moment.time == at), ""),
+            "counts": f"{ended} of {total} had finished",
+            "forgotten": [*forgotten(view.flow)],
+        }
+    return shown

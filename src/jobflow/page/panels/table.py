@@ -3,54 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from jobflow.api.flow.status import StepPhase
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.explain.progress import message_of
 from jobflow.page.flow_view import FlowView
-from jobflow.page.panels.rows import Key, Place, Row, Rows
+from jobflow.page.panels.rows import Key, Row, Rows
 from jobflow.page.web.fragments import Fragment
-
-_RANKS = (
-    StepPhase.FAILED,
-    "",  # every phase that is not named here, such as Restarting
-    JobPhase.RUNNING,
-    JobPhase.PENDING,
-    StepPhase.WAITING,
-    StepPhase.COMPLETED,
-    StepPhase.SKIPPED,
-)
-_LAST = datetime.max.replace(tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of the table, and its link, which sorts by it."""
-
-    name: str
-    title: str
-    is_number: bool
-    sort: str
-    """The sort that its link sets; "" for the sort without one."""
-    direction: str
-    """`ascending` or `descending` if the table is sorted by it, else ""."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableRow:
-    """A row of the table."""
-
-    place: Place
-    reason: str
-    message: str
-    start: datetime | None
-    end: datetime | None
-    attempts: int
-    node: str
-    """The node of the pod that failed."""
-
 
 DEFAULT = "phase"
 """The column by which a table is sorted: failed steps first, then those that run."""
@@ -64,36 +25,47 @@ TITLES: Mapping[str, str] = {
     "node": "Node",
 }
 _NUMBERS = frozenset({"duration", "attempts"})
+_RANKS = (
+    StepPhase.FAILED,
+    "",  # every phase that is not named here, such as Restarting
+    JobPhase.RUNNING,
+    JobPhase.PENDING,
+    StepPhase.WAITING,
+    StepPhase.COMPLETED,
+    StepPhase.SKIPPED,
+)
+_LAST = datetime.max.replace(tzinfo=UTC)
 
 
 def table_view(view: FlowView) -> Fragment:
     """Return the view of the table."""
-    rows = Rows.of(view)
-    name, is_descending = _sort(view.query.sort)
-    keys = _keys(view.now)
+    rows, sort = Rows.of(view), view.query.sort
+    name, is_descending = sort.removeprefix("-"), sort.startswith("-")
+    if name not in TITLES:
+        name, is_descending = DEFAULT, False
+    key = _keys(view.now)[name]
     found = [
         Fragment(f"row:{row.path}", "step-row.html", _row(rows, row))
-        for row in rows.shown(key=keys[name], is_reversed=is_descending)
+        for row in rows.shown(key=key, is_reversed=is_descending)
     ]
-    columns = tuple(
+    columns = [
         _column(each, is_chosen=each == name, is_descending=is_descending) for each in TITLES
-    )
-    return Fragment(
-        "table", "steps.html", columns, [Fragment("step-rows", "rows.html", None, found)]
-    )
+    ]
+    body = Fragment("step-rows", "rows.html", None, found)
+    return Fragment("table", "steps.html", columns, [body])
 
 
-def _sort(text: str) -> tuple[str, bool]:
-    """Return the column of a query, and whether the last value comes first."""
-    name = text.removeprefix("-")
-    return (name, text.startswith("-")) if name in TITLES else (DEFAULT, False)
-
-
-def _column(name: str, *, is_chosen: bool, is_descending: bool) -> Column:
+def _column(name: str, *, is_chosen: bool, is_descending: bool) -> dict[str, Any]:
+    """Return a column with the sort of its link: that of the default column is left out."""
     other = f"-{name}" if is_chosen and not is_descending else name
-    direction = ("descending" if is_descending else "ascending") if is_chosen else ""
-    sort = "" if other == DEFAULT else other
-    return Column(name, TITLES[name], name in _NUMBERS, sort, direction)
+    direction = "descending" if is_descending else "ascending"
+    return {
+        "name": name,
+        "title": TITLES[name],
+        "is_number": name in _NUMBERS,
+        "sort": "" if other == DEFAULT else other,
+        "direction": direction if is_chosen else "",
+    }
 
 
 def _keys(now: datetime) -> Mapping[str, Key]:
@@ -105,7 +77,7 @@ def _keys(now: datetime) -> Mapping[str, Key]:
 
     def reason(row: Row) -> tuple[bool, str]:
         found = row.step.condition.reason
-        return not found, found
+        return not found, found  # rows without a reason come last
 
     return {
         "step": lambda row: row.path,
@@ -118,20 +90,21 @@ def _keys(now: datetime) -> Mapping[str, Key]:
     }
 
 
-def _row(rows: Rows, row: Row) -> TableRow:
+def _row(rows: Rows, row: Row) -> dict[str, Any]:
     condition = row.step.condition
     start, end = row.span
-    return TableRow(
-        place=rows.place(row),
-        reason=condition.reason,
-        message=message_of(condition),
-        start=start,
-        end=end or (rows.view.at if start is not None else None),
-        attempts=condition.attempts,
-        node=_node(row),
-    )
+    return {
+        "place": rows.place(row),
+        "reason": condition.reason,
+        "message": message_of(condition),
+        "start": start,
+        "end": end or (rows.view.at if start is not None else None),
+        "attempts": condition.attempts,
+        "node": _node(row),
+    }
 
 
 def _node(row: Row) -> str:
+    """Return the node of the pod that failed."""
     failure = row.step.condition.failure
     return failure.node if failure is not None else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from jobflow.client.flows.time_left import describe_time_left
 from jobflow.core.text import format_duration
@@ -32,64 +33,11 @@ class Estimate:
     """Whether it may take longer than that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A state on the critical path."""
-
-    state: str
-    time: str
-    """How long; "" if it lasts."""
-    since: datetime | None
-    """If the state lasts: as if it had begun at this time, and had lasted since."""
-    percent: int
-    x: int
-    """The percents of the parts before it."""
-
-
-@dataclass(frozen=True, slots=True)
-class PathPart:
-    """A step of the critical path."""
-
-    step: str
-    """"" for the middle of a long path, which is left out."""
-    start: datetime | None
-    end: datetime | None
-    """None if it is the last one of a flow that runs."""
-    left_out: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TimeSpent:
-    """The summary of a timeline."""
-
-    start: datetime
-    end: datetime | None
-    parts: tuple[Part, ...]
-    path: tuple[PathPart, ...]
-    suspended: str
-    estimate: Estimate | None
-
-
-def time_spent(found: Timeline | None, left: Estimate | None) -> Fragment:
-    """Return the summary of a timeline."""
-    if found is None:
-        return Fragment("time-spent", "empty.html", None)
-    it = TimeSpent(
-        found.start,
-        None if found.is_open else found.end,
-        tuple(_parts(found)),
-        tuple(_path(found)),
-        format_duration(found.suspended) if found.suspended else "",
-        left,
-    )
-    return Fragment("time-spent", "time-spent.html", it)
-
-
 def estimate(view: FlowView) -> Estimate | None:
     """Return when a flow that runs is expected to end; None if it does not run, or while the
     earlier flows are being read."""
     is_open = view.flow.status.start_time is not None and not view.flow.final
-    if not is_open or (history := view.live.history()) is None:
+    if not is_open or (history := view.page.flow.history()) is None:
         return None
     now = truncate_to_second(view.now)
     left = time_left(view.flow, history, now=now)
@@ -99,9 +47,23 @@ def estimate(view: FlowView) -> Estimate | None:
     return Estimate(add(now, left.low), add(now, left.high), f"by {words}", left.at_least)
 
 
-def _parts(found: Timeline) -> Iterator[Part]:
-    """Yield the states that took time. A state that lasts is given as a start, because that does
-    not change while time passes."""
+def time_spent(found: Timeline | None, left: Estimate | None) -> Fragment:
+    """Return the summary of a timeline."""
+    if found is None:
+        return Fragment("time-spent", "empty.html", None)
+    shown = {
+        "start": found.start,
+        "end": None if found.is_open else found.end,
+        "parts": [*_parts(found)],
+        "path": [*_path(found)],
+        "suspended": format_duration(found.suspended) if found.suspended else "",
+        "estimate": left,
+    }
+    return Fragment("time-spent", "time-spent.html", shown)
+
+
+def _parts(found: Timeline) -> Iterator[dict[str, Any]]:
+    """Yield the states on the critical path that took time."""
     total = max(found.duration, timedelta(seconds=1))
     lasting = _lasting(found)
     x = 0
@@ -109,10 +71,10 @@ def _parts(found: Timeline) -> Iterator[Part]:
         if not time:
             continue
         percent = round(time / total * 100)
-        if state is lasting:
-            yield Part(state.value, "", found.end - time, percent, x)
-        else:
-            yield Part(state.value, format_duration(time), None, percent, x)
+        # a state that lasts is given as a start, which does not change while time passes
+        since = found.end - time if state is lasting else None
+        text = "" if state is lasting else format_duration(time)
+        yield {"state": state.value, "time": text, "since": since, "percent": percent, "x": x}
         x += percent
 
 
@@ -128,12 +90,14 @@ def _lasting(found: Timeline) -> State | None:
     return next((state for state in reversed(State) if state in states), State.WAITING)
 
 
-def _path(found: Timeline) -> Iterator[PathPart]:
-    path = found.path
-    more = len(path) - 2 * _ENDS_OF_PATH
-    for at, each in enumerate(path):
-        is_open = found.is_open and at == len(path) - 1
+def _path(found: Timeline) -> Iterator[dict[str, Any]]:
+    """Yield the steps of the critical path, of a long one those at both ends. The last one of a
+    flow that runs has no end."""
+    count = len(found.path)
+    more = count - 2 * _ENDS_OF_PATH
+    for at, each in enumerate(found.path):
+        end = None if found.is_open and at == count - 1 else each.end
         if more > 1 and at == _ENDS_OF_PATH:
-            yield PathPart("", None, None, more)
-        if more < 2 or not _ENDS_OF_PATH <= at < len(path) - _ENDS_OF_PATH:
-            yield PathPart(each.step, each.start, None if is_open else each.end)
+            yield {"step": "", "left_out": more}
+        if more < 2 or not _ENDS_OF_PATH <= at < count - _ENDS_OF_PATH:
+            yield {"step": each.step, "start": each.start, "end": end}

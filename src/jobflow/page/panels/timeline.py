@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain, count
+from typing import Any
 
 from jobflow.api.flow.status import StepPhase
 from jobflow.api.volcano.job import JobPhase
@@ -16,27 +17,27 @@ from jobflow.core.timelines.rows import merge_spans
 from jobflow.core.timelines.spans import Span, State, last_retry
 from jobflow.core.timelines.timeline import PathStep, StepTimeline, first_start
 from jobflow.page.flow_view import FlowView
-from jobflow.page.panels.rows import Place, Row, Rows
-from jobflow.page.panels.time_spent import Estimate, estimate, time_spent
+from jobflow.page.panels.rows import Row, Rows
+from jobflow.page.panels.time_spent import estimate, time_spent
 from jobflow.page.web.filters import look
 from jobflow.page.web.fragments import Fragment
 from jobflow.page.web.stream import QUIET_SECONDS
 
+MIN_WIDTH = 0.25
+"""Percent of the width of the axis, so that a job of less than a second is seen."""
+SINCE_RETRY = "retry"
+"""The value of the query that asks for the time since the last retry."""
+MAX_SPANS = 8
+"""Times that are told one by one; more are summed up."""
 _TICKS = 6
 """Times on an axis at most."""
 _GROWTH = 1.5
 """How much more time the axis of a running flow has at most, so that it seldom changes."""
 _FIRST = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """A round time."""
-
-    x: float
-    """Percent of the width."""
-    text: str
-    """Since the start: `1m30s`."""
+_UNSUCCESSFUL = frozenset(
+    {JobPhase.FAILED, JobPhase.ABORTED, JobPhase.ABORTING, JobPhase.TERMINATED}
+)
+_VERBS = {State.WAITING: "waited", State.QUEUED: "queued", State.RUNNING: "ran"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,8 @@ class Axis:
 
     start: datetime
     seconds: float
-    ticks: tuple[Tick, ...]
+    ticks: Sequence[dict[str, Any]]
+    """Round times: percent of the width, and the time since the start, such as `1m30s`."""
 
     @classmethod
     def of(cls, start: datetime, end: datetime, *, is_open: bool) -> Axis:
@@ -53,84 +55,19 @@ class Axis:
         almost reached it."""
         seconds = max((end - start).total_seconds(), 1.0)
         if is_open:
-            wanted = seconds + QUIET_SECONDS
-            steps = chain([_FIRST], (_round(_FIRST * _GROWTH**power) for power in count(1)))
-            seconds = next(each for each in steps if each >= wanted)
-        found = ticks(timedelta(seconds=seconds), _TICKS)
-        return cls(
-            start,
-            seconds,
-            tuple(Tick(round(share * 100, 3), format_duration(tick)) for tick, share in found),
-        )
+            # 30 s, and then half as much more each time, in whole units of five seconds
+            steps = chain([_FIRST], (round(_FIRST * _GROWTH**n / 5) * 5 for n in count(1)))
+            seconds = next(each for each in steps if each >= seconds + QUIET_SECONDS)
+        found = [
+            {"x": round(share * 100, 3), "text": format_duration(tick)}
+            for tick, share in ticks(timedelta(seconds=seconds), _TICKS)
+        ]
+        return cls(start, seconds, found)
 
     def share(self, moment: datetime) -> float:
         """Return the place of a time, in percent of the width, from 0 to 100."""
         seconds = (moment - self.start).total_seconds()
         return round(min(max(seconds / self.seconds, 0.0), 1.0) * 100, 3)
-
-
-def _round(seconds: float) -> float:
-    """Return a time in whole units of five seconds."""
-    return round(seconds / 5) * 5
-
-
-MIN_WIDTH = 0.25
-"""Percent of the width of the axis, so that a job of less than a second is seen."""
-SINCE_RETRY = "retry"
-"""The value of the query that asks for the time since the last retry."""
-MAX_SPANS = 8
-"""Times that are told one by one; more are summed up."""
-_UNSUCCESSFUL = frozenset(
-    {JobPhase.FAILED, JobPhase.ABORTED, JobPhase.ABORTING, JobPhase.TERMINATED}
-)
-_VERBS = {State.WAITING: "waited", State.QUEUED: "queued", State.RUNNING: "ran"}
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A time of one state."""
-
-    kind: str
-    """`waiting`, `queued`, `running`, or `path` for the part of the critical path."""
-    look: str
-    x: float
-    """Percent of the width of the axis."""
-    width: float
-    """Percent; 0 if the state lasts."""
-    since: datetime | None
-    """When the state began, if it lasts: then the bar ends at the present time."""
-    seconds: float
-    """The time that the whole axis stands for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """A row of the timeline."""
-
-    place: Place
-    bars: tuple[Bar, ...]
-    words: str
-    """All times as text."""
-    start: datetime | None
-    end: datetime | None
-    attempts: str
-    """`3 attempts`; "" for one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """The axis, and what is marked in all rows."""
-
-    axis: Axis | None
-    is_open: bool
-    estimate: Estimate | None
-    """The range in which the flow is expected to end."""
-    at: datetime | None = None
-    """The earlier time that is shown."""
-    retried: datetime | None = None
-    """When the flow was retried."""
-    is_whole: bool = False
-    """Whether the time before the retry is shown, too."""
 
 
 def timeline_view(view: FlowView) -> Fragment:
@@ -149,81 +86,86 @@ def timeline_view(view: FlowView) -> Fragment:
     axis = None
     if found is not None and first is not None:
         end = max(found.end, left.high) if left and left.high else found.end
-        start = first if is_whole else found.start
-        axis = Axis.of(start, end, is_open=found.is_open)
+        axis = Axis.of(first if is_whole else found.start, end, is_open=found.is_open)
     path = {each.step: each for each in found.path} if found is not None else {}
-    lanes = [
-        Fragment(
-            f"lane:{row.path}",
-            "lane.html",
-            _lane(rows, row, axis, path, view.at, then.get(row.path)),
-        )
-        for row in rows.shown()
+    lanes = []
+    for row in rows.shown():
+        own = path.get(row.path) if not row.level else None
+        lane = _lane(rows, row, axis, own, view.at, then.get(row.path))
+        lanes.append(Fragment(f"lane:{row.path}", "lane.html", lane))
+    scale = {
+        "axis": axis,
+        "is_open": found is not None and found.is_open,
+        "estimate": left,
+        "at": view.at,
+        "retried": retried,
+        "is_whole": is_whole,
+    }
+    marked = [
+        Fragment("marks", "marks.html", scale),
+        Fragment("lane-list", "lane-list.html", None, lanes),
     ]
-    scale = Scale(axis, found is not None and found.is_open, left, view.at, retried, is_whole)
-    return Fragment(
-        "timeline",
-        "timeline.html",
-        None,
-        [
-            Fragment("axis", "axis.html", scale),
-            Fragment(
-                "lanes",
-                "lanes.html",
-                None,
-                [
-                    Fragment("marks", "marks.html", scale),
-                    Fragment("lane-list", "lane-list.html", None, lanes),
-                ],
-            ),
-            time_spent(found, left),
-        ],
-    )
+    parts = [
+        Fragment("axis", "axis.html", scale),
+        Fragment("lanes", "lanes.html", None, marked),
+        time_spent(found, left),
+    ]
+    return Fragment("timeline", "timeline.html", None, parts)
 
 
 def _lane(
     rows: Rows,
     row: Row,
     axis: Axis | None,
-    path: dict[str, PathStep],
+    own: PathStep | None,
     at: datetime | None,
     then: Row | None,
-) -> Lane:
-    """Return a lane: all bars of a row, and the rest as it was `then`, at an earlier time `at`."""
+) -> dict[str, Any]:
+    """Return a lane: all bars of a row, and the rest as it was `then`, at an earlier time `at`.
+    `own`: its part of the critical path."""
     spans: Sequence[Span] = row.line.spans
     if len({span.job for span in spans if span.job}) > 1 and row.inside is not None:
         spans = merge_spans(spans)
-    bars: list[Bar] = []
+    bars = []
     if axis is not None:
-        own = path.get(row.path) if not row.level else None
-        bars += [_path(own, axis, is_open=row.line.is_open)] if own is not None else []
-        order = list(State)
-        ordered = sorted(spans, key=lambda span: order.index(span.state))
-        bars += [_bar(span, row.line, axis) for span in ordered]
-    is_critical = row.path in path and not row.level
+        if own is not None:
+            bars.append(_bar(axis, "path", "path", own.start, own.end, is_open=row.line.is_open))
+        order = list(State)  # what runs is drawn over what waits
+        for span in sorted(spans, key=lambda span: order.index(span.state)):
+            kind, colour = span.state.value, _look(span, row.line)
+            bars.append(_bar(axis, kind, colour, span.start, span.end, is_open=span.is_open))
     start, end = then.span if then is not None else (None, None)
-    count = then.line.attempts if then is not None and row.inside is None else 0
+    attempts = then.line.attempts if then is not None and row.inside is None else 0
     place = replace(
         rows.place(row),
         phase=then.phase if then is not None else StepPhase.WAITING,
         detail=then.detail if then is not None else "",
-        is_critical=is_critical,
+        is_critical=own is not None,
     )
-    return Lane(
-        place=place,
-        bars=tuple(bars),
-        words=_words(spans),
-        start=start,
-        end=end or (at if start is not None else None),
-        attempts=format_count(count, "attempt") if count > 1 else "",
-    )
+    return {
+        "place": place,
+        "bars": bars,
+        "words": _words(spans),
+        "start": start,
+        "end": end or (at if start is not None else None),
+        "attempts": format_count(attempts, "attempt") if attempts > 1 else "",
+    }
 
 
-def _bar(span: Span, line: StepTimeline, axis: Axis) -> Bar:
-    x = min(axis.share(span.start), 100 - MIN_WIDTH)
-    width = 0.0 if span.is_open else max(round(axis.share(span.end) - x, 3), MIN_WIDTH)
-    since = span.start if span.is_open else None
-    return Bar(span.state.value, _look(span, line), x, width, since, axis.seconds)
+def _bar(
+    axis: Axis, kind: str, colour: str, start: datetime, end: datetime, *, is_open: bool
+) -> dict[str, Any]:
+    """Return a bar, in percent of the width of the axis. One that is open ends at the present."""
+    least = 0.0 if kind == "path" else MIN_WIDTH
+    x = min(axis.share(start), 100 - least)
+    return {
+        "kind": kind,
+        "look": colour,
+        "x": x,
+        "width": 0.0 if is_open else max(round(axis.share(end) - x, 3), least),
+        "since": start if is_open else None,
+        "seconds": axis.seconds,
+    }
 
 
 def _look(span: Span, line: StepTimeline) -> str:
@@ -237,12 +179,6 @@ def _look(span: Span, line: StepTimeline) -> str:
     return found if found != OTHER.name else "running"
 
 
-def _path(own: PathStep, axis: Axis, *, is_open: bool) -> Bar:
-    x = axis.share(own.start)
-    width = 0.0 if is_open else round(axis.share(own.end) - x, 3)
-    return Bar("path", "path", x, width, own.start if is_open else None, axis.seconds)
-
-
 def _words(spans: Sequence[Span]) -> str:
     """Return `waited 12:00:00 to 12:00:03 (3s), running since 12:00:03; times are UTC`."""
     if not spans:
@@ -252,14 +188,12 @@ def _words(spans: Sequence[Span]) -> str:
     ends = max(span.end for span in spans)
     is_open = any(span.is_open for span in spans)
     last = "now" if is_open else f"{ends:%H:%M:%S}"
-    counts = ", ".join(_counts(spans))
-    return f"{spans[0].start:%H:%M:%S} to {last} UTC: {counts}"
-
-
-def _counts(spans: Sequence[Span]) -> Iterator[str]:
-    for state, verb in _VERBS.items():
-        if number := sum(span.state is state for span in spans):
-            yield f"{verb} {format_count(number, 'time')}"
+    counts = [
+        f"{verb} {format_count(number, 'time')}"
+        for state, verb in _VERBS.items()
+        if (number := sum(span.state is state for span in spans))
+    ]
+    return f"{spans[0].start:%H:%M:%S} to {last} UTC: {', '.join(counts)}"
 
 
 def _word(span: Span) -> str:

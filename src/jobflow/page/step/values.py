@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +11,7 @@ import msgspec
 
 from jobflow.api.flow.status import RunCondition
 from jobflow.api.flow.step import Step
-from jobflow.client.manifests.write_yaml import write_yaml
+from jobflow.client.manifests.write_yaml import yaml_text
 from jobflow.core.explain.progress import format_case
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import params_of
@@ -23,42 +21,26 @@ from jobflow.page.web.fragments import Fragment
 
 MAX_VALUE = 2000
 """Characters of a value that are shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A name and its value, as text; or a time to come."""
-
-    name: str
-    text: str
-    time: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ValueGroup:
-    """Values of one kind."""
-
-    title: str
-    values: tuple[Value, ...]
-    note: str = ""
+_Value = tuple[str, str | datetime]
+"""A name and its value, as text; or a time to come."""
 
 
 def values(selected: SelectedStep) -> Fragment | None:
     """Return the values of a step or an item, None if it has none."""
     step, run = selected.step, selected.run
     groups = (
-        ValueGroup("Decisions", tuple(_decisions(selected))),
-        ValueGroup("Outputs", _listed(run.outputs or {})),
-        ValueGroup("Params", _listed(params_of(selected.flow)), "of the flow"),
-        ValueGroup("Vars", _listed(step.vars or {}), "computed for each attempt"),
-        ValueGroup("Probe", tuple(_probe(step))),
+        ("Decisions", "", [*_decisions(selected), *_retries(step, run)]),
+        ("Outputs", "", _listed(run.outputs)),
+        ("Params", "of the flow", _listed(params_of(selected.flow))),
+        ("Vars", "computed for each attempt", _listed(step.vars)),
+        ("Probe", "", [*_probe(step)]),
     )
-    shown = tuple(group for group in groups if group.values)
+    shown = [group for group in groups if group[-1]]
     return Fragment("step-values", "step-values.html", shown) if shown else None
 
 
-def _listed(found: Mapping[str, Any]) -> tuple[Value, ...]:
-    return tuple(Value(name, value_text(value, MAX_VALUE)) for name, value in found.items())
+def _listed(found: Mapping[str, Any] | None) -> list[_Value]:
+    return [(name, value_text(value, MAX_VALUE)) for name, value in (found or {}).items()]
 
 
 def value_text(value: Any, most: int) -> str:
@@ -67,39 +49,35 @@ def value_text(value: Any, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def _decisions(selected: SelectedStep) -> Iterator[Value]:
-    step, condition, run = selected.step, selected.condition, selected.run
+def _decisions(selected: SelectedStep) -> Iterator[_Value]:
+    step, condition = selected.step, selected.condition
     decided = condition.decisions
     if step.when is not None:
         made = {None: "not decided yet", True: "true", False: "false"}
-        yield Value("when", f"{made[decided.when if decided else None]}: {step.when}")
+        yield "when", f"{made[decided.when if decided else None]}: {step.when}"
     if step.switch is not None:
-        yield Value("switch", format_case(step, condition) or "not decided yet")
+        yield "switch", format_case(step, condition) or "not decided yet"
     if step.fan_out is not None:
         items = get_items(step, decided)
-        count = "not computed yet" if items is None else format_count(len(items), "item")
-        yield Value("forEach", count)
-    yield from _retries(step, run)
+        yield "forEach", "not computed yet" if items is None else format_count(len(items), "item")
 
 
-def _retries(step: Step, run: RunCondition) -> Iterator[Value]:
+def _retries(step: Step, run: RunCondition) -> Iterator[_Value]:
     if step.retry is not None:
         if run.failures:
-            counted = f"{format_count(run.failures, 'attempt')} failed"
-            yield Value("retry", f"{counted}, limit {step.retry.limit or 0}")
+            failed = format_count(run.failures, "attempt")
+            yield "retry", f"{failed} failed, limit {step.retry.limit or 0}"
         if run.disruptions:
-            yield Value("disruptions", f"{run.disruptions}, which do not count")
+            yield "disruptions", f"{run.disruptions}, which do not count"
     if run.next_attempt_time is not None:
-        yield Value("next attempt", "", run.next_attempt_time)
+        yield "next attempt", run.next_attempt_time
     if run.deadline is not None:
-        yield Value("timeout", "", run.deadline)
+        yield "timeout", run.deadline
     if run.avoid_nodes:
-        yield Value("avoids nodes", join_names(run.avoid_nodes, shown=10))
+        yield "avoids nodes", join_names(run.avoid_nodes, shown=10)
 
 
-def _probe(step: Step) -> Iterator[Value]:
+def _probe(step: Step) -> Iterator[_Value]:
     probe = step.depends_on.probe if step.depends_on is not None else None
     if probe is not None:
-        text = io.StringIO()
-        write_yaml([msgspec.to_builtins(probe)], text)
-        yield Value("dependsOn.probe", text.getvalue().strip())
+        yield "dependsOn.probe", yaml_text(msgspec.to_builtins(probe)).strip()

@@ -12,18 +12,18 @@ import msgspec
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FINAL_PHASES, FlowPhase, FlowState
-from jobflow.api.resources import JOBFLOWS, NAMESPACES, ObjectMeta, Struct
+from jobflow.api.resources import JOBFLOWS, NAMESPACES, Object, ObjectMeta, Struct
 from jobflow.client.errors import CommandError
 from jobflow.client.flows.children import has_children
-from jobflow.client.flows.find_flow import FlowObjects, to_flow
+from jobflow.client.flows.find_flow import to_flow
+from jobflow.client.flows.live import Signal
 from jobflow.core.names import root_label
 from jobflow.core.timelines.time_left import History, learn
-from jobflow.kube.answers import RawList
+from jobflow.kube.answers import ItemList, RawList
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.connections import METADATA_ONLY
 from jobflow.page.watches.live import Live, Watches
-from jobflow.page.web.stream import Signal
 
 
 async def list_namespaces(client: Client, chosen: str) -> list[str]:
@@ -31,8 +31,8 @@ async def list_namespaces(client: Client, chosen: str) -> list[str]:
     chosen one ("" is none) in any case."""
     names = {client.namespace, chosen}
     try:
-        async for page in client.list(NAMESPACES, FlowObjects, accept=METADATA_ONLY):
-            names |= {item.metadata.name for item in page.items}
+        async for page in client.list(NAMESPACES, ItemList[Object], accept=METADATA_ONLY):
+            names |= {item.metadata.name for item in page.items or ()}
     except (ApiError, *NETWORK_ERRORS):  # the list is a convenience; others say what is wrong
         pass
     return sorted(names - {""})

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from jobflow.api.resources import Resource
-from jobflow.kube.cache import Cache, KubeObject
-from jobflow.kube.client import Client, Query
-from jobflow.kube.reflector import Reflector
-from jobflow.page.web.stream import Signal
+from jobflow.client.flows.find_flow import NOT_INSTALLED
+from jobflow.client.flows.live import LiveObjects, Signal
+from jobflow.core.text import format_count
+from jobflow.kube.cache import KubeObject
+from jobflow.kube.client import Client
 
 T = TypeVar("T", bound=KubeObject)
 L = TypeVar("L", bound="Watched")
@@ -37,45 +37,36 @@ class Watched(Protocol):
         """Return once the cluster has answered, or after ANSWER_SECONDS."""
 
 
-class Live(Generic[T]):
-    """Objects of one kind, by one list and watch. `changed` tells of every change."""
-
-    def __init__(
-        self,
-        client: Client,
-        resource: Resource,
-        kind: type[T],
-        *,
-        namespace: str,
-        query: Query = (),
-        changed: Signal | None = None,
-    ) -> None:
-        self.resource = resource
-        self.namespace = namespace
-        self.changed = changed or Signal()
-        self.cache: Cache[T] = Cache(self._update)
-        self.cache.on_state = self.changed.notify
-        self.reflector = Reflector(
-            client, resource, kind, self.cache, namespace=namespace, query=query
-        )
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Begin to watch."""
-        self._task = asyncio.create_task(self.reflector.run())
-        self._task.add_done_callback(lambda _: self.changed.notify())
+class Live(LiveObjects[T]):
+    """Objects of one kind that pages show."""
 
     @property
-    def defect(self) -> BaseException | None:
-        """The exception that ended the watch, which only a fault of this program can do."""
-        ended = self._task is not None and self._task.done() and not self._task.cancelled()
-        return self._task.exception() if ended and self._task is not None else None
-
-    async def stop(self) -> None:
-        """Stop watching."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+    def trouble(self) -> str:
+        """Why the objects are not up to date, and what to do; "" if they are, or may soon be."""
+        cache, error, task = self.cache, self.reflector.error, self.task
+        if task is not None and task.done() and not task.cancelled():
+            # only a fault of this program can end the watch
+            return f"The watch ended by an error ({task.exception()!r}): start `jobflow ui` again."
+        if cache.served is False:
+            if error is None or error.code != 403:
+                return f"{NOT_INSTALLED[0].upper()}{NOT_INSTALLED[1:]}."
+            kind = self.resource.qualified
+            where = f'in namespace "{self.namespace}"' if self.namespace else "in all namespaces"
+            return (
+                f"You may not list and watch {kind} {where}: ask an administrator for the role "
+                f"view there. The cluster says: {error.message}"
+            )
+        if cache.failing:
+            old = "what you see may be old" if cache.synced else "nothing can be shown yet"
+            if error is not None and error.code == 401:
+                log_in = "The cluster does not accept your login (401): log in again"
+                return f"{log_in}. Until then, {old}."
+            verb = "does not answer" if error is None else "answers with an error"
+            return f"The cluster {verb} ({self.reflector.trouble}): {old}. Trying again."
+        if count := self.reflector.unreadable:
+            objects = format_count(count, self.resource.kind)
+            return f"{objects} cannot be read and {'is' if count == 1 else 'are'} not shown."
+        return ""
 
     async def answered(self) -> None:
         """Return once the cluster has answered, or after ANSWER_SECONDS."""
@@ -90,9 +81,6 @@ class Live(Generic[T]):
             pass
         finally:
             self.changed.unwatch(event)
-
-    def _update(self, old: T | None, new: T | None) -> None:
-        self.changed.notify()
 
 
 class Watches:

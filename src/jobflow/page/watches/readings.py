@@ -4,7 +4,6 @@ about its jobs that wait, child flows that explain it, events, and a job as YAML
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -15,29 +14,20 @@ import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepPhase
-from jobflow.api.resources import (
-    EVENTS,
-    JOBS,
-    POD_GROUPS,
-    PODS,
-    ListMeta,
-    Object,
-    ObjectMeta,
-    Struct,
-)
+from jobflow.api.resources import EVENTS, JOBS, POD_GROUPS, PODS, Object, ObjectMeta, Struct
 from jobflow.api.volcano.pod import Pod, PodPhase
 from jobflow.client.errors import CommandError
+from jobflow.client.flows.live import Signal
 from jobflow.client.flows.why import explain_children, read_facts
-from jobflow.client.manifests.write_yaml import write_yaml
+from jobflow.client.manifests.write_yaml import yaml_text
 from jobflow.core.admission.object_names import all_names
 from jobflow.core.explain.explain import explain_step
 from jobflow.core.explain.scheduling import NO_FACTS, SchedulingFacts
 from jobflow.core.names import format_job_name
-from jobflow.kube.answers import describe_network_error
+from jobflow.kube.answers import ItemList, describe_network_error
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.page.watches.flows import LiveFlow
 from jobflow.page.watches.live import ANSWER_SECONDS
-from jobflow.page.web.stream import Signal
 from jobflow.runtime.event_loop import all_of
 
 MAX_JOBS = 3
@@ -66,11 +56,6 @@ class _Event(Struct, frozen=True, kw_only=True):
     @property
     def time(self) -> datetime | None:
         return self.last_timestamp or self.event_time or self.metadata.creation_timestamp
-
-
-class _Events(Struct, frozen=True, kw_only=True):
-    metadata: ListMeta = ListMeta()
-    items: list[_Event] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +144,8 @@ async def _events_of(client: Client, namespace: str, kind: str, name: str) -> li
     selector = f"involvedObject.kind={kind},involvedObject.name={name}"
     found: list[_Event] = []
     query = [("fieldSelector", selector)]
-    async for page in client.list(EVENTS, _Events, namespace=namespace, query=query):
-        found += page.items
+    async for page in client.list(EVENTS, ItemList[_Event], namespace=namespace, query=query):
+        found += page.items or ()
     return found
 
 
@@ -192,9 +177,7 @@ async def read_job(client: Client, namespace: str, name: str) -> str:
     except NETWORK_ERRORS as error:
         return f"The cluster does not answer: {describe_network_error(error)}\n"
     job["metadata"].pop("managedFields", None)
-    text = io.StringIO()
-    write_yaml([job], text)
-    return text.getvalue()
+    return yaml_text(job)
 
 
 PAUSE_SECONDS = 2.0

@@ -6,22 +6,21 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import cached_property
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, PODS
 from jobflow.api.volcano.pod import Pod
+from jobflow.client.conditions import read_index
 from jobflow.client.flows.children import FlowFamily, may_have_children
+from jobflow.client.flows.live import Signal
 from jobflow.client.logs.selection import LogSelection, pods_below, pods_queries
 from jobflow.core.names import root_label
 from jobflow.kube.client import Client, Query
 from jobflow.page.watches.flows import LiveFlow, one_flow
 from jobflow.page.watches.live import Live, Watches
 from jobflow.page.watches.readings import StepReadings
-from jobflow.page.web.stream import JoinedSignal, Signal
-
-_MAX_DIGITS = 10
+from jobflow.page.web.stream import JoinedSignal
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +38,8 @@ class StepChoice:
         if text in names:
             return cls(text)
         name, _, number = text.rpartition("/")
-        is_number = number.isascii() and number.isdigit() and len(number) < _MAX_DIGITS
-        return cls(name, int(number)) if is_number and name in names else None
+        index = read_index(number)
+        return cls(name, index) if index is not None and name in names else None
 
     def __str__(self) -> str:
         return self.step if self.index is None else f"{self.step}/{self.index}"
@@ -56,15 +55,20 @@ class LiveStep:
         self._pods = pods
         self._children = children
 
-    @cached_property
-    def signals(self) -> list[Signal]:
-        """The watches that tell of changes."""
-        return [each.changed for each in self.lives]
-
     @property
     def lives(self) -> list[Live[Pod] | Live[JobFlow]]:
-        """The watches. One whose cache is not served may not be read by the user."""
+        """The watches."""
         return [*self._pods, *([self._children] if self._children is not None else ())]
+
+    @property
+    def refusal(self) -> str:
+        """That the user may not read pods or child flows; "" if he may."""
+        for live in self.lives:
+            error = live.reflector.error
+            if live.cache.served is False and error is not None:
+                kind, where = live.resource.qualified, f'in namespace "{live.namespace}"'
+                return f"You may not list and watch {kind} {where}: {error.message}"
+        return ""
 
     @property
     def all_pods(self) -> Iterator[Pod]:
@@ -110,7 +114,7 @@ async def live_page(
             yield LivePage(live, None, None, live.changed)
             return
         chosen = await stack.enter_async_context(_live_step(watches, flow, choice))
-        signals = [live.changed, *chosen.signals]
+        signals = [each.changed for each in (live, *chosen.lives)]
         readings = None
         if reads:
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 import msgspec
 
+from jobflow.client.flows.live import Signal
 from jobflow.page.web.fragments import Fragment, Shown
 
 COALESCE_SECONDS = 0.25
@@ -56,26 +57,6 @@ class Pages:
         self._shown[number] = shown
         while len(self._shown) > MAX_PAGES:
             self._shown.popitem(last=False)
-
-
-class Signal:
-    """Tells streams that something has changed."""
-
-    def __init__(self) -> None:
-        self._waiting: set[asyncio.Event] = set()
-
-    def notify(self) -> None:
-        """Wake all that watch."""
-        for event in self._waiting:
-            event.set()
-
-    def watch(self, event: asyncio.Event) -> None:
-        """Set this event from now on."""
-        self._waiting.add(event)
-
-    def unwatch(self, event: asyncio.Event) -> None:
-        """Do not set this event any more."""
-        self._waiting.discard(event)
 
 
 class JoinedSignal(Signal):

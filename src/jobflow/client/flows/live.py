@@ -1,0 +1,72 @@
+"""Objects of a cluster that one list and watch keeps up to date, and signals of their changes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Generic, TypeVar
+
+from jobflow.api.resources import Resource
+from jobflow.kube.cache import Cache, KubeObject
+from jobflow.kube.client import Client, Query
+from jobflow.kube.reflector import Reflector
+
+T = TypeVar("T", bound=KubeObject)
+
+
+class Signal:
+    """Tells that something has changed."""
+
+    def __init__(self) -> None:
+        self._waiting: set[asyncio.Event] = set()
+
+    def notify(self) -> None:
+        """Wake all that watch."""
+        for event in self._waiting:
+            event.set()
+
+    def watch(self, event: asyncio.Event) -> None:
+        """Set this event from now on."""
+        self._waiting.add(event)
+
+    def unwatch(self, event: asyncio.Event) -> None:
+        """Do not set this event any more."""
+        self._waiting.discard(event)
+
+
+class LiveObjects(Generic[T]):
+    """Objects of one kind. `changed` tells of every change."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        kind: type[T],
+        *,
+        namespace: str,
+        query: Query = (),
+        changed: Signal | None = None,
+    ) -> None:
+        self.resource = resource
+        self.namespace = namespace
+        self.changed = changed or Signal()
+        self.cache: Cache[T] = Cache(self._update)
+        self.cache.on_state = self.changed.notify
+        self.reflector = Reflector(
+            client, resource, kind, self.cache, namespace=namespace, query=query
+        )
+        self.task: asyncio.Task[None] | None = None
+        """The watch, once it has begun. It ends by itself only by a fault of this program."""
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self.task = asyncio.create_task(self.reflector.run())
+        self.task.add_done_callback(lambda _: self.changed.notify())
+
+    async def stop(self) -> None:
+        """Stop watching."""
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.wait([self.task])
+
+    def _update(self, old: T | None, new: T | None) -> None:
+        self.changed.notify()
