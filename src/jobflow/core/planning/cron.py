@@ -12,7 +12,7 @@ finished flow is deleted only after the status has recorded it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -28,7 +28,7 @@ from jobflow.api.flow.cronjobflow import (
 )
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import CANCELLED, FlowPhase
-from jobflow.api.resources import JOBFLOWS
+from jobflow.api.resources import JOBFLOWS, ObjectMeta
 from jobflow.core.cron.flows import (
     build_flow,
     format_scheduled_time,
@@ -94,27 +94,17 @@ def plan_cron(cron: CronJobFlow, flows: Sequence[JobFlow], now: datetime) -> Cro
     """Return what to do at `now` for a CronJobFlow and the flows that it controls."""
     status = _observed(cron, flows)
     if cron.metadata.deletion_timestamp is not None:
-        return _plan(cron, flows, status)
-    start = _Start(cron, flows, now).decide()
+        return CronPlan(status, events=tuple(_events(cron, flows, status)))
+    start = _Start(cron, flows, now, cron.status.last_schedule_time)
+    requeue_after = None if cron.suspended else start.decide()
     status = replace(
         status, last_schedule_time=start.last_schedule_time, replacing_for=start.replacing_for
     )
     actions = start.actions
-    if status == cron.status:
-        actions += tuple(_surplus(cron, flows))
-    return _plan(cron, flows, status, actions, start.notices, start.requeue_after)
-
-
-def _plan(
-    cron: CronJobFlow,
-    flows: Sequence[JobFlow],
-    status: CronJobFlowStatus,
-    actions: tuple[CronAction, ...] = (),
-    notices: tuple[Event, ...] = (),
-    requeue_after: timedelta | None = None,
-) -> CronPlan:
+    if status == cron.status:  # a flow is deleted only after the status has recorded its end
+        actions += _surplus(cron, flows)
     events = tuple(_events(cron, flows, status))
-    return CronPlan(status, actions, events, notices, requeue_after)
+    return CronPlan(status, tuple(actions), events, tuple(start.notices), requeue_after)
 
 
 # ------------------------------------------------------------------ status
@@ -127,20 +117,19 @@ def _observed(cron: CronJobFlow, flows: Sequence[JobFlow]) -> CronJobFlowStatus:
     known = [end for end in (*ends, cron.status.last_successful_time) if end is not None]
     return replace(
         cron.status,
-        active=[_reference(flow) for flow in active[:MAX_ACTIVE]] or None,
+        active=[_refer_to(flow.metadata) for flow in active[:MAX_ACTIVE]] or None,
         active_count=len(active),
         last_successful_time=max(known, default=None),
     )
 
 
-def _reference(flow: JobFlow) -> FlowReference:
-    meta = flow.metadata
+def _refer_to(flow: ObjectMeta) -> FlowReference:
     return FlowReference(
         api_version=JOBFLOWS.api_version,
         kind=JOBFLOWS.kind,
-        namespace=meta.namespace,
-        name=meta.name,
-        uid=meta.uid,
+        namespace=flow.namespace,
+        name=flow.name,
+        uid=flow.uid,
     )
 
 
@@ -156,9 +145,10 @@ def _age(flow: JobFlow) -> tuple[datetime, str]:
 def _surplus(cron: CronJobFlow, flows: Sequence[JobFlow]) -> Iterator[RemoveFlow]:
     """Yield the finished flows that exceed the history limits, the oldest first."""
     spec = cron.spec
+    kept, kept_failed = spec.successful_jobs_history_limit, spec.failed_jobs_history_limit
     limits = {
-        True: _limit(spec.successful_jobs_history_limit, DEFAULT_SUCCESSFUL_HISTORY),
-        False: _limit(spec.failed_jobs_history_limit, DEFAULT_FAILED_HISTORY),
+        True: DEFAULT_SUCCESSFUL_HISTORY if kept is None else kept,
+        False: DEFAULT_FAILED_HISTORY if kept_failed is None else kept_failed,
     }
     for succeeded, limit in limits.items():
         finished = [
@@ -166,14 +156,11 @@ def _surplus(cron: CronJobFlow, flows: Sequence[JobFlow]) -> Iterator[RemoveFlow
             for flow in flows
             if flow.final and _succeeded(flow) == succeeded and not is_backfilled(flow)
         ]
-        for flow in sorted(finished, key=_start_of)[: max(0, len(finished) - limit)]:
+        # admission refuses a negative limit
+        for flow in sorted(finished, key=_start_of)[: max(0, len(finished) - max(limit, 0))]:
             meta = flow.metadata
             if meta.deletion_timestamp is None:
                 yield RemoveFlow(meta.name, meta.uid, meta.resource_version)
-
-
-def _limit(given: int | None, default: int) -> int:
-    return default if given is None else max(0, given)
 
 
 def _start_of(flow: JobFlow) -> tuple[datetime, str]:
@@ -185,48 +172,40 @@ def _start_of(flow: JobFlow) -> tuple[datetime, str]:
 
 
 @dataclass(slots=True)
-class _Decision:
-    last_schedule_time: datetime | None
-    replacing_for: datetime | None = None
-    actions: tuple[CronAction, ...] = ()
-    notices: tuple[Event, ...] = ()
-    requeue_after: timedelta | None = None
-
-
 class _Start:
     """Decides whether a flow starts now."""
 
-    def __init__(self, cron: CronJobFlow, flows: Sequence[JobFlow], now: datetime) -> None:
-        self._cron = cron
-        self._flows = flows
-        self._now = now
-        self._decision = _Decision(cron.status.last_schedule_time)
+    cron: CronJobFlow
+    flows: Sequence[JobFlow]
+    now: datetime
+    last_schedule_time: datetime | None
+    """That of the new status."""
+    replacing_for: datetime | None = None
+    """That of the new status."""
+    actions: list[CronAction] = field(default_factory=list)
+    notices: list[Event] = field(default_factory=list)
 
-    def decide(self) -> _Decision:
-        decision = self._decision
-        if self._cron.suspended:
-            return decision
+    def decide(self) -> timedelta | None:
+        """Note what to do; return when to plan again, None if only an edit changes anything."""
         try:
-            schedule = parse_schedule(self._cron.spec.schedule or "", self._cron.spec.time_zone)
+            schedule = parse_schedule(self.cron.spec.schedule or "", self.cron.spec.time_zone)
         except ScheduleFault as fault:
-            decision.notices = (_warning("ScheduleInvalid", f"no flow starts: {fault}"),)
-            return decision
+            self._note("ScheduleInvalid", f"no flow starts: {fault}")
+            return None
         if (due := self._due(schedule)) is not None:
             self._handle(due)
-        following = schedule.next(max(self._now, decision.last_schedule_time or self._now))
-        wait = following - self._now if following is not None else LONGEST_WAIT
-        decision.requeue_after = min(wait, LONGEST_WAIT)
-        return decision
+        following = schedule.next(max(self.now, self.last_schedule_time or self.now))
+        return min(following - self.now, LONGEST_WAIT) if following is not None else LONGEST_WAIT
 
     def _due(self, schedule: Schedule) -> datetime | None:
         """Return the last scheduled time without a flow, as long as a flow may start for it. Of
         several, only the last one counts."""
-        created = self._cron.metadata.creation_timestamp
-        since = self._cron.status.last_schedule_time or created or self._now
+        created = self.cron.metadata.creation_timestamp
+        since = self.cron.status.last_schedule_time or created or self.now
         begin = self._begin_of_deadline
-        missed = schedule.missed(since if begin is None else max(since, begin), self._now)
+        missed = schedule.missed(since if begin is None else max(since, begin), self.now)
         if missed is None:
-            if (decided := self._replacing_for) is not None and decided > since:
+            if (decided := self._stored_replacing_for) is not None and decided > since:
                 return decided
             if begin is not None and (late := schedule.missed(since, begin)) is not None:
                 self._note(
@@ -246,44 +225,44 @@ class _Start:
     @property
     def _begin_of_deadline(self) -> datetime | None:
         """Scheduled times at or before it are too late; None: no time is."""
-        deadline = self._cron.spec.starting_deadline_seconds
+        deadline = self.cron.spec.starting_deadline_seconds
         if deadline is None or deadline > _MOST_DEADLINE:
             return None
-        return self._now - timedelta(seconds=max(deadline, 0))  # admission refuses a negative one
+        return self.now - timedelta(seconds=max(deadline, 0))  # admission refuses a negative one
 
     @property
     def _policy(self) -> str:
-        return self._cron.spec.concurrency_policy or ConcurrencyPolicy.ALLOW
+        return self.cron.spec.concurrency_policy or ConcurrencyPolicy.ALLOW
 
     @property
-    def _replacing_for(self) -> datetime | None:
+    def _stored_replacing_for(self) -> datetime | None:
         """The scheduled time for which flows are being cancelled. Its deadline does not count."""
         replaces = self._policy == ConcurrencyPolicy.REPLACE
-        return self._cron.status.replacing_for if replaces else None
+        return self.cron.status.replacing_for if replaces else None
 
     def _handle(self, due: datetime) -> None:
-        decision, name = self._decision, scheduled_name(self._cron.metadata.name, due)
-        if any(flow.metadata.name == name for flow in self._flows):
-            decision.last_schedule_time = due
+        name = scheduled_name(self.cron.metadata.name, due)
+        if any(flow.metadata.name == name for flow in self.flows):
+            self.last_schedule_time = due
             return
-        active = [flow for flow in self._flows if not flow.final and is_scheduled(flow)]
+        active = [flow for flow in self.flows if _is_replaced(flow)]
         if active and self._policy == ConcurrencyPolicy.FORBID:
             names = join_names(flow.metadata.name for flow in active)
             self._note("ConcurrencyForbidden", f"no flow starts while {names} is active")
         elif active and self._policy == ConcurrencyPolicy.REPLACE:
-            decision.replacing_for = due
-            if self._replacing_for == due:
-                decision.actions = tuple(
+            self.replacing_for = due
+            if self._stored_replacing_for == due:  # the decision to cancel them is stored
+                self.actions += (
                     CancelFlow(flow.metadata.name, flow.metadata.uid)
                     for flow in active
                     if flow.status.state.reason != CANCELLED
                 )
         else:
-            decision.replacing_for = self._replacing_for
-            decision.actions = (CreateFlow(name, build_flow(self._cron, due)),)
+            self.replacing_for = self._stored_replacing_for
+            self.actions.append(CreateFlow(name, build_flow(self.cron, due)))
 
     def _note(self, reason: str, message: str) -> None:
-        self._decision.notices += (_warning(reason, message),)
+        self.notices.append(Event(EventType.WARNING, reason, message))
 
 
 # ------------------------------------------------------------------ events
@@ -313,7 +292,3 @@ def _events(
 
 def _is_replaced(flow: JobFlow) -> bool:
     return not flow.final and is_scheduled(flow)
-
-
-def _warning(reason: str, message: str) -> Event:
-    return Event(EventType.WARNING, reason, message)
