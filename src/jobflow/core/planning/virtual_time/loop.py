@@ -21,21 +21,9 @@ from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.volcano import command
-from jobflow.core.planning.actions import (
-    AbortJob,
-    Action,
-    CancelFlow,
-    CommandFlow,
-    CreateClaim,
-    CreateJob,
-    DeleteCommand,
-    DeleteFlow,
-    DeleteJob,
-    ReadJob,
-    ReadPods,
-)
+from jobflow.core.planning import actions
+from jobflow.core.planning.actions import Action, CreateJob
 from jobflow.core.planning.virtual_time.flow import RunningJob, VirtualFlow
-from jobflow.core.spec.approvals import ApprovalKey
 from jobflow.core.spec.concurrency import Group
 from jobflow.core.timestamps import add
 from jobflow.core.work import WORK
@@ -153,9 +141,12 @@ class VirtualTime:
         for action in made.actions:
             self._apply(flow, action)
         while flow.asked:
-            self._approve(flow, next(iter(flow.asked)))
+            key = next(iter(flow.asked))
+            del flow.asked[key]
+            if (after := self._approve_after(key.step)) is not None:
+                self.at(add(self.now, after), partial(flow.approve, key))
         if made.requeue_after is not None and not flow.must_plan and not flow.is_over:
-            self.at(add(self.now, made.requeue_after), partial(self._wake, flow))
+            self.at(add(self.now, made.requeue_after), partial(setattr, flow, "must_plan", True))
 
     def _wake_group(self, before: JobFlow, after: JobFlow | None) -> None:
         """Plan the flows that may start, or act, because of a change of this one."""
@@ -164,68 +155,50 @@ class VirtualTime:
                 if (each.flow.metadata.namespace, each.flow.metadata.name) == woken:
                     each.must_plan = True
 
-    def _approve(self, flow: VirtualFlow, key: ApprovalKey) -> None:
-        del flow.asked[key]
-        if (after := self._approve_after(key.step)) is not None:
-            self.at(add(self.now, after), partial(flow.approve, key))
-
-    def _wake(self, flow: VirtualFlow) -> None:
-        flow.must_plan = True
-
     def _apply(self, flow: VirtualFlow, action: Action) -> None:
         match action:
-            case CreateJob(kind=kind) if WORK[kind].has_steps:
+            case actions.CreateJob(kind=kind) if WORK[kind].has_steps:
                 self._create_child(flow, action)
-            case CreateJob(name=name) if name not in flow.jobs:
+            case actions.CreateJob(name=name) if name not in flow.jobs:
                 flow.create_job(self._jobs.create(flow, action, self.now), action.step)
-            case CreateClaim(name=name):
+            case actions.CreateClaim(name=name):
                 flow.claims[name] = None
-            case DeleteJob():
-                self._delete(flow, action)
-            case AbortJob() | CommandFlow():
-                self._command(flow, action)
-            case ReadPods(job=name):
+            case actions.DeleteJob(name=name, kind=kind) if WORK[kind].has_steps:
+                flow.delete_child(name)
+            case actions.DeleteJob(name=name, uid=uid):
+                job = flow.jobs.get(name)
+                if job is not None and job.metadata.uid == uid:
+                    job.delete(self.now)
+                    flow.delete_job(job)
+            case actions.ReadPods(job=name):
                 if (job := flow.jobs.get(name)) is not None:
                     flow.read_pods(job)
-            case ReadJob(name=name) if name not in flow.jobs:
+            case actions.ReadJob(name=name) if name not in flow.jobs:
                 flow.missing.add(name)
             case _:
-                self._apply_to_flows(flow, action)
+                self._command(flow, action)
 
-    def _apply_to_flows(self, flow: VirtualFlow, action: Action) -> None:
+    def _command(self, flow: VirtualFlow, action: Action) -> None:
+        """Apply an action that is a Command, or about a flow as a whole."""
         match action:
-            case DeleteFlow():
+            case actions.AbortJob(name=name, uid=uid):
+                flow.aborts[uid] = self.now
+                if (job := flow.jobs.get(name)) is not None:
+                    self._jobs.abort(flow, job)
+            case actions.CommandFlow(name=name):
+                flow.aborts[action.key] = self.now
+                if (child := flow.children.get(name)) is not None:
+                    child.command(action.action, self.now)
+            case actions.DeleteFlow():
                 flow.is_deleted = True
                 self._wake_group(flow.flow, None)
-            case CancelFlow():
-                self._cancel(flow, action)
-            case DeleteCommand(name=name):
+            case actions.CancelFlow(uid=uid):
+                flow.cancels[uid] = self.now
+                for each in self._flows:
+                    if each.flow.metadata.uid == uid:
+                        each.command(command.Action.TERMINATE_JOB, self.now, action.message)
+            case actions.DeleteCommand(name=name):
                 flow.delete_command(name)
-
-    def _delete(self, flow: VirtualFlow, action: DeleteJob) -> None:
-        if WORK[action.kind].has_steps:
-            flow.delete_child(action.name)
-            return
-        job = flow.jobs.get(action.name)
-        if job is not None and job.metadata.uid == action.uid:
-            job.delete(self.now)
-            flow.delete_job(job)
-
-    def _command(self, flow: VirtualFlow, action: AbortJob | CommandFlow) -> None:
-        if isinstance(action, CommandFlow):
-            flow.aborts[action.key] = self.now
-            if (child := flow.children.get(action.name)) is not None:
-                child.command(action.action, self.now)
-            return
-        flow.aborts[action.uid] = self.now
-        if (job := flow.jobs.get(action.name)) is not None:
-            self._jobs.abort(flow, job)
-
-    def _cancel(self, flow: VirtualFlow, action: CancelFlow) -> None:
-        flow.cancels[action.uid] = self.now
-        for each in self._flows:
-            if each.flow.metadata.uid == action.uid:
-                each.command(command.Action.TERMINATE_JOB, self.now, action.message)
 
     def _create_child(self, flow: VirtualFlow, action: CreateJob) -> None:
         if action.name in flow.children:
