@@ -40,7 +40,7 @@ def next_jobs(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[str]:
     standing = [decision.condition for decision in decisions]
     # the pass notes ends that have not happened
     progress = replace(ctx.progress, standing=standing, ends=list(ctx.progress.ends))
-    steps = _Completing(replace(ctx, progress=progress), decisions)
+    steps = _Completing(replace(ctx, progress=progress), dict(enumerate(decisions)))
     steps.complete(decisions)
     return [name for position in sorted(steps.starting) for name in steps.names(position)][:room]
 

@@ -6,7 +6,7 @@ Continue starts every step that does not depend on the failure. A failure that t
 continueOnFailure tolerates does not count, nor does a failure in `finally`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 from jobflow.api.flow.control import FailurePolicy, to_number
 from jobflow.api.flow.jobflow import JobFlow
@@ -84,7 +84,7 @@ def _has_failed(ctx: PlanContext, position: int) -> bool:
 class FailureStop:
     """The steps that may start although the flow has stopped, noted in dependency order."""
 
-    def __init__(self, ctx: PlanContext, begun: Sequence[StepDecision | None]) -> None:
+    def __init__(self, ctx: PlanContext, begun: Mapping[int, StepDecision]) -> None:
         """`begun`: the decisions about the steps that have begun, by position."""
         self._ctx, self.policy = ctx, policy_of(ctx.flow)
         self.failed: list[str] = []
@@ -93,8 +93,10 @@ class FailureStop:
         """Steps that have failed, but whose reason is being read or whose rejection is being
         stored: no other step starts."""
         continues = self.policy is FailurePolicy.CONTINUE
-        for position, decision in enumerate(() if continues else begun[: ctx.layout.last_from]):
-            if decision is None or not (decision.unjudged or decision.condition.phase == _FAILED):
+        for position in () if continues else sorted(begun):
+            decision = begun[position]
+            has_failed = decision.unjudged or decision.condition.phase == _FAILED
+            if not has_failed or position >= ctx.layout.last_from:
                 continue
             name = ctx.layout.steps[position].name
             if _breaks(ctx, position, decision.condition):

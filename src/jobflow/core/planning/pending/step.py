@@ -8,7 +8,7 @@ failure (`failure_policy`). If a step fails in a pass, all steps are decided aga
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from typing import cast
 
@@ -66,15 +66,15 @@ class PendingSteps:
     evaluates = True
     """Whether the conditions of a step are evaluated. If not, it runs whatever they say."""
 
-    def __init__(self, ctx: PlanContext, decisions: Sequence[StepDecision | None]) -> None:
-        """`decisions`: those of the steps that have begun; None for all others."""
+    def __init__(self, ctx: PlanContext, begun: Mapping[int, StepDecision]) -> None:
+        """`begun`: the decisions about the steps that have begun, by position."""
         self.ctx = ctx
         self.layout = ctx.layout
         self.lifecycle = ctx.facts.lifecycle
-        self.begun = decisions
-        self.decisions = list(decisions)
+        self.begun = begun
+        self.decisions = dict(begun)
         self.ends = ctx.progress.ends
-        self.stopping = FailureStop(ctx, decisions)
+        self.stopping = FailureStop(ctx, begun)
         self.failing: list[int] = []
         """Steps that fail in this pass and stop the flow."""
         self._again: set[int] = set()
@@ -89,7 +89,8 @@ class PendingSteps:
         for position in self.layout.graph.order:
             self._visit(position)
         # steps in a cycle, and those behind one, are not in the order
-        return [d or self._blocked(i) for i, d in enumerate(self.decisions)]
+        every = range(len(self.layout.steps))
+        return [self.decisions.get(i) or self._blocked(i) for i in every]
 
     def run_again(
         self, changed: Iterable[int], *, dependants_of: Iterable[int] = ()
@@ -130,14 +131,14 @@ class PendingSteps:
         begun and have ended, that fail in this pass, and that completed before one that fails."""
         found = {
             position: decision
-            for position, decision in enumerate(self.begun)
-            if decision is not None and decision.condition.phase in ENDED_STEP_PHASES
+            for position, decision in self.begun.items()
+            if decision.condition.phase in ENDED_STEP_PHASES
         }
         before = list(self.failing)
         seen = set(before)
         while before:
             position = before.pop()
-            decision = self.decisions[position]
+            decision = self.decisions.get(position)
             if decision is None:
                 continue
             if decision.condition.phase in (StepPhase.FAILED, StepPhase.COMPLETED):
@@ -154,7 +155,7 @@ class PendingSteps:
         rank = self.layout.ranks.get(position)
         if position >= self.layout.last_from and not self.finally_may_begin:
             return
-        self.decisions[position] = None
+        self.decisions.pop(position, None)
         if rank is not None and position not in self._again:
             self._again.add(position)
             heappush(self._queue, rank)
@@ -166,7 +167,7 @@ class PendingSteps:
                 self._enqueue(dependant)
 
     def _visit(self, position: int) -> None:
-        before = decision = self.decisions[position]
+        before = decision = self.decisions.get(position)
         if before and position in self.layout.matching and self._may_go_on(position, before):
             decision = continue_step(position, self.ctx)
             if decision is not None:
@@ -184,7 +185,7 @@ class PendingSteps:
         has been decided in this pass."""
         matched = self.layout.needs[position].matched
         has_ended = decision.condition.phase in ENDED_STEP_PHASES
-        return not has_ended and any(self.begun[target] is None for target in matched)
+        return not (has_ended or matched.issubset(self.begun))
 
     def _take(self, position: int, decision: StepDecision) -> None:
         condition = decision.condition

@@ -30,11 +30,11 @@ from jobflow.core.planning.work.kinds import object_work_of
 from jobflow.core.spec.readiness import fails_flow
 
 
-def begun_steps(ctx: PlanContext, among: Iterable[int] | None = None) -> list[StepDecision | None]:
-    """Return the decision about each step that has begun, by position; None for the others. Targets
-    are decided first, because a run may use their outputs. `among`: the steps to decide, in this
-    order; default: all."""
-    found: list[StepDecision | None] = [None] * len(ctx.layout.steps)
+def begun_steps(ctx: PlanContext, among: Iterable[int] | None = None) -> dict[int, StepDecision]:
+    """Return the decision about each step that has begun, by position. Targets are decided first,
+    because a run may use their outputs. `among`: the steps to decide, in this order; default:
+    all."""
+    found: dict[int, StepDecision] = {}
     answered = bool(ctx.view.refusals or ctx.view.holders)
     ends, ended = recorded_ends(ctx), ctx.facts.ended
     for position in ctx.layout.order if among is None else among:

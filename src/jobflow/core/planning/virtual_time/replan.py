@@ -10,7 +10,7 @@ needs a plan of the whole flow.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -103,43 +103,34 @@ class Replanner:
 
     def plan(self, view: View, changed: Mapping[str, str], now: datetime) -> Plan | None:
         """Return what to do at `now`. `changed`: the step of each vcjob that was created or has
-        changed since the last plan, by the vcjob's name. None, and nothing is changed, if the whole
-        flow must be planned."""
-        jobs = self._with_jobs(changed)
+        changed since the last plan, by the vcjob's name. None if the whole flow must be planned,
+        from now on every time."""
+        for name, step in changed.items():
+            self._jobs.setdefault(self._ctx.layout.graph.index[step], {})[name] = None
         due = (position for position, at in self._due.items() if at <= now)
         changed_steps = {self._ctx.layout.graph.index[step] for step in changed.values()}
         ranks = self._ctx.layout.ranks
         scope = sorted({*changed_steps, *self._changed, *due}, key=ranks.__getitem__)
-        ctx = self._context(view, scope, jobs, now)
+        ctx = self._context(view, scope, now)
         known = begun_steps(ctx, scope)
         steps = PendingSteps(ctx, known)
-        waiting = [position for position in scope if known[position] is None]
+        waiting = [position for position in scope if position not in known]
         decided = {*scope, *steps.run_again(waiting, dependants_of=scope)}
         if steps.failing or steps.stopping.is_active:
             return None
         decisions = list(self._decisions)
         for position in decided:
-            decisions[position] = steps.decisions[position] or decisions[position]
+            decisions[position] = steps.decisions.get(position, decisions[position])
         made = in_room(ctx, decisions, decided)
         if made.faults:
             return None
         decisions = with_times(ctx, made.decisions, decided)
-        self._jobs = jobs
         return self._planned(ctx, decisions, decided)
 
-    def _with_jobs(self, changed: Mapping[str, str]) -> dict[int, dict[str, None]]:
-        jobs = dict(self._jobs)
-        for name, step in changed.items():
-            position = self._ctx.layout.graph.index[step]
-            jobs[position] = {**jobs.get(position, {}), name: None}
-        return jobs
-
-    def _context(
-        self, view: View, scope: Sequence[int], jobs: Mapping[int, Iterable[str]], now: datetime
-    ) -> PlanContext:
+    def _context(self, view: View, scope: Sequence[int], now: datetime) -> PlanContext:
         """Return the context of a plan, in which these steps are observed anew."""
         last, second = self._ctx, truncate_to_second(now)
-        names = [name for position in scope for name in jobs.get(position, ())]
+        names = [name for position in scope for name in self._jobs.get(position, ())]
         view = replace(view, jobs={name: view.jobs[name] for name in names if name in view.jobs})
         observed = list(last.observed)
         for position in self._open:  # a step that waits for something else now waits since now
