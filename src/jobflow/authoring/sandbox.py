@@ -22,7 +22,8 @@ from jobflow.client.options import NodeOptions, RunnerName
 from jobflow.client.sandbox import RunResult, node_runner, run_in_sandbox
 from jobflow.core.text import join_names
 from jobflow.display.console import make_console
-from jobflow.display.results import display_on, print_tables
+from jobflow.display.live import tree_display
+from jobflow.display.results import print_tables
 from jobflow.runtime import logs
 from jobflow.runtime.event_loop import PartDied, run_beside
 
@@ -66,7 +67,7 @@ def run(flow: Manifest, options: RunOptions) -> Result:
         if nodes.runner is RunnerName.SIMULATE:
             _warn_of_functions(flow)
         console = make_console()
-        display = display_on(console) if options.show else Display()
+        display = tree_display(console) if options.show else Display()
         with logs.silenced(), node_runner(nodes) as runner:
             result = run_beside(lambda: run_in_sandbox(report, runner, display, asyncio.Event()))
     except (CommandError, PartDied, *START_ERRORS) as error:

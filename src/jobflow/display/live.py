@@ -281,3 +281,8 @@ class _Change:
         clock = f"{self.time.astimezone():%H:%M:%S}" if self.time else " " * 8
         line = Text.assemble(f"{clock}  {self.subject}  ", (self.phase, style_of(self.phase)))
         return line.append(f"  {self.why}" if self.why else "")
+
+
+def tree_display(console: Console, *, items: bool = False) -> Display:
+    """Return live trees on a terminal, a line for each change elsewhere."""
+    return LiveTrees(console, items=items) if console.is_terminal else ChangeLog(console)

@@ -10,14 +10,12 @@ from rich.text import Text
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepPhase
-from jobflow.client.flows.follow import Display
 from jobflow.client.logs.stream import without_escapes
 from jobflow.client.sandbox import RunResult
 from jobflow.client.step_rows import StepRow, step_rows
 from jobflow.core.text import printable
 from jobflow.core.timelines.spans import runs_of
 from jobflow.display.console import columns_of, print_lines
-from jobflow.display.live import ChangeLog, LiveTrees
 from jobflow.display.tree import NO_CHILDREN, Tree, table
 from jobflow.sandbox.nodes.logs import tail
 from jobflow.sandbox.nodes.process_runner import START_ERROR, FailedRun
@@ -26,11 +24,6 @@ MAX_LINES = 20
 MAX_STEPS = 5
 _MAX_CHARACTERS = 2000
 """Longest line if there is no terminal."""
-
-
-def display_on(console: Console) -> Display:
-    """Return a live tree on a terminal, a line for each change elsewhere."""
-    return LiveTrees(console) if console.is_terminal else ChangeLog(console)
 
 
 def print_tables(result: RunResult, console: Console) -> None:

@@ -7,10 +7,11 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 
 from rich.cells import cell_len
+from rich.console import Console
 from rich.text import Text
 
 from jobflow.api.flow.jobflow import JobFlow
@@ -31,6 +32,7 @@ from jobflow.core.spec.approvals import asks
 from jobflow.core.text import format_duration, printable
 from jobflow.core.timelines.spans import runs_of
 from jobflow.core.work import may_run_steps
+from jobflow.display.console import columns_of, print_lines
 
 _GAP = "  "
 _TABLE_GAP = "   "
@@ -307,6 +309,20 @@ def _hidden_steps(lines: Iterable[_Line], shown: Iterable[_Line], width: int) ->
     text = Text(f"… {', '.join(counts)} not shown" if counts else "…", style="dim")
     text.truncate(width, overflow="ellipsis")
     return text
+
+
+def print_trees(
+    console: Console,
+    flows: Iterable[JobFlow],
+    children: Mapping[str, JobFlow],
+    *,
+    items: bool = False,
+) -> None:
+    """Print flows as trees, as they are now."""
+    now, ascii_only = datetime.now(UTC), console.options.ascii_only
+    for flow in flows:
+        tree = Tree(flow, children, ascii_only=ascii_only, items=items)
+        print_lines(console, tree.lines(now, columns_of(console)))
 
 
 _STEP, _JOB, _PHASE, _START = range(4)

@@ -24,8 +24,9 @@ from jobflow.client.sandbox import AppliedObjects, RunResult, node_runner, run_i
 from jobflow.client.signals import interruption
 from jobflow.display.console import make_console
 from jobflow.display.formats import print_json
+from jobflow.display.live import tree_display
 from jobflow.display.report import print_fault, print_report, print_warnings
-from jobflow.display.results import display_on, print_tables
+from jobflow.display.results import print_tables
 from jobflow.kube.client import Client
 from jobflow.runtime import logs
 from jobflow.runtime.event_loop import PartDied, run
@@ -58,7 +59,7 @@ def run_flows(
     # the sandbox logs each request that fails, as a cluster does; here flows say why they failed
     logs.configure(level=logging.CRITICAL)
     console = make_console()
-    display = Display() if as_json else display_on(console)
+    display = Display() if as_json else tree_display(console)
 
     def is_final(flow: JobFlow | None, _: AppliedObjects) -> bool:
         return flow is not None and flow.final

@@ -111,17 +111,14 @@ def print_flows(
     if output is GetOutput.NAME:
         print("\n".join(map(full_name, flows)))
         return
-    console, now = make_console(), datetime.now(UTC)
-    width = columns_of(console)
+    console = make_console()
     if output is GetOutput.TREE:
-        from jobflow.display.tree import Tree
+        from jobflow.display.tree import print_trees  # a table needs none of what it imports
 
-        for flow in flows:
-            ascii_only = console.options.ascii_only
-            tree = Tree(flow, children, ascii_only=ascii_only, items=options.items)
-            print_lines(console, tree.lines(now, width))
+        print_trees(console, flows, children, items=options.items)
         return
-    print_lines(console, make_table(selection, output, width).lines(flows, now))
+    table = make_table(selection, output, columns_of(console))
+    print_lines(console, table.lines(flows, datetime.now(UTC)))
 
 
 def make_table(selection: Selection, output: GetOutput, width: int | None) -> FlowTable:

@@ -35,7 +35,11 @@ async def wait_for_flows(
 ) -> int:
     """Print a line when each flow has finished, or with `output` all flows at the end, and return
     the exit code. `limit` is a duration such as 1h30m. Raises CommandError."""
-    seconds = _seconds(limit)
+    try:
+        seconds = None if limit is None else parse_duration(limit)
+    except ValueError:
+        sentence = f'--timeout "{limit}" is not a duration: write it like 90s, 10m or 1h30m'
+        raise CommandError(UNUSABLE, sentence) from None
     errors = Errors()
     async with await connect(connection) as client:
         flows = await find_each(client, names, selection, errors)
@@ -48,16 +52,6 @@ async def wait_for_flows(
     if output is not None:
         print_flow_objects(ends.finished, output, single=len(names) == 1)
     return errors.code
-
-
-def _seconds(limit: str | None) -> float | None:
-    if limit is None:
-        return None
-    try:
-        return parse_duration(limit)
-    except ValueError:
-        sentence = f'--timeout "{limit}" is not a duration: write it like 90s, 10m or 1h30m'
-        raise CommandError(UNUSABLE, sentence) from None
 
 
 class WaitLine:
@@ -73,30 +67,24 @@ class WaitLine:
             self._live = Live(
                 self,
                 console=console,
-                refresh_per_second=2,
+                refresh_per_second=2,  # a second passes in it
                 transient=True,
                 redirect_stdout=False,  # it may go to a file
             )
 
     def __enter__(self) -> None:
-        self._show()
-
-    def __exit__(self, *exc: object) -> None:
-        self._hide()
-
-    def print(self, line: str) -> None:
-        """Print a line to stdout, above this one if stdout is the same terminal."""
-        self._hide()
-        print(printable(line), flush=True)
-        self._show()
-
-    def _show(self) -> None:
         if self._live is not None and self._flows:
             self._live.start()
 
-    def _hide(self) -> None:
+    def __exit__(self, *exc: object) -> None:
         if self._live is not None:
             self._live.stop()
+
+    def print(self, line: str) -> None:
+        """Print a line to stdout, above this one if stdout is the same terminal."""
+        self.__exit__()
+        print(printable(line), flush=True)
+        self.__enter__()
 
     def __rich__(self) -> Text:
         return self.text(datetime.now(UTC))

@@ -27,7 +27,7 @@ from jobflow.client.options import Connection, Selection
 from jobflow.client.signals import interruption, run_unless
 from jobflow.display.console import columns_of, make_console
 from jobflow.display.formats import GetOutput
-from jobflow.display.live import ChangeLog, LiveTable, LiveTrees, TableLog
+from jobflow.display.live import LiveTable, LiveTrees, TableLog, tree_display
 from jobflow.display.objects import full_name, print_raw
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import ApiError, Client
@@ -89,9 +89,7 @@ class _Watch:
         if output in _OBJECTS:
             return Display()
         if output is GetOutput.TREE:
-            if not console.is_terminal:
-                return ChangeLog(console)
-            return LiveTrees(console, items=self._options.items)
+            return tree_display(console, items=self._options.items)
         table = make_table(selection, output, columns_of(console))
         if console.is_terminal:
             return LiveTable(console, table, wanted)

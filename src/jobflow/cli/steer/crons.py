@@ -52,7 +52,7 @@ async def backfill_cron(name: str, connection: Connection, options: BackfillOpti
     CommandError."""
     values = parse_params(options.param or ())
     for flag, text in (("--from", options.begin), ("--to", options.end)):
-        _read(flag, text)
+        _read(flag, text)  # a wrong time is named without a cluster
     async with await connect(connection) as client:
         found = await find_cron(client, name)
         times = _times(schedule_of(found.cron), options)
@@ -63,9 +63,13 @@ async def backfill_cron(name: str, connection: Connection, options: BackfillOpti
         if values:
             cron = found.cron.metadata.name
             flows = [checked(flow, values, cron).flows[0].data for flow in flows]
-        if options.dry_run:
-            return _print_dry_run(flows, options.output)
-        return await _create_all(client, found.cron, flows, options.output)
+        if not options.dry_run:
+            return await _create_all(client, found.cron, flows, options.output)
+    if options.output is not None:
+        print_objects(flows, options.output)
+    else:
+        print("\n".join(_line(flow, "created (dry run)") for flow in flows))
+    return SUCCESS
 
 
 # ------------------------------------------------------------------ times
@@ -75,13 +79,13 @@ def _times(schedule: Schedule, options: BackfillOptions) -> list[datetime]:
     now = datetime.now(UTC)
     begin = _moment("--from", options.begin, schedule, last=False)
     end = _moment("--to", options.end, schedule, last=True)
-    if _is_date(options.end):
+    if _is_date(options.end):  # the rest of today is no fault
         end = min(end, max(now, begin))
     if end > now:
         raise CommandError(UNUSABLE, f"--to {options.end} is in the future: give a past time")
     if begin > end:
         raise CommandError(UNUSABLE, f"--from {options.begin} is after --to {options.end}")
-    following = schedule.after(begin - timedelta(seconds=1))
+    following = schedule.after(begin - timedelta(seconds=1))  # exclusive, and endless
     times = [*islice(takewhile(lambda time: time <= end, following), options.limit + 1)]
     if len(times) > options.limit:
         most = format_count(options.limit, "flow")
@@ -141,7 +145,7 @@ async def _create_all(
             name = flow["metadata"]["name"]
             print_error(printable(f"JobFlow {name} was not created: {error.message}"))
             code = FAILED
-            break
+            break  # what refuses one flow of a schedule refuses all
         finally:
             for text in dict.fromkeys(warnings):
                 if text not in warned:
@@ -173,18 +177,11 @@ async def _create(
     except ApiError as error:
         if not error.already_exists:
             raise
+        # the name is made of the scheduled time, so this time has its flow already
         body = await client.request("GET", JOBFLOWS.path(namespace, name))
         if not belongs_to(msgspec.json.decode(body, type=JobFlow), cron.metadata):
             raise
         return json.loads(body), "exists"
-
-
-def _print_dry_run(flows: Sequence[Mapping[str, Any]], output: ObjectOutput | None) -> int:
-    if output is not None:
-        print_objects(flows, output)
-    else:
-        print("\n".join(_line(flow, "created (dry run)") for flow in flows))
-    return SUCCESS
 
 
 def _line(flow: Mapping[str, Any], state: str) -> str:
@@ -223,6 +220,7 @@ async def suspend_crons(names: Sequence[str], connection: Connection, *, suspend
         if cron.suspended == suspend:
             already = "is already suspended" if suspend else "is not suspended"
             raise CommandError(FAILED, f"CronJobFlow {meta.name} {already}")
+        # the UID makes the patch fail for another CronJobFlow of this name
         body = {"metadata": {"uid": meta.uid}, "spec": {"suspend": suspend}}
         await client.patch(CRONJOBFLOWS, meta.namespace, meta.name, json.dumps(body).encode())
         return f"CronJobFlow {meta.name}: {word}"
@@ -233,6 +231,7 @@ async def suspend_crons(names: Sequence[str], connection: Connection, *, suspend
 async def delete_cron(client: Client, cron: CronJobFlow) -> str:
     """Delete a CronJobFlow without active flows; its flows are deleted with it."""
     meta = cron.metadata
+    # as the webhook does, which may be off
     for violation in cron_is_idle(cron, namespace_terminating=False):
         raise CommandError(FAILED, violation.detail)
     await client.delete(CRONJOBFLOWS, meta.namespace, meta.name, uid=meta.uid)

@@ -30,11 +30,25 @@ async def delete_flows(
         ready = await _ended(client, flows, errors, options)
         if ready is None:
             return INTERRUPTED
-        deleted = [flow for flow in ready if await _delete(client, flow, errors, options)]
+        deleted = []
+        for flow in ready:
+            try:
+                await delete_flow(client, flow)  # by UID: another flow may have the name now
+            except CommandError as error:
+                errors.add(error)
+                continue
+            deleted.append(flow)
+            if options.output is None:
+                print(f'jobflow.{FLOW_GROUP} "{flow.metadata.name}" deleted', flush=True)
         if options.output is not None:
             print_flow_objects(deleted, options.output, single=len(names) == 1)
-        if options.wait and deleted and not await _until_gone(client, deleted):
-            return INTERRUPTED
+        if options.wait and deleted:
+            # a finalizer, such as that of a deletion in the foreground, may keep them
+            with interruption() as stop:
+                async with following(client, deleted) as follower:
+                    gone = follower.until(lambda each: each.deleted >= each.flows.keys())
+                    if not await run_unless(stop, gone):
+                        return INTERRUPTED
     return errors.code
 
 
@@ -52,7 +66,10 @@ async def _ended(
         try:
             if not options.cancel:
                 raise CommandError(FAILED, why)
-            await _cancel(client, flow, options)
+            command = await cancel_first(client, flow)
+            if command and options.output is None:
+                requested = f"cancel requested (Command {command})"
+                print(f"JobFlow {flow.metadata.name}: {requested}", flush=True)
             cancelled.append(flow)
         except CommandError as error:
             errors.add(error)
@@ -61,7 +78,7 @@ async def _ended(
     followed = await follow_to_end(
         client,
         cancelled,
-        View.NOTHING if (options.output is not None) else View.PROGRESS,
+        View.PROGRESS if options.output is None else View.NOTHING,
         is_handled=lambda flow: flow.final or flow.status.state.reason == CANCELLED,
     )
     if followed.interrupted:
@@ -69,31 +86,3 @@ async def _ended(
         return None
     gone = {flow.metadata.uid for flow in followed.lost}
     return ready + [flow for flow in followed.flows if flow.metadata.uid not in gone]
-
-
-async def _cancel(client: Client, flow: JobFlow, options: DeleteOptions) -> None:
-    command = await cancel_first(client, flow)
-    if command and options.output is None:
-        requested = f"cancel requested (Command {command})"
-        print(f"JobFlow {flow.metadata.name}: {requested}", flush=True)
-
-
-async def _delete(client: Client, flow: JobFlow, errors: Errors, options: DeleteOptions) -> bool:
-    """Delete the flow, unless another one has its name now; return whether that was done."""
-    try:
-        await delete_flow(client, flow)
-    except CommandError as error:
-        errors.add(error)
-        return False
-    if options.output is None:
-        print(f'jobflow.{FLOW_GROUP} "{flow.metadata.name}" deleted', flush=True)
-    return True
-
-
-async def _until_gone(client: Client, flows: Sequence[JobFlow]) -> bool:
-    """Wait until the flows are gone; return False if that is interrupted."""
-    with interruption() as stop:
-        async with following(client, flows) as follower:
-            return await run_unless(
-                stop, follower.until(lambda each: each.deleted >= each.flows.keys())
-            )

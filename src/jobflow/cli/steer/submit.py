@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,7 +75,7 @@ async def submit_files(files: FileOptions, connection: Connection, options: Subm
         if report.faults:
             print_report(report, errors)
             if report.has_only_missing_files:
-                return UNUSABLE
+                return UNUSABLE  # nothing else was read, so there is no more to say
             unreadable = any(fault.reason == UNREADABLE for fault in report.faults)
             raise CommandError(UNUSABLE if unreadable else FAILED, "nothing was sent, see above")
         if options.templates:
@@ -99,6 +99,7 @@ async def resubmit_flow(
     options.check()
     values = parse_params(param)
     async with await connect(connection) as client:
+        # the spec as it is stored: a type would drop the fields that this version does not know
         raw = await read_flow(client, name)
         flow, spec = to_flow(raw), json.loads(raw).get("spec", {})
         report = checked(copy_of(flow.metadata, spec, options.name), values, flow.metadata.name)
@@ -123,10 +124,16 @@ async def finish(
     """Print what was sent and what was refused, follow the flows if asked to, and return the exit
     code. `known` are warnings that were printed before."""
     for text in sent.warnings:
-        if text not in known:
+        if text not in known:  # the webhook warns as lint does
             print_error(printable(text), severity="warning")
-    if options.follow.output is None:
-        _print_lines(sent, options.dry_run)
+    output = options.follow.output
+    if output is None:
+        words = {None: "", DryRun.CLIENT: " (dry run)", DryRun.SERVER: " (server dry run)"}
+        suffix = words[options.dry_run]
+        for each in sent.applied:
+            print(f"{name_of(each.object)} {each.change}{suffix}", flush=True)
+        for flow in sent.flows:
+            print(f"{name_of(flow)} created{suffix}", flush=True)
     if sent.is_refused:
         errors = make_console(stderr=True)
         print_error(*map(printable, sent.missing_rights.values()))
@@ -137,55 +144,43 @@ async def finish(
     if not options.dry_run and sent.flows:
         printed = sent.flows
     view = options.view if sent.flows else None
-    if options.follow.output and (view is None or options.follow.output is ObjectOutput.NAME):
-        print_objects(printed, options.follow.output)
-    return SUCCESS if view is None else await _follow(client, sent, view, options.follow.output)
-
-
-async def _follow(client: Client, sent: Sent, view: View, output: ObjectOutput | None) -> int:
+    # a script may want the names at once, but objects as they are at the end
+    if output and (view is None or output is ObjectOutput.NAME):
+        print_objects(printed, output)
+    if view is None:
+        return SUCCESS
     ended = await until_end(client, sent.created, view)
     if output and output is not ObjectOutput.NAME:
         print_objects([*map(object_of, ended.flows)], output)
     return ended.code
 
 
-def _own_faults(report: Report, connection: Connection) -> list[ManifestFault]:
-    """Return the faults that only matter to `submit`."""
-    faults = []
+def _own_faults(report: Report, connection: Connection) -> Iterator[ManifestFault]:
+    """Yield the faults that only matter to `submit`."""
+
+    def fault(manifest: Manifest, path: str, value: str, detail: str) -> ManifestFault:
+        violation = Violation(path, Reason.INVALID, value, detail)
+        place, kind = manifest.place(path), str(manifest.kind)
+        return ManifestFault(place, Reason.INVALID, violation.message, path, kind, manifest.name)
+
     for manifest in (*report.templates, *report.crons, *report.flows):
         own, wanted = manifest.own_namespace, connection.namespace
-        if own and wanted and own != wanted:
+        if own and wanted and own != wanted:  # kubectl refuses it too
             detail = f"differs from -n {wanted}: submit this file with -n {own}, or without -n"
-            faults.append(_invalid(manifest, "metadata.namespace", own, detail))
+            yield fault(manifest, "metadata.namespace", own, detail)
     for manifest in (*report.templates, *report.crons):
         if not manifest.name:
             detail = f"a {manifest.kind} is applied by its name, so it cannot have a generateName"
-            value = manifest.generate_name
-            faults.append(_invalid(manifest, "metadata.generateName", value, detail))
-    return faults
-
-
-def _invalid(manifest: Manifest, path: str, value: str, detail: str) -> ManifestFault:
-    violation = Violation(path, Reason.INVALID, value, detail)
-    place, kind = manifest.place(path), str(manifest.kind)
-    return ManifestFault(place, Reason.INVALID, violation.message, path, kind, manifest.name)
+            yield fault(manifest, "metadata.generateName", manifest.generate_name, detail)
 
 
 def _print_warnings(report: Report, options: SubmitOptions) -> None:
-    """Print the warnings about FILEs, and objects that are not sent. A warning without a path is
-    about templates that are missing; unless nothing is sent, the server knows better."""
+    """Print the warnings about FILEs, and objects that are not sent."""
     if options.dry_run is not DryRun.CLIENT:
+        # one without a path is about missing templates, of which the server knows more
         report.warnings = [warning for warning in report.warnings if warning.path]
     print_warnings(report, make_console(stderr=True))
     for manifest in report.others:
         name = f"{manifest.kind} {manifest.name}"
         sentence = f"{manifest.place('metadata.name')}: {name} is not sent: `kubectl apply` it"
         print_error(printable(sentence), severity="warning")
-
-
-def _print_lines(sent: Sent, dry_run: DryRun | None) -> None:
-    suffix = {None: "", DryRun.CLIENT: " (dry run)", DryRun.SERVER: " (server dry run)"}[dry_run]
-    for each in sent.applied:
-        print(f"{name_of(each.object)} {each.change}{suffix}", flush=True)
-    for flow in sent.flows:
-        print(f"{name_of(flow)} created{suffix}", flush=True)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import Enum, auto
-
-from rich.console import Console
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
@@ -22,9 +19,9 @@ from jobflow.client.flows.find_flow import state_of
 from jobflow.client.flows.follow import Display, following, following_children
 from jobflow.client.signals import interruption, run_unless
 from jobflow.core.text import format_command, printable
-from jobflow.display.console import make_console, print_lines
-from jobflow.display.live import ChangeLog, LiveTrees
-from jobflow.display.tree import Tree
+from jobflow.display.console import make_console
+from jobflow.display.live import LiveTrees, tree_display
+from jobflow.display.tree import print_trees
 from jobflow.kube.client import Client
 from jobflow.runtime.event_loop import all_of
 
@@ -76,9 +73,10 @@ async def until_end(client: Client, flows: Sequence[JobFlow], view: View) -> Fol
     for flow in followed.lost:
         print_error(f"JobFlow {flow.metadata.name} was deleted before it ended")
     if followed.interrupted:
-        for flow in followed.flows:
-            if not flow.final:
-                print_error(_goes_on(flow), severity="info")
+        for meta in (flow.metadata for flow in followed.flows if not flow.final):
+            get, cancel = format_command("jobflow get", meta, " -w"), "jobflow cancel"
+            goes_on = f"{get} shows it, {format_command(cancel, meta)} cancels it"
+            print_error(f"JobFlow {meta.name} goes on: {goes_on}", severity="info")
     return followed
 
 
@@ -92,14 +90,16 @@ async def follow_to_end(
     """Show the flows until all have ended or are gone. A warning follows if no controller has
     handled them after some seconds. Raises CommandError if they cannot be watched."""
     console = make_console()
-    display = _display(console, view)
+    display = Progress() if view is View.PROGRESS else Display()
+    if view is View.TREES:
+        display = tree_display(console)
     shown = flows if display.shows_children else ()
     with interruption() as stop, display:
         async with (
             following_children(client, shown, display.show_child),
             following(client, flows, display.show) as follower,
         ):
-
+            # a flow without a phase may wait for ever, and nothing else would say so
             def remind() -> None:
                 if not all(map(is_handled, follower.flows.values())):
                     sentence = "no controller has handled the flow yet; is `jobflow serve` running?"
@@ -113,20 +113,14 @@ async def follow_to_end(
             finally:
                 reminder.cancel()
     found = list(follower.flows.values())
-    if done and isinstance(display, LiveTrees):
-        _print_trees(found, await read_children(client, found), console)
+    if done and isinstance(display, LiveTrees):  # it has wiped itself off the terminal
+        print_trees(console, found, await read_children(client, found))
     if done and view is View.LOGS:
         last = Progress()
         for flow in found:
             last.show(flow)
     lost = [flow for key, flow in follower.flows.items() if key in follower.deleted]
     return Followed(found, [flow for flow in lost if not flow.final], interrupted=not done)
-
-
-def _display(console: Console, view: View) -> Display:
-    if view is View.TREES:
-        return LiveTrees(console) if console.is_terminal else ChangeLog(console)
-    return Progress() if view is View.PROGRESS else Display()
 
 
 async def _logs(client: Client, flow: JobFlow) -> None:
@@ -136,20 +130,5 @@ async def _logs(client: Client, flow: JobFlow) -> None:
     except CommandError as error:
         print_error(*str(error).splitlines(), severity="warning")
     except OutputClosed:
+        # ends the wait for the other flows too, as any command whose reader is gone
         raise BrokenPipeError(errno.EPIPE, "nobody reads the logs any more") from None
-
-
-def _print_trees(
-    flows: Sequence[JobFlow], children: Mapping[str, JobFlow], console: Console
-) -> None:
-    now, ascii_only = datetime.now(UTC), console.options.ascii_only
-    for flow in flows:
-        print_lines(console, Tree(flow, children, ascii_only=ascii_only).lines(now, console.width))
-
-
-def _goes_on(flow: JobFlow) -> str:
-    meta = flow.metadata
-    return (
-        f"JobFlow {meta.name} goes on: {format_command('jobflow get', meta, ' -w')} shows it, "
-        f"{format_command('jobflow cancel', meta)} cancels it"
-    )
