@@ -5,9 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Self
+from datetime import UTC, datetime
+from typing import NamedTuple, Self
 
 from rich.console import Console, ConsoleDimensions, Group
 from rich.live import Live
@@ -22,9 +21,8 @@ from jobflow.core.names import root_label
 from jobflow.core.text import printable
 from jobflow.display.flow_table import FlowTable, level_of, phase_of
 from jobflow.display.tree import Tree
+from jobflow.kube.cache import Key, key_of
 
-FlowKey = tuple[str, str]
-"""Namespace and name of a flow."""
 Wanted = Callable[[JobFlow], bool]
 DrawLines = Callable[[datetime, int, int], Iterable[Text]]
 """Returns lines for the present time, a width and a height."""
@@ -47,10 +45,11 @@ class _Redrawn(Live):
     def refresh(self) -> None:
         now, size = datetime.now(UTC), self.console.size
         made = now.replace(microsecond=0), size
-        with self._lock:
+        with self._lock:  # a thread of rich calls it too
             if not self.is_stale and made == self._made:
                 return
             self.is_stale, self._made = False, made
+            # a full last row would scroll the terminal
             lines = [*self._lines(now, size.width, max(size.height - 1, 1))]
             if lines != self._drawn:
                 self._drawn = lines
@@ -65,11 +64,11 @@ class LiveDisplay(Display):
         self._live = _Redrawn(self.lines, console, transient=transient)
 
     def __enter__(self) -> Self:
-        self._live.__enter__()
+        self._live.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._live.__exit__(None, None, None)
+        self._live.stop()
 
     def refresh(self) -> None:
         """Draw the flows if their lines have changed, as it happens several times a second."""
@@ -90,12 +89,12 @@ class LiveTrees(LiveDisplay):
         super().__init__(console, transient=True)
         self._ascii = console.options.ascii_only
         self._items = items
-        self._trees: dict[FlowKey, Tree] = {}
-        self._children: dict[FlowKey, dict[str, JobFlow]] = {}
+        self._trees: dict[Key, Tree] = {}
+        self._children: dict[Key, dict[str, JobFlow]] = {}
         """Child flows by name, by namespace and root label."""
 
     def show(self, flow: JobFlow) -> None:
-        key = (flow.metadata.namespace, flow.metadata.name)
+        key = key_of(flow)
         if key in self._trees:
             self._trees[key].flow = flow
         else:  # a new dict, because another thread draws the old one
@@ -122,6 +121,7 @@ class LiveTrees(LiveDisplay):
         whole = [tree.lines(now, width, free) for tree in trees]
         shares = _shares(trees, [*map(len, whole)], free)
         for tree, lines, share in zip(trees, whole, shares, strict=True):
+            # a tree chooses its lines for its height, so it is not cut
             yield from lines if share == len(lines) else tree.lines(now, width, share)
         if hidden:
             yield Text(f"… {hidden} more flows", style="dim")
@@ -146,10 +146,10 @@ class LiveTable(LiveDisplay):
         super().__init__(console, transient=False)
         self._table = table
         self._wanted = wanted
-        self._flows: dict[FlowKey, JobFlow] = {}
+        self._flows: dict[Key, JobFlow] = {}
 
     def show(self, flow: JobFlow) -> None:
-        key = (flow.metadata.namespace, flow.metadata.name)
+        key = key_of(flow)
         if self._wanted(flow):
             self._flows[key] = flow
         else:
@@ -157,7 +157,7 @@ class LiveTable(LiveDisplay):
         self._live.is_stale = True
 
     def remove(self, flow: JobFlow) -> None:
-        self._flows.pop((flow.metadata.namespace, flow.metadata.name), None)
+        self._flows.pop(key_of(flow), None)
         self._live.is_stale = True
 
     def lines(self, now: datetime, width: int, height: int) -> Iterator[Text]:
@@ -165,7 +165,8 @@ class LiveTable(LiveDisplay):
         height = max(height, 2)
         hidden = len(flows) - (height - 2) if len(flows) > height - 1 else 0
         if hidden:
-            ranked = sorted(range(len(flows)), key=lambda i: _rank(flows[i], now))
+            ages = [now - (flow.metadata.creation_timestamp or now) for flow in flows]
+            ranked = sorted(range(len(flows)), key=lambda i: (flows[i].final, ages[i]))
             shown = sorted(ranked[: len(flows) - hidden])
             phases = Counter(phase_of(flows[i]) for i in ranked[len(flows) - hidden :])
             flows = [flows[i] for i in shown]
@@ -174,10 +175,6 @@ class LiveTable(LiveDisplay):
         if hidden:
             counts = ", ".join(f"{count:,} {phase}" for phase, count in phases.most_common())
             yield Text(f"… {counts} not shown", style="dim")
-
-
-def _rank(flow: JobFlow, now: datetime) -> tuple[bool, timedelta]:
-    return flow.final, now - (flow.metadata.creation_timestamp or now)
 
 
 class TableLog(Display):
@@ -189,10 +186,10 @@ class TableLog(Display):
         self._console = console
         self._table = table
         self._wanted = wanted
-        self._flows: dict[FlowKey, JobFlow] = {}
+        self._flows: dict[Key, JobFlow] = {}
         self._by_uid: dict[str, JobFlow] = {}
         """The flows that are wanted, by namespace and name."""
-        self._levels: dict[FlowKey, int] = {}
+        self._levels: dict[Key, int] = {}
         self._is_printing = False
 
     def __enter__(self) -> Self:
@@ -205,7 +202,7 @@ class TableLog(Display):
         return self
 
     def show(self, flow: JobFlow) -> None:
-        key = (flow.metadata.namespace, flow.metadata.name)
+        key = key_of(flow)
         before, self._flows[key] = self._flows.get(key), flow
         if self._wanted(flow):
             self._by_uid[flow.metadata.uid] = flow
@@ -215,7 +212,7 @@ class TableLog(Display):
             self._print(flow)
 
     def remove(self, flow: JobFlow) -> None:
-        key = (flow.metadata.namespace, flow.metadata.name)
+        key = key_of(flow)
         del self._flows[key]
         self._print(flow, phase="Deleted")
         self._by_uid.pop(flow.metadata.uid, None)
@@ -229,7 +226,7 @@ class TableLog(Display):
 
     def _level(self, flow: JobFlow) -> int:
         """Return the level of a flow, which it keeps if a flow above it is deleted first."""
-        key = (flow.metadata.namespace, flow.metadata.name)
+        key = key_of(flow)
         level = max(self._levels.get(key, 0), level_of(flow, self._by_uid))
         self._levels[key] = level
         return level
@@ -242,45 +239,41 @@ class ChangeLog(Display):
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._phases: dict[FlowKey, Mapping[str, str]] = {}
+        self._phases: dict[Key, Mapping[str, str]] = {}
 
     def show(self, flow: JobFlow) -> None:
-        key, name = (flow.metadata.namespace, flow.metadata.name), flow.metadata.name
+        key, name = key_of(flow), flow.metadata.name
         before, rows, status = self._phases.get(key), step_rows(flow), flow.status
         phases = before or {}
+        # a flow that is shown for the first time may have changed long ago
         state, otherwise = status.state, None if before is None else datetime.now(UTC)
         self._phases[key] = {_FLOW: state.phase} | {row.step: row.phase for row in rows}
-        changes = [
-            _Change(
-                row.condition.last_transition_time or otherwise,
-                f"{name}/{row.step}",
-                row.phase,
-                "" if row.is_completed else row.with_reason,
-            )
-            for row in rows
-            if phases.get(row.step, StepPhase.WAITING) != row.phase
-        ]
+        changes = []
+        for row in rows:
+            if phases.get(row.step, StepPhase.WAITING) != row.phase:
+                time = row.condition.last_transition_time or otherwise
+                why = "" if row.is_completed else row.with_reason
+                changes.append(_Change(time, f"{name}/{row.step}", row.phase, why))
+        # a status that was read late has several changes
         changes.sort(key=lambda change: change.time or datetime.min.replace(tzinfo=UTC))
         if state.phase and phases.get(_FLOW) != state.phase:
             time = status.completion_time if flow.final else status.start_time
             why = printable(with_reason(state.reason, state.message))
             change = _Change(time or otherwise, name, state.phase, why)
+            # a flow begins before its steps and ends after them
             changes.insert(len(changes) if flow.final else 0, change)
-        for change in changes:
-            self._console.print(change.line(), soft_wrap=True)
+        for each in changes:
+            clock = f"{each.time.astimezone():%H:%M:%S}" if each.time else " " * 8
+            line = Text.assemble(f"{clock}  {each.subject}  ", (each.phase, style_of(each.phase)))
+            line.append(f"  {each.why}" if each.why else "")
+            self._console.print(line, soft_wrap=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(NamedTuple):
     time: datetime | None
     subject: str
     phase: str
     why: str
-
-    def line(self) -> Text:
-        clock = f"{self.time.astimezone():%H:%M:%S}" if self.time else " " * 8
-        line = Text.assemble(f"{clock}  {self.subject}  ", (self.phase, style_of(self.phase)))
-        return line.append(f"  {self.why}" if self.why else "")
 
 
 def tree_display(console: Console, *, items: bool = False) -> Display:
