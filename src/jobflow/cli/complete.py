@@ -1,7 +1,5 @@
 """Names of objects and steps for a shell to complete, read from the cluster if it answers soon."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence

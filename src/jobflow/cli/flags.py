@@ -4,8 +4,6 @@ A command takes a set of them as one value: its parameter is a dataclass such as
 (`commands.command`), or one of `client.options`, whose fields get their flags here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """All commands as one program, and its handling of wrong calls, closed pipes and full disks."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

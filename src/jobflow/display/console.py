@@ -1,7 +1,5 @@
 """The terminal or pipe that commands print to."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence

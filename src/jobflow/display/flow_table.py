@@ -1,7 +1,5 @@
 """A table of flows, as `kubectl get` prints one: a line each, wide or narrow."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 

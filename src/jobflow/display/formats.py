@@ -1,7 +1,5 @@
 """Formats of what commands print: the values of their `-o`, and JSON."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

@@ -1,7 +1,5 @@
 """Displays of running flows: live trees and tables on a terminal, a line per change elsewhere."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Objects as names, JSON or YAML, as kubectl prints them."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

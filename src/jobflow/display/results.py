@@ -1,7 +1,5 @@
 """Flows that are run on this machine: how they are shown while they run and at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """A flow as a tree and as a table of text, drawn from its status."""
 
-from __future__ import annotations
-
 import sys
 import textwrap
 from collections import Counter

@@ -1,7 +1,5 @@
 """`jobflow crds`: prints the CustomResourceDefinitions, or applies them to a cluster."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

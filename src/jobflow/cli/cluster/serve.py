@@ -1,7 +1,5 @@
 """`jobflow serve`: runs the webhook and the controller. Its flags are the fields of `Settings`."""
 
-from __future__ import annotations
-
 import inspect
 import logging
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Flags and help of the commands for cluster operators. Each imports its module when called."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated

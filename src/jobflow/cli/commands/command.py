@@ -3,8 +3,6 @@ dataclass is a set of them, one for each field. The function returns the exit co
 that does.
 """
 
-from __future__ import annotations
-
 import copy
 import inspect
 import logging

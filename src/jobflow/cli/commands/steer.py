@@ -1,8 +1,6 @@
 """Flags and help of the commands that change flows of a cluster. Each imports its module when
 called."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated
 

@@ -3,8 +3,6 @@
 `convert` makes JobTemplates of vcjobs and back, and Python of flows; `migrate` makes JobFlows of
 Argo's workflows, and of manifests from before JobFlow moved into Volcano."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,6 @@
 """`jobflow run`, which runs flows in a sandbox and prints how each finished, and `jobflow sandbox`,
 which runs one for kubectl."""
 
-from __future__ import annotations
-
 import logging
 import shlex
 import sys

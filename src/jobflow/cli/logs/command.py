@@ -1,7 +1,5 @@
 """`jobflow logs`: the logs of a flow's pods."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,8 +1,6 @@
 """Logs of a flow's pods, and of those of its child flows, followed together until the flow has
 ended."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack

@@ -1,8 +1,6 @@
 """`jobflow get cjf` and `why cjf/NAME`: CronJobFlows as a table, as objects for programs, or
 explained."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime

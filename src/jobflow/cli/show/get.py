@@ -1,7 +1,5 @@
 """`jobflow get`: a table of flows, one flow as a tree, or objects for programs."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

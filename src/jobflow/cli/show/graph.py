@@ -1,7 +1,5 @@
 """`jobflow graph`: the dependencies of a flow's steps as text, JSON, Mermaid, dot or SVG."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

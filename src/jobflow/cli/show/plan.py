@@ -1,7 +1,5 @@
 """`jobflow plan`: what flows would do, and when, as a table, as JSON or as bars."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Flows that a command gets as FILE or as FLOW of a cluster, with their templates."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """`jobflow timeline`: when each step of a flow waited, was queued and ran, as bars, JSON or SVG."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """`jobflow wait`: waits until flows have finished."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """`jobflow get --watch`: flows as they change, until those that are named have ended."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

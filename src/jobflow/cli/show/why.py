@@ -1,7 +1,5 @@
 """`jobflow why`: explains why a flow or a step waits, runs or failed."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from typing import Any

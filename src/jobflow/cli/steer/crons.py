@@ -1,8 +1,6 @@
 """`jobflow trigger` and `backfill`, which create flows of a CronJobFlow now and for past times; and
 `suspend`, `resume` and `delete` of CronJobFlows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta

@@ -1,7 +1,5 @@
 """`jobflow delete`: deletes flows that have ended, or cancels them first."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from jobflow.api.flow.jobflow import JobFlow

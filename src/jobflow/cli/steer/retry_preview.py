@@ -1,7 +1,5 @@
 """Steps that a retry would run again, printed, and the question before long work is repeated."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """`jobflow submit` and `resubmit`: check flows, create and follow them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """`--wait`, `--watch` and `--log` of flows that were sent: until each has ended."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 from collections.abc import Callable, Sequence

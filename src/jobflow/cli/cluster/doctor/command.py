@@ -1,7 +1,5 @@
 """`jobflow doctor`: runs all checks, prints what they found and what to do about it."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict

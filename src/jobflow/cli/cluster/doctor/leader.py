@@ -1,7 +1,5 @@
 """Checks that a replica runs the flows, which holds the Lease and renews it, and of the clocks."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """Checks of a namespace: the rights of its user, the queues, its flows and JobTemplates."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, NamedTuple

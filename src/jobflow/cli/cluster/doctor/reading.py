@@ -1,7 +1,5 @@
 """Objects of the cluster as the checks read them, and the results of checks."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -4,8 +4,6 @@ controllers and webhooks of JobFlows are off.
 Two controllers would start every job twice. How to switch Volcano's off: docs/operations.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import chain, pairwise
 

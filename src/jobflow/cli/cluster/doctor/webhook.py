@@ -1,8 +1,6 @@
 """Checks of JobFlow's webhook: its configuration, whether the API server reaches it, and its
 certificates, which are the CAs that API servers trust, and the serving one."""
 
-from __future__ import annotations
-
 from base64 import b64decode
 from collections.abc import AsyncIterator, Collection, Iterator
 from datetime import UTC, datetime, timedelta
