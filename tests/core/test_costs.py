@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.core.admission.analysis.effort import MOST_BYTES
 from jobflow.core.admission.analysis.flow_facts import FlowFacts, Known
 from jobflow.core.admission.rule import findings
 from jobflow.core.admission.validate import LIMITS
@@ -20,7 +19,7 @@ from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.decision import MAX_CREATE_BYTES
 from jobflow.core.planning.plan import plan
 from jobflow.webhook.review.envelope import Answer
-from jobflow.webhook.review.review import PathReviewer, reviewers
+from jobflow.webhook.review.review import MOST_BYTES, PathReviewer, reviewers
 from support.admission.admissions import review
 from support.admission.hostile_cluster import (
     LARGE,

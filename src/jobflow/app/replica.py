@@ -22,7 +22,6 @@ from jobflow.controller.leader_term import lead
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import CheckPod
 from jobflow.controller.reconciler import STATUS_SECONDS
-from jobflow.core.admission.analysis.effort import MOST_BYTES, MOST_EFFORT
 from jobflow.core.cel.references import measure_json
 from jobflow.core.planning.plan import judge
 from jobflow.core.spec.concurrency import is_waiting
@@ -47,6 +46,7 @@ from jobflow.webhook.certificates.live import (
 from jobflow.webhook.cluster import StoreCluster
 from jobflow.webhook.large_reviews import ReviewProcess
 from jobflow.webhook.review.envelope import NotJudged
+from jobflow.webhook.review.review import MOST_BYTES, MOST_EFFORT
 
 
 @dataclass(frozen=True, slots=True)

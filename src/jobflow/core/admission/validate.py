@@ -11,14 +11,25 @@ from functools import cache
 from itertools import chain, islice
 from typing import TypeAlias
 
+import msgspec
 import msgspec.inspect
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
-from jobflow.api.flow.jobflow import JobFlow, JobTemplate
+from jobflow.api.flow.jobflow import STEP_LISTS, JobFlow, JobTemplate
 from jobflow.core.admission.analysis.child_flows import Child
-from jobflow.core.admission.analysis.effort import exceeds
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.flow_facts import Known as Known
+from jobflow.core.admission.analysis.tree_budget import (
+    CHARACTER,
+    INSERTED_BYTE,
+    MAX_REFERENCED,
+    REFERENCE,
+    SPEC_VALUE,
+    VALUE,
+    TooMuchEffort,
+    TreeBudget,
+    encode_roughly,
+)
 from jobflow.core.admission.applied_nulls import nulls_are_kept
 from jobflow.core.admission.changes import (
     Need,
@@ -49,7 +60,9 @@ from jobflow.core.admission.warnings import (
     queue_warnings,
     template_warnings,
 )
+from jobflow.core.cel.references import measure_json
 from jobflow.core.cron.flows import sample_flow
+from jobflow.core.json_values import count_values
 from jobflow.core.manifests.job_fields import misfits
 from jobflow.core.spec.outline import Outline
 from jobflow.core.violations import MAX_FINDINGS, FieldWarning, Verdict, Violation
@@ -91,7 +104,8 @@ def verdict_of_flow(flow: JobFlow, of_facts: Verdict) -> Verdict:
 
 
 def validate_facts(facts: FlowFacts) -> Verdict:
-    """Validate a new flow by its facts."""
+    """Validate a new flow by its facts. Raises TooMuchEffort."""
+    _spend_on_reading(facts)
     if beyond := _beyond_limits(facts):
         return Verdict(tuple(beyond))
     violations = findings(PLAIN_RULES if facts.is_plain else CREATE_RULES, facts)
@@ -120,13 +134,33 @@ def find_violations(
     """Return the violations of a flow, whatever objects the cluster has, without the work for
     warnings; None if they take more effort than `most`. `outline`: that of `spec.flows`, if it is
     known."""
-    facts = FlowFacts(flow, Known(), outline=outline)
-    if exceeds(facts, most):
+    facts = FlowFacts(flow, Known(), outline=outline, budget=TreeBudget(most))
+    try:
+        if facts.steps_with_flows:
+            return validate_facts(facts).violations
+        _spend_on_reading(facts)
+        found = _beyond_limits(facts) or findings(CREATE_RULES, facts)
+    except TooMuchEffort:
         return None
-    if facts.children:
-        return validate_facts(facts).violations
-    found = _beyond_limits(facts) or findings(CREATE_RULES, facts)
     return sorted(found, key=_position)
+
+
+def _spend_on_reading(facts: FlowFacts) -> None:
+    """Spend the effort of all that is not in proportion to what is resolved later: of the values
+    that a plain flow does not have, and of expressions."""
+    budget, spec = facts.budget, facts.flow.spec
+    if facts.is_plain or budget.effort == math.inf:
+        return
+    if facts.level == 1:  # child flows are values of their steps
+        rest = msgspec.structs.replace(spec, **dict.fromkeys(STEP_LISTS))
+        text = encode_roughly([rest, *(step for _, step in facts.with_options[1:])])
+        budget.spend(VALUE * count_values(text))
+        if count := text.count(b"$("):
+            largest = max((measure_json(param.value) for param in spec.params or ()), default=0)
+            inserted = min(count * largest, MAX_REFERENCED)
+            budget.spend(REFERENCE * count + INSERTED_BYTE * inserted)
+    # each has also a cost of its own, as ten characters
+    budget.spend(CHARACTER * sum(len(each.text) + 10 for each in facts.written_expressions))
 
 
 def _beyond_limits(facts: FlowFacts) -> list[Violation]:
@@ -171,12 +205,12 @@ def validate_cron(cron: CronJobFlow, known: Known) -> Verdict:
     return verdict_of_cron(cron, validate_facts(facts) if facts is not None else PASS)
 
 
-def facts_of_cron(cron: CronJobFlow, known: Known) -> FlowFacts | None:
+def facts_of_cron(cron: CronJobFlow, known: Known, most: float = math.inf) -> FlowFacts | None:
     """Return the facts of a flow of a CronJobFlow, or None if it says nothing about its flows."""
     template = cron.spec.job_flow_template
     if template is None or template.spec is None:
         return None
-    return FlowFacts(sample_flow(cron), known)
+    return FlowFacts(sample_flow(cron), known, budget=TreeBudget(most))
 
 
 def verdict_of_cron(cron: CronJobFlow, of_flow: Verdict) -> Verdict:
@@ -203,6 +237,13 @@ def verdict_of_cron(cron: CronJobFlow, of_flow: Verdict) -> Verdict:
 def validate_cron_delete(cron: CronJobFlow, *, namespace_terminating: bool) -> Verdict:
     """Validate the deletion of a CronJobFlow: refused while one of its flows runs."""
     return _verdict(cron_is_idle(cron, namespace_terminating=namespace_terminating))
+
+
+def spend_on_template(template: JobTemplate, most: float) -> None:
+    """Raise TooMuchEffort if a template takes more effort than `most`."""
+    if most < math.inf:
+        text = encode_roughly(template.spec)
+        TreeBudget(most).spend(SPEC_VALUE * count_values(text))
 
 
 def validate_template(template: JobTemplate, known: Known) -> Verdict:

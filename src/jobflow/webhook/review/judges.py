@@ -1,6 +1,5 @@
 """Judges: the core's rules that apply to a request, by kind and operation."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -11,14 +10,15 @@ from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, JobTemplate
 from jobflow.api.kinds import FlowObject
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBS, ObjectMeta, Resource
-from jobflow.core.admission.analysis.effort import effort_of_template, exceeds
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
+from jobflow.core.admission.analysis.tree_budget import TreeBudget
 from jobflow.core.admission.changes import Need
 from jobflow.core.admission.rules.size_limits import depth_violations
 from jobflow.core.admission.validate import (
     PASS,
     Known,
     facts_of_cron,
+    spend_on_template,
     validate_cron_delete,
     validate_facts,
     validate_flow_delete,
@@ -120,13 +120,9 @@ class Unchecked:
 UNCHECKED = Unchecked()
 
 
-class TooMuch(Exception):
-    """The request takes more effort than this judge may spend."""
-
-
 class Judge(ABC, Generic[T]):
-    """Judges requests for objects of one kind. `create`, `update` and `changed` raise TooMuch if
-    they take more effort than `most`. Creation waits only for dry runs of patched pod templates."""
+    """Judges requests for objects of one kind. `create`, `update` and `changed` raise TooMuchEffort
+    if they take more than `most`. Creation waits only for dry runs of patched pod templates."""
 
     kind: str
 
@@ -151,12 +147,6 @@ class Judge(ABC, Generic[T]):
 
     @abstractmethod
     async def delete(self, old: T) -> Verdict: ...
-
-    def _judge_facts(self, facts: FlowFacts) -> Verdict:
-        """Return the verdict on a new flow. Raises TooMuch."""
-        if exceeds(facts, self._most):
-            raise TooMuch
-        return validate_facts(facts)
 
     async def _try_pods(self, facts: FlowFacts, verdict: Verdict) -> Verdict:
         """Add the API server's faults of patched pod templates to the verdict on a new flow."""
@@ -198,8 +188,9 @@ class FlowJudge(Judge[JobFlow]):
     kind = "JobFlow"
 
     async def create(self, new: JobFlow, user: UserInfo) -> Verdict:
-        facts = FlowFacts(new, known(self._cluster, new.metadata.namespace))
-        verdict = verdict_of_flow(new, self._judge_facts(facts))
+        of_cluster = known(self._cluster, new.metadata.namespace)
+        facts = FlowFacts(new, of_cluster, budget=TreeBudget(self._most))
+        verdict = verdict_of_flow(new, validate_facts(facts))
         if verdict.violations:
             return verdict
         # the API server is asked last, and not about flows that are refused anyway
@@ -261,8 +252,7 @@ class TemplateJudge(Judge[JobTemplate]):
 
     async def create(self, new: JobTemplate, user: UserInfo) -> Verdict:
         """The user needs the right to create vcjobs: flows of other users run the template."""
-        if self._most < math.inf and effort_of_template(new.spec) > self._most:
-            raise TooMuch
+        spend_on_template(new, self._most)
         if misfits := _misfits(new):
             return Verdict(misfits)
         namespace = new.metadata.namespace
@@ -335,10 +325,10 @@ class CronJudge(Judge[CronJobFlow]):
     async def _judge(self, new: CronJobFlow, user: UserInfo, *, replaces: bool) -> Verdict:
         """The user needs the right to create vcjobs, because the controller creates the flows, and
         for flows that cancel others, unless they were allowed before, the right to do so."""
-        facts = facts_of_cron(new, known(self._cluster, new.metadata.namespace))
+        facts = facts_of_cron(new, known(self._cluster, new.metadata.namespace), self._most)
         if facts is None:
             return verdict_of_cron(new, PASS)
-        of_flow = self._judge_facts(facts)
+        of_flow = validate_facts(facts)
         verdict = verdict_of_cron(new, of_flow)
         if verdict.violations:
             return verdict

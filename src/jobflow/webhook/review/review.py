@@ -17,7 +17,7 @@ import structlog
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import ObjectMeta, OwnerReference
 from jobflow.api.schema.nesting import CUT_DEPTH, cut, is_deeper
-from jobflow.core.admission.analysis.effort import MOST_BYTES, MOST_EFFORT
+from jobflow.core.admission.analysis.tree_budget import TooMuchEffort
 from jobflow.core.admission.rules.size_limits import MAX_STORED, depth_violations, size_violations
 from jobflow.core.admission.validate import PASS
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
@@ -40,7 +40,7 @@ from jobflow.webhook.review.envelope import (
     not_judged,
     refused,
 )
-from jobflow.webhook.review.judges import JUDGES, UNCHECKED, Cluster, Judge, Rights, TooMuch
+from jobflow.webhook.review.judges import JUDGES, UNCHECKED, Cluster, Judge, Rights
 
 log = structlog.get_logger(__name__)
 
@@ -144,6 +144,12 @@ def _typed(judge: Judge[Any], obj: Any) -> Any:
     return msgspec.convert(without_nulls(judge.kind, obj), KINDS[judge.kind].object_type)
 
 
+MOST_BYTES = 256 * 1024
+"""Size of an object that the event loop judges at most. Decoding it and walking its steps takes up
+to a tenth of a microsecond per byte."""
+MOST_EFFORT = 40_000
+"""Effort of the other checks that the event loop makes at most, in about microseconds
+(`core/admission/analysis/tree_budget.py`)."""
 TOO_DEEP = Violation("spec", Reason.INVALID, "…", "nested too deeply to be checked")
 
 
@@ -200,7 +206,7 @@ class Reviewer:
         try:
             if len(body) <= MOST_BYTES:
                 return await self._judge_body(body)
-        except TooMuch:
+        except TooMuchEffort:
             pass
         try:
             return await self._large_reviews.review(self.path, body)
@@ -212,7 +218,7 @@ class Reviewer:
             return not_judged(self.kind, name_of(request), request, error)
 
     async def _judge_body(self, body: bytes) -> Answer:
-        """Return the answer to a body. Raises TooMuch."""
+        """Return the answer to a body. Raises TooMuchEffort."""
         try:
             try:
                 review = self._decode(body)
@@ -245,7 +251,7 @@ class Reviewer:
                 verdict = await judge.delete(old)
         except NotJudged as error:
             return not_judged(self.kind, name_of(request), request, error)
-        except (TooMuch, MemoryError):
+        except (TooMuchEffort, MemoryError):
             raise
         except RecursionError:
             verdict = Verdict((TOO_DEEP,))

@@ -20,7 +20,7 @@ from jobflow.api.flow.traits import InChild, Stage, fields_of
 from jobflow.api.resources import ObjectMeta
 from jobflow.core.admission.analysis.jobs.job_counts import JobCount
 from jobflow.core.admission.analysis.places import ExpressionPlace
-from jobflow.core.admission.analysis.tree_budget import Constants, TreeBudget
+from jobflow.core.admission.analysis.tree_budget import FLOW, Constants, TreeBudget
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from jobflow.core.manifests.job import INHERITED
 from jobflow.core.names import format_job_name
@@ -149,6 +149,7 @@ def child_flows(facts: Parent, facts_of: Callable[[JobFlow], Facts]) -> list[Chi
                 facts.budget.leave_out("flows", facts.level + 1)
                 return found
             facts.budget.children -= 1
+            facts.budget.spend(FLOW)
             at = "" if case is None else f".switch[{case}]"
             path = f"{facts.path(i)}{at}.flow"
             misfits, unknown = _misfits(raw, path)

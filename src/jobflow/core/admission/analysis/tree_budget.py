@@ -7,9 +7,12 @@ unjudged in one is judged then. The verdict warns of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
+
+import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.core.cel.budget import MAX_STEPS
@@ -40,6 +43,37 @@ MAX_CHILD_TASKS = 100_000
 """Tasks of the templates that child flows run, counted in each flow."""
 
 
+VALUE = 20
+"""Effort of a JSON value in a step with options or in the rest of the spec."""
+CHARACTER = 8
+"""Effort of a character of an expression."""
+REFERENCE, INSERTED_BYTE = 12, 0.01
+"""Effort of a reference, and of a byte of its value."""
+FLOW = 150
+"""Effort of a child flow, besides its values."""
+TASK = 2
+"""Effort of a task of a template that stays as it is."""
+SPEC_VALUE = 5
+"""Effort of a JSON value in the spec of a JobTemplate."""
+MERGED_VALUE = 2.5
+"""Effort of a JSON value of a template onto which layers are merged."""
+
+
+class TooMuchEffort(Exception):
+    """The object takes more effort than its judge may spend."""
+
+
+def encode_roughly(value: Any) -> bytes:
+    """Return a value as JSON, roughly if it has half characters, as YAML may. Raises TooMuchEffort
+    if it is nested too deep for that."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return ascii(value).encode()
+    except RecursionError:
+        raise TooMuchEffort from None
+
+
 class TreeBudget:
     """The work that is left. A part that is spent stays so; flows are judged in order."""
 
@@ -49,12 +83,21 @@ class TreeBudget:
     merged = MAX_MERGED
     tasks = MAX_CHILD_TASKS
 
-    def __init__(self) -> None:
+    def __init__(self, effort: float = math.inf) -> None:
+        self.effort = effort
+        """About microseconds of the machine of docs/performance.md. It is spent by counts, so that
+        every machine agrees on what is too much; weights are the largest measured."""
         self.tried_items = MAX_TRIED_ITEMS
         self.references = ReferenceRoom(MAX_CHILD_REFERENCES)
         self.plain: dict[tuple[str, int, bool], Any] = {}
         """The specs of templates without layers, which flows with equal jobDefaults share."""
         self._unjudged: dict[str, None] = {}
+
+    def spend(self, effort: float) -> None:
+        """Raise TooMuchEffort if so much is not left."""
+        self.effort -= effort
+        if self.effort < 0:
+            raise TooMuchEffort
 
     def leave_out(self, what: str, level: int) -> None:
         """Note what stays unjudged in a flow of a level: a noun in the plural."""

@@ -12,13 +12,19 @@ from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import Stage
 from jobflow.core.admission.analysis.places import ExpressionPlace
-from jobflow.core.admission.analysis.tree_budget import Constants, TreeBudget
+from jobflow.core.admission.analysis.tree_budget import (
+    MERGED_VALUE,
+    TASK,
+    Constants,
+    TreeBudget,
+    encode_roughly,
+)
 from jobflow.core.admission.volcano.job_view import job_view
 from jobflow.core.cel.references import (
     find_references,
     may_have_reference,
-    measure_json,
 )
+from jobflow.core.json_values import count_values
 from jobflow.core.manifests.layers import (
     Layer,
     Rank,
@@ -179,7 +185,7 @@ class Resolver:
         """Layers that cannot be merged, and why, as `resolve` has found."""
         self._plain: dict[str, ResolvedSpec | None] = {}
         self._budget, self._level = budget, level
-        self._sizes: dict[int, int] = {}
+        self._sizes: dict[int, tuple[int, int]] = {}
         """By id of a spec or layer, which lives as long as this object."""
 
     def plain(self, name: str) -> ResolvedSpec | None:
@@ -192,9 +198,11 @@ class Resolver:
     def _shared(self, name: str, template: JobTemplate) -> ResolvedSpec | None:
         """Return the spec of a template, which all flows of a tree with the same jobDefaults share;
         None if child flows have spent the budget for tasks."""
+        tasks = template.spec.get("tasks")
+        count = len(tasks) if isinstance(tasks, list) else 0
+        self._budget.spend(TASK * count)
         if self._level > 1:
-            tasks = template.spec.get("tasks")
-            self._budget.tasks -= len(tasks) if isinstance(tasks, list) else 0
+            self._budget.tasks -= count
             if self._budget.tasks < 0:
                 self._budget.leave_out("templates", self._level)
                 return None
@@ -224,9 +232,7 @@ class Resolver:
                     yield ResolvedStep(i, resolved)
                     continue
                 for attempt in _of_attempts(changes):
-                    budget.merged -= self._size(resolved.base) if attempt else 0
-                    budget.merged -= sum(self._size_in(each, resolved.base) for each in attempt)
-                    merged = budget.merged >= 0 and attempt
+                    merged = bool(attempt) and self._spend_on_merging(resolved.base, attempt)
                     if attempt and not merged:
                         budget.leave_out("patched jobs", self._level)
                     yield ResolvedStep(i, self._merged(resolved, attempt) if merged else resolved)
@@ -250,18 +256,30 @@ class Resolver:
         work = [each for each in layers if each.layer.rank is Rank.WORK]
         return (work[-1] if work else None), tuple(layers[len(work) :])
 
-    def _size(self, spec: Mapping[str, Any]) -> int:
-        if id(spec) not in self._sizes:
-            self._sizes[id(spec)] = measure_json(spec)
-        return self._sizes[id(spec)]
+    def _spend_on_merging(self, base: Mapping[str, Any], changes: Sequence[ResolvedLayer]) -> bool:
+        """Spend what it takes to merge layers onto a spec; return whether it is left."""
+        size, values = self._measure(base)
+        for change in changes:
+            # env is added to every container
+            times = count_containers(base) if change.layer.rank is Rank.ARGUMENTS else 1
+            more, added = self._measure(change.content)
+            size += more * max(times, 1)
+            values += added * max(times, 1)
+        self._budget.spend(MERGED_VALUE * values)
+        self._budget.merged -= size
+        return self._budget.merged >= 0
 
-    def _size_in(self, change: ResolvedLayer, base: Mapping[str, Any]) -> int:
-        """Return the bytes that a layer adds to a spec. env is added to every container."""
-        times = count_containers(base) if change.layer.rank is Rank.ARGUMENTS else 1
-        return self._size(change.content) * max(times, 1)
+    def _measure(self, spec: Mapping[str, Any]) -> tuple[int, int]:
+        """Return the bytes of a spec or a layer, and about how many JSON values it has."""
+        if id(spec) not in self._sizes:
+            text = encode_roughly(spec)
+            self._sizes[id(spec)] = len(text), count_values(text)
+        return self._sizes[id(spec)]
 
     def _of_template(self, template: JobTemplate) -> ResolvedSpec:
         spec = template.spec
+        if self._defaults is not None or self._claims:
+            self._budget.spend(MERGED_VALUE * self._measure(spec)[1])
         if self._defaults is not None:
             spec = with_defaults(spec, self._defaults)
         complete = with_claims(spec, self._claims)
