@@ -28,15 +28,13 @@ class CronExplanation:
 
 def explain_cron(cron: CronJobFlow, flows: Sequence[JobFlow], now: datetime) -> CronExplanation:
     """Explain a CronJobFlow by its status and the flows that it controls."""
-    plan = plan_cron(cron, flows, now)
-    following = _next(cron, now)
-    sentences = (
-        *_first(cron, following, now),
-        *_of_the_plan(cron, plan),
-        *_of_flows(cron, flows, now),
-    )
+    plan, following = plan_cron(cron, flows, now), _next(cron, now)
     reasons = tuple(notice.reason for notice in plan.notices)
-    return CronExplanation(following, ("Suspended",) if cron.suspended else reasons, sentences)
+    return CronExplanation(
+        following,
+        ("Suspended",) if cron.suspended else reasons,
+        (*_describe(cron, plan, following, now), *_describe_flows(cron, flows, now)),
+    )
 
 
 def _next(cron: CronJobFlow, now: datetime) -> datetime | None:
@@ -50,7 +48,9 @@ def _next(cron: CronJobFlow, now: datetime) -> datetime | None:
     return None if found is None else found.astimezone(schedule.zone)
 
 
-def _first(cron: CronJobFlow, following: datetime | None, now: datetime) -> Iterator[str]:
+def _describe(
+    cron: CronJobFlow, plan: CronPlan, following: datetime | None, now: datetime
+) -> Iterator[str]:
     name = f"CronJobFlow {cron.metadata.name}"
     if cron.metadata.deletion_timestamp is not None:
         yield f"{name} is being deleted."
@@ -60,20 +60,10 @@ def _first(cron: CronJobFlow, following: datetime | None, now: datetime) -> Iter
     elif following is not None:
         time = format_scheduled_time(following)
         yield f"{name} is next due at {time}, in {format_duration(following - now)}."
-
-
-def _local(cron: CronJobFlow, time: datetime) -> datetime:
-    try:
-        return time.astimezone(parse_zone(cron.spec.time_zone))
-    except ScheduleFault:
-        return time
-
-
-def _of_the_plan(cron: CronJobFlow, plan: CronPlan) -> Iterator[str]:
     for notice in plan.notices:
         yield f"{notice.message[:1].upper()}{notice.message[1:]}."
-    if (time := plan.status.replacing_for) is not None:
-        name = scheduled_name(cron.metadata.name, time)
+    if (replacing := plan.status.replacing_for) is not None:
+        name = scheduled_name(cron.metadata.name, replacing)
         yield f"Flow {name} starts when the flows that are cancelled for it have finished."
     for action in plan.actions:
         if isinstance(action, CreateFlow):
@@ -84,7 +74,7 @@ def _of_the_plan(cron: CronJobFlow, plan: CronPlan) -> Iterator[str]:
             )
 
 
-def _of_flows(cron: CronJobFlow, flows: Sequence[JobFlow], now: datetime) -> Iterator[str]:
+def _describe_flows(cron: CronJobFlow, flows: Sequence[JobFlow], now: datetime) -> Iterator[str]:
     active = [flow.metadata.name for flow in flows if not flow.final]
     if active:
         yield f"{format_count(len(active), 'flow')} active: {join_names(sorted(active))}."
@@ -92,11 +82,14 @@ def _of_flows(cron: CronJobFlow, flows: Sequence[JobFlow], now: datetime) -> Ite
     if last is None:
         yield "No flow has been scheduled yet."
     else:
-        local = _local(cron, last)
+        try:
+            last = last.astimezone(parse_zone(cron.spec.time_zone))
+        except ScheduleFault:
+            pass  # the faults of the schedule are among the notices of the plan
         succeeded = "no flow has succeeded yet"
         if success is not None:
             succeeded = f"a flow last succeeded {format_duration(now - success)} ago"
-        time = format_scheduled_time(local)
+        time = format_scheduled_time(last)
         yield f"The last scheduled time with a flow was {time}; {succeeded}."
     ended = [flow for flow in flows if flow.final]
     newest = max(ended, key=lambda flow: flow.status.completion_time or now, default=None)

@@ -6,16 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-import msgspec
-
 from jobflow.api.flow.control import FailurePolicy
 from jobflow.api.flow.status import ENDED_STEP_PHASES, FlowPhase, StepPhase
-from jobflow.core.explain.item import MAX_VALUE
 from jobflow.core.explain.progress import format_run_progress, has_failed_pods
 from jobflow.core.explain.remedies import format_submit
 from jobflow.core.explain.root_causes import TARGET_WAITS, find_failed_steps
 from jobflow.core.explain.scheduling import NO_FACTS, SchedulingFacts
-from jobflow.core.explain.step import StepExplainer
+from jobflow.core.explain.step import StepExplainer, describe_outputs
 from jobflow.core.names import root_of
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.flow.cleanup import expires
@@ -114,13 +111,20 @@ class FlowExplainer:
             yield from self._describe_failures()
             for step in self._partly_failed[:MAX_NAMES]:
                 yield from self._steps.describe(step)
-            yield from self._describe_skips()
+            for reason, steps in self._group(self._skipped, "reason").items():
+                were = _choose(steps, "was", "were")
+                why = _SKIP_CAUSES.get(reason, "")
+                yield f"{self._list_steps(steps)} {were} skipped ({reason}){why}."
             yield from self._describe_next_actions()
         else:
             yield from self._describe_state()
             yield from self._describe_failures()
             yield from self._describe_running()
-            yield from self._describe_held_up()
+            groups = [*self._group(self._held_up, "reason", "message").values()]
+            for steps in groups[:MAX_NAMES]:
+                yield from self._steps.describe_together(steps)
+            if more := sum(map(len, groups[MAX_NAMES:])):
+                yield f"{format_count(more, 'more step')} cannot start for other reasons."
             yield from self._describe_normal_waits()
             if jobs := self._status.next_jobs:
                 are = _choose(jobs, "job is", "jobs are")
@@ -139,7 +143,15 @@ class FlowExplainer:
         ended, started = self._status.completion_time, self._status.start_time
         when = f", finished {_format_ago(ended, now)}" if ended else ""
         took = f" after {format_elapsed(started, ended)}" if ended and started else ""
-        yield f"JobFlow {self._name} is {state.phase}{when}{took}{self._count_phases()}."
+        phases = Counter(observed.stored.phase for observed in self._ctx.observed)
+        parts = [
+            f"{phases[phase]:,} {'is' if phases[phase] == 1 else 'are'} {phase}"
+            for phase in _ENDS
+            if phase in phases
+        ]
+        total = format_count(len(self._ctx.layout.steps), "step")
+        counts = f"; of {total}, {join_names(parts)}" if parts else ""
+        yield f"JobFlow {self._name} is {state.phase}{when}{took}{counts}."
         if state.reason == FlowReason.INVALID:
             yield f"It was stored without validation and is invalid: {state.message}."
         elif state.reason in HALTS:
@@ -150,27 +162,7 @@ class FlowExplainer:
             yield f"{resubmit} runs it later, as a new flow."
         elif state.reason in _OUTPUT_REASONS:
             yield f"Its outputs could not be stored: {state.message}."
-        if self._status.outputs:
-            outputs = msgspec.json.encode(self._status.outputs).decode()
-            if len(outputs) <= MAX_VALUE:
-                yield f"Its outputs: {outputs}."
-
-    def _count_phases(self) -> str:
-        """Return `; of 5 steps, 4 are Completed and 1 is Skipped`."""
-        counts = Counter(observed.stored.phase for observed in self._ctx.observed)
-        parts = [
-            f"{counts[phase]:,} {'is' if counts[phase] == 1 else 'are'} {phase}"
-            for phase in _ENDS
-            if phase in counts
-        ]
-        total = format_count(len(self._ctx.layout.steps), "step")
-        return f"; of {total}, {join_names(parts)}" if parts else ""
-
-    def _describe_skips(self) -> Iterator[str]:
-        for reason, steps in self._group(self._skipped, "reason").items():
-            were = _choose(steps, "was", "were")
-            why = _SKIP_CAUSES.get(reason, "")
-            yield f"{self._list_steps(steps)} {were} skipped ({reason}){why}."
+        yield from describe_outputs(self._status.outputs)
 
     def _describe_next_actions(self) -> Iterator[str]:
         flow, state = self._ctx.flow, self._status.state
@@ -279,13 +271,6 @@ class FlowExplainer:
         ]
         details = ", ".join(filter(None, parts))
         return f"{self._steps.name(step)} ({details})" if details else self._steps.name(step)
-
-    def _describe_held_up(self) -> Iterator[str]:
-        groups = [*self._group(self._held_up, "reason", "message").values()]
-        for steps in groups[:MAX_NAMES]:
-            yield from self._steps.describe_together(steps)
-        if more := sum(map(len, groups[MAX_NAMES:])):
-            yield f"{format_count(more, 'more step')} cannot start for other reasons."
 
     def _describe_normal_waits(self) -> Iterator[str]:
         """Describe steps with a probe, and a single step that waits for others, in full."""

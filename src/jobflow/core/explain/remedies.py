@@ -72,6 +72,7 @@ def describe_remedy(
     wait = again - now if again and again > now else None
     retry = "jobflow retry --tolerated" if is_tolerated(step, condition) else "jobflow retry"
     item = f"/{run.index}" if run is not None and run.index is not None else ""
+    child = ObjectMeta(name=(run or condition).job, namespace=meta.namespace)
     yield from text.format(
         template=step.template_for(case),
         noun=work_of(step, case).noun,
@@ -85,7 +86,7 @@ def describe_remedy(
         submit=format_submit(flow),
         look=_describe_look(flow, step.name, run or condition, on_page=on_page),
         describe=describe_job(flow, condition),
-        child=_format_why((run or condition).job, flow),
+        child=format_command("jobflow why", child),
     ).splitlines()
 
 
@@ -93,12 +94,6 @@ def format_submit(flow: JobFlow) -> str:
     """Return the command that runs a corrected file beside the flow that it replaces, which is the
     outermost one: a child flow has no file of its own."""
     return format_command("jobflow submit FILE --name", root_of(flow), "-2")
-
-
-def _format_why(child: str, flow: JobFlow) -> str:
-    """Return the command that explains a child flow."""
-    metadata = ObjectMeta(name=child, namespace=flow.metadata.namespace)
-    return format_command("jobflow why", metadata)
 
 
 def describe_job(flow: JobFlow, run: RunCondition) -> str:

@@ -7,7 +7,6 @@ They are read from the status and spec of a flow, by the tables that made the de
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 
 from jobflow.api.flow.status import StepPhase
 from jobflow.api.flow.step import Condition
@@ -72,14 +71,11 @@ def find_failed_steps(ctx: PlanContext) -> list[int]:
     return [step for step, each in observed if each.stored.phase == StepPhase.FAILED]
 
 
-def _find_targets(ctx: PlanContext, step: int, state: TargetState) -> list[int]:
-    return [target for target, found in _judge_targets(ctx, step) if found is state]
-
-
-def _judge_targets(ctx: PlanContext, step: int) -> Iterator[tuple[int, TargetState]]:
+def _find_targets(ctx: PlanContext, step: int, wanted: TargetState) -> list[int]:
     observed = ctx.observed[step]
     has_probe = get_probe(observed.step) is not None
     passed = observed.stored.passed_targets or ()
+    found = []
     for target in ctx.layout.graph.targets[step]:
         other = ctx.observed[target]
         condition = get_condition_for(observed.step, ctx.layout.steps[target])
@@ -89,7 +85,9 @@ def _judge_targets(ctx: PlanContext, step: int) -> Iterator[tuple[int, TargetSta
             state = TargetState.MET  # its probe passed, or can no longer pass: it blocks nothing
         elif condition is Condition.RUNNING and has_run(other, other.stored, ctx.records):
             state = TargetState.MET
-        yield target, state
+        if state is wanted:
+            found.append(target)
+    return found
 
 
 def _rank(ctx: PlanContext, step: int) -> int:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from jobflow.api.flow.status import RunCondition
 from jobflow.api.resources import JOBS
@@ -153,64 +153,46 @@ def _describe_queue(job: QueuedJob, group: PodGroup, found: Scheduling) -> Itera
             f"{waits}, which is {queue.status.state}: it starts no jobs until an administrator "
             "opens it."
         )
-    if queue is not None and (shortages := [*_find_shortages(group, queue)]):
+    if queue is not None and (shortages := _find_shortages(group, queue)):
         yield f"{waits}: {'; '.join(shortages)}."
     elif group.status.phase == PodGroupPhase.PENDING:
-        yield f"{waits}: Volcano has not admitted it yet{_count_waiting(queue)}."
+        count = queue.status.pending if queue is not None else 0
+        more = f"; {format_count(count, 'job')} of the queue are not admitted" if count > 1 else ""
+        yield f"{waits}: Volcano has not admitted it yet{more}."
 
 
-def _count_waiting(queue: Queue | None) -> str:
-    pending = queue.status.pending if queue is not None else 0
-    return f"; {format_count(pending, 'job')} of the queue are not admitted" if pending > 1 else ""
+_CAPABILITY = "{used} of {limit} {unit} are in use, this job asks for {asked}{never}"
+_DESERVED = (
+    "{used} {unit} are in use of the {limit} that the queue deserves, this job asks for {asked}"
+)
 
 
-class _Shortage(NamedTuple):
-    """A resource of which a queue has too little for a job, as texts."""
-
-    used: str
-    limit: str
-    unit: str
-    asked: str
-    never: bool
-    """Whether the job asks for more than the whole limit."""
-
-
-def _find_shortages(group: PodGroup, queue: Queue) -> Iterator[str]:
-    """Yield `6 of 8 GPUs are in use, this job asks for 4` for each resource of which the queue has
-    too little: by its capability or, for a job that is not admitted, by its deserved share."""
+def _find_shortages(group: PodGroup, queue: Queue) -> list[str]:
+    """Return a clause for each resource of which the queue has too little: by its capability or,
+    for a job that is not admitted, by its deserved share."""
     asked, used = group.spec.min_resources or {}, queue.status.allocated or {}
-    short = [*_compare(asked, queue.spec.capability or {}, used)]
-    for each in short:
-        never = "; it can only start once the queue's capability is raised" if each.never else ""
-        numbers = f"{each.used} of {each.limit} {each.unit}"
-        yield f"{numbers} are in use, this job asks for {each.asked}{never}"
+    short = [*_compare(_CAPABILITY, asked, queue.spec.capability or {}, used)]
     if short or group.status.phase != PodGroupPhase.PENDING:
-        return
-    for each in _compare(asked, queue.spec.deserved or {}, used):
-        yield (
-            f"{each.used} {each.unit} are in use of the {each.limit} that the queue deserves, this "
-            f"job asks for {each.asked}"
-        )
+        return short
+    return [*_compare(_DESERVED, asked, queue.spec.deserved or {}, used)]
 
 
-def _compare(asked: ResourceList, limits: ResourceList, used: ResourceList) -> Iterator[_Shortage]:
+def _compare(
+    clause: str, asked: ResourceList, limits: ResourceList, used: ResourceList
+) -> Iterator[str]:
     for resource, quantity in asked.items():
         want, most = parse_quantity(quantity), parse_quantity(limits.get(resource))
         now = parse_quantity(used.get(resource)) or 0.0
-        if want and most is not None and now + want > most * (1 + _PRECISION):
-            unit, scale = _unit(resource)
-            texts = [_number(amount / scale) for amount in (now, most, want)]
-            yield _Shortage(texts[0], texts[1], unit, texts[2], never=want > most)
-
-
-def _unit(resource: str) -> tuple[str, float]:
-    if resource.endswith("/gpu"):
-        return "GPUs", 1.0
-    return _UNITS.get(resource, (resource, 1.0))
-
-
-def _number(value: float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")
+        if not want or most is None or now + want <= most * (1 + _PRECISION):
+            continue
+        # resources of devices have the domain of their vendor
+        is_gpu = resource.endswith("/gpu")
+        unit, scale = ("GPUs", 1.0) if is_gpu else _UNITS.get(resource, (resource, 1.0))
+        in_use, limit, needed = (
+            f"{amount / scale:.2f}".rstrip("0").rstrip(".") for amount in (now, most, want)
+        )
+        never = "; it can only start once the queue's capability is raised" if want > most else ""
+        yield clause.format(used=in_use, limit=limit, unit=unit, asked=needed, never=never)
 
 
 # ------------------------------------------------------------------ the pods

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -75,7 +76,12 @@ class StepExplainer:
         """Yield the phase of a step, since when, why, and what to do."""
         condition = self.condition(step)
         phase = condition.phase or StepPhase.WAITING
-        yield from self._BY_PHASE.get(phase, StepExplainer._describe_run)(self, step, condition)
+        if phase == StepPhase.WAITING:
+            yield from self._describe_wait(step, condition)
+        elif phase in ENDED_STEP_PHASES:
+            yield from self._describe_end(step, condition)
+        else:
+            yield from self._describe_run(step, condition)
         yield from _describe_details(self._ctx.observed[step].step, condition, self._now)
         yield from self._describe_remedy(step, condition)
 
@@ -134,7 +140,11 @@ class StepExplainer:
         ):
             yield f"Step {name} has been waiting{self._format_since(step)} {for_what}."
             if reason and message:
-                yield f"Last result: {self._shorten_result(step, message)}."
+                # the sentence above names a single target already
+                targets = find_blocking_targets(self._ctx, step)
+                named = f"{self.name(targets[0])}: " if len(targets) == 1 else ""
+                result = message.removeprefix("waits for ").removeprefix(named)
+                yield f"Last result: {result}."
             return
         it = "it " if message.startswith(_VERBS_OF_MESSAGES) else ""
         why = f": {it}{message}" if message else ""
@@ -164,12 +174,6 @@ class StepExplainer:
             return f"for its probe to pass on {text}"
         return f"for {text} to {verbs[targets[0]]}" if same else f"for {text}"
 
-    def _shorten_result(self, step: int, message: str) -> str:
-        """Return a probe's message without the name of a single target, which is already named."""
-        targets = find_blocking_targets(self._ctx, step)
-        result = message.removeprefix("waits for ")
-        return result.removeprefix(f"{self.name(targets[0])}: ") if len(targets) == 1 else result
-
     def _describe_run(self, step: int, condition: StepCondition) -> Iterator[str]:
         text = f"Step {self.name(step)} has been {condition.phase}{self._format_since(step)}"
         spec = self._ctx.observed[step].step
@@ -197,34 +201,24 @@ class StepExplainer:
         """Yield the sentences on the scheduling of the step's jobs."""
         yield from self._facts.by_step.get(self._ctx.layout.steps[step].name, ())
 
-    def _describe_completion(self, step: int, condition: StepCondition) -> Iterator[str]:
-        when = f"{self._format_ago(step)}{self._format_took(condition)}"
-        yield f"Step {self.name(step)} completed{when}{_because(condition)}."
-        if condition.outputs:
-            outputs = msgspec.json.encode(condition.outputs).decode()
-            if len(outputs) <= MAX_VALUE:
-                yield f"Its outputs: {outputs}."
-
-    def _describe_failure(self, step: int, condition: StepCondition) -> Iterator[str]:
-        took = self._format_took(condition) if self._on_page else ""
+    def _describe_end(self, step: int, condition: StepCondition) -> Iterator[str]:
+        subject, why = f"Step {self.name(step)}", _because(condition)
+        took = self._format_took(condition)
+        if condition.phase == StepPhase.COMPLETED:
+            yield f"{subject} completed{self._format_ago(step)}{took}{why}."
+            yield from describe_outputs(condition.outputs)
+            return
         ago = self._format_ago(step, condition.reason)
-        yield f"Step {self.name(step)} failed{ago}{took}{_because(condition)}."
-
-    def _describe_skip(self, step: int, condition: StepCondition) -> Iterator[str]:
-        ago = self._format_ago(step, condition.reason)
-        yield f"Step {self.name(step)} was skipped{ago}{_because(condition)}."
+        if condition.phase == StepPhase.FAILED:
+            # a terminal has the times of the step in the lines above
+            yield f"{subject} failed{ago}{took if self._on_page else ''}{why}."
+            return
+        yield f"{subject} was skipped{ago}{why}."
         if condition.reason == StepReason.NOT_TAKEN:
             targets = find_untaken_targets(self._ctx, step)[:MAX_NAMES]
             if names := join_names([self.name_with_phase(target) for target in targets]):
                 yield f"It runs only after a failure of {names}."
                 yield "Steps that depend on it ignore it."
-
-    _BY_PHASE: Mapping[str, Callable[[StepExplainer, int, StepCondition], Iterator[str]]] = {
-        StepPhase.WAITING: _describe_wait,
-        StepPhase.COMPLETED: _describe_completion,
-        StepPhase.FAILED: _describe_failure,
-        StepPhase.SKIPPED: _describe_skip,
-    }
 
     # --------------------------------------------------------------------- times
 
@@ -250,9 +244,15 @@ class StepExplainer:
         return f" after {format_duration(took, tenths=True)}" if took is not None else ""
 
     def _describe_remedy(self, step: int, condition: StepCondition) -> Iterator[str]:
-        spec = self._ctx.observed[step].step
-        flow, now = self._ctx.flow, self._now
-        yield from describe_remedy(flow, spec, condition, now, on_page=self._on_page)
+        spec, ctx = self._ctx.observed[step].step, self._ctx
+        yield from describe_remedy(ctx.flow, spec, condition, ctx.now, on_page=self._on_page)
+
+
+def describe_outputs(outputs: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield the outputs of a step or a flow, if they are short enough for a sentence."""
+    text = msgspec.json.encode(outputs).decode() if outputs else ""
+    if text and len(text) <= MAX_VALUE:
+        yield f"Its outputs: {text}."
 
 
 def _because(condition: StepCondition) -> str:
@@ -276,16 +276,14 @@ def _describe_details(step: Step, condition: StepCondition, now: datetime) -> It
     yield from _describe_timeout(step, condition, now)
     if step.daemon and has_job(condition) and condition.abort_time is None:
         yield "It is a daemon: its job is ended once no step needs it to run any more."
-    if step.continue_on_failure and condition.phase == StepPhase.FAILED:
-        yield _describe_tolerance(step, condition)
-
-
-def _describe_tolerance(step: Step, condition: StepCondition) -> str:
+    if not step.continue_on_failure or condition.phase != StepPhase.FAILED:
+        return
     if is_tolerated(step, condition):
-        return "It may fail (continueOnFailure) without failing the flow or blocking other steps."
-    errors = [f"item {run.index}" for run in condition.runs or () if is_flow_error(run)]
-    where = "" if step.for_each is None or not errors else f" in {join_names(errors)}"
-    return f"Its continueOnFailure does not apply to an error of the flow itself{where}."
+        yield "It may fail (continueOnFailure) without failing the flow or blocking other steps."
+    else:
+        errors = [f"item {run.index}" for run in condition.runs or () if is_flow_error(run)]
+        where = "" if step.for_each is None or not errors else f" in {join_names(errors)}"
+        yield f"Its continueOnFailure does not apply to an error of the flow itself{where}."
 
 
 def _describe_decisions(step: Step, decisions: Decisions) -> Iterator[str]:
