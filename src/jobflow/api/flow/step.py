@@ -296,11 +296,6 @@ class Step(Struct, frozen=True, kw_only=True):
         return frozenset(map(self.kind_of, self.switch or (None,)))
 
     @property
-    def work_names(self) -> list[str]:
-        """The names of all that the step may run (`work_name`)."""
-        return list(dict.fromkeys(map(self.work_name, self.switch or (None,))))
-
-    @property
     def matches_items(self) -> bool:
         """Whether each item depends on the same item of its targets."""
         return self.depends_on is not None and self.depends_on.items == ItemDependency.MATCHING

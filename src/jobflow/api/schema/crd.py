@@ -48,7 +48,11 @@ def crd(kind: str) -> dict[str, Any]:
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
-                    "additionalPrinterColumns": [_column(*column) for column in row.columns],
+                    "additionalPrinterColumns": [
+                        {"name": name, "type": kind, "jsonPath": path}
+                        | ({"priority": priority} if priority else {})
+                        for name, kind, path, priority in row.columns
+                    ],
                     "schema": {"openAPIV3Schema": openapi_schema(kind)},
                 }
             ],
@@ -83,11 +87,6 @@ def to_yaml(document: dict[str, Any]) -> str:
 class _PlainDumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
-
-
-def _column(name: str, kind: str, path: str, priority: int) -> dict[str, Any]:
-    column: dict[str, Any] = {"name": name, "type": kind, "jsonPath": path}
-    return column | {"priority": priority} if priority else column
 
 
 def _doc(described: type) -> str:

@@ -118,20 +118,17 @@ def normalize(text: str) -> str:
         raise ScheduleFault("a schedule has no time zone of its own; write it to spec.timeZone")
     fields = DESCRIPTORS.get(text.strip(), text).split()
     if text.strip().startswith("@") and fields[0].startswith("@"):
-        raise ScheduleFault(_no_descriptor(fields[0]))
+        if (word := fields[0]) == "@every":
+            raise ScheduleFault("@every has no fixed times; write the times, such as */30 * * * *")
+        guess = did_you_mean(Suggester(list(DESCRIPTORS)).nearest(word.lower()))
+        known = "; there are " + ", ".join(DESCRIPTORS)
+        raise ScheduleFault(f"there is no {word}{guess or known}")
     if len(fields) != len(_FIELDS):
         seconds = "; seconds are not supported" if len(fields) == len(_FIELDS) + 1 else ""
         raise ScheduleFault(
             f"has {format_count(len(fields), 'field')}, not five: {_SHAPE}{seconds}"
         )
     return " ".join(field.read(text) for field, text in zip(_FIELDS, fields, strict=True))
-
-
-def _no_descriptor(word: str) -> str:
-    if word == "@every":
-        return "@every has no fixed times; write the times, such as */30 * * * *"
-    guess = did_you_mean(Suggester(list(DESCRIPTORS)).nearest(word.lower()))
-    return f"there is no {word}{guess or '; there are ' + ', '.join(DESCRIPTORS)}"
 
 
 # -------------------------------------------------------------- times of a schedule

@@ -144,18 +144,24 @@ def own_layers(owner: Step | Case) -> Iterator[Layer]:
     if owner.job_spec is not None:
         yield Layer(Rank.WORK, "jobSpec", _with_names(owner.job_spec))
     elif owner.container is not None:
-        yield Layer(Rank.WORK, "container", _job_of(owner.container, owner.volumes))
+        container = owner.container
+        if not container.get("name"):
+            container = {**container, "name": MAIN}
+        pod: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
+        if owner.volumes is not None:
+            pod["volumes"] = owner.volumes
+        task = {"name": MAIN, "replicas": 1, "template": {"spec": pod}}
+        yield Layer(Rank.WORK, "container", {"tasks": [task]})
     if isinstance(owner, Step) and (arguments := _arguments_of(owner)):
-        pod = {"spec": {"containers": [arguments]}}
-        yield Layer(Rank.ARGUMENTS, "", {"tasks": [{"template": pod}]})
-    if (changes := changes_of(owner.patch)) is not None:
-        field = "jobSpec" if owner.patch is not None and owner.patch.job_spec else "spec"
-        rank = Rank.PATCH if isinstance(owner, Step) else Rank.CASE_PATCH
-        yield Layer(rank, f"patch.{field}", changes)
-    again = owner.retry.patch if isinstance(owner, Step) and owner.retry is not None else None
-    if again is not None and (changes := changes_of(again)) is not None:
-        field = "jobSpec" if again.job_spec else "spec"
-        yield Layer(Rank.RETRY_PATCH, f"retry.patch.{field}", changes)
+        template = {"spec": {"containers": [arguments]}}
+        yield Layer(Rank.ARGUMENTS, "", {"tasks": [{"template": template}]})
+    rank = Rank.PATCH if isinstance(owner, Step) else Rank.CASE_PATCH
+    patches = [(rank, "patch", owner.patch)]
+    if isinstance(owner, Step) and owner.retry is not None:
+        patches.append((Rank.RETRY_PATCH, "retry.patch", owner.retry.patch))
+    for rank, field, patch in patches:
+        if patch is not None and (changes := changes_of(patch)) is not None:
+            yield Layer(rank, f"{field}.{'jobSpec' if patch.job_spec else 'spec'}", changes)
 
 
 def free_form_values(step: Step) -> Iterator[tuple[str, Any]]:
@@ -206,14 +212,6 @@ CONTAINER_PATH = ".tasks[0].template.spec.containers[0]"
 _VOLUMES_PATH = ".tasks[0].template.spec.volumes"
 
 
-def _job_of(container: Mapping[str, Any], volumes: Sequence[Any] | None) -> dict[str, Any]:
-    named = container if container.get("name") else {**container, "name": MAIN}
-    pod: dict[str, Any] = {"restartPolicy": "Never", "containers": [named]}
-    if volumes is not None:
-        pod["volumes"] = volumes
-    return {"tasks": [{"name": MAIN, "replicas": 1, "template": {"spec": pod}}]}
-
-
 # ----------------------------------------------------------------------------- arguments
 
 _ARGUMENTS = tuple(
@@ -233,15 +231,13 @@ def _arguments_of(step: Step) -> dict[str, Any]:
         if value is not None
     }
     if step.env:
-        found["env"] = [*filter(None, (_variable(*each) for each in step.env.items()))]
+        found["env"] = [
+            {"name": name, **(value if isinstance(value, dict) else {"value": _as_text(value)})}
+            for name, value in step.env.items()
+            # admission refuses any other map
+            if not isinstance(value, dict) or is_source(value)
+        ]
     return found
-
-
-def _variable(name: str, value: Any) -> dict[str, Any] | None:
-    """Return the entry of a variable; None for a map that admission refuses."""
-    if not isinstance(value, dict):
-        return {"name": name, "value": _as_text(value)}
-    return {"name": name, **value} if is_source(value) else None
 
 
 def is_source(value: Mapping[str, Any]) -> bool:
@@ -291,18 +287,15 @@ def _in_task(task: Any, env: Mapping[str, Any], of_first: Mapping[str, Any]) -> 
     changed = {}
     for field in _CONTAINER_LISTS:
         if isinstance(containers := pod.get(field), list):
-            others = of_first if field == "containers" else {}
-            changed[field] = [
-                _in_container(each, env, {} if at else others) for at, each in enumerate(containers)
-            ]
+            made = changed[field] = list(containers)
+            for at, container in enumerate(containers):
+                if isinstance(container, dict):
+                    if of_first and field == "containers" and at == 0:
+                        container = overlaid(container, of_first, CONTAINER)
+                    if env:
+                        container = {**container, "env": _with_env(container.get("env"), env)}
+                    made[at] = container
     return {**task, "template": {**task["template"], "spec": {**pod, **changed}}}
-
-
-def _in_container(container: Any, env: Mapping[str, Any], others: Mapping[str, Any]) -> Any:
-    if not isinstance(container, dict):
-        return container
-    changed = overlaid(container, others, CONTAINER) if others else container
-    return {**changed, "env": _with_env(container.get("env"), env)} if env else changed
 
 
 def _with_env(own: Any, ours: Mapping[str, Any]) -> list[Any]:

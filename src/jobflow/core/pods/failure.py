@@ -155,6 +155,11 @@ def find_first_failure(pods: Iterable[Pod]) -> PodFailure | None:
     if (message := _clip(text, MAX_FAILURE_MESSAGE)) != _in_one_line(text):
         # the last line of a longer text has the error, in logs and tracebacks
         message = _clip(_last_line(text) or text, MAX_FAILURE_MESSAGE)
+    since = ended.started_at if ended is not None else pod.status.start_time
+    seconds = 0
+    # a pod that was never seen running has no times
+    if since is not None and found.when != _LATE:
+        seconds = max((found.when - since) // timedelta(seconds=1), 0)
     failure = StepFailure(
         task=pod.task,
         pod=found.pod,
@@ -164,7 +169,7 @@ def find_first_failure(pods: Iterable[Pod]) -> PodFailure | None:
         reason=_clip(found.reason, MAX_FAILURE_REASON),
         node=pod.spec.node_name,
         message=message,
-        seconds=_measure(pod, found),
+        seconds=seconds,
         disruption=found.disrupted,
     )
     status = pod.status
@@ -239,16 +244,6 @@ def _last_line(text: str) -> str:
         has_outputs = False
     lines = [] if has_outputs else [line for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
-
-
-def _measure(pod: Pod, found: _Suspect) -> int:
-    """Return how many seconds the container ran, or the pod until its disruption, else 0."""
-    ended = found.ended
-    since = ended.started_at if ended is not None else pod.status.start_time
-    # a pod that was never seen running
-    if since is None or found.when == _LATE:
-        return 0
-    return max((found.when - since) // timedelta(seconds=1), 0)
 
 
 def _list_suspects(pod: Pod) -> list[_Suspect]:
