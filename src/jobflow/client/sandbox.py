@@ -210,7 +210,7 @@ def _find_blocked(flow: JobFlow, templates: Collection[Key]) -> _Blocked | None:
             approvals.append(step.name)
         elif condition.reason == StepReason.WAITING_FOR_TEMPLATE:
             template = step.template_for(step.case_of(condition.decisions))
-            if (flow.metadata.namespace, template) in templates:
+            if template is None or (flow.metadata.namespace, template) in templates:
                 return None
             missing[template] = None
     return _Blocked(list(missing), approvals)

@@ -123,4 +123,4 @@ class WorldState:
 
     @cached_property
     def _template_names(self) -> dict[str, str]:
-        return {step.name: step.template_for(None) for step in reversed(self.flow.steps)}
+        return {step.name: step.template_for(None) or "" for step in reversed(self.flow.steps)}

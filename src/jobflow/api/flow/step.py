@@ -250,15 +250,14 @@ class Step(Struct, frozen=True, kw_only=True):
     """If the step fails, the flow does not fail and dependants start, except after an error of the
     flow itself, such as ExpressionError. With forEach, every item runs even if others fail."""
 
-    def template_for(self, case: Case | None) -> str:
-        """Return the JobTemplate that the step runs in this case of `switch`; "" if it runs
-        none."""
+    def template_for(self, case: Case | None) -> str | None:
+        """Return the JobTemplate that the step runs in this case of `switch`, or None."""
         if self.kind_of(case) is not WorkKind.JOB:
-            return ""
+            return None
         for work in (case, self):
             if work is not None:
                 if work.job_spec is not None or work.container is not None:
-                    return ""
+                    return None
                 if work.template:
                     return work.template
         return self.name

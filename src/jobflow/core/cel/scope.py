@@ -17,6 +17,7 @@ from jobflow.api.flow.control import to_number
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import (
     ENDED_STEP_PHASES,
+    FlowPhase,
     RunCondition,
     StepCondition,
     StepFailure,
@@ -82,8 +83,8 @@ class EvaluationScope:
     """Return a step of `spec.flows` and its condition by name, or None if it does not exist."""
     list_failures: Callable[[], list[dict[str, Any]]] = list
     """Return `flow.failures`, which has a value where `flow_phase` has one."""
-    flow_phase: str = ""
-    """In finally: Succeed or Failed, by the other steps of the flow. Elsewhere empty."""
+    flow_phase: FlowPhase | None = None
+    """In finally: Succeed or Failed, by the other steps of the flow."""
     index: int | None = None
     """Index of the run, with forEach and repeat."""
     item: Any = UNSET
@@ -195,7 +196,7 @@ def build_variables(mentions: Sequence[Mention], scope: EvaluationScope) -> dict
             flow = variables.setdefault("flow", {"name": meta.name, "namespace": meta.namespace})
             if (scheduled := (meta.annotations or {}).get(SCHEDULED_TIME)) is not None:
                 flow["scheduledTime"] = scheduled
-            if scope.flow_phase:
+            if scope.flow_phase is not None:
                 flow["phase"] = str(scope.flow_phase)
                 if names == ("failures",):
                     flow["failures"] = scope.list_failures()

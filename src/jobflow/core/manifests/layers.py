@@ -6,7 +6,7 @@ in a patch; `Layer.written_path` returns the path that the user knows.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from itertools import chain
 from typing import Any, NamedTuple

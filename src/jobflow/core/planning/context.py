@@ -158,11 +158,11 @@ class PlanContext:
         return self.now + NEXT_PLAN_DELAY
 
     @lazy_property
-    def flow_phase(self) -> str:
+    def flow_phase(self) -> FlowPhase | None:
         """The value of `flow.phase` in `finally`: how the flow ends by its other steps, which have
         ended by the stored status."""
         if self.layout.last_from == len(self.layout.steps):
-            return ""
+            return None
         failed = self.facts.lifecycle.ending_reason or any(
             fails_flow(each.step, each.stored) for each in self.observed[: self.layout.last_from]
         )
@@ -212,7 +212,7 @@ class PlanContext:
         run: ObservedRun | None = None,
         ended: RunCondition | None = None,
         attempt: AttemptFacts | None = None,
-        phase: str | None = None,
+        phase: FlowPhase | None = None,
     ) -> EvaluationScope:
         """Return the values that an expression of a step, or of one run of it, can use. `ended`:
         the condition of the run that has just ended, for `until` and `retry.when`; `phase`: how

@@ -241,8 +241,8 @@ def create(
     """Create an attempt of a run, except for room."""
     what = run.work.noun
     needed = run.step.template_for(run.case)
-    template = ctx.view.templates.get(needed)
-    if needed and template is None:
+    template = None if needed is None else ctx.view.templates.get(needed)
+    if needed is not None and template is None:
         message = f"waits for the JobTemplate {needed}"
         return RunDecision(wait(run, StepReason.WAITING_FOR_TEMPLATE, message))
     if (refusal := ctx.view.refusals.get(name)) is not None:

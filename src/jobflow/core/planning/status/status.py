@@ -214,7 +214,7 @@ def _trouble(held_up: Sequence[tuple[Step, StepCondition]]) -> tuple[str, str]:
             for s, c in held_up
             if c.reason == StepReason.WAITING_FOR_TEMPLATE
         ]
-        names = list(dict.fromkeys(missing))
+        names = [name for name in dict.fromkeys(missing) if name is not None]
         kind = "JobTemplate" if len(names) == 1 else "JobTemplates"
         return condition.reason, shorten(f"waits for the {kind} {join_names(names)}")
     return condition.reason, shorten(f"step {step.name}: {condition.message or condition.reason}")
@@ -253,7 +253,7 @@ def end_with_outputs(ctx: PlanContext, end: FlowState) -> tuple[FlowState, Outpu
         return end, None
     if ctx.progress.allowance.spent:
         return None
-    found, scope = Outputs(), ctx.seen(phase=end.phase)
+    found, scope = Outputs(), ctx.seen(phase=FlowPhase(end.phase))
     for name, text in expressions.items():
         value = evaluate(f"outputs.{name}", text, scope)
         if not isinstance(value, EvaluationFailure):

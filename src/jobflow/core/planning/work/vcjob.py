@@ -70,8 +70,8 @@ def longest_suffix(run: ObservedRun, ctx: PlanContext) -> int:
     suffixes, step = ctx.progress.pod_suffixes, run.step
     if step.name not in suffixes:
         needed = step.template_for(run.case)
-        template = ctx.view.templates.get(needed)
-        if needed and template is None:
+        template = None if needed is None else ctx.view.templates.get(needed)
+        if needed is not None and template is None:
             return 0
         attempt = Attempt(run.key, case=run.case, retried=True)
         manifest = build_job(ctx.flow, step, template, attempt)

@@ -222,10 +222,11 @@ class Resolver:
                 if work_of(step, case).has_steps:
                     continue
                 work, changes = self._of(i, at if case is not None else None)
+                resolved: ResolvedSpec | None = None
                 if work is not None:
-                    resolved: ResolvedSpec | None = self._of_work(work)
-                else:
-                    resolved = self.plain(step.template_for(case))
+                    resolved = self._of_work(work)
+                elif (name := step.template_for(case)) is not None:
+                    resolved = self.plain(name)
                 if resolved is None:
                     continue
                 if not changes or self._has_faults(resolved, changes):
