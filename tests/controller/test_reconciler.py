@@ -12,7 +12,7 @@ from jobflow.api.flow.status import JobFlowStatus, StepCondition
 from jobflow.api.resources import JOBFLOWS
 from jobflow.api.volcano.job import Job
 from jobflow.controller import reconciler as module
-from jobflow.controller.flow_judge import NotJudgedYet
+from jobflow.controller.hooks import NotJudgedYet
 from jobflow.core.planning.actions import Event, EventType, Plan
 from jobflow.core.planning.observed.view import View
 from jobflow.core.violations import Reason, Violation

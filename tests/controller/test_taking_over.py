@@ -11,7 +11,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition
 from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES
 from jobflow.api.volcano.job import Job
-from jobflow.controller.leader_term import lead
+from jobflow.controller.controller import lead
 from jobflow.kube import reflector
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure

@@ -17,8 +17,8 @@ from jobflow.api.resources import Resource
 from jobflow.app.crd_watch import CrdWatch, LostFields
 from jobflow.app.health import Readiness, create_health_app
 from jobflow.app.metrics import Metrics
-from jobflow.controller.flow_judge import NotJudgedYet, judge_here
-from jobflow.controller.leader_term import lead
+from jobflow.controller.controller import lead
+from jobflow.controller.hooks import NotJudgedYet, judge_here
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import CheckPod
 from jobflow.controller.reconciler import STATUS_SECONDS

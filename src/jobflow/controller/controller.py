@@ -1,23 +1,27 @@
-"""The controller: workers for flows and CronJobFlows, Events, template statuses and wants.
+"""The controller: workers for flows and CronJobFlows, Events, template statuses and wants; and a
+term of leadership, which brings the copies up to date, then runs flows until it ends.
 
-The caller keeps the store up to date; nothing is listed or watched here.
+The caller keeps the store up to date; nothing is listed or watched here. Leases are not known here:
+`jobflow.app.replica` passes `lead` to an Election, or calls it without one.
 """
 
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime
+from functools import partial
+from typing import Any
 
 import structlog
 
 from jobflow.controller.apply.api_answers import Memory
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import PER_SECOND, Recorder
+from jobflow.controller.apply.objects import catch_up_pods
 from jobflow.controller.crons import Crons
-from jobflow.controller.flow_judge import Judge, judge_here
-from jobflow.controller.foreign_status import SeenStatus
-from jobflow.controller.hooks import Hooks
+from jobflow.controller.foreign_status import SeenStatus, see_status
+from jobflow.controller.hooks import Hooks, Judge, judge_here
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import CheckPod, Prober
 from jobflow.controller.queue import WorkQueue
@@ -25,11 +29,13 @@ from jobflow.controller.reconciler import STATUS_SECONDS, Reconciler, is_unstart
 from jobflow.controller.template_status import TemplateStatuses
 from jobflow.controller.wants import Wants
 from jobflow.core.planning.actions import JobProbe
+from jobflow.kube.answers import Identity
 from jobflow.kube.cache import Key
-from jobflow.kube.client import Client
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
+from jobflow.kube.reflector import retried
 from jobflow.kube.write_order import OrderedClient, WriteOrder
-from jobflow.runtime.event_loop import either
-from jobflow.store import Store
+from jobflow.runtime.event_loop import either, together
+from jobflow.store import Feed, Feeds, Store
 
 log = structlog.get_logger(__name__)
 
@@ -147,3 +153,105 @@ class Controller:
         self._queue.close()
         self._templates.stop()
         self._crons.stop()
+
+
+async def lead(
+    client: Client,
+    ending: asyncio.Event,
+    *,
+    store: Store,
+    feeds: Feeds,
+    hooks: Hooks | None = None,
+    check: CheckPod = check_pod,
+    judge: Judge = judge_here,
+    status_seconds: float = STATUS_SECONDS,
+) -> None:
+    """Run flows for one term, until `ending` is set and every request in flight is answered.
+
+    If the API server went back in time, everything that the controller remembers may be wrong, so a
+    new one starts as at the beginning of a term: once all kinds have been read.
+    """
+    make_controller = partial(
+        Controller,
+        client,
+        store,
+        hooks=hooks,
+        check=check,
+        judge=judge,
+        status_seconds=status_seconds,
+    )
+    while not ending.is_set():
+        await _run_controller(client, ending, store, feeds, make_controller)
+
+
+async def _run_controller(
+    client: Client,
+    ending: asyncio.Event,
+    store: Store,
+    feeds: Feeds,
+    make_controller: Callable[..., Controller],
+) -> None:
+    """Run flows until `ending` is set, or the API server has gone back in time.
+
+    Flows, templates and jobs are read consistently before the first plan, because the previous
+    leader may have written objects that no watch has reported yet. Commands and CronJobFlows are
+    read too if possible: a cluster may not serve or allow them. Pods matter only while the end of
+    their job is not recorded (`catch_up_pods`). The list of flows also shows who has written their
+    statuses; a flow that changes after the list is read again (`ForeignStatuses.begin`).
+    """
+    late: list[Feed] = []
+    seen: dict[Key, SeenStatus] = {}
+
+    def look(flow: Identity) -> None:
+        seen[flow.namespace, flow.name] = see_status(flow)
+
+    for preparation in (
+        store.synced.wait,
+        lambda: _catch_up((feeds.templates, feeds.jobs), partial(feeds.flows.catch_up, look)),
+        lambda: _try_once(feeds.commands, late),
+        lambda: _try_once(feeds.crons, late),
+        lambda: catch_up_pods(client, store),
+    ):
+        if not await _before(ending, preparation()):
+            return
+    store.started_over.clear()  # each copy is of later than the event
+    controller = make_controller(seen=seen)
+    async with together() as beside:
+        beside.stopping = True
+        beside.start(
+            "the end of the term", lambda: _stop_in_time(ending, store.started_over, controller)
+        )
+        beside.start("the late copies", lambda: _catch_up(late))
+        await controller.run()
+
+
+async def _before(ending: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
+    """Do the work unless `ending` is set first. Returns whether to continue."""
+    await either(work, ending.wait())
+    return not ending.is_set()
+
+
+async def _stop_in_time(
+    ending: asyncio.Event, started_over: asyncio.Event, controller: Controller
+) -> None:
+    await either(ending.wait(), started_over.wait())
+    controller.stop()
+
+
+async def _catch_up(feeds: Iterable[Feed], *others: Callable[[], Awaitable[None]]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for catch_up in (*others, *(feed.catch_up for feed in feeds)):
+            group.create_task(retried(catch_up))
+
+
+async def _try_once(feed: Feed, late: list[Feed]) -> None:
+    """Try once to read the objects. If that fails, they are unknown until a later attempt works,
+    because the copy may be older than what the last leader has written."""
+    try:
+        await feed.catch_up()
+    except (ApiError, *NETWORK_ERRORS) as error:
+        if isinstance(error, ApiError) and error.code in (403, 404):
+            return
+        log.warning("cannot read objects", resource=feed.resource.plural, error=str(error))
+        feed.cache.unsure()
+        late.append(feed)

@@ -17,7 +17,7 @@ from jobflow.api.resources import COMMANDS, CRONJOBFLOWS, JOBFLOWS, ObjectMeta, 
 from jobflow.api.volcano.command import Action, Command, encoded
 from jobflow.controller.apply.api_answers import is_refusal
 from jobflow.controller.apply.events import Recorder
-from jobflow.controller.apply.status_patch import difference
+from jobflow.controller.apply.requests import difference
 from jobflow.controller.queue import WorkQueue
 from jobflow.core.cron.flows import belongs_to
 from jobflow.core.planning.actions import Event, EventType

@@ -20,7 +20,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.volcano.job import Job
 from jobflow.controller.apply.api_answers import Memory
-from jobflow.controller.apply.live_reads import LiveReads
+from jobflow.controller.apply.objects import LiveReads
 from jobflow.controller.hooks import Hooks
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.planning.observed.child_flow import observe

@@ -1,9 +1,27 @@
-"""Hooks that the controller calls about its work. Metrics override them."""
+"""The hooks that the controller calls about its work, which metrics override, and the judge that it
+asks about flows that may have been stored without review, before their first plan."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobFlowStatus
+from jobflow.core.planning.plan import judge
+from jobflow.core.violations import Violation
 from jobflow.kube.write_order import WriteOrder
+
+
+class NotJudgedYet(Exception):
+    """A flow could not be judged now; the text says why."""
+
+
+Judge = Callable[[JobFlow], Awaitable[Sequence[Violation]]]
+"""Returns the violations of a flow. Raises NotJudgedYet."""
+
+
+async def judge_here(flow: JobFlow) -> Sequence[Violation]:
+    """Judge a flow of any size at once."""
+    return judge(flow) or ()
 
 
 class ReconcileResult(StrEnum):

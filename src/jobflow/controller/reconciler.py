@@ -16,18 +16,17 @@ from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import Job, JobPhase
 from jobflow.api.volcano.pod import Pod
 from jobflow.controller.apply.api_answers import Answers, Memory, timeless
-from jobflow.controller.apply.applied import Applied, Due, due_of
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import Recorder
-from jobflow.controller.flow_judge import Judge, NotJudgedYet, judge_here
+from jobflow.controller.apply.requests import Applied, Due, due_of
 from jobflow.controller.foreign_status import ForeignStatuses
-from jobflow.controller.hooks import Hooks, ReconcileResult
+from jobflow.controller.hooks import Hooks, Judge, NotJudgedYet, ReconcileResult, judge_here
 from jobflow.controller.places import Places
 from jobflow.controller.probes.pod_index import PodIndex
 from jobflow.controller.queue import WorkQueue
 from jobflow.controller.wants import Wants
 from jobflow.core.planning.actions import Plan
-from jobflow.core.planning.observed.known_jobs import find_edits
+from jobflow.core.planning.observed.identity import find_edits
 from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.plan import is_unjudged
 from jobflow.core.planning.plan import plan as plan_flow

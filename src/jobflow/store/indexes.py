@@ -16,7 +16,7 @@ from jobflow.api.labels import CREATED_BY_TEMPLATE
 from jobflow.api.resources import JOBFLOWS, ObjectMeta
 from jobflow.api.volcano.job import Job
 from jobflow.core.names import qualify_name
-from jobflow.core.planning.observed.known_jobs import find_creator, known_runs, pack_uid
+from jobflow.core.planning.observed.identity import find_creator, known_runs, pack_uid
 from jobflow.kube.cache import Cache, Key
 
 K = TypeVar("K", bound=Hashable)

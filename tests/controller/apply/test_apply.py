@@ -11,7 +11,7 @@ import pytest
 from jobflow.api.flow.status import FlowState, JobFlowStatus
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
 from jobflow.api.volcano.job import Job
-from jobflow.controller.apply.applied import Applied
+from jobflow.controller.apply.requests import Applied
 from jobflow.core.planning.actions import AbortJob, DeleteCommand, DeleteFlow, DeleteJob, ReadJob
 from jobflow.kube.client import UnreadableAnswer
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.flow.status import FlowState, JobFlowStatus
-from jobflow.controller.apply.applied import STATUS, Applied, request_of
+from jobflow.controller.apply.requests import STATUS, Applied, request_of
 from jobflow.core.planning.actions import DeleteFlow, ReadJob, ReadPods
 from support.sandbox.applier_world import World
 

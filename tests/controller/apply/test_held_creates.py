@@ -9,7 +9,7 @@ import pytest
 from jobflow.api.flow.status import FlowState, JobFlowStatus
 from jobflow.api.resources import JOBS, Status
 from jobflow.controller.apply.api_answers import LONGEST_HELD, Memory
-from jobflow.controller.apply.applied import REQUESTS_AT_ONCE
+from jobflow.controller.apply.requests import REQUESTS_AT_ONCE
 from jobflow.core.planning.actions import CreateJob
 from jobflow.kube.client import ApiError
 from jobflow.sandbox.apiserver.requests.failures import failure

@@ -7,9 +7,9 @@ import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.controller.apply.api_answers import Memory
-from jobflow.controller.apply.applied import Applied
 from jobflow.controller.apply.apply import Applier
-from jobflow.controller.apply.live_reads import READS_AT_ONCE
+from jobflow.controller.apply.objects import READS_AT_ONCE
+from jobflow.controller.apply.requests import Applied
 from jobflow.core.planning.actions import Action, Plan, ReadJob, ReadPods
 from jobflow.kube.client import Client
 from jobflow.kube.connections import CONNECTIONS

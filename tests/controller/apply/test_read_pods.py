@@ -12,7 +12,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBS, PODS, ObjectMeta
 from jobflow.api.volcano.job import Job
 from jobflow.controller.apply.api_answers import Memory
-from jobflow.controller.apply.applied import Applied
+from jobflow.controller.apply.requests import Applied
 from jobflow.core.planning.actions import ReadPods
 from jobflow.core.planning.observed.view import PodsRead
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure

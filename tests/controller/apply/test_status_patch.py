@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowState, JobFlowStatus, JobRecord, StepCondition
 from jobflow.api.resources import ObjectMeta
-from jobflow.controller.apply.status_patch import difference, status_patch
+from jobflow.controller.apply.requests import difference, status_patch
 
 
 def merge(target: Any, patch: Any) -> Any:

@@ -8,7 +8,7 @@ import pytest
 from jobflow.api.flow.jobflow import JobFlowSpec
 from jobflow.api.flow.step import DependsOn, Step
 from jobflow.api.flow.traits import Plain, names_with
-from jobflow.core.spec.options import _with_options
+from jobflow.core.spec.graph import _with_options
 
 
 class StepOfTomorrow(Step, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobCondition, JobState, JobStatus, TaskState
 from jobflow.core.planning.actions import CreateJob, Plan, ProbeResult
 from jobflow.core.planning.observed.child_flow import observe
-from jobflow.core.planning.observed.known_jobs import known_runs
+from jobflow.core.planning.observed.identity import known_runs
 from jobflow.core.planning.observed.view import PodsRead, View
 from jobflow.core.planning.plan import plan as real_plan
 from jobflow.core.spec.concurrency import NO_GROUP, Group, Member

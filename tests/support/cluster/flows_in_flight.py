@@ -10,7 +10,7 @@ from typing import Any
 from jobflow.api import labels
 from jobflow.api.volcano.command import Action
 from jobflow.core.admission.applied_nulls import LAST_APPLIED
-from jobflow.core.planning.observed.known_jobs import pack_uid
+from jobflow.core.planning.observed.identity import pack_uid
 from support.cluster.in_flight import Check, InFlight, Life, Stage
 from support.sandbox.manifests import jobflow, template
 

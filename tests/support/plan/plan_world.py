@@ -37,7 +37,7 @@ from jobflow.core.planning.actions import (
     ReadPods,
 )
 from jobflow.core.planning.observed.child_flow import observe
-from jobflow.core.planning.observed.known_jobs import KnownJobs
+from jobflow.core.planning.observed.identity import KnownJobs
 from jobflow.core.planning.observed.view import (
     ClaimHolder,
     Held,

@@ -11,8 +11,8 @@ from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.resources import JOBFLOWS, JOBS
 from jobflow.api.volcano.job import Job
 from jobflow.controller.apply.api_answers import Answers, Memory
-from jobflow.controller.apply.applied import Applied
 from jobflow.controller.apply.apply import Applier
+from jobflow.controller.apply.requests import Applied
 from jobflow.core.planning.actions import Action, CreateJob, Guard, Plan
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
 from jobflow.store import Store

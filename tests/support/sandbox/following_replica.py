@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
 from jobflow.api.resources import Resource
-from jobflow.controller.leader_term import lead
+from jobflow.controller.controller import lead
 from jobflow.kube.client import Client
 from jobflow.store import Store, feeds
 

@@ -17,12 +17,9 @@ from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.resources import COMMANDS, JOBFLOWS, Resource
 from jobflow.api.volcano.job import Job
 from jobflow.controller.apply.api_answers import Memory, is_refusal, timeless
-from jobflow.controller.apply.applied import STATUS, Applied, Slots, request_of
-from jobflow.controller.apply.commands import CommandSender
-from jobflow.controller.apply.live_reads import LiveReads
-from jobflow.controller.apply.objects import OBJECTS, ObjectKind
-from jobflow.controller.apply.status_patch import status_patch
-from jobflow.controller.apply.volume_claims import VolumeClaims
+from jobflow.controller.apply.creates import CommandSender, VolumeClaims
+from jobflow.controller.apply.objects import OBJECTS, LiveReads, ObjectKind
+from jobflow.controller.apply.requests import STATUS, Applied, Slots, request_of, status_patch
 from jobflow.core.planning.actions import (
     AbortJob,
     Action,
@@ -37,7 +34,7 @@ from jobflow.core.planning.actions import (
     ReadJob,
     ReadPods,
 )
-from jobflow.core.planning.observed.known_jobs import KnownJobs
+from jobflow.core.planning.observed.identity import KnownJobs
 from jobflow.core.planning.observed.view import PodsRead
 from jobflow.core.work import WORK
 from jobflow.kube.cache import key_of

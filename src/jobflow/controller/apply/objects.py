@@ -1,18 +1,169 @@
-"""The table of the kinds of work whose attempts are objects: where each is sent, read and kept."""
+"""The table of the kinds of work whose attempts are objects: where each is sent, read and kept; and
+live reads: of objects that a plan requests, and of pods at the beginning of a term."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+import structlog
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.traits import WorkKind
-from jobflow.api.resources import JOBFLOWS, JOBS, Resource
+from jobflow.api.resources import (
+    JOBFLOWS,
+    JOBS,
+    PODS,
+    VOLUME_CLAIMS,
+    ListMeta,
+    Object,
+    OwnerReference,
+    Resource,
+    Struct,
+)
 from jobflow.api.volcano.job import Job
-from jobflow.controller.apply.live_reads import LiveReads
+from jobflow.api.volcano.pod import JOB_NAME, Pod
+from jobflow.controller.probes.fair_slots import FairSlots
 from jobflow.core.planning.observed.child_flow import observe
-from jobflow.kube.cache import Cache
-from jobflow.store import Store
+from jobflow.kube.answers import Identified, Identity, decoder, find_status_writer
+from jobflow.kube.cache import Cache, Key, key_of
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, UnreadableAnswer
+from jobflow.store import Store, slim_pod
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+SOMEBODY = "somebody else"
+READS_AT_ONCE = 32
+"""Maximum concurrent live reads of all flows, a third of a client's connections."""
+
+
+class LiveReads:
+    """Reads of objects in the namespace of a flow. All raise ApiError or one of NETWORK_ERRORS.
+
+    They share connections with the watches, so they are bounded; a flow with many of them does not
+    keep the others waiting.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._slots: FairSlots[Key] = FairSlots(seconds=0.0, at_once=READS_AT_ONCE)
+
+    async def flow(self, flow: JobFlow) -> JobFlow | None:
+        """Read the flow; None if it is gone."""
+        try:
+            return await self._get(flow, JOBFLOWS, flow.metadata.name, JobFlow)
+        except ApiError as error:
+            if error.not_found:
+                return None
+            raise
+
+    async def flow_with_identity(self, flow: JobFlow) -> tuple[JobFlow, Identity] | None:
+        """Read the flow, and who has written it; None if it is gone."""
+        try:
+            raw = await self._get(flow, JOBFLOWS, flow.metadata.name, msgspec.Raw)
+        except ApiError as error:
+            if error.not_found:
+                return None
+            raise
+        return decoder(JobFlow).decode(raw), decoder(Identified).decode(raw).metadata
+
+    async def status_writer(self, flow: JobFlow) -> str:
+        """Return the field manager of the last writer of the flow's status, if it is not JobFlow;
+        "somebody else" if that is not known."""
+        try:
+            found = await self._get(flow, JOBFLOWS, flow.metadata.name, Identified)
+        except (ApiError, *NETWORK_ERRORS):
+            return SOMEBODY
+        writer = find_status_writer(found.metadata.managed_fields)
+        return SOMEBODY if writer is None else writer.name
+
+    async def job(self, flow: JobFlow, name: str) -> Job:
+        """Read a vcjob. If the rest cannot be read, return only its metadata, which is enough to
+        know its owner, and does not tell whether it has ended."""
+        try:
+            return await self._get(flow, JOBS, name, Job)
+        except UnreadableAnswer as error:
+            found = await self._get(flow, JOBS, name, Object)
+            flow_name = "/".join(key_of(flow))
+            log.warning("job cannot be read", flow=flow_name, job=name, error=error.message)
+            return Job(metadata=found.metadata)
+
+    async def child(self, flow: JobFlow, name: str) -> JobFlow:
+        """Read a flow that may be a child of this one."""
+        return await self._get(flow, JOBFLOWS, name, JobFlow)
+
+    async def claim(self, flow: JobFlow, name: str) -> Object:
+        """Read the metadata of a PersistentVolumeClaim."""
+        return await self._get(flow, VOLUME_CLAIMS, name, Object)
+
+    async def pods(self, flow: JobFlow, job: str, uid: str) -> tuple[Pod, ...]:
+        """Read the pods that the vcjob with this UID controls."""
+        async with self._slots.slot(key_of(flow)):
+            return await _pods_of(self._client, flow.metadata.namespace, job, uid)
+
+    async def is_alive(self, flow: JobFlow, owner: OwnerReference | None) -> bool:
+        """Whether the owner of a vcjob exists and is not being deleted. True without an owner, and
+        if this account may not read it."""
+        if owner is None:
+            return True
+        async with self._slots.slot(key_of(flow)):
+            resource = await self._client.resource_of_kind(owner.api_version, owner.kind)
+        if resource is None:
+            return True
+        try:
+            found = await self._get(flow, resource, owner.name, Object)
+        except ApiError as error:
+            if error.code in (403, 404):
+                return error.code == 403
+            raise
+        return found.metadata.uid == owner.uid and found.metadata.deletion_timestamp is None
+
+    async def _get(self, flow: JobFlow, resource: Resource, name: str, type: type[T]) -> T:
+        async with self._slots.slot(key_of(flow)):
+            return await self._client.get(resource, flow.metadata.namespace, name, type)
+
+
+class PodPage(Struct, frozen=True, kw_only=True):
+    """A page of pods."""
+
+    metadata: ListMeta
+    items: list[Pod] | None = None
+
+
+async def _pods_of(client: Client, namespace: str, job: str, uid: str) -> tuple[Pod, ...]:
+    query = [("labelSelector", f"{JOB_NAME}={job}")]
+    pages = client.list(PODS, PodPage, namespace=namespace, query=query)
+    return tuple(
+        [slim_pod(pod) async for page in pages for pod in page.items or () if pod.owner == uid]
+    )
+
+
+async def catch_up_pods(client: Client, store: Store) -> None:
+    """Read the pods of every ended vcjob without known pods whose end is not recorded yet.
+
+    A plan does not ask for the pods of a vcjob without known pods, because it may never have had
+    any. After a change of leader the watch of pods may be behind that of vcjobs. Errors are only
+    logged, because pods add only details to an end.
+    """
+    slots = asyncio.Semaphore(READS_AT_ONCE)
+
+    async def learn(job: Job) -> None:
+        namespace, name = key_of(job)
+        try:
+            async with slots:
+                pods = await _pods_of(client, namespace, name, job.metadata.uid)
+        except (ApiError, *NETWORK_ERRORS) as error:
+            log.warning("pods cannot be read", job=f"{namespace}/{name}", error=str(error))
+            return
+        for pod in pods:
+            store.pods.cache.learn(pod)
+
+    unknown = [job for job in store.unrecorded() if not store.pods.of(job.metadata.uid)]
+    await asyncio.gather(*map(learn, unknown))
 
 
 class ObjectKind(NamedTuple):

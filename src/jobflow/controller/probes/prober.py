@@ -27,8 +27,14 @@ import structlog
 from jobflow.api.volcano.pod import Pod
 from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.fair_slots import FairSlots
-from jobflow.controller.probes.pod_check import check_pod
-from jobflow.controller.probes.round import PodCheck, PodStates, obstacle, pod_checks, pod_states
+from jobflow.controller.probes.pod_check import (
+    PodCheck,
+    PodStates,
+    check_pod,
+    obstacle,
+    pod_checks,
+    pod_states,
+)
 from jobflow.core.planning.actions import Check, JobProbe, ProbeResult
 from jobflow.kube.cache import Key
 from jobflow.kube.clock import delay

@@ -64,7 +64,7 @@ from jobflow.core.cel.references import measure_json
 from jobflow.core.cron.flows import sample_flow
 from jobflow.core.json_values import count_values
 from jobflow.core.manifests.job_fields import misfits
-from jobflow.core.spec.outline import Outline
+from jobflow.core.spec.graph import Outline
 from jobflow.core.violations import MAX_FINDINGS, FieldWarning, Verdict, Violation
 
 PASS = Verdict()

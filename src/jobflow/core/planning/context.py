@@ -29,8 +29,7 @@ from jobflow.core.lazy import lazy_property
 from jobflow.core.planning.decision import CreateBudget, CreateFault, StepDecision, TargetEnd
 from jobflow.core.planning.lifecycle import Lifecycle, Pause, stored_lifecycle
 from jobflow.core.planning.observed.children import with_facts_of_children
-from jobflow.core.planning.observed.identity import assign
-from jobflow.core.planning.observed.known_jobs import without_namesakes
+from jobflow.core.planning.observed.identity import assign, without_namesakes
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, gather
 from jobflow.core.planning.observed.view import View
 from jobflow.core.pods.outputs import OutputsRoom, OutputsTooLarge

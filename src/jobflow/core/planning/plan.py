@@ -33,7 +33,7 @@ from jobflow.core.planning.flow.restart import restarted
 from jobflow.core.planning.forecast import next_jobs
 from jobflow.core.planning.lifecycle import deadline, stored_lifecycle, untouched
 from jobflow.core.planning.observed.children import with_facts_of_children
-from jobflow.core.planning.observed.known_jobs import without_namesakes
+from jobflow.core.planning.observed.identity import without_namesakes
 from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.pending.step import PendingSteps
 from jobflow.core.planning.started.steps import begun_steps, end_strays

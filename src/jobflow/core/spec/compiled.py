@@ -11,11 +11,9 @@ from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.step import Condition, Step
 from jobflow.core.lazy import lazy_property
 from jobflow.core.names import format_job_name, to_label_value
-from jobflow.core.spec.expressions import find_needed_outputs
-from jobflow.core.spec.graph import Graph
+from jobflow.core.spec.expressions import NamedFailure, find_named_failures, find_needed_outputs
+from jobflow.core.spec.graph import Graph, Outline
 from jobflow.core.spec.items import takes_items
-from jobflow.core.spec.named_failures import NamedFailure, find_named_failures
-from jobflow.core.spec.outline import Outline
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.readiness import Requirement, build_requirement
 from jobflow.core.work import ends_in_status, may_run_steps, works_of

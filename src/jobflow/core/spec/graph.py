@@ -7,9 +7,14 @@ algorithms are iterative and linear in steps and targets.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from jobflow.api.flow.step import Step
+import msgspec
+
+from jobflow.api.flow.jobflow import JobFlowSpec
+from jobflow.api.flow.step import DependsOn, Step, with_fan_out
+from jobflow.api.flow.traits import Plain, fields_of
 from jobflow.core.lazy import lazy_property
 
 _NONE: tuple[int, ...] = ()
@@ -197,3 +202,48 @@ def _walk_depth_first(
                 path.append(following)
                 targets.append(iter(arrows[following]))
     return finished
+
+
+Select = Callable[[Iterable[Any]], list[tuple[int, Any]]]
+
+
+def _with_options(struct: type[msgspec.Struct], *, within: str = "") -> Select:
+    """Return a function that selects the values in which an option is set, with their positions.
+    `within`: the field of the given objects that has the value, or None. It is compiled, because it
+    looks at every step and a call for each of them takes three times as long."""
+    options = [field.name for field in fields_of(struct) if field.get(Plain) is None]
+    tests = " or ".join(f"value.{name} is not None" for name in options)
+    if within:
+        tests = f"(value := each.{within}) is not None and ({tests})"
+    each = "each" if within else "value"
+    select: Select = eval(
+        f"lambda values: [(i, value) for i, {each} in enumerate(values) if {tests}]"
+    )
+    return select
+
+
+select_steps = _with_options(Step)
+select_dependencies = _with_options(DependsOn, within="depends_on")
+select_specs = _with_options(JobFlowSpec)
+
+
+class Outline:
+    """The steps of one list, by position. Admission and plans of a flow share it."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.steps: Sequence[Step] = with_fan_out(steps)
+        """Each step; one that has the items of its targets has an empty `forEach`."""
+        self.graph = Graph(self.steps)
+
+    @lazy_property
+    def with_options(self) -> list[tuple[int, Step]]:
+        """Steps with an option set."""
+        return select_steps(self.steps)
+
+    @lazy_property
+    def dependencies_with_options(self) -> list[tuple[int, DependsOn]]:
+        """Dependencies with a field set beyond targets, by the position of their step."""
+        return select_dependencies(self.steps)
+
+
+NO_STEPS = Outline(())

@@ -10,7 +10,7 @@ import pytest
 from jobflow.api import labels
 from jobflow.api.flow.control import ForEach, Retry
 from jobflow.api.flow.status import JobFlowStatus
-from jobflow.core.planning.observed.known_jobs import find_edits, pack_uid
+from jobflow.core.planning.observed.identity import find_edits, pack_uid
 from jobflow.core.planning.status.size_limit import MOST
 from support.plan.plan_world import World, flow, world_of
 from support.plan.status_room import drop_everything

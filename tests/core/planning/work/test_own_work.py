@@ -17,8 +17,7 @@ from jobflow.core.planning.decision import RunDecision
 from jobflow.core.planning.observed.steps import ObservedRun
 from jobflow.core.planning.work import kinds
 from jobflow.core.planning.work.abort import aborted
-from jobflow.core.planning.work.end import ends_as
-from jobflow.core.planning.work.timeout import duration
+from jobflow.core.planning.work.end import duration, ends_as
 from jobflow.core.timestamps import add
 from jobflow.core.work import WORK
 from support.plan.plan_world import World, flow

@@ -54,11 +54,16 @@ from jobflow.core.manifests.job_fields import claim_type, misfits
 from jobflow.core.manifests.layers import Rank
 from jobflow.core.manifests.volume_claims import claim_spec
 from jobflow.core.names import predict_generated_name
-from jobflow.core.spec.graph import Graph
+from jobflow.core.spec.expressions import NamedFailure, find_named_failures
+from jobflow.core.spec.graph import (
+    NO_STEPS,
+    Graph,
+    Outline,
+    select_dependencies,
+    select_specs,
+    select_steps,
+)
 from jobflow.core.spec.items import takes_items
-from jobflow.core.spec.named_failures import NamedFailure, find_named_failures
-from jobflow.core.spec.options import select_dependencies, select_specs, select_steps
-from jobflow.core.spec.outline import NO_STEPS, Outline
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.violations import Verdict, join_path
 from jobflow.core.work import Work, work_of
@@ -135,7 +140,7 @@ class FlowFacts:
         self.dependencies_with_options = first.dependencies_with_options
         """Dependencies with a field set beyond targets."""
         self.steps_with_options = first.with_options
-        """Steps with an option set (`core/spec/options.py`). Rules of options walk only these."""
+        """Steps with an option set (`core/spec/graph.py`). Rules of options walk only these."""
         if last.steps:
             self.dependencies_with_options = select_dependencies(self.steps)
             self.steps_with_options = select_steps(self.steps)

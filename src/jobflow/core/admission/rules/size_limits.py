@@ -22,7 +22,7 @@ from jobflow.core.limits import MAX_NEXT_JOBS as MOST_NEXT
 from jobflow.core.manifests.layers import free_form_values
 from jobflow.core.names import MAX_NAME
 from jobflow.core.spec.approvals import MAX_BY_BYTES
-from jobflow.core.spec.named_failures import NamedFailure, measure_fields
+from jobflow.core.spec.expressions import NamedFailure, measure_fields
 from jobflow.core.spec.param_values import params_of
 from jobflow.core.violations import Reason, Violation, join_path
 from jobflow.core.work import is_asked, may_run_steps

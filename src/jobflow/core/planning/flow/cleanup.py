@@ -13,7 +13,7 @@ from jobflow.api.flow.status import ENDED_STEP_PHASES, FlowPhase
 from jobflow.api.volcano.job import Job
 from jobflow.core.limits import MAX_TTL
 from jobflow.core.planning.actions import DeleteJob
-from jobflow.core.planning.observed.job_records import ended
+from jobflow.core.planning.observed.job_history import ended
 from jobflow.core.planning.observed.view import View
 from jobflow.core.timestamps import add
 

@@ -32,7 +32,7 @@ from jobflow.core.planning.target_ends import (
     run_ended_as_recorded,
 )
 from jobflow.core.planning.work.abort import aborted, ending_reason
-from jobflow.core.planning.work.timeout import duration
+from jobflow.core.planning.work.end import duration
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import SKIPS, TargetState

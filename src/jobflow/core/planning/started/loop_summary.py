@@ -20,10 +20,9 @@ from jobflow.api.flow.status import (
 from jobflow.api.volcano.job import JobPhase, TaskState
 from jobflow.core.planning.context import with_time
 from jobflow.core.planning.decision import RunDecision, StepDecision
-from jobflow.core.planning.observed.causes import name_cause
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep
 from jobflow.core.planning.started.loop import Loop, LoopEnd
-from jobflow.core.planning.work.end import describe_failed_pods
+from jobflow.core.planning.work.end import describe_failed_pods, name_cause
 from jobflow.core.pods.resources import replace_hours
 from jobflow.core.reasons import WITH_THE_FLOW, StepReason
 from jobflow.core.spec.items import name_item

@@ -17,8 +17,7 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision, wait_between_attempts
 from jobflow.core.planning.observed.steps import ObservedRun
 from jobflow.core.planning.work.abort import aborted, ending_reason
-from jobflow.core.planning.work.end import ends_as, not_judged
-from jobflow.core.planning.work.timeout import duration
+from jobflow.core.planning.work.end import duration, ends_as, not_judged
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second

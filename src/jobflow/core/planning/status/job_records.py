@@ -19,7 +19,7 @@ from jobflow.api.flow.status import (
 from jobflow.api.volcano.job import ENDED_PHASES, JobPhase
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
-from jobflow.core.planning.observed.job_records import before_its_end, ended, is_current, job_record
+from jobflow.core.planning.observed.job_history import before_its_end, ended, is_current, job_record
 from jobflow.core.planning.observed.steps import FAILURES, ObservedRun, attempt_of
 from jobflow.core.reasons import StepReason
 from jobflow.core.work import work_of_object

@@ -22,10 +22,10 @@ from jobflow.api.flow.status import (
     StepPhase,
 )
 from jobflow.core.names import format_latest_name
-from jobflow.core.planning.observed.job_records import ended
+from jobflow.core.planning.observed.job_history import ended
 from jobflow.core.planning.status.job_records import JOB_LISTS
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.named_failures import NO_FIELDS, NamedFailure, keep_fields
+from jobflow.core.spec.expressions import NO_FIELDS, NamedFailure, keep_fields
 
 LIMIT = 256 * 1024
 """Bytes of a status as JSON above which parts of it are dropped."""

@@ -29,10 +29,10 @@ from jobflow.core.planning.context import PlanContext, with_job_as_child
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.flow.volume_claims import created_claims
 from jobflow.core.planning.lifecycle import HALTS, IN_FINALLY
-from jobflow.core.planning.observed.causes import name_cause
 from jobflow.core.planning.observed.children import has_tolerated_children
 from jobflow.core.planning.status.job_records import job_lists, job_records
 from jobflow.core.planning.status.size_limit import fitted
+from jobflow.core.planning.work.end import name_cause
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from jobflow.core.spec.items import drop_null_keys
 from jobflow.core.spec.readiness import fails_flow

@@ -23,8 +23,7 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision, StepDecision
 from jobflow.core.planning.observed.steps import ObservedRun
 from jobflow.core.planning.work.abort import why_in_words
-from jobflow.core.planning.work.end import take_outputs
-from jobflow.core.planning.work.timeout import duration
+from jobflow.core.planning.work.end import duration, take_outputs
 from jobflow.core.pods.outputs import OutputsTooLarge
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.approvals import QUESTION, ApprovalKey, StepAnswer, asks

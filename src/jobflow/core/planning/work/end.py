@@ -1,36 +1,43 @@
-"""Conditions of a run while the object of its attempt exists, and after it has ended.
+"""Conditions of a run while the object of its attempt exists, until when it may run, and how it has
+ended.
 
 A kind of work says what it knows of the end (`AttemptEnd`). An aborted run ends for the stored
 reason, with one exception: after a suspension only an Aborted vcjob does, because one that ends
 Failed or Terminated has failed by itself.
 """
 
+from __future__ import annotations
+
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from jobflow.api.flow.status import RequestedHours, RunCondition, StepFailure, StepPhase
+from jobflow.api.duration import parse_duration
+from jobflow.api.flow.status import JobRecord, RequestedHours, RunCondition, StepFailure, StepPhase
 from jobflow.api.volcano.job import Job, JobPhase, TaskState
 from jobflow.api.volcano.pod import PodPhase
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision
-from jobflow.core.planning.observed.causes import name_cause
-from jobflow.core.planning.observed.job_records import before_its_end
-from jobflow.core.planning.observed.known_jobs import pack_uid
+from jobflow.core.planning.observed.identity import pack_uid
+from jobflow.core.planning.observed.job_history import before_its_end
 from jobflow.core.planning.observed.steps import FAILURES, ObservedRun
 from jobflow.core.planning.work.abort import aborted
-from jobflow.core.planning.work.timeout import deadline
+from jobflow.core.pods.failure import describe_end
 from jobflow.core.pods.outputs import OutputsTooLarge
 from jobflow.core.reasons import StepReason
-from jobflow.core.text import format_count, format_go_duration, shorten
+from jobflow.core.text import MAX_MESSAGE, format_count, format_go_duration, shorten
+from jobflow.core.timestamps import add, ceil_to_second
 from jobflow.core.work import work_of_object
 
+SECOND = timedelta(seconds=1)
 MOST_AVOIDED = 10
 """Most nodes that an attempt avoids."""
 
 Outputs = dict[str, object]
+T = TypeVar("T")
 
 
 class AttemptEnd(NamedTuple):
@@ -192,3 +199,58 @@ def _avoided(run: ObservedRun, end: AttemptEnd) -> list[str] | None:
         return None
     before = [node for node in run.stored.avoid_nodes or () if node not in end.failed_on]
     return [*before, *sorted(end.failed_on - {""})][-MOST_AVOIDED:] or None
+
+
+def name_cause(head: str, detail: str, failure: StepFailure | None) -> str:
+    """Return `head: detail`. If that is too long for a message, and the failure is that of a pod in
+    a child flow, name the failure in place of the flows and the job between, so that the error is
+    not cut off: `head: step train/fit failed: pod f-b-main-0 (task main): exit code 3 (Error) on
+    node n1: ValueError: no rows`."""
+    message = f"{head}: {detail}" if detail else head
+    if len(message) <= MAX_MESSAGE or failure is None or not (failure.step and failure.pod):
+        return message
+    task = f" (task {failure.task})" if failure.task else ""
+    node = f" on node {failure.node}" if failure.node else ""
+    more = f": {failure.message}" if failure.message else ""
+    how = describe_end(failure, failure.signal or None)
+    return f"{head}: step {failure.step} failed: pod {failure.pod}{task}: {how}{node}{more}"
+
+
+def deadline(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
+    """Return the deadline of this vcjob by the step's `timeout`; None without one, or before it was
+    Running. Time in a queue does not count, restarts by Volcano do."""
+    text = run.step.timeout
+    if not text:
+        return None
+    stored = run.stored
+    if stored.deadline is not None and stored.job == job.metadata.name:
+        return stored.deadline  # Volcano moves the time of a phase that is entered again
+    seconds = duration(text, None)
+    since = min(_running(job, ctx.records.get(job.metadata.name)), default=None)
+    if seconds is None or since is None:
+        return None
+    # the clock of Volcano's controllers may be wrong
+    since = min(max(since, job.metadata.creation_timestamp or since), ctx.second)
+    # the time is cut to a whole second, and an attempt never has less time than its timeout
+    return ceil_to_second(add(since, seconds + SECOND))
+
+
+def duration(text: str | None, default: T) -> timedelta | T:
+    """Return a duration of the spec; `default` if it is not set or cannot be read."""
+    try:
+        return default if text is None else timedelta(seconds=parse_duration(text))
+    except ValueError:
+        return default
+
+
+def _running(job: Job, record: JobRecord | None) -> Iterator[datetime]:
+    status = job.status
+    for condition in status.conditions or ():
+        if condition.status == JobPhase.RUNNING and condition.last_transition_time is not None:
+            yield condition.last_transition_time
+    state = status.state
+    if state.phase == JobPhase.RUNNING and state.last_transition_time is not None:
+        yield state.last_transition_time
+    for entry in (record.running_histories if record is not None else None) or ():
+        if entry.state == JobPhase.RUNNING and entry.start_timestamp is not None:
+            yield entry.start_timestamp

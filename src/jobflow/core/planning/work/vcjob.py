@@ -23,7 +23,7 @@ from jobflow.core.names import predict_pod_names
 from jobflow.core.planning.actions import AbortJob, DeleteJob, ReadPods
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision
-from jobflow.core.planning.observed.job_records import job_record, running_time
+from jobflow.core.planning.observed.job_history import job_record, running_time
 from jobflow.core.planning.observed.steps import FAILURES, ObservedRun
 from jobflow.core.planning.observed.view import PodsRead, View
 from jobflow.core.planning.work.abort import Asked, intent
