@@ -14,21 +14,9 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from jobflow.api.flow import step as api
+from jobflow.api.flow import traits
 from jobflow.api.flow.jobflow import JobFlowSpec
-from jobflow.api.flow.traits import (
-    Apart,
-    Evaluated,
-    FlowField,
-    JobPart,
-    Referring,
-    Role,
-    Runs,
-    Setting,
-    Stage,
-    fields_of,
-    names_with,
-    walk,
-)
+from jobflow.api.flow.traits import fields_of
 from jobflow.authoring.objects.expressions import Expr, has_expr, reference_to, to_cel
 from jobflow.authoring.objects.faults import Place
 from jobflow.authoring.objects.fields import Fields, ForEach, Param, Retry
@@ -43,19 +31,21 @@ from jobflow.core.violations import join_path
 if TYPE_CHECKING:
     from jobflow.authoring.objects.steps import Values
 
-_OF_FLOWS = {field.name: field for field in fields_of(JobFlowSpec) if field.get(Apart) is None}
+_OF_FLOWS = {
+    field.name: field for field in fields_of(JobFlowSpec) if field.get(traits.Apart) is None
+}
 _OF_STEPS = {field.name: field for field in fields_of(api.Step) if field.name != "name"}
 _TYPES = {
     field.struct.__name__: field.struct
-    for _, field in walk(JobFlowSpec)
+    for _, field in traits.walk(JobFlowSpec)
     if field.struct is not None
 }
 """Types of objects in a flow. The classes of Python have the same names."""
-_WORKS = names_with(api.Step, Runs)
+_WORKS = traits.names_with(api.Step, traits.Runs)
 _ARGUMENTS = {
     field.name: field.json
     for field in fields_of(api.Step)
-    if field.get(JobPart) == JobPart(Role.ARGUMENT)
+    if field.get(traits.JobPart) == traits.JobPart(traits.Role.ARGUMENT)
 }
 _SHORTHANDS: Mapping[str, Callable[[Any], Any]] = {
     "for_each": lambda value: (
@@ -141,13 +131,13 @@ class _Context:
     mode: _Mode = _Mode.PLAIN
     variables: _Vars | None = None
 
-    def of_field(self, field: FlowField) -> _Context:
+    def of_field(self, field: traits.FlowField) -> _Context:
         """Return the context of a field of a flow or a step."""
-        references = field.get(Referring)
-        if field.get(JobPart) is None and references is None:
-            mode = _Mode.PLAIN if field.get(Setting) is None else _Mode.REFERRING
+        references = field.get(traits.Referring)
+        if field.get(traits.JobPart) is None and references is None:
+            mode = _Mode.PLAIN if field.get(traits.Setting) is None else _Mode.REFERRING
             return _Context(mode, self.variables)
-        is_of_job = references is None or references.stage is Stage.JOB
+        is_of_job = references is None or references.stage is traits.Stage.JOB
         building = is_of_job and self.variables is not None
         return _Context(_Mode.BUILDING if building else _Mode.REFERRING, self.variables)
 
@@ -265,9 +255,9 @@ class Encoder:
         hint = f"; here that is {ours}" if ours and guess not in known else did_you_mean(guess)
         self.problems.append((path, f"there is no field {name}{hint}"))
 
-    def _field(self, field: FlowField, value: Any, path: str, context: _Context) -> Any:
+    def _field(self, field: traits.FlowField, value: Any, path: str, context: _Context) -> Any:
         """Return the value of a field of a flow or a step."""
-        if field.get(Evaluated) is None:
+        if field.get(traits.Evaluated) is None:
             return self.value(value, path, context.of_field(field))
         if isinstance(value, Mapping):
             return {str(key): _expression(each) for key, each in value.items()}

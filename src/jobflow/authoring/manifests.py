@@ -26,6 +26,7 @@ from jobflow.authoring.objects.faults import (
 from jobflow.authoring.objects.flows import NamedCron, NamedFlow
 from jobflow.authoring.objects.steps import Manifest as Object
 from jobflow.authoring.objects.steps import Template
+from jobflow.client.manifests import yaml_nodes
 from jobflow.client.manifests.check import Report
 from jobflow.client.manifests.check import check as check_manifests
 from jobflow.client.manifests.flag_values import set_params
@@ -33,13 +34,6 @@ from jobflow.client.manifests.objects import DEFAULT_NAMESPACE, Manifest, Manife
 from jobflow.client.manifests.sources import Source, SourcePlace
 from jobflow.client.manifests.write_yaml import write_yaml
 from jobflow.client.manifests.yaml_errors import Span
-from jobflow.client.manifests.yaml_nodes import (
-    ListNode,
-    MappingEntry,
-    MappingNode,
-    Node,
-    ScalarNode,
-)
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.violations import Reason, join_path
 
@@ -107,7 +101,7 @@ def _follows(fault: Fault, known: Set[str]) -> bool:
     return fault.path in known and "Required value" in fault.message
 
 
-def param_nodes(params: Mapping[str, Any]) -> dict[str, Node]:
+def param_nodes(params: Mapping[str, Any]) -> dict[str, yaml_nodes.Node]:
     """Return values of params as the nodes of YAML."""
     return {name: _node(each, "", Span(0, 0), {}, {}) for name, each in params.items()}
 
@@ -230,7 +224,7 @@ class _CodeManifest(Manifest):
 def _manifest(written: Written, place: Place, sources: dict[str, Source]) -> _CodeManifest:
     span = _span(place, sources)
     node = _node(written.data, "", span, written.places, sources)
-    assert isinstance(node, MappingNode) and span.source is not None
+    assert isinstance(node, yaml_nodes.MappingNode) and span.source is not None
     return _CodeManifest(span.source, node)
 
 
@@ -242,7 +236,7 @@ def _span(place: Place, sources: dict[str, Source]) -> _CodeSpan:
 
 def _node(
     value: Any, path: str, span: Span, places: Mapping[str, Place], sources: dict[str, Source]
-) -> Node:
+) -> yaml_nodes.Node:
     """Return JSON as nodes, each at the place of its path or of the nearest path above it."""
     if (place := places.get(path)) is not None:
         span = _span(place, sources)
@@ -250,9 +244,9 @@ def _node(
         entries = {}
         for key, each in value.items():
             node = _node(each, join_path(path, key) if path else key, span, places, sources)
-            entries[key] = MappingEntry(node.span, node)
-        return MappingNode(span, entries=entries)
+            entries[key] = yaml_nodes.MappingEntry(node.span, node)
+        return yaml_nodes.MappingNode(span, entries=entries)
     if isinstance(value, list | tuple):
         items = [_node(each, f"{path}[{i}]", span, places, sources) for i, each in enumerate(value)]
-        return ListNode(span, items=items)
-    return ScalarNode(span, value)
+        return yaml_nodes.ListNode(span, items=items)
+    return yaml_nodes.ScalarNode(span, value)

@@ -17,19 +17,9 @@ from jobflow.api.flow.jobflow import STEP_LISTS
 from jobflow.api.flow.step import Step
 from jobflow.authoring.objects.returns import Outputs
 from jobflow.core.cel.expression import MAX_LENGTH
+from jobflow.core.cel.language import tree
 from jobflow.core.cel.language.macros import MACROS
 from jobflow.core.cel.language.parser import parse
-from jobflow.core.cel.language.tree import (
-    CallNode,
-    CelSyntaxError,
-    ChainNode,
-    IndexNode,
-    LiteralNode,
-    NameNode,
-    OperationNode,
-    Selector,
-    SyntaxNode,
-)
 from jobflow.core.cel.references import find_references
 from jobflow.core.spec.expressions import list_expressions, reads_of
 from jobflow.core.suggest import Suggester, did_you_mean
@@ -145,7 +135,7 @@ def _check(text: str, known: KnownOutputs) -> Iterable[str]:
         return ()
     try:
         node = parse(text)
-    except CelSyntaxError:
+    except tree.CelSyntaxError:
         return ()
     reader = _Reader(known)
     reader.read(node, {"steps": _Value(_Kind.STEPS)})
@@ -167,30 +157,30 @@ class _Reader:
         self.faults: list[str] = []
         self._known = known
 
-    def read(self, node: SyntaxNode, variables: _Variables) -> _Value | None:
+    def read(self, node: tree.SyntaxNode, variables: _Variables) -> _Value | None:
         """Return what is known of a value."""
-        if isinstance(node, NameNode):
+        if isinstance(node, tree.NameNode):
             return variables.get(node.name)
-        if isinstance(node, ChainNode):
+        if isinstance(node, tree.ChainNode):
             value = self.read(node.first, variables)
             for selector in node.selectors:
                 value = self._select(value, selector, variables)
             return value
-        if isinstance(node, OperationNode):
+        if isinstance(node, tree.OperationNode):
             self._operation(node, variables)
             return None
         for part in chain.from_iterable(map(_nodes, node)):
             self.read(part, variables)
         return None
 
-    def _operation(self, node: OperationNode, variables: _Variables) -> None:
+    def _operation(self, node: tree.OperationNode, variables: _Variables) -> None:
         """Read the operands; note an output that is compared with a literal of another type."""
         operands = [node.first, *(each for _, each in node.rest)]
         values = [self.read(each, variables) for each in operands]
         for i, (sign, _) in enumerate(node.rest):
             for at, other in ((i, i + 1), (i + 1, i)) if sign in _ORDER else ():
                 literal = operands[other]
-                if (value := values[at]) is not None and isinstance(literal, LiteralNode):
+                if (value := values[at]) is not None and isinstance(literal, tree.LiteralNode):
                     self.faults += self._check_types(value, sign, literal.value)
 
     def _check_types(self, value: _Value, sign: str, literal: Any) -> Iterator[str]:
@@ -203,14 +193,14 @@ class _Reader:
             yield f"{name} is {own}, so {sign} cannot compare it with {other}: {quote(literal)}"
 
     def _select(
-        self, value: _Value | None, selector: Selector, variables: _Variables
+        self, value: _Value | None, selector: tree.Selector, variables: _Variables
     ) -> _Value | None:
-        if isinstance(selector, CallNode):
+        if isinstance(selector, tree.CallNode):
             return self._call(value, selector, variables)
-        if not isinstance(selector, IndexNode):
+        if not isinstance(selector, tree.IndexNode):
             return self._entry(value, selector.key)
         self.read(selector.key, variables)
-        key = selector.key.value if isinstance(selector.key, LiteralNode) else None
+        key = selector.key.value if isinstance(selector.key, tree.LiteralNode) else None
         return self._entry(value, key)
 
     def _entry(self, value: _Value | None, key: object) -> _Value | None:
@@ -238,10 +228,12 @@ class _Reader:
                 self.faults.append(f'an item has no "{key}"{did_you_mean(guess)}')
         return None
 
-    def _call(self, value: _Value | None, call: CallNode, variables: _Variables) -> _Value | None:
+    def _call(
+        self, value: _Value | None, call: tree.CallNode, variables: _Variables
+    ) -> _Value | None:
         entry = value._replace(lists=value.lists - 1) if value is not None and value.lists else None
         first = call.arguments[0] if call.arguments else None
-        if call.name in MACROS and isinstance(first, NameNode):
+        if call.name in MACROS and isinstance(first, tree.NameNode):
             results = [
                 self.read(each, {**variables, first.name: entry}) for each in call.arguments[1:]
             ]
@@ -251,7 +243,7 @@ class _Reader:
             return last._replace(lists=last.lists + 1) if last is not None else None
         for argument in call.arguments:
             self.read(argument, variables)
-        if call.name in ("maxBy", "minBy") and isinstance(first, LiteralNode):
+        if call.name in ("maxBy", "minBy") and isinstance(first, tree.LiteralNode):
             inner = entry
             for key in str(first.value).split("."):
                 inner = self._entry(inner, key)
@@ -264,7 +256,7 @@ def _name_of_type(hint: Any) -> str | None:
     return _TYPE_NAMES.get(kind) if isinstance(kind, type) else None
 
 
-def _nodes(value: Any) -> Iterator[SyntaxNode]:
+def _nodes(value: Any) -> Iterator[tree.SyntaxNode]:
     """Yield the nodes in a field of a node: a node, or lists and pairs of nodes."""
     if hasattr(value, "_fields"):
         yield value

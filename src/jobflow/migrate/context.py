@@ -7,6 +7,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from jobflow.migrate.expressions import values
 from jobflow.migrate.expressions.cel import tag_value
 from jobflow.migrate.expressions.parse import split_tags
 from jobflow.migrate.expressions.values import (
@@ -15,12 +16,7 @@ from jobflow.migrate.expressions.values import (
     Resolve,
     Text,
     UnsupportedExpression,
-    as_ref,
-    as_text,
-    join,
-    member,
     quote,
-    single,
 )
 from jobflow.migrate.fields import Field
 from jobflow.migrate.scopes import FlowScope, StepDraft, StepInfo, identifier
@@ -80,7 +76,7 @@ class Context:
         """Return a scalar with its tags resolved. Tags without an equal are reported and stay. With
         `must_exist`, outputs that may not exist are reported too."""
         pieces = split_tags(value.text)
-        return join(
+        return values.join(
             *(
                 self.tag(piece, value, must_exist=must_exist) if i % 2 else (piece,)
                 for i, piece in enumerate(pieces)
@@ -113,7 +109,7 @@ class Context:
                 continue
             plain = found.rstrip("$")
             if dollars := "$" * ((len(found) - len(plain) + 1) // 2):  # Kubernetes halves them
-                part = replace(part, cel=f"{quote(dollars)} + {as_text(part)}", path="")
+                part = replace(part, cel=f"{quote(dollars)} + {values.as_text(part)}", path="")
             found = plain + self._reference(part)
         return found
 
@@ -126,7 +122,7 @@ class Context:
 
         def resolve(keys: tuple[str, ...]) -> Text:
             found = self.resolve(keys)
-            ref, tag = single(found), ".".join(keys)
+            ref, tag = values.single(found), ".".join(keys)
             if ref is None or not ref.may_lack:
                 return found
             if must_exist:
@@ -186,9 +182,9 @@ class Context:
             case ("parameters", "json") | ("parameters",):
                 return self._all_params()
             case ("labels" | "annotations", *rest):
-                values = info.metadata.get(keys[0])
-                if isinstance(values, dict) and ".".join(rest) in values:
-                    return (str(values[".".join(rest)]),)
+                written = info.metadata.get(keys[0])
+                if isinstance(written, dict) and ".".join(rest) in written:
+                    return (str(written[".".join(rest)]),)
             case ("status",) if self.in_finally:
                 words = '(flow.phase == "Succeed" ? "Succeeded" : flow.phase)'
                 ref = Ref(words, kind=Kind.PHASE, hint="status", raw="flow.phase")
@@ -203,7 +199,7 @@ class Context:
         pairs = []
         for name in self.scope.workflow.params:
             value = self._of_workflow(("parameters", name))
-            pairs.append(f'{{"name": {quote(name)}, "value": {as_ref(value).cel}}}')
+            pairs.append(f'{{"name": {quote(name)}, "value": {values.as_ref(value).cel}}}')
         return (Ref(f"[{', '.join(pairs)}]", kind=Kind.LIST, hint="params"),)
 
     def _fact(self, name: str) -> Text | None:
@@ -245,7 +241,7 @@ class Context:
     def _address(self, info: StepInfo, step: str, sample: str) -> Text:
         if info.is_sure:
             job = Ref(f"{step}.job", f"steps.{info.name}.job", Kind.TEXT, "job")
-            return join((job,), ("-main-0.",), (job,))
+            return values.join((job,), ("-main-0.",), (job,))
         address = f'{step}.job + "-main-0." + {step}.job'
         cel = f'{step}.phase == "Skipped" ? {quote(f"{{{{{sample}}}}}")} : {address}'
         return (Ref(f"({cel})", kind=Kind.TEXT, hint="address"),)
@@ -255,7 +251,7 @@ class Context:
             return (item,)
         path = ".".join((item.path, *keys)) if item.path else ""
         kind = Kind.ANY if item.kind is Kind.ANY else Kind.JSON
-        found = Ref(item.cel + "".join(map(member, keys)), path, kind, identifier(keys[-1]))
+        found = Ref(item.cel + "".join(map(values.member, keys)), path, kind, identifier(keys[-1]))
         if len(keys) == 1 and keys[0] not in self.item_keys:
             or_else = f"get({item.cel}, {quote(keys[0])}, %s)"
             found = replace(found, or_else=or_else, may_lack=True)

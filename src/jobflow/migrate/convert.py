@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +28,18 @@ _TOO_LARGE = (
     "is not converted: it, or what is before it, is larger than any flow; templates that call "
     "others several times multiply them"
 )
+_WITHOUT_EFFECT = {"status": "is left out: it is about a run of Argo"}
+_OF_CRONS = {
+    "timezone": "timeZone",
+    "concurrencyPolicy": "concurrencyPolicy",
+    "startingDeadlineSeconds": "startingDeadlineSeconds",
+    "suspend": "suspend",
+    "successfulJobsHistoryLimit": "successfulJobsHistoryLimit",
+    "failedJobsHistoryLimit": "failedJobsHistoryLimit",
+}
+_NO_EQUAL_OF_CRONS = dict.fromkeys(
+    ("when", "stopStrategy"), "a schedule has no condition: test it in a first step"
+)
 _LONGEST_SUFFIX = len("-main-0")
 
 
@@ -40,6 +52,12 @@ class Converted:
     objects: list[dict[str, Any]] = field(default_factory=list)
 
     @property
+    def root(self) -> Field:
+        """The object in Argo's file."""
+        place = self.manifest.place("kind", of_key=True)
+        return Field(self.manifest.node, "", place, self.manifest.source, self.findings)
+
+    @property
     def gaps(self) -> list[Finding]:
         return [each for each in self.findings.listed if each.severity is Severity.GAP]
 
@@ -48,11 +66,11 @@ class Converted:
         found: Any = obj
         place = self.manifest.place("metadata")
         for key in path.replace("[", ".").replace("]", "").split("."):
-            found = (
-                found[int(key)]
-                if isinstance(found, list) and key.isdigit()
-                else (found.get(key) if isinstance(found, dict) else None)
-            )
+            if isinstance(found, list) and key.isdigit():
+                found = found[int(key)]
+            else:
+                found = found.get(key) if isinstance(found, dict) else None
+            # Steps are known by their names; other objects with names have no place of their own.
             if isinstance(found, dict) and "name" in found:
                 place = self.findings.origins.get(str(found["name"]), place)
         return place
@@ -66,6 +84,7 @@ def is_of_argo(manifest: Manifest) -> bool:
 def convert(manifests: Iterable[Manifest]) -> list[Converted]:
     """Convert all objects of Argo; others in the same files are used for what they define."""
     listed = [*manifests]
+    # One for all objects of a file, so that no file takes long by having many.
     budgets = {
         each.source: Budget(_MOST_WORK * max(1, len(each.source.text) >> 20)) for each in listed
     }
@@ -77,11 +96,12 @@ def convert(manifests: Iterable[Manifest]) -> list[Converted]:
     files = _files(listed, converted)
     for each in converted:
         with _reported(each):
-            each.objects = [*_objects(each, _root(each), files)]
+            each.objects = [*_objects(each, each.root, files)]
     for each in converted:
         each.findings.budget.left = math.inf
-    for each in converted:  # after all, because workflows read templates of others
-        _root(each).report_unread()
+    # After all are converted, because workflows read templates of others.
+    for each in converted:
+        each.root.report_unread()
         each.findings.listed.sort(key=lambda found: (found.place.line, found.place.column))
     return converted
 
@@ -93,15 +113,10 @@ def _reported(converted: Converted) -> Iterator[None]:
     try:
         yield
     except TooLargeError:
+        # The report itself reads the object, and takes work too.
         budget.left = math.inf
-        _root(converted).gap(_TOO_LARGE)
+        converted.root.gap(_TOO_LARGE)
         budget.left = 0
-
-
-def _root(converted: Converted) -> Field:
-    manifest = converted.manifest
-    place = manifest.place("kind", of_key=True)
-    return Field(manifest.node, "", place, manifest.source, converted.findings)
 
 
 def _files(manifests: Iterable[Manifest], converted: Iterable[Converted]) -> Files:
@@ -112,7 +127,7 @@ def _files(manifests: Iterable[Manifest], converted: Iterable[Converted]) -> Fil
             files.config_maps[manifest.name] = data
     for each in converted:
         with _reported(each):
-            spec = _root(each).get("spec")
+            spec = each.root.get("spec")
             if each.manifest.kind in _TEMPLATES and spec is not None:
                 key = (each.manifest.name, each.manifest.kind == CLUSTER)
                 files.specs[key] = spec
@@ -124,10 +139,9 @@ def _objects(converted: Converted, root: Field, files: Files) -> Iterator[dict[s
     manifest, kind = converted.manifest, converted.manifest.kind
     for key in ("apiVersion", "kind", "metadata"):
         root.get(key)
-    if (status := root.get("status")) is not None:
-        status.note("is left out: it is about a run of Argo")
-    spec = root.get("spec")
-    metadata = _metadata(root)
+    root.report_keys(Severity.NOTE, _WITHOUT_EFFECT)
+    spec, metadata = root.get("spec"), _metadata(root)
+    original = manifest.data.get("metadata") or {}
     if spec is None:
         root.gap("has no spec")
         return
@@ -135,16 +149,17 @@ def _objects(converted: Converted, root: Field, files: Files) -> Iterator[dict[s
         root.gap(f"{kind} has no equal: a flow is started by jobflow submit or a CronJobFlow")
         return
     if kind == "CronWorkflow":
-        yield from _crons(spec, metadata, manifest.data.get("metadata") or {}, files)
+        yield from _crons(spec, metadata, original, files)
         return
     if kind in _TEMPLATES:
         if spec.get("entrypoint") is None:
             root.note("has no entrypoint: its templates are copied into the flows that use them")
             spec.take()
             return
+        # A WorkflowTemplate is submitted several times, and its name is only the beginning of each.
         name = metadata.pop("name", "")
         metadata = {"generateName": f"{name}-"} | metadata
-    found = flow_spec(spec, manifest.data.get("metadata") or {}, files)
+    found = flow_spec(spec, original, files)
     if comments := converted.findings.comments.pop("", None):
         metadata = {COMMENT: [*comments]} | metadata
     _shorten(metadata, found, root)
@@ -179,18 +194,8 @@ def _metadata(root: Field) -> dict[str, Any]:
 def _crons(
     spec: Field, metadata: dict[str, Any], original: Mapping[str, Any], files: Files
 ) -> Iterator[dict[str, Any]]:
-    names = {"timezone": "timeZone", "concurrencyPolicy": "concurrencyPolicy"}
-    names |= {"startingDeadlineSeconds": "startingDeadlineSeconds", "suspend": "suspend"}
-    names |= {
-        f"{end}JobsHistoryLimit": f"{end}JobsHistoryLimit" for end in ("successful", "failed")
-    }
-    common = {}
-    for key, ours in names.items():
-        if (value := spec.get(key)) is not None:
-            common[ours] = value.data
-    for key in ("when", "stopStrategy"):
-        if (value := spec.get(key)) is not None:
-            value.gap("a schedule has no condition: test it in a first step")
+    common = {ours: each.data for key, ours in _OF_CRONS.items() for each in spec.present(key)}
+    spec.report_keys(Severity.GAP, _NO_EQUAL_OF_CRONS)
     template: dict[str, Any] = {}
     if (described := spec.get("workflowMetadata")) is not None:
         template["metadata"] = described.data
@@ -200,8 +205,12 @@ def _crons(
         return
     flow = flow_spec(workflow, original, files, scheduled=True)
     _shorten(metadata, flow, spec, suffix=len("-manual-00000"))
-    schedules = [str(each) for each in spec_schedules(spec)]
-    for number, schedule in enumerate(schedules, 1):
+    single, several = spec.get("schedule"), spec.get("schedules")
+    schedules = [single.data] if single is not None else []
+    if several is not None:
+        schedules = several.data if several.is_list else []
+    # Argo has several schedules for one workflow, a CronJobFlow has one.
+    for number, schedule in enumerate(map(str, schedules), 1):
         spec.findings.budget.spend(spec.node.size)
         named = dict(metadata)
         if len(schedules) > 1:
@@ -216,20 +225,13 @@ def _crons(
         }
 
 
-def spec_schedules(spec: Field) -> Sequence[Any]:
-    """Return the schedules of a CronWorkflow."""
-    listed, single = spec.get("schedules"), spec.get("schedule")
-    if listed is not None:
-        return listed.data if isinstance(listed.data, list) else []
-    return [single.data] if single is not None else []
-
-
 def _shorten(
     metadata: dict[str, Any], flow: Mapping[str, Any], place: Field, suffix: int = 0
 ) -> None:
     """Shorten the name of a flow so that the names of its pods are short enough."""
     key = "name" if "name" in metadata else "generateName"
     name = str(metadata.get(key, "flow"))
+    # The API server adds five characters.
     suffix += 5 if key == "generateName" else 0
     room = MAX_NAME - _LONGEST_SUFFIX - suffix - _longest(flow)
     valid = name if to_valid_name(name) == name.rstrip("-") else to_valid_name(name)
@@ -249,6 +251,7 @@ def _longest(flow: Mapping[str, Any]) -> int:
     lengths = [0]
     for step in (*flow.get("flows", ()), *flow.get("finally", ())):
         length = 1 + len(str(step.get("name", "")))
+        # A dash and an index of up to three digits; numbers of attempts begin with -r.
         length += 4 if "forEach" in step or "repeat" in step else 0
         length += len("-r100") if "retry" in step else len("-r1")
         lengths.append(length + (_longest(step["flow"]) if "flow" in step else 0))

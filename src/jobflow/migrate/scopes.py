@@ -13,16 +13,8 @@ from typing import Any
 
 from jobflow.core.admission.object_names import to_valid_name
 from jobflow.core.cel.language.parser import RESERVED
-from jobflow.migrate.expressions.values import (
-    Kind,
-    Ref,
-    Text,
-    UnsupportedExpression,
-    literal,
-    member,
-    quote,
-    single,
-)
+from jobflow.migrate.expressions import values
+from jobflow.migrate.expressions.values import Kind, Ref, Text, UnsupportedExpression, quote
 
 
 def identifier(name: str) -> str:
@@ -75,7 +67,7 @@ class StepInfo:
             cel = or_else.replace("%s", quote(self.defaults[name]))
             return (Ref(cel, kind=kind, hint=hint, or_else=or_else),)
         path = f"steps.{self.name}.outputs.{key}"
-        cel = f"{of_step}{member(key)}"
+        cel = f"{of_step}{values.member(key)}"
         lacks = not self.is_sure
         return (Ref(cel, path, kind, hint, or_else=or_else, may_lack=lacks),)
 
@@ -136,12 +128,12 @@ class FlowScope:
     def bring(self, hint: str, value: Text) -> Text:
         """Return a value of the parent as one of this child flow: literals stay, anything else
         becomes a param."""
-        if literal(value) is not None:
+        if values.literal(value) is not None:
             return value
         if (name := self.brought.get((hint, value))) is None:
             name = self.brought[hint, value] = unused(self.numbers, identifier(hint), "_")
         self.params[name] = value
-        ref = single(value)
+        ref = values.single(value)
         kind = Kind.TEXT if ref is None else ref.kind
         kind = Kind.ANY if kind is Kind.PHASE else kind
         return (Ref(f"params.{name}", f"params.{name}", kind, name),)

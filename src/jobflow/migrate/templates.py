@@ -76,8 +76,8 @@ _RESULT = re.compile(
     r"(?:steps|tasks)(?:\.([^\s.{}()\[\]]+)|\[['\"]([^'\"]*)['\"]\])\.outputs\.result"
 )
 _OUTPUT = re.compile(r"(?:steps|tasks)\.([^.]+)\.outputs\.(.*)", re.DOTALL)
+# Templates inside of each other that are read for the uses of a value: one more than a flow has.
 _LEVELS = 5
-"""Levels of templates that are read for the uses of a value: one more than a flow can have."""
 
 
 def texts_of(node: Node) -> Iterator[str]:
@@ -99,10 +99,6 @@ def tasks_of(template: Field) -> Iterator[Field]:
         yield from group.items() if group.is_list else (group,)
 
 
-_Used = Mapping[str, set[str]]
-"""Outputs by the name of the task that has them."""
-
-
 class Uses:
     """The uses of values in the templates of a library. Each template is read once for all its
     tasks."""
@@ -112,9 +108,10 @@ class Uses:
         """Inputs of a template that are looped over or parsed as JSON, by the identity of its node
         and the number of levels of templates in it that are read."""
         self._results: dict[int, frozenset[str]] = {}
-        self._outputs: dict[tuple[int, bool], _Used] = {}
+        self._outputs: dict[tuple[int, bool], dict[str, set[str]]] = {}
+        """Outputs of tasks by the names of these."""
+        # Kept, because Python gives the identity of a deleted node to another.
         self._nodes: list[Node] = []
-        """The nodes whose identities are used, so that none is used twice."""
 
     def is_result_used(self, template: Field, task: str) -> bool:
         """Whether a dag or steps template uses `outputs.result` of one of its tasks."""
@@ -125,13 +122,18 @@ class Uses:
             self._results[key] = frozenset(each[1] or each[2] for each in found)
         return task in self._results[key]
 
-    def outputs_as_lists(self, template: Field, task: str, library: Library) -> set[str]:
-        """Return the outputs of a task that another one loops over; `""` is its result."""
-        return self._used(template, library, loops=True).get(task, set())
-
-    def outputs_as_json(self, template: Field, task: str, library: Library) -> set[str]:
-        """Return the outputs of a task that expressions parse as JSON."""
-        return self._used(template, library, loops=False).get(task, set())
+    def outputs(self, template: Field, task: str, library: Library, *, loops: bool) -> set[str]:
+        """Return the outputs of a task that others loop over, or that expressions parse as JSON;
+        `""` is its result."""
+        key = (id(template.node), loops)
+        if key not in self._outputs:
+            self._nodes.append(template.node)
+            found = self._outputs[key] = dict[str, set[str]]()
+            for path in self._paths(template, library, loops=loops):
+                if output := _OUTPUT.fullmatch(path):
+                    name = output[2].removeprefix("parameters.")
+                    found.setdefault(output[1], set()).add("" if output[2] == "result" else name)
+        return self._outputs[key].get(task, set())
 
     def params_as_lists(self, library: Library, entrypoint: str) -> set[str]:
         """Return the parameters of the workflow that templates loop over."""
@@ -139,24 +141,12 @@ class Uses:
         prefix = "workflow.parameters."
         for name, template in library.templates.items():
             for used in self._paths(template, library, loops=True):
+                # The inputs of the entrypoint are the parameters of the workflow.
                 is_entry = name == entrypoint
                 path = used.replace("inputs.parameters.", prefix, 1) if is_entry else used
                 if path.startswith(prefix):
                     found.add(path.removeprefix(prefix))
         return found
-
-    def _used(self, template: Field, library: Library, *, loops: bool) -> _Used:
-        key = (id(template.node), loops)
-        if key not in self._outputs:
-            self._nodes.append(template.node)
-            found: dict[str, set[str]] = {}
-            for path in self._paths(template, library, loops=loops):
-                if output := _OUTPUT.fullmatch(path):
-                    name = output[2]
-                    name = "" if name == "result" else name.removeprefix("parameters.")
-                    found.setdefault(output[1], set()).add(name)
-            self._outputs[key] = found
-        return self._outputs[key]
 
     def _inputs_of(
         self, template: Field, library: Library, levels: int, *, loops: bool
@@ -164,7 +154,8 @@ class Uses:
         key = (id(template.node), loops, levels)
         if key not in self._inputs:
             self._nodes.append(template.node)
-            self._inputs[key] = frozenset()  # a template may call itself
+            # A template may call itself.
+            self._inputs[key] = frozenset()
             prefix = "inputs.parameters."
             paths = self._paths(template, library, levels, loops=loops) if levels else set()
             self._inputs[key] = frozenset(

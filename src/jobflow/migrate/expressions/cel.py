@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from jobflow.migrate.expressions import functions, syntax
+from jobflow.migrate.expressions import functions, syntax, values
 from jobflow.migrate.expressions.parse import parse_condition, parse_expression, split_tags
 from jobflow.migrate.expressions.syntax import LEVELS, Level
 from jobflow.migrate.expressions.values import (
@@ -20,26 +20,31 @@ from jobflow.migrate.expressions.values import (
     Resolve,
     Text,
     UnsupportedExpression,
-    as_ref,
-    as_text,
-    join,
-    literal,
-    member,
     quote,
-    without_brackets,
 )
 
-_METHODS = {"contains": "contains", "startsWith": "startsWith", "endsWith": "endsWith"}
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
 }
+_MACROS = {
+    "filter": "filter",
+    "map": "map",
+    "all": "all",
+    "any": "exists",
+    "one": "exists_one",
+    # These two have no macro of their own, but follow from one.
+    "none": "exists",
+    "count": "filter",
+}
 _OUR_PHASES = {"Succeeded": "Completed", "Error": "Failed", "Omitted": "Skipped"}
+# Of closures inside of each other, for which expr-lang has only `#`.
 _VARIABLES = "ijkmn"
+# Characters of a call; an expression of a flow has at most 1,024.
 _MAX_CEL = 8_192
-"""Characters of a call; an expression of a flow has at most 1,024."""
+_TEXTS = (Kind.TEXT, Kind.ANY)
 Constant = str | int | float | bool
 
 
@@ -80,7 +85,7 @@ def expand_tags(text: str, resolve: Resolve) -> Text:
         size += sum(len(part if isinstance(part, str) else part.cel) for part in found[-1])
         if size > _MAX_CEL:
             raise UnsupportedExpression("it is too long in CEL")
-    return join(*found)
+    return values.join(*found)
 
 
 def tag_value(tag: str, resolve: Resolve) -> Text:
@@ -89,9 +94,7 @@ def tag_value(tag: str, resolve: Resolve) -> Text:
     if not tag.startswith("="):
         return resolve(tuple(tag.split(".")))
     written = _Writer(resolve).write(parse_expression(tag[1:]))
-    if isinstance(written.constant, str):
-        return (written.constant,)
-    return (written.ref,)
+    return (written.constant if isinstance(written.constant, str) else written.ref,)
 
 
 def _inner(text: str) -> str:
@@ -99,6 +102,10 @@ def _inner(text: str) -> str:
     text = text.strip()
     is_tag = text.startswith("{{") and text.endswith("}}") and "{{" not in text[2:]
     return text[2:-2].strip().removeprefix("=") if is_tag else text
+
+
+def _of(text: str, kind: Kind, level: int = Level.ATOM) -> _Cel:
+    return _Cel(Ref(text, kind=kind), level)
 
 
 def _constant(value: Constant) -> _Cel:
@@ -121,12 +128,17 @@ def _bare(text: str) -> _Cel:
     return _constant(text)
 
 
+def _value(ref: Ref) -> _Cel:
+    """Return the CEL of a value, which may have operators of its own."""
+    return _Cel(ref, Level.CHOICE if " " in values.without_brackets(ref.cel) else Level.ATOM)
+
+
 def _truth(written: _Cel) -> str:
     if written.ref.kind is Kind.BOOL:
         return written.ref.cel
     if isinstance(written.constant, str):
         return "true" if written.constant == "true" else "false"
-    return f'{as_text(written.ref)} == "true"'
+    return f'{values.as_text(written.ref)} == "true"'
 
 
 @dataclass(slots=True)
@@ -142,70 +154,63 @@ class _Writer:
             case syntax.Literal(value):
                 assert value is not None, "matched above"
                 return _constant(value)
-            case syntax.Tagged():
-                return self._tagged(node)
+            case syntax.Tagged(tagged, quoted=is_quoted):
+                text = expand_tags(tagged, self.resolve)
+                if (plain := values.literal(text)) is not None:
+                    return _constant(plain) if is_quoted else _bare(plain)
+                ref = values.as_ref(text)
+                return _value(ref) if len(text) == 1 else _Cel(ref, Level.CHOICE)
             case syntax.Name("#") if self.loops:
-                return _Cel(Ref(_VARIABLES[self.loops - 1], kind=Kind.JSON))
+                return _of(_VARIABLES[self.loops - 1], Kind.JSON)
             case syntax.Name() | syntax.Member():
                 return self._path(node)
             case syntax.Call():
                 return self._call(node)
+            case syntax.Operation("??", (value, default)):
+                ref, other = self.write(value).ref, self.write(default).within(Level.CHOICE)
+                if not ref.or_else:
+                    raise UnsupportedExpression("?? is converted only for outputs of steps")
+                cel = ref.or_else.replace("%s", other)
+                return _Cel(replace(ref, cel=cel, path="", or_else=""))
             case syntax.Operation():
-                return self._operation(node)
+                return _operation(node.operator, [self.write(each) for each in node.operands])
             case syntax.ListOf(items):
                 written = ", ".join(self.write(item).ref.cel for item in items)
-                return _Cel(Ref(f"[{written}]", kind=Kind.LIST))
+                return _of(f"[{written}]", Kind.LIST)
             case syntax.MapOf(entries):
                 pairs = (f"{quote(key)}: {self.write(value).ref.cel}" for key, value in entries)
-                return _Cel(Ref(f"{{{', '.join(pairs)}}}", kind=Kind.JSON))
+                return _of(f"{{{', '.join(pairs)}}}", Kind.JSON)
             case _:
                 raise UnsupportedExpression("slices and closures have no equal there")
-
-    def _tagged(self, node: syntax.Tagged) -> _Cel:
-        text = expand_tags(node.text, self.resolve)
-        plain = literal(text)
-        if plain is not None:
-            return _constant(plain) if node.quoted else _bare(plain)
-        ref = as_ref(text)
-        return _Cel(
-            ref, Level.ATOM if len(text) == 1 and not _is_compound(ref.cel) else Level.CHOICE
-        )
 
     def _path(self, node: syntax.Name | syntax.Member) -> _Cel:
         keys = _keys(node)
         if keys is not None and keys[0] != "#":
             text = self.resolve(keys)
-            plain = literal(text)
-            if plain is not None:
-                return _constant(plain)
-            ref = as_ref(text)
-            return _Cel(ref, Level.CHOICE if _is_compound(ref.cel) else Level.ATOM)
+            plain = values.literal(text)
+            return _constant(plain) if plain is not None else _value(values.as_ref(text))
         if isinstance(node, syntax.Name):  # also # outside of a closure
             raise UnsupportedExpression(f'"{node.name}" has no equal')
-        value = self.write(node.value)
+        value = self.write(node.value).within(Level.ATOM)
         key = node.key
         if isinstance(key, syntax.Literal) and isinstance(key.value, str):
-            return _Cel(Ref(value.within(Level.ATOM) + member(key.value), kind=Kind.JSON))
-        return _Cel(Ref(f"{value.within(Level.ATOM)}[{self.write(key).ref.cel}]", kind=Kind.JSON))
+            return _of(value + values.member(key.value), Kind.JSON)
+        return _of(f"{value}[{self.write(key).ref.cel}]", Kind.JSON)
 
     def _call(self, node: syntax.Call) -> _Cel:
-        name = ".".join(_keys(node.function) or ())
-        arguments = node.arguments
+        name, arguments = ".".join(_keys(node.function) or ()), node.arguments
         if len(arguments) > 1 and isinstance(arguments[1], syntax.Closure):
             return self._loop(name, arguments[0], arguments[1])
         written = [self.write(each) for each in arguments]
         constants = [each.constant for each in written]
-        ref = functions.call(
-            name, [replace(e.ref, cel=e.within(Level.ATOM)) for e in written], constants
-        )
+        refs = [replace(each.ref, cel=each.within(Level.ATOM)) for each in written]
+        ref = functions.call(name, refs, constants)
         if len(ref.cel) > _MAX_CEL:  # calls that use an argument twice double it
             raise UnsupportedExpression("it is too long in CEL")
-        return _Cel(ref, Level.CHOICE if _is_compound(ref.cel) else Level.ATOM)
+        return _value(ref)
 
     def _loop(self, name: str, listed: syntax.Node, closure: syntax.Closure) -> _Cel:
-        macro = {"filter": "filter", "map": "map", "all": "all", "any": "exists"}
-        macro |= {"one": "exists_one", "none": "exists", "count": "filter"}
-        if name not in macro or self.loops >= len(_VARIABLES):
+        if name not in _MACROS or self.loops >= len(_VARIABLES):
             raise UnsupportedExpression(f"the function {name} has no equal")
         source = self.write(listed).within(Level.ATOM)
         variable = _VARIABLES[self.loops]
@@ -213,44 +218,12 @@ class _Writer:
         body = self.write(closure.body)
         self.loops -= 1
         inner = body.ref.cel if name == "map" else _truth(body)
-        text = f"{source}.{macro[name]}({variable}, {inner})"
+        text = f"{source}.{_MACROS[name]}({variable}, {inner})"
         if name == "count":
-            return _Cel(Ref(f"size({text})", kind=Kind.NUMBER))
+            return _of(f"size({text})", Kind.NUMBER)
         if name == "none":
-            return _Cel(Ref(f"!{text}", kind=Kind.BOOL), Level.SIGN)
-        return _Cel(Ref(text, kind=Kind.LIST if name in ("filter", "map") else Kind.BOOL))
-
-    def _operation(self, node: syntax.Operation) -> _Cel:
-        sign = node.operator
-        if sign == "??":
-            return self._or_else(*node.operands)
-        written = [self.write(each) for each in node.operands]
-        if sign in ("&&", "||"):
-            texts = [replace(e, ref=replace(e.ref, cel=_truth(e))) for e in written]
-            joined = f" {sign} ".join(each.within(LEVELS[sign]) for each in texts)
-            return _Cel(Ref(joined, kind=Kind.BOOL), LEVELS[sign])
-        if sign == "?:":
-            test, taken, other = written
-            text = f"{replace(test, ref=replace(test.ref, cel=_truth(test))).within(Level.OR)}"
-            text += f" ? {taken.within(Level.OR)} : {other.within(Level.CHOICE)}"
-            kind = taken.ref.kind if taken.ref.kind is other.ref.kind else Kind.ANY
-            return _Cel(Ref(text, kind=kind), Level.CHOICE)
-        if sign == "!":
-            text = _truth(written[0])
-            inner = (
-                text if written[0].ref.kind is Kind.BOOL and written[0].level == Level.ATOM else ""
-            )
-            return _Cel(Ref(f"!{inner or f'({text})'}", kind=Kind.BOOL), Level.SIGN)
-        if len(written) == 1:
-            return _Cel(Ref(f"-{written[0].within(Level.ATOM)}", kind=Kind.NUMBER), Level.SIGN)
-        return _binary(sign, *written)
-
-    def _or_else(self, value: syntax.Node, default: syntax.Node) -> _Cel:
-        ref = self.write(value).ref
-        other = self.write(default).within(Level.CHOICE)
-        if not ref.or_else:
-            raise UnsupportedExpression("?? is converted only for outputs of steps")
-        return _Cel(replace(ref, cel=ref.or_else.replace("%s", other), path="", or_else=""))
+            return _of(f"!{text}", Kind.BOOL, Level.SIGN)
+        return _of(text, Kind.LIST if name in ("filter", "map") else Kind.BOOL)
 
 
 def _keys(node: syntax.Node) -> tuple[str, ...] | None:
@@ -265,72 +238,81 @@ def _keys(node: syntax.Node) -> tuple[str, ...] | None:
             return None
 
 
-def _is_compound(cel: str) -> bool:
-    """Whether CEL of a value has an operator outside of brackets."""
-    return " " in without_brackets(cel)
-
-
-def _binary(sign: str, left: _Cel, right: _Cel) -> _Cel:
-    match sign:
-        case "==" | "!=" | "<" | "<=" | ">" | ">=":
+def _operation(sign: str, written: list[_Cel]) -> _Cel:
+    tests = [replace(each, ref=replace(each.ref, cel=_truth(each))) for each in written]
+    match sign, written:
+        case (("&&" | "||"), _):
+            joined = f" {sign} ".join(each.within(LEVELS[sign]) for each in tests)
+            return _of(joined, Kind.BOOL, LEVELS[sign])
+        case "?:", (_, taken, other):
+            text = f"{tests[0].within(Level.OR)} ? {taken.within(Level.OR)}"
+            kind = taken.ref.kind if taken.ref.kind is other.ref.kind else Kind.ANY
+            return _of(f"{text} : {other.within(Level.CHOICE)}", kind, Level.CHOICE)
+        case "!", (value,):
+            is_test = value.ref.kind is Kind.BOOL and value.level == Level.ATOM
+            text = tests[0].ref.cel
+            return _of(f"!{text}" if is_test else f"!({text})", Kind.BOOL, Level.SIGN)
+        case "-", (value,):
+            return _of(f"-{value.within(Level.ATOM)}", Kind.NUMBER, Level.SIGN)
+        case (("==" | "!=" | "<" | "<=" | ">" | ">="), (left, right)):
             return _comparison(sign, left, right)
-        case "contains" | "startsWith" | "endsWith" | "matches" | "=~" | "!~":
-            return _text_test(sign, left, right)
-        case "in" | "not in":
-            kind = right.ref.kind
-            item = as_text(left.ref) if left.ref.kind is Kind.ANY else left.within(Level.RELATION)
-            listed = f"json({right.ref.cel})" if kind is Kind.TEXT else right.within(Level.SUM)
+        case (("in" | "not in"), (left, right)):
+            is_text = left.ref.kind is Kind.ANY
+            item = values.as_text(left.ref) if is_text else left.within(Level.RELATION)
+            # A text is a list in JSON.
+            is_json = right.ref.kind is Kind.TEXT
+            listed = f"json({right.ref.cel})" if is_json else right.within(Level.SUM)
             text = f"{item} in {listed}"
             if sign == "in":
-                return _Cel(Ref(text, kind=Kind.BOOL), LEVELS["in"])
-            return _Cel(Ref(f"!({text})", kind=Kind.BOOL), Level.SIGN)
-        case "+" | "-" | "*" | "/" | "%":
+                return _of(text, Kind.BOOL, LEVELS["in"])
+            return _of(f"!({text})", Kind.BOOL, Level.SIGN)
+        case (("+" | "-" | "*" | "/" | "%"), (left, right)):
             return _arithmetic(sign, left, right)
+        case (("contains" | "startsWith" | "endsWith" | "matches" | "=~" | "!~"), (left, right)):
+            return _text_test(sign, left, right)
         case _:
             raise UnsupportedExpression(f'the operator "{sign}" has no equal')
 
 
 def _arithmetic(sign: str, left: _Cel, right: _Cel) -> _Cel:
-    texts = (Kind.TEXT, Kind.ANY)
     level = LEVELS[sign]
-    if sign == "+" and (left.ref.kind in texts and right.ref.kind in texts):
-        return _Cel(Ref(f"{as_text(left.ref)} + {as_text(right.ref)}", kind=Kind.TEXT), level)
+    if sign == "+" and left.ref.kind in _TEXTS and right.ref.kind in _TEXTS:
+        text = f"{values.as_text(left.ref)} + {values.as_text(right.ref)}"
+        return _of(text, Kind.TEXT, level)
+    # Operators bind to the left, so a right operand of the same level needs brackets.
     sides = [
-        f"int({each.ref.cel})" if each.ref.kind in texts else each.within(level + n)
+        f"int({each.ref.cel})" if each.ref.kind in _TEXTS else each.within(level + n)
         for n, each in enumerate((left, right))
     ]
-    return _Cel(Ref(f" {sign} ".join(sides), kind=Kind.NUMBER), level)
+    return _of(f" {sign} ".join(sides), Kind.NUMBER, level)
 
 
 def _text_test(sign: str, left: _Cel, right: _Cel) -> _Cel:
-    subject = as_text(left.ref) if left.constant is None else left.ref.cel
-    if sign in _METHODS:
-        if left.ref.kind in (Kind.LIST, Kind.JSON) and sign == "contains":
-            return _Cel(
-                Ref(f"{right.ref.cel} in {left.within(Level.SUM)}", kind=Kind.BOOL), Level.RELATION
-            )
-        return _Cel(Ref(f"{subject}.{_METHODS[sign]}({right.ref.cel})", kind=Kind.BOOL))
+    subject = values.as_text(left.ref) if left.constant is None else left.ref.cel
+    if sign == "contains" and left.ref.kind in (Kind.LIST, Kind.JSON):
+        text = f"{right.ref.cel} in {left.within(Level.SUM)}"
+        return _of(text, Kind.BOOL, Level.RELATION)
+    if sign in ("contains", "startsWith", "endsWith"):
+        return _of(f"{subject}.{sign}({right.ref.cel})", Kind.BOOL)
+    # Admission checks patterns, so it has to know them.
     if right.constant is None:
         raise UnsupportedExpression("the pattern of a regular expression must be a literal text")
     text = f"{subject}.matches({quote(str(right.constant))})"
-    return _Cel(Ref(f"!{text}" if sign == "!~" else text, kind=Kind.BOOL), Level.SIGN)
+    return _of(f"!{text}" if sign == "!~" else text, Kind.BOOL, Level.SIGN)
 
 
 def _comparison(sign: str, left: _Cel, right: _Cel) -> _Cel:
-    if left.constant is not None and right.constant is not None:
-        return _constant(_compare_constants(sign, left.constant, right.constant))
-    equality = sign in ("==", "!=")
-    sides = [_side(left, right, equality=equality), _side(right, left, equality=equality)]
-    return _Cel(Ref(f" {sign} ".join(sides), kind=Kind.BOOL), LEVELS[sign])
-
-
-def _compare_constants(sign: str, left: Constant, right: Constant) -> bool:
-    same = type(left) is type(right) or not ({str, bool} & {type(left), type(right)})
-    if sign in ("==", "!="):
-        return (same and left == right) == (sign == "==")
+    equality, one, other = sign in ("==", "!="), left.constant, right.constant
+    if one is None or other is None:
+        sides = [_side(left, right, equality=equality), _side(right, left, equality=equality)]
+        return _of(f" {sign} ".join(sides), Kind.BOOL, LEVELS[sign])
+    # In govaluate, an integer may equal a float; a text or a boolean only another one.
+    same = type(one) is type(other) or not ({str, bool} & {type(one), type(other)})
+    if equality:
+        return _constant((same and one == other) == (sign == "=="))
     if not same:
         raise UnsupportedExpression("a text cannot be compared with a number")
-    return _COMPARISONS[sign](left, right)  # type: ignore[arg-type]
+    return _constant(_COMPARISONS[sign](one, other))  # type: ignore[arg-type]
 
 
 def _side(own: _Cel, other: _Cel, *, equality: bool) -> str:
@@ -338,19 +320,19 @@ def _side(own: _Cel, other: _Cel, *, equality: bool) -> str:
     kind, beside = own.ref.kind, other.ref.kind
     if own.constant is not None:
         if beside is Kind.PHASE and isinstance(own.constant, str):
+            # The phases of a flow are other words than those of its steps.
             phases = {"Succeeded": "Succeed"} if other.ref.raw == "flow.phase" else _OUR_PHASES
             return quote(phases.get(own.constant, own.constant))
-        if equality and beside in (Kind.TEXT, Kind.ANY) and kind is not Kind.TEXT:
+        if equality and beside in _TEXTS and kind is not Kind.TEXT:
             return quote(own.ref.cel)
         return own.ref.cel
     if kind is Kind.PHASE:
         return own.ref.raw if other.constant is not None else own.within(Level.SUM)
-    if kind in (Kind.TEXT, Kind.ANY):
-        if not equality and beside is not Kind.TEXT:
+    if kind in _TEXTS:
+        # Only an order needs numbers; texts are equal if they look the same.
+        if not equality and (beside is not Kind.TEXT or other.constant is None):
             return f"double({own.ref.cel})"
-        if not equality and other.constant is None:
-            return f"double({own.ref.cel})"
-        return as_text(own.ref)
-    if beside is Kind.TEXT and kind is Kind.NUMBER:
-        return f"string({own.ref.cel})" if equality else own.within(Level.SUM)
+        return values.as_text(own.ref)
+    if beside is Kind.TEXT and kind is Kind.NUMBER and equality:
+        return f"string({own.ref.cel})"
     return own.within(Level.SUM)

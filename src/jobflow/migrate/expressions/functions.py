@@ -23,12 +23,12 @@ def call(name: str, arguments: Sequence[Ref], constants: Sequence[object]) -> Re
         source = arguments[0]
         value = source.cel if source.kind in (Kind.JSON, Kind.LIST) else f"json({source.cel})"
         return Ref(select(value, constants[1]), kind=Kind.JSON)
-    function = _FUNCTIONS.get((name, len(arguments)))
-    function = function or _FUNCTIONS.get((name.removeprefix("sprig."), len(arguments)))
-    function = function or _FUNCTIONS.get((name.removeprefix("sprig."), -1))
-    if function is None:
-        raise UnsupportedExpression(f"the function {name} has no equal")
-    return function(*arguments)
+    # Some functions of Sprig have the name of one of expr-lang, with other arguments.
+    plain, count = name.removeprefix("sprig."), len(arguments)
+    for key in ((name, count), (plain, count), (plain, -1)):
+        if key in _FUNCTIONS:
+            return _FUNCTIONS[key](*arguments)
+    raise UnsupportedExpression(f"the function {name} has no equal")
 
 
 def _number(name: str) -> Callable[[Ref], Ref]:
@@ -39,23 +39,19 @@ def _number(name: str) -> Callable[[Ref], Ref]:
     return convert
 
 
-def _method(name: str, kind: Kind = Kind.TEXT) -> Callable[..., Ref]:
-    def convert(value: Ref, *arguments: Ref) -> Ref:
-        listed = ", ".join(each.cel for each in arguments)
-        return Ref(f"{_subject(value)}.{name}({listed})", kind=kind)
+def _method(name: str, kind: Kind = Kind.TEXT, *, is_last: bool = False) -> Callable[..., Ref]:
+    """Return a function that is a method in CEL. Sprig's take the text as the last argument."""
+
+    def convert(*arguments: Ref) -> Ref:
+        value, others = arguments[0], arguments[1:]
+        if is_last:
+            value, others = arguments[-1], arguments[:-1]
+        # A number or a boolean has no methods of texts.
+        has_method = value.kind in (Kind.LIST, Kind.JSON, Kind.TEXT)
+        subject = value.cel if has_method else as_text(value)
+        return Ref(f"{subject}.{name}({', '.join(each.cel for each in others)})", kind=kind)
 
     return convert
-
-
-def _last_first(function: Callable[..., Ref]) -> Callable[..., Ref]:
-    """Return a function of Sprig, which takes the text as its last argument."""
-    return lambda *arguments: function(arguments[-1], *arguments[:-1])
-
-
-def _subject(value: Ref) -> str:
-    if value.kind in (Kind.LIST, Kind.JSON, Kind.TEXT):
-        return value.cel
-    return as_text(value)
 
 
 def _infix(sign: str) -> Callable[..., Ref]:
@@ -75,6 +71,7 @@ def _extreme(name: str) -> Callable[..., Ref]:
 
 
 def _to_json(value: Ref) -> Ref:
+    # A part of JSON becomes a text only where one is asked for.
     return replace(value, kind=Kind.LIST, path="") if value.kind is Kind.JSON else value
 
 
@@ -84,11 +81,8 @@ def _from_json(value: Ref) -> Ref:
     return Ref(f"json({value.cel})", kind=Kind.JSON)
 
 
-def _size(value: Ref) -> Ref:
-    return Ref(f"size({value.cel})", kind=Kind.NUMBER)
-
-
 def _default(default: Ref, value: Ref) -> Ref:
+    # To Sprig, an empty text is as good as none.
     return Ref(f'({as_text(value)} == "" ? {default.cel} : {value.cel})', kind=value.kind)
 
 
@@ -96,28 +90,28 @@ def _ternary(yes: Ref, no: Ref, test: Ref) -> Ref:
     return Ref(f"({test.cel} ? {yes.cel} : {no.cel})", kind=yes.kind)
 
 
-def _to_text(value: Ref) -> Ref:
-    return Ref(as_text(value), kind=Kind.TEXT)
-
-
+# By name and number of arguments; -1: any number.
 _FUNCTIONS: dict[tuple[str, int], Callable[..., Ref]] = {
     **{(name, 1): _number("int") for name in ("asInt", "int", "int64", "atoi", "toInt")},
     **{(name, 1): _number("double") for name in ("asFloat", "float", "float64")},
-    **{(name, 1): _to_text for name in ("string", "toString")},
+    **{
+        (name, 1): lambda value: Ref(as_text(value), kind=Kind.TEXT)
+        for name in ("string", "toString")
+    },
     **{(name, 1): _to_json for name in ("toJson", "toJSON")},
     **{(name, 1): _from_json for name in ("fromJson", "fromJSON", "mustFromJson")},
-    ("len", 1): _size,
+    ("len", 1): lambda value: Ref(f"size({value.cel})", kind=Kind.NUMBER),
     ("lower", 1): _method("lowerAscii"),
     ("upper", 1): _method("upperAscii"),
     ("trim", 1): _method("trim"),
     ("split", 2): _method("split", Kind.LIST),
     ("join", 2): _method("join"),
     ("replace", 3): _method("replace"),
-    ("splitList", 2): _last_first(_method("split", Kind.LIST)),
-    ("sprig.replace", 3): _last_first(_method("replace")),
-    ("hasPrefix", 2): _last_first(_method("startsWith", Kind.BOOL)),
-    ("hasSuffix", 2): _last_first(_method("endsWith", Kind.BOOL)),
-    ("contains", 2): _last_first(_method("contains", Kind.BOOL)),
+    ("splitList", 2): _method("split", Kind.LIST, is_last=True),
+    ("sprig.replace", 3): _method("replace", is_last=True),
+    ("hasPrefix", 2): _method("startsWith", Kind.BOOL, is_last=True),
+    ("hasSuffix", 2): _method("endsWith", Kind.BOOL, is_last=True),
+    ("contains", 2): _method("contains", Kind.BOOL, is_last=True),
     ("add", -1): _infix("+"),
     ("sub", 2): _infix("-"),
     ("mul", -1): _infix("*"),

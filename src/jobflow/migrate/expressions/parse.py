@@ -19,18 +19,17 @@ _TOKEN = re.compile(
     )""",
     re.DOTALL | re.VERBOSE,
 )
+# A word of govaluate. Hyphens are part of it, because Argo writes names into the text.
 _BARE = re.compile(r"[A-Za-z_](?:[\w./]|[-:](?=\w))*")
-"""A word of govaluate. Hyphens are part of it, because Argo writes names into the text."""
-
 _SIGNS = {"or": "||", "and": "&&"}
-"""Words for operators."""
 _WORDS = {"true": True, "false": False, "nil": None}
 _MAX_TEXT = 4_096
 _SPACE = re.compile(r"\s*")
+_END = ("end", "the end")
+# Expressions inside of each other, so that no text reaches Python's limit of recursion.
 _MAX_DEPTH = 30
-"""Expressions inside of each other."""
+# Values inside of each other: `a - b - c` is a difference inside of another one.
 _MAX_HEIGHT = 120
-"""Values inside of each other: `a - b - c` is a difference inside of another one."""
 
 
 def split_tags(text: str) -> list[str]:
@@ -45,12 +44,12 @@ def split_tags(text: str) -> list[str]:
 
 def parse_condition(text: str) -> syntax.Node:
     """Parse a `when` of govaluate. Raises UnsupportedExpression."""
-    return _Parser([*_tokens(text, bare_words=True)], bare_words=True).parse()
+    return _ExpressionParser([*_tokens(text, bare_words=True)], bare_words=True).parse()
 
 
 def parse_expression(text: str) -> syntax.Node:
     """Parse an expression of expr-lang. Raises UnsupportedExpression."""
-    return _Parser([*_tokens(text, bare_words=False)], bare_words=False).parse()
+    return _ExpressionParser([*_tokens(text, bare_words=False)], bare_words=False).parse()
 
 
 def _tokens(text: str, *, bare_words: bool) -> Iterator[tuple[str, str]]:
@@ -82,7 +81,7 @@ def _space_end(text: str, at: int) -> int:
 
 
 @dataclass(slots=True)
-class _Parser:
+class _ExpressionParser:
     tokens: list[tuple[str, str]]
     bare_words: bool
     at: int = 0
@@ -90,7 +89,6 @@ class _Parser:
     heights: dict[int, tuple[int, syntax.Node]] = field(default_factory=dict)
     """How many values are inside of each other in a value, by its identity; its leaves are not
     listed."""
-    end: tuple[str, str] = field(default=("end", "the end"))
 
     def parse(self) -> syntax.Node:
         node = self.expression()
@@ -117,6 +115,7 @@ class _Parser:
             while self.sign() == sign:
                 self.at += 2 if sign == "not in" else 1
                 operands.append(self.binary(LEVELS[sign] + 1))
+                # A long chain of tests is one operation, and no deep tree.
                 if sign not in ("&&", "||"):
                     break
             node = self.made(syntax.Operation(sign, tuple(operands)), *operands)
@@ -161,19 +160,16 @@ class _Parser:
                 arguments = tuple(self.listed(")"))
                 node = self.made(syntax.Call(node, arguments), node, *arguments)
             elif self.accept("["):
-                node = self.index(node)
+                first = None if self.peek()[1] == ":" else self.expression()
+                if first is None or self.peek()[1] == ":":
+                    self.expect(":")
+                    last = None if self.peek()[1] == "]" else self.expression()
+                    node = self.made(syntax.Slice(node, first, last), node)
+                else:
+                    node = self.made(syntax.Member(node, first), node, first)
+                self.expect("]")
             else:
                 return node
-
-    def index(self, node: syntax.Node) -> syntax.Node:
-        first = None if self.peek()[1] == ":" else self.expression()
-        if self.accept(":"):
-            last = None if self.peek()[1] == "]" else self.expression()
-            self.expect("]")
-            return self.made(syntax.Slice(node, first, last), node)
-        self.expect("]")
-        assert first is not None, "only a slice has no first index"
-        return self.made(syntax.Member(node, first), node, first)
 
     def primary(self) -> syntax.Node:
         kind, text = self.take()
@@ -181,39 +177,32 @@ class _Parser:
             return syntax.Tagged(text, quoted=False)
         if kind == "text":
             inner = text[1:-1]
+            # Backquotes are Go's raw strings.
             if text[0] != "`":
                 inner = re.sub(r"\\(.)", _unescape, inner, flags=re.DOTALL)
             has_tag = len(split_tags(inner)) > 1
             return syntax.Tagged(inner, quoted=True) if has_tag else syntax.Literal(inner)
         if kind == "number":
             return syntax.Literal(float(text) if re.search(r"[.eE]", text) else int(text))
+        if text == "#" or (kind == "word" and self.peek()[1] == "("):
+            return syntax.Name(text)
+        if kind == "word" and text in _WORDS:
+            return syntax.Literal(_WORDS[text])
         if kind == "word":
-            return self.word(text)
+            return syntax.Literal(text) if self.bare_words else syntax.Name(text)
         if text == "(":
-            return self.grouped()
+            items = self.listed(")")
+            # In govaluate, several values in brackets are a list.
+            if len(items) > 1 and self.bare_words:
+                return self.list_of(items)
+            if len(items) != 1:
+                raise UnsupportedExpression('"()" holds no single value')
+            return items[0]
         if text == "[":
             return self.list_of(self.listed("]"))
         if text == "{":
             return self.braces()
-        if text == "#":
-            return syntax.Name("#")
         raise UnsupportedExpression(f'"{text}" is not expected there')
-
-    def word(self, text: str) -> syntax.Node:
-        if self.peek()[1] == "(":
-            return syntax.Name(text)
-        if text in _WORDS:
-            return syntax.Literal(_WORDS[text])
-        return syntax.Literal(text) if self.bare_words else syntax.Name(text)
-
-    def grouped(self) -> syntax.Node:
-        """Return what stands in brackets; in govaluate, several values are a list."""
-        items = self.listed(")")
-        if len(items) == 1:
-            return items[0]
-        if self.bare_words and items:
-            return self.list_of(items)
-        raise UnsupportedExpression('"()" holds no single value')
 
     def list_of(self, items: list[syntax.Node]) -> syntax.Node:
         made = syntax.ListOf(tuple(items))
@@ -221,6 +210,7 @@ class _Parser:
 
     def braces(self) -> syntax.Node:
         """Return a map, or a closure."""
+        # Only a map has a colon behind its first word.
         following = [text for _, text in self.tokens[self.at : self.at + 2]]
         if following[:1] != ["}"] and following[1:] != [":"]:
             body = self.expression()
@@ -247,7 +237,7 @@ class _Parser:
         return items
 
     def peek(self) -> tuple[str, str]:
-        return self.tokens[self.at] if self.at < len(self.tokens) else self.end
+        return self.tokens[self.at] if self.at < len(self.tokens) else _END
 
     def take(self) -> tuple[str, str]:
         token = self.peek()

@@ -183,7 +183,7 @@ def _child(
             info.outputs.setdefault(name, identifier(name))
             note_global(context.scope, name, info, may_lack=ref.may_lack)
     if retry := retry_of(template, around):
-        # The pods of a child flow may fail on many nodes.
+        # Nodes are avoided by the pods of one job.
         retry.pop("avoidNodes", None)
         body["retry"] = retry
     if span := timeout_of(template, around):

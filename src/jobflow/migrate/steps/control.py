@@ -11,21 +11,10 @@ from typing import Any, TypeVar
 from jobflow.api.duration import parse_duration
 from jobflow.core.text import shorten
 from jobflow.migrate.context import Context
+from jobflow.migrate.expressions import values
 from jobflow.migrate.expressions.cel import test_to_cel
 from jobflow.migrate.expressions.parse import split_tags
-from jobflow.migrate.expressions.values import (
-    Kind,
-    Ref,
-    Resolve,
-    Text,
-    UnsupportedExpression,
-    as_json,
-    as_ref,
-    json_of,
-    literal,
-    single,
-    whole,
-)
+from jobflow.migrate.expressions.values import Kind, Ref, Resolve, Text, UnsupportedExpression
 from jobflow.migrate.fields import Field, Severity
 
 Converted = TypeVar("Converted", str, Ref)
@@ -39,7 +28,7 @@ _KNOWN = re.compile(r"-?[0-9]{1,9}")
 
 def duration(value: Field, context: Context) -> str | None:
     """Return a time in seconds, or in Go's notation, as a duration; None if it is reported."""
-    text = literal(context.text(value))
+    text = values.literal(context.text(value))
     if text is None:
         value.gap("the time is not known before the flow runs: write a duration")
         return None
@@ -119,10 +108,10 @@ def loop_of(task: Field, context: Context) -> Loop | None:
 
 def _with_param(listed: Field, context: Context) -> Loop:
     text = context.text(listed, must_exist=True)
-    plain = literal(text)
+    plain = values.literal(text)
     if plain is None:
-        return Loop(cel=as_json(text))
-    found = json_of(plain)
+        return Loop(cel=values.as_json(text))
+    found = values.json_of(plain)
     if not isinstance(found, list):
         raise UnsupportedExpression(f'"{plain[:40]}" is no JSON list')
     return _literal(listed, found)
@@ -137,7 +126,7 @@ def _with_items(items: Field, context: Context) -> Loop:
             text = context.text(each) if not each.is_map else None
             if text is None:
                 raise UnsupportedExpression("an item that is a map has a tag: use withParam")
-            parts.append(as_ref(text).cel)
+            parts.append(values.as_ref(text).cel)
         return Loop(cel=f"[{', '.join(parts)}]")
     found = items.data
     kinds = frozenset(type(each) for each in found)
@@ -179,12 +168,12 @@ def _with_sequence(sequence: Field, context: Context) -> Loop:
 
 
 def _number(text: Text) -> str:
-    plain = literal(text)
+    plain = values.literal(text)
     if plain is not None:
         if not _KNOWN.fullmatch(plain.strip()):
             raise UnsupportedExpression(f'"{plain}" is no whole number')
         return plain.strip()
-    ref = single(text) or as_ref(text)
+    ref = values.single(text) or values.as_ref(text)
     if ref.kind is Kind.NUMBER:
         return ref.cel
     return f"int({ref.cel})"
@@ -238,11 +227,11 @@ def _limit(strategy: Field, context: Context) -> int | str:
         strategy.check(f"no limit means {MAX_RETRIES} attempts after the first one")
         return MAX_RETRIES
     text = context.text(limit)
-    plain, ref = literal(text), single(text)
+    plain, ref = values.literal(text), values.single(text)
     if ref is not None and ref.path.startswith("params."):
         limit.check("the param must be a number, not a text")
         return f"$({ref.path})"
-    number = whole(plain) if plain is not None else None
+    number = values.whole(plain) if plain is not None else None
     if number is None:
         limit.gap("the limit is not known before the flow runs: write a number")
         return 0
@@ -261,8 +250,8 @@ def _backoff(strategy: Field, context: Context) -> dict[str, Any]:
             if (span := duration(value, context)) is not None:
                 found[ours] = span
     factor = backoff.get("factor")
-    text = literal(context.text(factor)) if factor is not None else "1"
-    number = whole(text) if text is not None else None
+    text = values.literal(context.text(factor)) if factor is not None else "1"
+    number = values.whole(text) if text is not None else None
     if number is not None:
         found["factor"] = max(number, 1)
     backoff.report_keys(Severity.GAP, _NO_EQUAL_OF_BACKOFFS)

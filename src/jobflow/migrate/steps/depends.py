@@ -17,12 +17,13 @@ from typing import Any
 from jobflow.migrate.expressions.values import UnsupportedExpression, quote
 
 _TOKEN = re.compile(r"&&|\|\||[!()]|[\w-]+(?:\.\w+)?|\S")
+# Brackets and negations inside of each other, so that no text reaches Python's limit of recursion.
 _MAX_DEPTH = 50
-"""Brackets and negations inside of each other."""
 _FAILED = frozenset({"Failed", "Errored"})
 _PASSED = frozenset({"Succeeded"})
 _DEFAULT = frozenset({"Succeeded", "Skipped", "Daemoned"})
 _OF_ITEMS = frozenset({"AnySucceeded", "AllFailed"})
+# An end that the task cannot have, such as Skipped without a condition.
 _NEVER = "never"
 _TESTS = {
     "Succeeded": '{0}.phase == "Completed"',
@@ -34,7 +35,6 @@ _TESTS = {
     "AnySucceeded": '{0}.items.exists(i, i.phase == "Completed")',
     "AllFailed": 'size({0}.items) > 0 && {0}.items.all(i, i.phase == "Failed")',
 }
-_OF_EMPTY_LOOP = "size({0}.items) == 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ def after(tasks: Sequence[str]) -> Dependencies:
 
 def parse_depends(text: str, kinds: Kinds) -> Dependencies:
     """Return the dependencies that a `depends` describes. Raises UnsupportedExpression."""
-    reader = _Reader(_TOKEN.findall(text), kinds)
+    reader = _DependsParser(_TOKEN.findall(text), kinds)
     tree = _simplified(reader.either())
     if token := reader.next:
         raise UnsupportedExpression(f'"{token}" is not expected there')
@@ -181,7 +181,7 @@ def parse_depends(text: str, kinds: Kinds) -> Dependencies:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _DependsParser:
     tokens: list[str]
     kinds: Kinds
     at: int = 0
@@ -193,10 +193,7 @@ class _Reader:
         return self.tokens[self.at] if self.at < len(self.tokens) else ""
 
     def either(self) -> Junction | Term:
-        return self.joined("||", self.both)
-
-    def both(self) -> Junction | Term:
-        return self.joined("&&", self.one)
+        return self.joined("||", lambda: self.joined("&&", self.one))
 
     def joined(self, sign: str, part: Any) -> Junction | Term:
         parts = [part()]
@@ -208,7 +205,16 @@ class _Reader:
     def one(self) -> Junction | Term:
         token, self.at = self.next, self.at + 1
         if token in ("(", "!"):
-            return self.nested(token)
+            self.depth += 1
+            if self.depth > _MAX_DEPTH:
+                raise UnsupportedExpression("it is nested too deep")
+            found = self.either() if token == "(" else Junction("!", (self.one(),))
+            self.depth -= 1
+            if token == "(" and self.next != ")":
+                raise UnsupportedExpression('a ")" is missing')
+            if token == "(":
+                self.at += 1
+            return found
         task, _, end = token.partition(".")
         if not re.fullmatch(r"[\w-]+", task) or (end and end not in _TESTS):
             raise UnsupportedExpression(f'"{token or "the end"}" is not expected there')
@@ -217,18 +223,6 @@ class _Reader:
         ):
             end = _NEVER
         return Term(task, frozenset({end} if end else ()))
-
-    def nested(self, opening: str) -> Junction | Term:
-        self.depth += 1
-        if self.depth > _MAX_DEPTH:
-            raise UnsupportedExpression("it is nested too deep")
-        found = self.either() if opening == "(" else Junction("!", (self.one(),))
-        self.depth -= 1
-        if opening == "(":
-            if self.next != ")":
-                raise UnsupportedExpression('a ")" is missing')
-            self.at += 1
-        return found
 
 
 def _simplified(tree: Junction | Term) -> Junction | Term:
@@ -245,13 +239,13 @@ def _simplified(tree: Junction | Term) -> Junction | Term:
             if isinstance(part, Term) and not part.ends & _OF_ITEMS:
                 ends[part.task] = ends.get(part.task, frozenset()) | (part.ends or _DEFAULT)
         merged = {task: Term(task, frozenset() if e == _DEFAULT else e) for task, e in ends.items()}
-        parts = [*dict.fromkeys(_merged(part, merged) for part in parts)]
+        # A term of items is not merged, as others may accept an end that it does not.
+        joined = (
+            merged[part.task] if isinstance(part, Term) and not part.ends & _OF_ITEMS else part
+            for part in parts
+        )
+        parts = [*dict.fromkeys(joined)]
     return parts[0] if len(parts) == 1 and tree.sign != "!" else Junction(tree.sign, tuple(parts))
-
-
-def _merged(part: Junction | Term, merged: Mapping[str, Term]) -> Junction | Term:
-    is_whole = isinstance(part, Term) and not part.ends & _OF_ITEMS
-    return merged[part.task] if isinstance(part, Term) and is_whole else part
 
 
 def _terms(tree: Junction | Term) -> Iterator[Term]:
@@ -293,11 +287,12 @@ def _tests(task: str, ends: Set[str], kinds: Kinds) -> Iterator[str]:
         elif end != "Skipped" or is_conditional:
             yield _TESTS[end]
     if "Skipped" in ends and "Succeeded" not in ends and task in kinds.loops:
-        yield _OF_EMPTY_LOOP
+        # Argo skips a loop without items.
+        yield "size({0}.items) == 0"
 
 
+# Terms of dependencies that are tried for all tasks of a template.
 _MOST_TERMS = 300_000
-"""Terms of dependencies that are tried for all tasks of a template."""
 
 
 class TooManyTermsError(Exception):

@@ -134,11 +134,10 @@ def _output(parameter: Field, context: Context) -> str | None:
     else:
         source.gap("has no equal for an output of a flow: write an expression in outputs")
         return None
+    if default is not None and ref.or_else:
+        return ref.or_else.replace("%s", as_ref(context.text(default)).cel)
     if default is not None:
-        if not ref.or_else:
-            default.check("the default is left out: write it with get(…) in outputs")
-        else:
-            return ref.or_else.replace("%s", as_ref(context.text(default)).cel)
+        default.check("the default is left out: write it with get(…) in outputs")
     return ref.raw if ref.kind is Kind.PHASE and not ref.cel else ref.cel
 
 
@@ -200,6 +199,7 @@ def _take_recursion(
         target = template_of(task.entry, called.library)
         if target is None or target.template.node is not called.template.node:
             continue
+        # Only a whole flow repeats, at its end, and the outermost one is no step.
         if task.name in waited_for or has_items(task.entry) or context.scope.parent is None:
             return None
         tasks.remove(task)
@@ -225,6 +225,7 @@ def _find_anchors(tasks: Sequence[Task], infos: Mapping[str, StepInfo]) -> None:
         task.depends.terms = [term for term in task.depends.terms if term.task in by_name]
     for task in tasks:
         needs = task.depends.tasks
+        # Skipped targets would let a step run that waits for any of them.
         taken = [_is_taken(name, by_name) for name in needs]
         if not all(taken):
             task.depends.wait_for_all()
@@ -290,6 +291,7 @@ def _note_ends(tasks: Sequence[Task], infos: Mapping[str, StepInfo]) -> None:
             for term in depends.terms
         )
         info.is_sure = info.is_taken and not info.may_be_omitted
+    # Backwards, because a task survives what the tasks behind it survive.
     for task in reversed(order):
         info, needed = infos[task.name], task.depends.required()
         info.is_survived |= task.is_forgiven or task.entry.get("continueOn") is not None
@@ -309,6 +311,7 @@ def _anchors(needs: Sequence[str], by_name: Mapping[str, Task]) -> list[str]:
         seen.add(name)
         task = by_name[name]
         before = task.depends.tasks
+        # Each task may walk to the start of the flow.
         task.entry.findings.budget.spend(len(before) + 1)
         taken = task.further or [each for each in before if _is_taken(each, by_name)]
         found |= dict.fromkeys(each for each in taken if each != START)

@@ -65,7 +65,7 @@ def plan_outputs(template: Field, wanted: Wanted, context: Context, info: StepIn
             value.gap("an output with a fixed value has no equal: write the value where it is used")
     names = [*([""] if plan.result else []), *plan.files]
     mounts = [mount.text_of("mountPath") for mount in _mounts(template)]
-    # The kubelet reads no message from a volume.
+    # The kubelet mounts the message over its path, so that such a file would not reach the volume.
     in_volume = any(path.startswith(mount) for path in plan.files.values() for mount in mounts)
     # A message that is JSON has the outputs that the JSON names, so it is put into a text.
     own = template.first("script", "container")

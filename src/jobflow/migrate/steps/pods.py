@@ -175,7 +175,7 @@ def _sorted(before: dict[str, list[str]]) -> Iterator[str]:
     left = dict(before)
     while left:
         ready = [name for name, needs in left.items() if not {*needs} & {*left} - {name}]
-        # Containers that wait for each other keep their order: Argo refuses them.
+        # Containers that wait for each other keep their order.
         for name in ready or [*left]:
             del left[name]
             yield name

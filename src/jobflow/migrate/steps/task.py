@@ -137,11 +137,10 @@ class TaskWriter:
         uses, template, library = self.workflow.uses, self.called.template, self.called.library
         is_loop = name in self.infos and self.infos[name].is_loop
         wanted = Wanted(
-            # A script may be written to use a result of its own, as Argo's own examples are.
             uses.is_result_used(template, name) or uses.is_result_used(called.template, name),
             # The outputs of a loop are a list already, one of texts.
-            set() if is_loop else uses.outputs_as_lists(template, name, library),
-            uses.outputs_as_json(template, name, library),
+            set() if is_loop else uses.outputs(template, name, library, loops=True),
+            uses.outputs(template, name, library, loops=False),
         )
         made = body_of(called, inputs, context, info, wanted, self.workflow)
         # Argo makes these outputs global for the steps after this one.
