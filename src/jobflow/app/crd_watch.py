@@ -39,14 +39,10 @@ class InstalledCrd(Struct, frozen=True, kw_only=True):
 
 
 class CrdWatch:
-    """Whether the definitions fit this version, kept up to date by `run`. It fits at once if
-    `kinds` is empty. Exactly one of the events `fit` and `unfit` is set: this version may work, or
-    may not.
-
-    After a definition that did not fit, `reread` is awaited before `fit` is set again: objects
-    read in the meantime may lack fields that are stored. `on_fault` is called when a definition is
-    read that does not fit.
-    """
+    """Whether the definitions fit this version, kept up to date by `run`; at once if `kinds` is
+    empty. One of the events `fit` and `unfit` is set. After a definition that did not fit, `reread`
+    is awaited before `fit` is set again: objects read in the meantime may lack fields that are
+    stored. `on_fault` is called for each definition that does not fit."""
 
     def __init__(
         self,
@@ -73,6 +69,7 @@ class CrdWatch:
                 self._changed.clear()
                 if not self._are_all_correct() or self.fit.is_set():
                     continue
+                # what was read while a definition did not fit may lack fields
                 if self._must_reread:
                     await asyncio.sleep(SETTLE_SECONDS)
                     await self._reread()
@@ -127,7 +124,6 @@ class _FollowedCrd:
 
     @property
     def clause(self) -> str | None:
-        """The fault in words; None if the definition fits."""
         name = f"CustomResourceDefinition {self._name}"
         if self.faults is None:
             return f"{name} to be read: {self.reflector.trouble}".removesuffix(": ")
@@ -162,7 +158,6 @@ class _FollowedCrd:
 
 
 MAX_FIELDS = 5
-"""Fields of one flow that the log names."""
 
 
 class LostFields:
@@ -173,7 +168,6 @@ class LostFields:
         self._flows = flows
         self._before: dict[str, JobFlowSpec] = {}
         self._lost: set[str] = set()
-        """UIDs of flows."""
 
     def remember(self) -> None:
         """Keep the specs as they are: a definition does not fit."""
@@ -192,7 +186,6 @@ class LostFields:
         self._before.clear()
 
     def count(self) -> int:
-        """Return the number of flows that lost fields and still exist."""
         if self._lost:
             # deleted flows need no attention
             self._lost &= {flow.metadata.uid for flow in self._flows}

@@ -28,8 +28,7 @@ class ReadyAnswer(BaseModel):
 def create_health_app(
     waiting_for: Callable[[], list[str]], metrics: Callable[[], bytes]
 ) -> FastAPI:
-    """Return the app of the HTTP port. /readyz answers 503 if `waiting_for` returns a clause;
-    /metrics answers in Prometheus' text format."""
+    """Return the app of the HTTP port. /readyz answers 503 if `waiting_for` returns a clause."""
     app = FastAPI(title="JobFlow health", version=jobflow.__version__, openapi_url=None)
 
     @app.get("/healthz")
@@ -51,14 +50,11 @@ def create_health_app(
 
 
 CHECK_SECONDS = 0.1
-"""Time between two checks of readiness."""
 
 
 class Readiness:
     """Whether a replica is ready. Leadership does not matter: every replica answers reviews.
-
-    `others` are further sources of clauses that name what is waited for.
-    """
+    `others` return further clauses that name what is waited for."""
 
     def __init__(self, store: Store, feeds: Feeds, *others: Callable[[], list[str]]) -> None:
         self._store = store
@@ -85,6 +81,7 @@ class Readiness:
             if waits:
                 resource = feed.resource
                 clause, trouble = f"the API server to list {resource.plural}", feed.trouble
+                # the most common trouble of a new installation has a remedy
                 if trouble.startswith("404"):
                     is_ours = resource.group == "flow.volcano.sh"
                     owner = "`jobflow crds --apply`" if is_ours else "Volcano"
@@ -95,8 +92,7 @@ class Readiness:
         return clauses + [clause for source in self._others for clause in source()]
 
     def unknown(self) -> list[str]:
-        """Return the kinds that cannot be followed at present, each with its error. Their copies
-        are not used until they can be followed again."""
+        """Return the kinds that cannot be followed at present, each with its error."""
         return [
             f"{feed.resource.plural}: {feed.trouble}" for feed in self._feeds if feed.cache.failing
         ]

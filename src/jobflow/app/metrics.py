@@ -28,7 +28,6 @@ from jobflow.webhook.certificates.live import Live
 from jobflow.webhook.review.envelope import Answer
 
 ADMISSION_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0)
-"""Upper bounds of histogram buckets in seconds."""
 MAX_FIELDS = 200
 """Fields that violations are counted by. Users choose the keys of maps, so fields are unlimited."""
 OTHER = "other"
@@ -39,8 +38,6 @@ Values = Callable[[], Mapping[str, float]]
 
 
 class Metrics:
-    """All metrics of one process, in a registry of their own."""
-
     def __init__(self) -> None:
         self.registry = registry = MetricsRegistry()
         self._fields: set[tuple[str, str]] = set()
@@ -100,7 +97,6 @@ class Metrics:
     # ------------------------------------------------------------------ callbacks
 
     def reviewed(self, kind: str, answer: Answer, seconds: float) -> None:
-        """Count an answered review."""
         self._admission_of(kind, answer.operation, answer.outcome).observe(seconds)
         for violation in answer.violations:
             field = _INDEX.sub("[]", violation.path)
@@ -130,7 +126,6 @@ class Metrics:
         self.registry.register(_Scraped(f"jobflow_{name}", text, label, values))
 
     def watch_phases(self, kind: str, phases: Callable[[], Iterable[str]]) -> None:
-        """Count the objects of a kind (`flows`, `jobs`) by phase."""
         text = f"{kind.capitalize()} by phase."
         self.on_scrape(kind, text, lambda: Tally(phases()), label="phase")
 
@@ -214,6 +209,7 @@ class ControllerMetrics(Hooks):
         self._attempts = registry.counter(
             "probe_attempts", "Requests to pods, by outcome.", ["outcome"]
         )
+        # a counter that does not exist yet cannot be compared with zero
         for outcome in (PASSED, FAILED):
             self._attempts.labels(outcome)
         self._hours = registry.counter(
@@ -252,8 +248,7 @@ class ControllerMetrics(Hooks):
         self._attempts.labels(PASSED if passed else FAILED).inc()
 
     def recorded(self, before: JobFlowStatus, after: JobFlowStatus) -> None:
-        """Count the hours, retries and aborts that a status adds to the one before it. The replica
-        that writes the status counts them, so each is counted once."""
+        """Count the hours, retries and aborts that a status adds to the one before it."""
         # a status that is written again counts nothing twice
         known = before.conditions or {}
         for key, condition in (after.conditions or {}).items():
@@ -298,8 +293,7 @@ def _hours(condition: StepCondition) -> dict[str, float]:
 
 
 class StepTimes(Listener):
-    """Times the jobs of flows when their phase changes. Only the leader listens, so that each job
-    is timed once."""
+    """Times the jobs of flows. Only the leader listens, so that each job is timed once."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
         text = "Time from a step's job created to Running."
@@ -308,7 +302,6 @@ class StepTimes(Listener):
         self._runs = registry.histogram("step_run_seconds", text, ["phase"], STEP_BUCKETS)
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
-        """Record the wait if the job has started, and the run if it has ended, by this change."""
         if old is None or new is None or controlling_flow(new.metadata) is None:
             return
         created, ran = new.metadata.creation_timestamp, _since(new, {JobPhase.RUNNING})

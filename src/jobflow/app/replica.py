@@ -70,8 +70,6 @@ class Leading:
     finish: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
-        """Lead until `finish`. Candidates have read the cluster: a leader that has not would only
-        keep others from leading."""
         while True:
             # a leader without fitting definitions would write statuses that lose fields
             await either(self.crds.fit.wait(), self.finish.wait())
@@ -111,14 +109,11 @@ MakeSource = Callable[[Client, Live], CertificateSource]
 
 
 def from_files(files: CertificateFiles) -> MakeSource:
-    """Return a source of the certificate in these files."""
     return lambda client, live: watch_certificate(files, live)
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookOptions:
-    """Address and certificate of the webhook."""
-
     port: int
     certificates: MakeSource
     host: str = ""
@@ -127,13 +122,10 @@ class WebhookOptions:
     checked_rights: Collection[Resource] = ()
     """The resources for which users need rights."""
     controller_users: Collection[str] = ()
-    """Users of the controller besides that of this replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaOptions:
-    """The parts of a replica."""
-
     webhook: WebhookOptions | None
     http_port: int | None = None
     controller: bool = True
@@ -147,9 +139,7 @@ class ReplicaOptions:
     """Seconds since the API server has confirmed a copy, after which it is not relied on. None: any
     time, for an API server in this process."""
     check: CheckPod = check_pod
-    """Checks a pod that a step probes."""
     status_seconds: float = STATUS_SECONDS
-    """Minimum time between two status writes of a flow that nothing waits for."""
 
 
 class ServingReplica:
@@ -222,13 +212,10 @@ class ServingReplica:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run all parts while the body runs. Raises PartDied.
-
-        Shutdown order: the replica is no longer ready, and each answer of the webhook ends its
-        connection; after `shutdown_delay`, in which clients notice, it answers the reviews that
-        have begun; then the controller stops and releases the lease; last, the copies of the
-        cluster and the health port end.
-        """
+        """Run all parts while the body runs. Raises PartDied. At the end the replica is no longer
+        ready, and each answer of the webhook ends its connection; after `shutdown_delay`, in which
+        clients notice, it answers the reviews that have begun; then the controller stops and
+        releases the lease; last, the copies of the cluster and the health port end."""
         async with AsyncExitStack() as stack:
             if self._large_reviews is not None:
                 stack.push_async_callback(self._large_reviews.close)
@@ -288,6 +275,7 @@ class ServingReplica:
 
     def _leadership_changed(self, leads: bool) -> None:
         self.metrics.leads(leads)
+        # only the leader times jobs, so that each is counted once
         change = self.store.listeners.append if leads else self.store.listeners.remove
         change(self.metrics.steps)
 

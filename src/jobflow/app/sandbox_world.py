@@ -34,12 +34,11 @@ STATUS_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class SandboxOptions:
-    """Options of a sandbox. Port 0 takes any free port."""
+    """Options of a sandbox. Port 0 takes any free port; without a kubeconfig, it is temporary."""
 
     port: int = 0
     webhook_port: int = 0
     kubeconfig: Path | None = None
-    """File to write the kubeconfig to; None: a temporary one."""
     runner: Runner = field(default_factory=SimulateRunner)
 
 
@@ -56,15 +55,14 @@ class SandboxWorld:
 
 @asynccontextmanager
 async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[SandboxWorld]:
-    """Run a sandbox that is ready when the body begins.
-
-    The body is cancelled and PartDied is raised if a part dies. Raises PortInUse, ConfigError.
-    """
+    """Run a sandbox that is ready when the body begins, which is cancelled with PartDied if a part
+    dies. Raises PortInUse, ConfigError."""
     options = options or SandboxOptions()
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="jobflow-")))
         pki = write_development_pki(folder, [LOOPBACK, "localhost"])
         access = Access(tls=pki.serving.context(), ca=pki.ca_certificate.read_bytes())
+        # first, because all others are its clients
         server = ApiServer(LOOPBACK, options.port, access=access, logs=options.runner)
         try:
             await stack.enter_async_context(server)

@@ -39,14 +39,13 @@ log = structlog.get_logger(__name__)
 
 
 async def serve(settings: Settings, *, on_ready: Callable[[], None] = lambda: None) -> None:
-    """Run a replica until SIGTERM or SIGINT, and call `on_ready` once it is ready.
-
-    Raises one of START_ERRORS, or PartDied (`jobflow.runtime.event_loop`).
-    """
+    """Run a replica until SIGTERM or SIGINT, and call `on_ready` once it is ready. Raises one of
+    START_ERRORS, or PartDied."""
     async with await Client.from_kubeconfig(settings.kubeconfig) as client:
         replica = ServingReplica(client, _replica_options(settings, client))
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
+            # a handler of the loop interrupts nothing, and KeyboardInterrupt could be raised anywhere
             loop.add_signal_handler(number, stop.set)
         try:
             async with replica.running():
@@ -94,8 +93,6 @@ def _replica_options(settings: Settings, client: Client) -> ReplicaOptions:
 
 
 def _certificates(settings: Settings, system: str) -> MakeSource:
-    """Return a source of certificates from files if they are given, else one that makes and shares
-    them. Raises CertificateError."""
     if settings.tls_cert and settings.tls_key:
         return from_files(CertificateFiles(settings.tls_cert, settings.tls_key))
     policy = Policy(

@@ -44,15 +44,12 @@ Lifetime = Annotated[Duration, Field(ge=MIN_LIFETIME)]
 
 
 def _time(default: str, description: str, **limits: float) -> Any:
-    """Return a field of a duration whose default is written like a value of the user's."""
     return Field(default, description=description, **limits)  # type: ignore[call-overload]
 
 
 class Settings(BaseSettings):
-    """The settings. A flag takes precedence over the environment.
-
-    Raises pydantic.ValidationError, which `describe_errors` turns into sentences.
-    """
+    """The settings. A flag takes precedence over the environment. Raises pydantic.ValidationError,
+    which `describe_errors` turns into sentences."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True)
 
@@ -184,7 +181,6 @@ class SettingHelp:
 
 
 def settings_help() -> Iterator[SettingHelp]:
-    """Yield every setting in order."""
     for name, field in Settings.model_fields.items():
         hint = next((item for item in field.metadata if isinstance(item, HelpHint)), None)
         default = "" if hint is None or field.default is None else str(field.default)

@@ -33,7 +33,7 @@ NETWORK_ERRORS = (NetworkError, TimeoutError, OSError)
 """Exceptions of `Client` if no answer came. ApiError means that an answer came, with an error."""
 
 NAMESPACE_TERMINATING = "NamespaceTerminating"
-"""Cause in a refusal to create an object in a namespace that is being deleted (k8s.io/apiserver,
+"""Cause of a refusal to create an object in a namespace that is being deleted (k8s.io/apiserver,
 pkg/admission/plugin/namespace/lifecycle)."""
 
 REASONS = {
@@ -93,7 +93,6 @@ class ApiError(Exception):
 
     @property
     def already_exists(self) -> bool:
-        """Whether the name is in use (409)."""
         return self.code == 409 and self.reason == "AlreadyExists"
 
     @property
@@ -109,7 +108,7 @@ class ApiError(Exception):
     @property
     def for_the_namespace(self) -> str:
         """The reason to refuse every object of this kind in the namespace: a quota, missing rights,
-        or the namespace is being deleted. "" if the refusal is about this object, or temporary."""
+        or the end of the namespace. "" if the refusal is about this object, or temporary."""
         if self.namespace_gone:
             return self.message or self.reason
         match = _FOR_THE_NAMESPACE.fullmatch(self.message) if self.code == 403 else None
@@ -236,7 +235,7 @@ async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 async def line_batches(chunks: AsyncIterator[bytes], *, longest: int) -> AsyncIterator[list[bytes]]:
     """Yield the lines of chunks that are cut anywhere, as many at once as came. A line of more than
-    `longest` bytes is cut, between characters; the last line may lack its line break."""
+    `longest` bytes is cut; the last line may lack its line break."""
     rest = b""
     async for chunk in chunks:
         *batch, rest = (rest + chunk).split(b"\n")
@@ -305,15 +304,11 @@ class ItemList(msgspec.Struct, Generic[T]):
 
 
 class RawList(msgspec.Struct):
-    """A page of a list whose items are decoded one by one."""
-
     metadata: ListMeta = msgspec.field(default_factory=ListMeta)
     items: list[msgspec.Raw] | None = None
 
 
 class WatchEvent(msgspec.Struct):
-    """An event of a watch. The type of `object` depends on `type`."""
-
     type: str
     object: msgspec.Raw
 
@@ -349,8 +344,6 @@ class OwnedFields(Struct, frozen=True, kw_only=True):
 
 
 class FieldOwner(Struct, frozen=True, kw_only=True):
-    """One entry of `managedFields`."""
-
     manager: str = ""
     time: datetime | None = None
     fields: OwnedFields = msgspec.field(name="fieldsV1", default_factory=OwnedFields)

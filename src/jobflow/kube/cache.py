@@ -91,7 +91,6 @@ class Cache(Generic[T]):
         return self._objects.get((namespace, name))
 
     def same(self, obj: T) -> T | None:
-        """Return the copy of this very object, which has its UID."""
         held = self._objects.get(key_of(obj))
         return held if held is not None and held.metadata.uid == obj.metadata.uid else None
 
@@ -99,8 +98,7 @@ class Cache(Generic[T]):
 
     def shared(self, obj: T) -> T | None:
         """Return what to keep of an object in a list: the existing copy if it has this version,
-        else a slim one, None if the object is not wanted. This way, a list of a hundred thousand
-        objects is not held twice."""
+        else a slim one, None if the object is not wanted. So a list is not held twice."""
         if self._wanted is not None and not self._wanted(obj):
             return None
         held, version = self.same(obj), obj.metadata.resource_version
@@ -113,11 +111,9 @@ class Cache(Generic[T]):
     def replace(
         self, objects: Iterable[T], version: str, *, unreadable: Collection[str] = ()
     ) -> None:
-        """Make the copy equal to a whole list at `version`, whose objects came from `shared`.
-
-        An object that the list lacks is dropped, unless it was written after the list was taken,
-        or the list holds it in a form that cannot be read (`unreadable` UIDs).
-        """
+        """Make the copy equal to a whole list at `version`, whose objects came from `shared`. An
+        object that the list lacks is dropped, unless it was written after the list was taken, or
+        the list holds it in a form that cannot be read (`unreadable` UIDs)."""
         taken = version_of(version)
         missing = dict(self._objects)
         for obj in objects:
@@ -132,7 +128,7 @@ class Cache(Generic[T]):
         self._note_synced()
 
     def precedes(self, version: str, known: int) -> bool:
-        """Return whether a consistent list at `version` is older than `known`: the `newest` version
+        """Return whether a consistent list at `version` is older than `known`, the `newest` version
         when the list was requested."""
         # another list may have started over meanwhile
         # what was known before the list was requested must be in it
@@ -169,13 +165,13 @@ class Cache(Generic[T]):
         self.on_start_over(expected)
 
     def doubt(self) -> None:
-        """Let the next object of the same version replace each copy: the server may have read the
-        copied objects under another schema."""
+        """Let the next object of the same version replace each copy, which may have another
+        schema."""
         self._doubted.update(self._objects)
 
     def lacking(self, present: Collection[str], version: str) -> list[T]:
-        """Return the copies that a whole list at `version` lacks, by UID. They were deleted,
-        and a watch may still bring their last state."""
+        """Return the copies that a whole list at `version` lacks, by UID. A watch may still bring
+        their last state."""
         taken = version_of(version)
         missing = (obj for obj in self if obj.metadata.uid not in present)
         # those above were created after the list was taken
@@ -188,6 +184,7 @@ class Cache(Generic[T]):
         for obj in gone:
             if (held := self.same(obj)) is not None:
                 self._drop(held)
+        # each newer object was read, and each missing one is dropped
         self.synced = True
         self.on_state()
 
@@ -197,7 +194,6 @@ class Cache(Generic[T]):
         self.on_state()
 
     def follow_fails(self) -> None:
-        """Note that the last attempt to follow the kind failed. The copy stays."""
         if not self.failing:
             self.failing = True
             self.on_state()
@@ -208,17 +204,16 @@ class Cache(Generic[T]):
         self.on_state()
 
     def let_go(self, obj: T) -> None:
-        """Drop an object that is no longer wanted, without calling `on_change`: the object itself
-        has not changed."""
+        """Drop an object that is no longer wanted. It has not changed, so nobody is called."""
         self._objects.pop(key_of(obj), None)
         self._doubted.discard(key_of(obj))
 
     def changed(self, obj: T) -> None:
-        """Apply an ADDED or MODIFIED event, unless the object has been deleted since."""
         version = version_of(obj.metadata.resource_version)
         # a watch that starts again may repeat events of objects that are gone
         if version < self.version and key_of(obj) not in self._objects:
             return
+        # versions of one kind only grow, so everything before this one has been brought
         self.bookmark(obj.metadata.resource_version)
         self._take(obj)
 
@@ -244,7 +239,6 @@ class Cache(Generic[T]):
             self._drop(held)
 
     def bookmark(self, version: str) -> None:
-        """Note that events up to `version` have been applied."""
         self.version = max(self.version, version_of(version))
         self.newest = max(self.newest, self.version)
 

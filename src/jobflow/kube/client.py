@@ -81,7 +81,6 @@ class Client:
         connections: Connections | None = None,
     ) -> None:
         self.namespace = namespace
-        """The namespace of the kubeconfig's context or of the pod."""
         self.observe: Observe | None = None
         self.auth = auth
         self._connections = connections or _pooled(auth)
@@ -118,8 +117,8 @@ class Client:
         return cls(Credentials(login), namespace=namespace)
 
     def sibling(self) -> "Client":
-        """Return another client of the same server with connections of its own, so that its
-        requests never wait for this client's. The caller closes it."""
+        """Return a client of the same server with connections of its own, so that its requests
+        never wait for this client's. The caller closes it."""
         connections = self._connections.sibling()
         sibling = Client(self.auth, namespace=self.namespace, connections=connections)
         sibling.observe = self.observe
@@ -136,7 +135,6 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections. A later request opens new ones."""
         await self._connections.close()
 
     # ------------------------------------------------------------------ requests
@@ -154,11 +152,9 @@ class Client:
         warnings: list[str] | None = None,
     ) -> bytes:
         """Send a request and return the answer's body in the format that `accept` names. Warnings
-        of the server, with an error too, are added to `warnings`.
-
-        Raises ApiError for an answer of 300 and above, and one of NETWORK_ERRORS if no answer came
-        within `timeout` seconds, which include waiting for a connection.
-        """
+        of the server are added to `warnings`. Raises ApiError for an answer of 300 and above, and
+        one of NETWORK_ERRORS if no answer came within `timeout` seconds, with the wait for a
+        connection."""
         limits = Limits(total=timeout)
         headers = {"Content-Type": content_type} if body is not None else {}
         if accept:
@@ -197,12 +193,9 @@ class Client:
         accept: str = "",
         timeout: float = 60.0,  # noqa: ASYNC109 - of each page
     ) -> AsyncGenerator[P, None]:
-        """Yield the pages of a list, each requested when it is needed.
-
-        Without a resourceVersion in `query` the read is consistent: it includes everything written
-        before it. Raises ApiError, with code 410 if the list took longer than the server keeps its
-        version. `limit` 0 requests a single page.
-        """
+        """Yield the pages of a list, each requested when it is needed. Without a resourceVersion in
+        `query` the read is consistent. Raises ApiError, with code 410 if the list took longer than
+        the server keeps its version. `limit` 0 requests a single page."""
         pages, more = decoder(type_of_list), ""
         while True:
             paging = [("limit", str(limit))] if limit else []
@@ -279,15 +272,11 @@ class Client:
         silence: float = 90.0,
         opened: Callable[[], None] | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the events of a watch as JSON, bookmarks and ERROR events included.
-
-        The server ends the watch after at most `timeout_seconds`. An event that was cut off is not
-        yielded. Calls `opened` when the server has accepted the watch. Raises ApiError if the watch
-        was refused, Silence if nothing came for `silence` seconds afterwards, and one of
-        NETWORK_ERRORS if the connection broke. Bookmarks come about once a minute, but none of a
-        version before `resource_version`, which may be newer than the last change of the kind.
-        Close the iterator (contextlib.aclosing) to close the connection.
-        """
+        """Yield the events of a watch as JSON, bookmarks and ERROR events included, but none that
+        was cut off. The server ends the watch after at most `timeout_seconds`. Bookmarks come about
+        once a minute, none of a version before `resource_version`, which may be newer than the last
+        change of the kind. `opened`, `silence`, errors: like `stream`."""
+        # bookmarks tell that the copy is up to date although nothing changes
         options = [
             ("watch", "1"),
             ("allowWatchBookmarks", "true"),
@@ -295,6 +284,7 @@ class Client:
             ("timeoutSeconds", str(timeout_seconds)),
             *query,
         ]
+        # the server ends the watch by itself, so a longer silence is a dead connection
         path, silence = resource.path(namespace), min(silence, timeout_seconds + 15)
         stream = self.stream(path, query=options, silence=silence, opened=opened)
         async with aclosing(stream) as chunks:
@@ -309,13 +299,10 @@ class Client:
         silence: float | None = None,
         opened: Callable[[], None] | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the body of an answer in chunks, as they come.
-
-        Calls `opened` before the first one. Raises ApiError for an answer of 300 and above, Silence
-        if nothing came for `silence` seconds (None: any time) after the answer had begun, and one
-        of NETWORK_ERRORS if the connection broke. Close the iterator (contextlib.aclosing) to close
-        the connection.
-        """
+        """Yield the body of an answer in chunks, as they come; `opened` is called before the first.
+        Raises ApiError for an answer of 300 and above, Silence if nothing came for `silence`
+        seconds after the answer had begun (None: any time), and one of NETWORK_ERRORS if the
+        connection broke. Close the iterator (contextlib.aclosing) to close the connection."""
         limits = Limits(silence=silence)
         response = await self._connections.open("GET", path, query=query, limits=limits)
         try:
@@ -338,6 +325,7 @@ class Client:
         try:
             served = decoder(Served).decode(await self.request("GET", path))
         except ApiError as error:
+            # a group that is not installed, or that the user may not see
             if error.code in (403, 404):
                 return None
             raise

@@ -27,15 +27,11 @@ def boot_clock() -> float:
 
 
 class ServerClock:
-    """The time of an API server, from the Date headers of its answers.
-
-    The server has written the header between the request and the answer, and up to RESOLUTION
-    after the time that the header names. So each answer gives the earliest and the latest time that
-    the server may have. As long as the time of this machine is between the medians of both, it is
-    used as it is: a clock that is right is never corrected, however slow the answers are, and the
-    time does not jitter. Otherwise the middle is used, half a round trip from both ends, until the
-    answers contradict it.
-    """
+    """The time of an API server, from the Date headers of its answers. The server writes the header
+    between request and answer, and up to RESOLUTION after the time that it names, so each answer
+    gives the earliest and the latest time that the server may have. While the time of this machine
+    is between the medians of both, it is used as it is: a clock that is right is never corrected,
+    however slow the answers are. Otherwise the middle is used until the answers contradict it."""
 
     def __init__(
         self,
@@ -51,12 +47,10 @@ class ServerClock:
         self._latest: deque[float] = deque(maxlen=ANSWERS)
         """The times that the server may have had when `_clock` was 0."""
         self._bounds: tuple[float, float] | None = None
-        """The medians of both."""
         self._taken_at = float("-inf")
         self._offset = 0.0
 
     def now(self) -> datetime:
-        """Return the server's time; that of this machine before the first answer."""
         return datetime.fromtimestamp(self._wall() + self.offset, UTC)
 
     @property
@@ -82,6 +76,7 @@ class ServerClock:
         except ValueError:
             return
         self._taken_at = received
+        # the header was written before it came, and after the request was sent
         self._earliest.append(named - received)
         self._latest.append(named + RESOLUTION - sent)
         self._bounds = _median(self._earliest), _median(self._latest)
@@ -107,6 +102,7 @@ def _median(numbers: Iterable[float]) -> float:
 
 def _read_date(text: str) -> float:
     """Return the seconds since 1970 of a Date header. Raises ValueError."""
+    # not strptime, which reads the months in the language of the user
     _, day, month, year, time_of_day, zone = text.split()
     if zone != "GMT" or month not in _MONTHS:
         raise ValueError(f"{text} is not a date of HTTP")
@@ -117,8 +113,7 @@ def _read_date(text: str) -> float:
 
 def delay(tries: int, *, first: float, most: float, dice: Callable[[], float]) -> float:
     """Return the seconds before attempt number `tries` + 1: `first`, doubled each time up to
-    `most`. A random part, up to half, is subtracted, so that clients that failed together do not
-    retry together."""
+    `most`, less a random part, so that clients that failed together do not retry together."""
     # more doublings would only overflow
     seconds = min(most, first * 2.0 ** min(tries, 32))
     return seconds * (1.0 - dice() / 2.0)
@@ -136,7 +131,6 @@ class ExponentialBackoff:
         self._tries = 0
 
     def next(self) -> float:
-        """Return the seconds to wait after one more failure."""
         tries, self._tries = self._tries, self._tries + 1
         return delay(tries, first=self._first, most=self._most, dice=self._dice)
 

@@ -28,8 +28,6 @@ class Limits(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request as it is sent, but for the headers of every request."""
-
     method: str
     path: str
     """Below the server, encoded, with the query."""
@@ -40,8 +38,6 @@ class Request(NamedTuple):
 
 
 class Headers(Protocol):
-    """Headers of an answer. Names may be in any case."""
-
     def get(self, name: str, /) -> str | None: ...
 
     def getall(self, name: str, default: Sequence[str], /) -> Sequence[str]: ...
@@ -97,6 +93,7 @@ class Connections:
         sent_at = boot_clock()
         answer = await self._send(login, _sign(request, login))
         if answer.status == 401 and (other := await self.auth.renewed(login)) is not None:
+            # nobody reads its body
             answer.close()
             answer = await self._send(other, _sign(request, other))
         self.clock.answered(answer.headers.get("Date"), sent_at, boot_clock())
@@ -116,7 +113,6 @@ def common_headers() -> Mapping[str, str]:
 
 
 def _sign(request: Request, login: Login) -> Request:
-    """Return the request with the headers that name the user."""
     user = {"Authorization": login.authorization, "Impersonate-User": login.impersonate}
     named = {name: text for name, text in user.items() if text is not None}
     return request._replace(headers={**request.headers, **named})

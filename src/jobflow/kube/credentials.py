@@ -42,11 +42,8 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How to reach one API server at present."""
-
     server: str
     authorization: str | None = None
-    """Value of the Authorization header."""
     tls: ssl.SSLContext | None = None
     tls_name: str | None = None
     """The name in the server's certificate, if it is not the URL's host."""
@@ -205,8 +202,7 @@ async def _from_kubeconfig(path: str, context: str | None, impersonate: str | No
 
 
 def _check_context(path: str, context: str) -> None:
-    """Raise ConfigError, with the nearest name, if the files have no such context. The loader
-    reports files that cannot be read."""
+    """Raise ConfigError, with the nearest name, if the files have no such context."""
     known: list[str] = []
     for part in path.split(os.pathsep):
         try:
@@ -241,6 +237,7 @@ def _login(configuration: Any, namespace: str | None) -> Login:
             if not verify:
                 tls.check_hostname = False
                 tls.verify_mode = ssl.CERT_NONE
+            # the content of files that have changed is not used again
             _contexts.clear()
             _contexts[key] = tls
     return Login(
@@ -259,8 +256,7 @@ _OPENID = f"{_ROOT}.config.openid"
 
 
 class Configuration:
-    """The attributes that the reader sets. The Configuration of kubernetes_asyncio has them too,
-    and imports urllib3."""
+    """The attributes that the reader sets. kubernetes_asyncio's Configuration imports urllib3."""
 
     def __init__(self) -> None:
         self.host = "http://localhost"
@@ -275,12 +271,11 @@ class Configuration:
 
 @cache
 def import_config() -> Any:
-    """Return the module kubernetes_asyncio.config.
-
-    While it is imported, empty packages stand in for kubernetes_asyncio and its client, from which
-    it needs two names, and a module for its login by OpenID, which imports aiohttp. All are removed
-    afterwards, so that a later `import kubernetes_asyncio` gets all of it.
-    """
+    """Return the module kubernetes_asyncio.config. While it is imported, empty packages stand in
+    for kubernetes_asyncio and its client, and a module for its login by OpenID, which imports
+    aiohttp. All are removed afterwards, so that a later `import kubernetes_asyncio` gets all of
+    it."""
+    # somebody has imported all of it, which must stay whole
     if _ROOT in sys.modules:
         return importlib.import_module(f"{_ROOT}.config")
     spec = importlib.util.find_spec(_ROOT)

@@ -56,6 +56,7 @@ class LightConnections(Connections):
                 except _Closed:  # at this moment; a write may have been carried out
                     if request.method != "GET":
                         raise
+            # a connection of its own, which nobody has closed meanwhile
             fresh = await _connect(login)
             return await self._ask(fresh, request, deadline)
 
@@ -119,8 +120,6 @@ class _Closed(NetworkError):
 
 
 class _Connection:
-    """A connection to the server, for one exchange after another."""
-
     def __init__(
         self,
         login: Login,
@@ -185,6 +184,7 @@ class _Connection:
 
     def next_exchange(self) -> bool:
         """Prepare for another request; return whether the server keeps the connection open."""
+        # both sides must have said all, and keep the connection open
         if self._http.our_state is self._http.their_state is h11.DONE:
             self._http.start_next_cycle()
             return True

@@ -21,8 +21,6 @@ from jobflow.kube.credentials import Credentials, Login
 
 
 class PooledConnections(Connections):
-    """A pool of connections that opens with the first request."""
-
     def __init__(self, auth: Credentials, clock: ServerClock | None = None) -> None:
         super().__init__(auth, clock)
         self._session: aiohttp.ClientSession | None = None
@@ -48,6 +46,7 @@ class PooledConnections(Connections):
                 ssl=login.tls or True,
                 server_hostname=login.tls_name,
                 proxy=login.proxy,
+                # credentials must not follow a redirect to another server
                 allow_redirects=False,
             )
         except aiohttp.ClientError as error:
@@ -60,6 +59,7 @@ class PooledConnections(Connections):
                 connector=self._connector(),
                 trace_configs=[*self._traces()],
                 headers=common_headers(),
+                # a load balancer's cookies would bind all requests to one API server
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=2**20,
                 trust_env=not credentials.is_loopback(login.server),
@@ -74,8 +74,6 @@ class PooledConnections(Connections):
 
 
 class _Answer:
-    """An answer of aiohttp, whose errors are those of this package."""
-
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         self.status = response.status
@@ -101,7 +99,6 @@ class _Answer:
 
 
 def network_error(error: aiohttp.ClientError) -> NetworkError:
-    """Return an error of aiohttp as one of this package."""
     cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
     if isinstance(error, TimeoutError):
         cause = error

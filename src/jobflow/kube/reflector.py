@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=KubeObject)
 Look = Callable[[Identity], None]
-"""Called with the metadata of an object."""
 
 WATCH_SECONDS = 300
 """Minimum length of a watch in seconds; the maximum is twice as long (client-go's values), so that
@@ -49,7 +48,6 @@ ABSENT_SECONDS = 30.0
 """Pause before another request for a kind that the server does not serve."""
 LONGEST_WAIT = 30.0
 LONGEST_RETRY = 5.0
-"""Longest pause between two attempts of `retried`."""
 LONGEST_WAIT_GONE = 5.0
 """The server works, it only forgets versions soon: lists every few seconds keep the copy useful."""
 READ_ONE_BY_ONE = 200
@@ -94,13 +92,10 @@ class Reflector(Generic[T]):
         self.trouble = ""
         """Why the kind cannot be followed at present; "" if it can."""
         self.error: ApiError | None = None
-        """The API server's answer in `trouble`, if it was one."""
         self._worked = False
         """Whether a watch has brought an event since the last wait."""
         self._unreadable: dict[Key, Identity] = {}
-        """The objects that the last list or watch brought and that cannot be read."""
         self._deletion = asyncio.Event()
-        """Set by every DELETED event."""
 
     @property
     def unreadable(self) -> int:
@@ -137,12 +132,12 @@ class Reflector(Generic[T]):
                 self.cache.follow_fails()
                 await asyncio.sleep(self._wait())
             else:
+                # a server that ends each watch at once is not asked in a hot loop
                 await asyncio.sleep(self._wait() if quiet else 0)
 
     # ------------------------------------------------------------------ list
 
     async def _list(self) -> None:
-        """Read a whole list into the copy."""
         cache, asked_at, known = self.cache, boot_clock(), self.cache.newest
         objects, version, unreadable = await self._whole_list()
         # a restored etcd counts versions again, so an old list looks like a new one
@@ -150,11 +145,12 @@ class Reflector(Generic[T]):
         if is_older or cache.suspect or cache.precedes(version, known):
             return await self._start_over(known)
         cache.replace(objects, version, unreadable=unreadable)
+        # it may lack what happened after its request was sent
         self._version, self.heard_at = version, asked_at
 
     async def _start_over(self, known: int) -> None:
-        """Replace the copy by a list of a server that went back in time. The list is read again: an
-        object may have the version of its copy, and yet be another."""
+        """Replace the copy by a list of a server that went back in time."""
+        # an object may have the version of its copy, and yet be another one
         self.cache.doubt()
         asked_at = boot_clock()
         objects, version, _ = await self._whole_list()
@@ -166,11 +162,11 @@ class Reflector(Generic[T]):
         self._version, self.heard_at = version, asked_at
 
     async def _whole_list(self) -> tuple[list[T], str, set[str]]:
-        """Return the objects of a list, its version, and the UIDs of those that cannot be read. If
-        the server forgot the version between pages (410), the list is read as one page."""
+        """Return the objects of a list, its version, and the UIDs of those that cannot be read."""
         try:
             return await self._pages(limit=500)
         except ApiError as error:
+            # the server has forgotten the version between two pages; a single page needs none
             if not error.gone:
                 raise
             return await self._pages(limit=0)
@@ -195,12 +191,9 @@ class Reflector(Generic[T]):
     # ------------------------------------------------------------------ catch up, on demand
 
     async def catch_up(self, look: Look | None = None) -> None:
-        """Bring the cache up to what the API server holds now, by a consistent list of metadata
-        and reads of the objects that are newer than the copy. Raises ApiError or a network error.
-
-        Waits for the watch to bring the last state of deleted objects, which tells how they ended.
-        Calls `look` with the metadata of each object in the list.
-        """
+        """Bring the cache up to what the API server holds now, by a consistent list of metadata and
+        reads of the objects that are newer than the copy. Calls `look` with the metadata of each
+        object in the list. Raises ApiError or a network error."""
         known = self.cache.newest
         uids, lagging, version, is_older = await self._identities(look)
         if is_older or self.cache.suspect or self.cache.precedes(version, known):
@@ -211,6 +204,7 @@ class Reflector(Generic[T]):
             for obj in objects:
                 self.cache.learn(obj)
         else:
+            # a busy server should not answer hundreds of reads at once
             slots = asyncio.Semaphore(READS_AT_ONCE)
 
             async def read(identity: Identity) -> None:
@@ -229,6 +223,7 @@ class Reflector(Generic[T]):
         gone = self.cache.lacking(uids, version)
         try:
             async with asyncio.timeout(DELETIONS_WITHIN):
+                # how an object ended is in its last state, which only the watch brings
                 while any(self.cache.same(obj) for obj in gone):
                     self._deletion.clear()
                     await self._deletion.wait()
@@ -246,8 +241,7 @@ class Reflector(Generic[T]):
 
     async def _identities(self, look: Look | None) -> tuple[set[str], list[Identity], str, bool]:
         """Return the UIDs of a whole list, its objects that the copy lags behind, its version, and
-        whether it has objects that are older than it must include. Pages are read one by one:
-        nothing else is kept of a hundred thousand objects."""
+        whether it has objects that are older than it must include."""
         uids: set[str] = set()
         lagging: list[Identity] = []
         version, is_older = "", False
@@ -261,6 +255,7 @@ class Reflector(Generic[T]):
         async with aclosing(pages):
             async for page in pages:
                 version = page.metadata.resource_version
+                # nothing else is kept of a page: a list may have a hundred thousand objects
                 identities = [item.metadata for item in page.items or ()]
                 if look is not None:
                     for identity in identities:
@@ -282,8 +277,8 @@ class Reflector(Generic[T]):
         started, heard = boot_clock(), False
 
         def opened() -> None:
-            """The server follows the version that was asked for."""
             self.heard_at = boot_clock()
+            # the server has accepted the version, so what it said before is over
             self.error = None
 
         events = self._client.watch(
@@ -342,9 +337,8 @@ class Reflector(Generic[T]):
         self._version = meta.resource_version or self._version
 
     def _read(self, raw: msgspec.Raw, unreadable: dict[Key, Identity]) -> T | None:
-        """Decode an object. Returns None if it is nested too deeply or does not fit its kind, adds
-        it to `unreadable` and logs it once for each version, so that one such object does not hide
-        all others."""
+        """Decode an object, or add it to `unreadable` if it is nested too deeply or does not fit
+        its kind, so that one such object does not hide all others. Each version is logged once."""
         try:
             if not is_deeper(bytes(raw), READABLE_DEPTH):
                 return self._decoder.decode(raw)
@@ -391,13 +385,11 @@ class Reflector(Generic[T]):
         return self._backoff.next()
 
     def _report(self, trouble: str) -> None:
-        """Log an error once, not at every attempt."""
         if trouble != self.trouble:
             self.trouble = trouble
             log.warning("cannot follow", extra={"kind": self.resource.kind, "error": trouble})
 
     def _recovered(self) -> None:
-        """Note that a watch has worked for some time, or has brought an event."""
         self._backoff.reset()
         # the next wait is 0: the server has only ended a watch in time
         self._worked = True

@@ -29,7 +29,6 @@ else makes it slow, and fewer would only make it do less."""
 MOST_PLACES = 64
 
 GROWTH = 1
-"""Places that a round without trouble adds, if writes waited in it."""
 SHRINK = 0.9
 """Factor after a round in which most answers were slow."""
 SHRINK_AFTER_FAILURE = 0.5
@@ -95,7 +94,7 @@ def starting(is_start: bool = True) -> Iterator[None]:
 
 
 class CongestionWindow:
-    """The number of places: of writes that may be under way at once."""
+    """The number of writes that may be under way at once."""
 
     def __init__(self) -> None:
         self.limit = float(FIRST_PLACES)
@@ -107,7 +106,6 @@ class CongestionWindow:
         self._last_failure = -math.inf
 
     def waited(self) -> None:
-        """Note that a write has waited for a place."""
         self._has_waited = True
 
     def answered(self, kind: Hashable, seconds: float) -> None:
@@ -136,6 +134,7 @@ class CongestionWindow:
 
     def _begin_round(self, limit: float) -> None:
         self.limit = min(max(limit, LEAST_PLACES), MOST_PLACES)
+        # the next round is judged by its own answers
         self._answers, self._slow, self._has_waited = 0, 0, False
 
 
@@ -280,8 +279,6 @@ class OrderedClient(Client):
 
 
 class _Turn:
-    """A write that waits since a time of the clock."""
-
     __slots__ = ("comes", "since")
 
     def __init__(self, comes: "asyncio.Future[None]", since: float) -> None:

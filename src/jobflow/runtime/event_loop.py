@@ -16,7 +16,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _FEW_OBJECTS = (700, 10, 10)
-"""The default of Python."""
 
 
 def run(main: Coroutine[Any, Any, T], *, is_brief: bool = False) -> T:
@@ -49,7 +48,6 @@ def run(main: Coroutine[Any, Any, T], *, is_brief: bool = False) -> T:
 
 
 _START_SECONDS = 10.0
-"""Time for a thread to start."""
 
 
 def run_beside(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -102,8 +100,6 @@ class PartDied(Exception):
 
 
 class Parts:
-    """The parts that run while the body of `together` runs."""
-
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self.stopping = False
         """Set before parts are asked to end, so that their end is expected."""

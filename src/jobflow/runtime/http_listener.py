@@ -32,8 +32,7 @@ class PortInUse(OSError):
 
 class HttpListener:
     """A port that is bound by the constructor, without a host on all IPv4 and IPv6 addresses.
-    `flag` is the command-line flag of the port, for the error message. Raises PortInUse.
-    """
+    `flag` is its command-line flag, for the error message. Raises PortInUse."""
 
     def __init__(
         self,
@@ -53,7 +52,6 @@ class HttpListener:
         except OSError as error:
             raise in_use(f"{host}:{port}" if host else f"port {port}", flag, error) from error
         self.port: int = self._socket.getsockname()[1]
-        """The port, even if any free port was requested."""
         self._server = _Server(
             uvicorn.Config(
                 app,
@@ -87,15 +85,14 @@ class HttpListener:
             self.close()
 
     def drain(self) -> None:
-        """End each connection with its next answer. Clients then send no request into a connection
-        that `stop` closes, and open the next one to a server that stays. New ones are accepted."""
+        """End each connection with its next answer, so that clients send no request into a
+        connection that `stop` closes. New ones are accepted."""
         self._server.server_state.default_headers.append((b"connection", b"close"))
 
     def stop(self) -> None:
         self._server.stop.set()
 
     def close(self) -> None:
-        """Release the port of a listener that does not serve."""
         self._socket.close()
 
 
@@ -114,6 +111,7 @@ class _Server(uvicorn.Server):
 
     async def main_loop(self) -> None:
         """Wait for `stop` instead of uvicorn's ticks of a tenth of a second."""
+        # one tick sets the headers of all answers
         await self.on_tick(0)
         await self.stop.wait()
 

@@ -66,6 +66,7 @@ def configure(*, level: int = logging.INFO, stream: TextIO | None = None) -> Non
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
+        # `silenced` changes it while loggers exist
         cache_logger_on_first_use=False,
     )
 

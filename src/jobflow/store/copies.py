@@ -30,8 +30,6 @@ EMPTY: Mapping[str, Any] = {}
 
 
 class QueueStatus(Struct, frozen=True, kw_only=True):
-    """`status` of a Volcano Queue, as far as it is used."""
-
     state: str = ""
 
 

@@ -60,6 +60,7 @@ def feeds(
     else:
         queues = here(QUEUES, Queue, store.queues)
     if store.has_pods:
+        # pods are listed last: flows and jobs decide which of them are kept
         cache, listed = store.pods.cache, store.listed.wait
         pods = here(PODS, Pod, cache, query=PODS_OF_JOBS, after=listed)
     return Feeds(

@@ -104,6 +104,7 @@ class TemplateJobs:
         namespace = template[0]
         found = (self._jobs.get(namespace, name) for name in self._names.get(template, ()))
         metas = (job.metadata for job in found if job is not None)
+        # a template may have a hundred thousand jobs, of which a status shows a few
         newest = nlargest(
             most, metas, key=lambda meta: (meta.creation_timestamp or LONG_AGO, meta.name)
         )

@@ -91,6 +91,7 @@ class Pods:
         flow = self._flows.get(job.metadata.namespace, owner.name)
         if flow is None or flow.metadata.uid != owner.uid:
             return True  # watches are independent: the flow may come later
+        # pods of a job that runs are always needed, and those of an ended flow never
         if flow.final or not job.ended:
             return not flow.final
         # many jobs of one flow are asked for in a row

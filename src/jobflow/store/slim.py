@@ -89,6 +89,7 @@ def slim_pod(pod: Pod) -> Pod:
             labels=_task(pod.task, words.get(TASK_INDEX, "")),
             owner_references=_owners(owner) if owner is not None else None,
         ),
+        # plans read no more of a pod's spec
         spec=_spec(node_name=pod.spec.node_name),
         status=PodStatus(
             phase=intern(status.phase),

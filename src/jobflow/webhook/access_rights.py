@@ -38,7 +38,6 @@ class ControllerUsers:
         self._client = client
         self._names = set(named)
         self._answered = False
-        """Whether the API server has named the user of this process, or refused to."""
         self._trouble = ""
 
     def waiting_for(self) -> list[str]:
@@ -56,8 +55,8 @@ class ControllerUsers:
         return name in self._names
 
     async def run(self) -> None:
-        """Ask the API server for the user of this process until it names it. An API server that
-        refuses or does not serve this leaves the named users."""
+        """Ask the API server for the user of this process until it answers. If it refuses or does
+        not serve this, the named users are left."""
         backoff = ExponentialBackoff(most=LONGEST_RETRY)
         path = SELF_SUBJECT_REVIEWS.path()
         review = {"apiVersion": SELF_SUBJECT_REVIEWS.api_version, "kind": SELF_SUBJECT_REVIEWS.kind}
@@ -82,7 +81,6 @@ class ControllerUsers:
 SECONDS = 3.0
 """Timeout of the request; a review has 10 s."""
 KEPT_SECONDS = 10.0
-"""How long an answer is reused for the same user and right."""
 MOST_KEPT = 1_000
 
 
@@ -153,6 +151,7 @@ class AccessRights:
             kept = _Kept(status, self._clock() + KEPT_SECONDS)
             self._kept.pop(body, None)  # the newest answer comes last
             self._kept[body] = kept
+            # the oldest answer goes: it has waited longest for a second question
             if len(self._kept) > MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
         if kept.status.allowed:

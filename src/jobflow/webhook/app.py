@@ -21,13 +21,12 @@ from jobflow.webhook.review.review import LargeReviews, PathReviewer, reviewers
 MAX_BODY = 7 * 1024 * 1024
 """Bytes of a review. An API server takes objects of at most 3 MiB, so old and new fit."""
 MAX_DRAINED = 64 * 1024 * 1024
-"""Bytes of a body that is too large which are read and dropped, so that the client reads the answer
-instead of a broken pipe. A client that sends more is answered at once."""
+"""Bytes of a body that is too large which are dropped, so that the client reads the answer instead
+of a broken pipe. A client that sends more is answered at once."""
 
 BODY_SECONDS = 5.0
 """Time in which a body must arrive; a review has 10 s."""
 TURNS = 5
-"""Parts into which BODY_SECONDS is divided to measure it."""
 SMALL = 64 * 1024
 """Bytes of a body in one message that skips the size checks: MOST_REVIEWS of them are 16 MiB."""
 MOST_REVIEWS = 256
@@ -37,7 +36,6 @@ MOST_HELD = 64 * 1024 * 1024
 """Bytes of all bodies that are being read or judged."""
 
 Observe = Callable[[str, Answer, float], None]
-"""Called after every review with kind, answer and seconds."""
 
 _TOO_LARGE = (413, "RequestEntityTooLarge")
 _JSON = (b"content-type", b"application/json")
@@ -45,8 +43,8 @@ _CLOSE = (b"connection", b"close")
 
 
 _TOO_MANY = (429, "TooManyRequests")
-"""More concurrent reviews than this replica takes. The answer has a Retry-After header, so an
-API server tries again by itself (k8s.io/client-go, rest/with_retry.go)."""
+"""Has a Retry-After header, so an API server tries again by itself (k8s.io/client-go,
+rest/with_retry.go)."""
 
 
 class _Disconnected(Exception):
@@ -170,13 +168,11 @@ class _Deadlines:
 
     def __init__(self) -> None:
         self.turn_of: dict[asyncio.Task[Any] | None, int] = {}
-        """The turn in which each task began to read, in this order."""
         self.turn = 0
         self.is_counting = False
         self._cancelled: set[asyncio.Task[Any]] = set()
 
     def count(self) -> None:
-        """Schedule the next turn."""
         self.is_counting = True
         asyncio.get_running_loop().call_later(BODY_SECONDS / TURNS, self._next_turn)
 
@@ -192,6 +188,7 @@ class _Deadlines:
         for task, turn in list(self.turn_of.items()):
             if self.turn - turn <= TURNS:
                 break
+            # it is cancelled once only
             del self.turn_of[task]
             if task is not None:
                 self._cancelled.add(task)
@@ -215,9 +212,8 @@ def create_app(
     large_reviews: LargeReviews | None = None,
     rights: Rights = UNCHECKED,
 ) -> FastAPI:
-    """Return the app that answers reviews from what `cluster` knows. `observe` is called after
-    every review. Without `large_reviews` the event loop judges large reviews too; without `rights`
-    no users are checked."""
+    """Return the app that answers reviews from what `cluster` knows. Without `large_reviews` the
+    event loop judges large reviews too; without `rights` no users are checked."""
     paths = reviewers(cluster, large_reviews, rights)
     app = FastAPI(
         title="JobFlow admission",

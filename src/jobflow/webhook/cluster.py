@@ -26,9 +26,7 @@ from jobflow.store import Store
 from jobflow.webhook.tried_pods import SECONDS, DryRun
 
 AT_ONCE = 8
-"""Concurrent dry runs of one review."""
 LOG_SECONDS = 60.0
-"""Least time between two log messages with the same result."""
 QUERY = (("dryRun", "All"), ("fieldValidation", "Warn"))
 
 _UNREADABLE = re.compile(r"cannot be handled as a PodTemplate: (.+)", re.DOTALL)
@@ -41,8 +39,6 @@ log = structlog.get_logger(__name__)
 
 
 class DryRunResult(StrEnum):
-    """The result of a dry run, for the metrics."""
-
     PASSED = "passed"
     REFUSED = "refused"
     FORBIDDEN = "forbidden"
@@ -61,7 +57,6 @@ _RESULTS = {
 }
 
 Observe = Callable[[str], None]
-"""Called with the result of every dry run."""
 
 
 class DryRuns:
@@ -116,6 +111,7 @@ class DryRuns:
                 return DryRun(faults, tuple(warnings))
             self._ignore(_RESULTS.get(error.code, DryRunResult.ERROR), namespace, str(error))
             return DryRun()
+        # `of` counts it, together with those that were not sent in time
         except TimeoutError:
             return None
         except NETWORK_ERRORS as error:
@@ -137,7 +133,7 @@ class DryRuns:
 
 
 def _faults(error: ApiError, template: bytes) -> Iterator[StatusCause]:
-    """Yield the faults of the template. An admission policy also denies with 422, without a
+    """Yield the faults of the template. An admission policy denies with 422 too, without a
     field."""
     details = error.status.details
     if error.code == 422 and details is not None:
@@ -154,7 +150,6 @@ _MISTYPED = re.compile(
 """A message of Go's encoding/json, with the number if it is too large or not an integer."""
 _NO_QUANTITY = re.compile(r"\bquantit(?:y|ies)\b")
 _QUANTITIES = frozenset({"limits", "requests", "overhead"})
-"""Maps of quantities."""
 _QUANTITY = frozenset({"sizeLimit", "divisor"})
 _TYPES: dict[type, str] = {
     str: "string",
@@ -212,15 +207,13 @@ def _elements(path: str, node: Any) -> Iterator[tuple[str, Any]]:
 
 
 NAMESPACE_SECONDS = 3.0
-"""Timeout of the read of a namespace; a review has 10 s."""
 STEPS_AT_A_TIME = 10_000
 """Steps of flows that are searched before other tasks of the event loop run."""
 
 
 class StoreCluster:
-    """`judges.Cluster` over a store. `only` is the one namespace that is followed, or "". `unfit`
-    returns why nothing may be judged now, `outdated` why the store may not be relied on, None if
-    all is well. `observe` gets the result of every dry run."""
+    """`judges.Cluster` over a store. `only`: the one namespace that is followed, or "". `unfit`
+    returns why nothing may be judged now, `outdated` why the store may not be relied on."""
 
     def __init__(
         self,

@@ -50,7 +50,7 @@ def command_configuration(
 ) -> dict[str, Any]:
     """Return the manifest for the review of Commands about flows. Answers to approvals are a
     webhook of their own, which may fail closed while another one fails open. `exempt`: the users of
-    the controller, which sends Commands too."""
+    the controller."""
     others = f"!(request.userInfo.username in {list(exempt)})"
     # a controller must be able to cancel flows while no webhook answers
     not_ours = [{"name": "not-by-the-controller", "expression": others}] if exempt else []
@@ -94,6 +94,7 @@ def _webhook(
         "name": name,
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
+        # an object that nobody has checked must not be stored
         "failurePolicy": "Fail",
         "matchPolicy": "Equivalent",
         "timeoutSeconds": TIMEOUT_SECONDS,

@@ -26,7 +26,6 @@ SECONDS = 8.0
 IDLE_SECONDS = 300.0
 """Idle time after which the worker, which takes some 60 MiB, is ended."""
 MOST_WAITING = 16
-"""Reviews that wait or are judged."""
 MODULE = "jobflow.webhook.review_worker"
 
 log = structlog.get_logger(__name__)
@@ -53,7 +52,6 @@ class ReviewProcess:
         self._waiting = 0
         self._process: Process | None = None
         self._killed: list[Process] = []
-        """Ended processes that were not waited for yet."""
         self._idle: asyncio.TimerHandle | None = None
 
     @property
@@ -66,8 +64,6 @@ class ReviewProcess:
         return _answer(await self._in_turn(review_worker.Review(path, body)))
 
     async def violations(self, flow: JobFlow) -> Sequence[Violation]:
-        """Return the violations of a flow that may have been stored without review. Raises
-        NotJudged."""
         stored = msgspec.structs.replace(flow, status=JobFlowStatus())
         return _violations(await self._in_turn(review_worker.Check(msgspec.json.encode(stored))))
 
@@ -93,7 +89,6 @@ class ReviewProcess:
             self._waiting -= 1
 
     async def close(self) -> None:
-        """End the worker and the review that it judges."""
         if self._idle is not None:
             self._idle.cancel()
         self._end()
@@ -142,6 +137,7 @@ class ReviewProcess:
         assert process.stdin is not None
         process.stdin.close()
         if process.returncode is None:
+            # it may be in the middle of a review that nobody waits for any more
             process.kill()
         self._killed.append(process)
 

@@ -44,14 +44,10 @@ class Check(msgspec.Struct, tag=True):
 
 
 class Reply(msgspec.Struct, tag=True):
-    """The answer to a question."""
-
     value: msgspec.Raw
 
 
 class Finished(msgspec.Struct, tag=True):
-    """The answer: to a review a `review.Answer`, to a check a list of violations."""
-
     answer: msgspec.Raw
 
 
@@ -97,7 +93,6 @@ class Replica:
         self._outgoing = outgoing
 
     def receive(self) -> Review | Check | Reply | None:
-        """Return the next message; None at the end of the input."""
         head = self._incoming.read(LENGTH.size)
         if len(head) < LENGTH.size:
             return None
@@ -187,13 +182,13 @@ class RemoteTemplates(Mapping[str, JobTemplate]):
 
 
 async def judge(replica: Replica) -> None:
-    """Answer reviews and checks until the input ends."""
     paths = reviewers(replica, rights=replica)
     while (message := replica.receive()) is not None and not isinstance(message, Reply):
         if isinstance(message, Check):
             found = find_violations(msgspec.json.decode(message.flow, type=JobFlow))
             replica.send(Finished(raw(found)))
             continue
+        # one at a time, so that the memory limit is that of one review
         answer = await paths[message.path].review(message.body)
         # the values of violations may be large and are in the body already
         slim = tuple(replace(each, value=None, detail="", words="") for each in answer.violations)

@@ -36,10 +36,7 @@ _REASONS = {reason.value: reason for reason in Reason}
 
 
 class Tried(NamedTuple):
-    """A pod template to try."""
-
     template: bytes
-    """JSON."""
     tasks: list[int]
     """The indexes of the tasks with it; at least one."""
 
@@ -54,7 +51,6 @@ class DryRun:
 
     @property
     def other_warnings(self) -> list[str]:
-        """The warnings that are not about an unknown field."""
         return [text for text in self.warnings if not _UNKNOWN_FIELD.fullmatch(text)]
 
 
@@ -150,11 +146,8 @@ class PatchedPod(NamedTuple):
     """A pod template that is in no JobTemplate."""
 
     template: bytes
-    """JSON."""
     job: ResolvedSpec
-    """The first vcjob with it."""
     task: int
-    """The index of the first task with it."""
     above: tuple[Child[FlowFacts], ...] = ()
     """The child flow that has the job, and before it those above."""
 
@@ -180,7 +173,6 @@ def _collect(
     found: dict[bytes, PatchedPod],
     incomplete_tasks: dict[int, frozenset[int]],
 ) -> None:
-    """`incomplete_tasks`: those of templates, by id of the spec, as far as they were looked at."""
     for job in facts.resolved_specs:
         own = job.template.spec if job.template is not None else {}
         if id(own) not in incomplete_tasks:
@@ -203,7 +195,6 @@ def _collect(
 def add_patched_pod_faults(
     verdict: Verdict, tried: Sequence[PatchedPod], answers: Sequence[DryRun | None]
 ) -> Verdict:
-    """Return the verdict with the faults and warnings of the first pod templates."""
     pairs = answered(tried, answers)
     faults: dict[Violation, None] = {}
     texts = []

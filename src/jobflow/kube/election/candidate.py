@@ -81,7 +81,6 @@ class Lease:
 
     @property
     def version(self) -> tuple[str, str]:
-        """UID and resource version, which change with every write."""
         meta = self.body["metadata"]
         return meta["uid"], meta["resourceVersion"]
 
@@ -92,7 +91,7 @@ class Lease:
 
     @property
     def seconds(self) -> int | None:
-        """Lease duration in seconds that the holder has set."""
+        """The lease duration that the holder has set."""
         return self._spec.get("leaseDurationSeconds")
 
     @property
@@ -116,20 +115,18 @@ class Lease:
         return msgspec.json.encode({**self.body, "spec": spec})
 
     def released(self, at: datetime) -> bytes:
-        """Return the body that releases it."""
         spec = {**self._spec, "renewTime": self._now(at)}
         spec.pop("holderIdentity", None)
         return msgspec.json.encode({**self.body, "spec": spec})
 
     def _now(self, at: datetime) -> str:
-        """Return a time that differs from the stored one, whatever the clock says: an API server
-        stores no new version if nothing changes, and followers look at the version."""
+        """Return a time that differs from the stored one: an API server stores no new version if
+        nothing changes, and followers look at the version."""
         text = micro_time(at)
         return text if text != self._spec.get("renewTime") else micro_time(at + MICROSECOND)
 
 
 def first_claim(namespace: str, name: str, holder: str, seconds: int, at: datetime) -> bytes:
-    """Return the body that creates the Lease."""
     now = micro_time(at)
     return msgspec.json.encode(
         {
@@ -178,8 +175,8 @@ class Timing:
 
     @property
     def write(self) -> float:
-        """Time limit of a leader's writes: one that begins at the last moment ends before another
-        process may lead."""
+        """Time limit of a leader's writes: one that begins last ends before another process may
+        lead."""
         return (self.lease - self.renew) * (1 - RESERVE)
 
     @property
@@ -229,7 +226,6 @@ class Candidate:
         self._deleted = False
         """Whether a known Lease was deleted, and no other holder has been seen since."""
         self._seen_at = -math.inf
-        """When `_lease` was first seen in this version."""
         self._looked_at = -math.inf
         self._sent_at = -math.inf
         """When the last answered claim was sent."""
@@ -243,7 +239,6 @@ class Candidate:
 
     @property
     def holder(self) -> str:
-        """The last known holder of the Lease, "" for none."""
         return self._lease.holder if self._lease is not None else ""
 
     def release(self, now: float, wall: datetime) -> bytes | None:
@@ -255,6 +250,7 @@ class Candidate:
         # the holder before may still lead, so the Lease has to run out
         if self._deleted or now < self._leads_from:
             return None
+        # its release is a new version, which no claim has seen
         self.known = False
         return lease.released(wall)
 
@@ -286,7 +282,6 @@ class Candidate:
     # ------------------------------------------------------------------ outcomes
 
     def saw(self, lease: Lease, now: float) -> None:
-        """Record the Lease that a look returned."""
         if self._lease is None or lease.version != self._lease.version:
             self._lease, self._seen_at = lease, now
         self._looked_at, self.known = now, True
@@ -296,7 +291,6 @@ class Candidate:
             self._deleted = self._deleted and not lease.holder
 
     def gone(self, now: float) -> None:
-        """Record that a look found no Lease."""
         if self._lease is not None:
             self._lease, self._deleted = None, True
         self._looked_at, self.known = now, True
@@ -312,11 +306,11 @@ class Candidate:
             self._deleted, self._leads_from = False, now + self._timing.lease
 
     def refused(self) -> None:
-        """Record that a claim was refused: the Lease has changed since."""
         self.known = False
 
     def failed(self, now: float) -> None:
-        """Record that no answer or an error came. A claim may have been stored all the same."""
+        """Record that no answer or an error came."""
+        # a claim may have been stored all the same, so the Lease is read first
         self.known = False
         # an API server that is down is not asked in a hot loop
         self._not_before = now + self._timing.retry

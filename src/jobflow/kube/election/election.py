@@ -53,12 +53,10 @@ class Fence:
         self._clock = clock
 
     def check(self) -> None:
-        """Raise NotLeading if a write may not begin now."""
         if self._clock() >= self.until:
             raise NotLeading("not sent: this replica does not hold the lease")
 
     def close(self) -> None:
-        """Let no more writes begin."""
         self.until = -math.inf
 
     @property
@@ -112,13 +110,10 @@ class FencedClient(Client):
 
 
 class FencedConnections(PooledConnections):
-    """Connections whose writes end in time.
-
-    A write ends by whatever comes first: this process gives up, the API server does (`timeout` in
-    the query), or the kernel drops what it could not deliver. The fence is checked again right
-    before bytes are sent, because the process may have been paused, or may have waited for a
-    connection, for any time.
-    """
+    """Connections whose writes end in time: this process gives up, the API server does (`timeout`
+    in the query), or the kernel drops what it could not deliver. The fence is checked right before
+    bytes are sent, because the process may have been paused, or may have waited for a
+    connection."""
 
     def __init__(
         self, auth: Credentials, clock: ServerClock, fence: Fence, write_seconds: float
@@ -131,8 +126,8 @@ class FencedConnections(PooledConnections):
         return aiohttp.TCPConnector(limit=CONNECTIONS, socket_factory=self._socket)
 
     def _traces(self) -> Sequence[aiohttp.TraceConfig]:
-        """aiohttp repeats a PUT or DELETE if a kept connection turns out to be closed. It calls
-        this trace each time, right before it hands bytes to the connection."""
+        """aiohttp repeats a PUT or DELETE if a kept connection is closed. It calls this trace each
+        time, right before it hands bytes to the connection."""
 
         async def check(session: aiohttp.ClientSession, context: SimpleNamespace, _: Any) -> None:
             self._fence.check()
@@ -156,12 +151,8 @@ class FencedConnections(PooledConnections):
 
 
 class Election:
-    """One process in an election. Call `run` once, and set `stopping` to end it.
-
-    Requests about the Lease have a client of their own, so that they never wait for connections
-    that other requests of this process use. `on_change` is called with True when this process
-    begins to lead, and with False when it stops.
-    """
+    """One process in an election. `run` it once, and set `stopping` to end it. `on_change` is
+    called with True when this process begins to lead, and with False when it stops."""
 
     def __init__(
         self,
@@ -192,16 +183,13 @@ class Election:
         self._wall = wall
         self._candidate = Candidate(self.identity, namespace, name, self._timing)
         self.stopping = stopping or asyncio.Event()
-        """Asks to finish the term and release the Lease; `run` returns after that."""
         self._trouble = ""
         self._holder: str | None = None
 
     async def run(self) -> None:
-        """Lead whenever this process holds the Lease, until `stopping`; then release it.
-
-        Raises what `lead` raises, and returns early if `lead` returns; both release the Lease. If
-        cancelled, it lets the Lease expire, because requests may still be in flight.
-        """
+        """Lead whenever this process holds the Lease, until `stopping`; then release it. Raises
+        what `lead` raises, and returns early if `lead` returns. If cancelled, it lets the Lease
+        expire, because requests may still be in flight."""
         async with self._lease_client:
             while not self.stopping.is_set():
                 if not self._candidate.leads(self._clock()):
@@ -213,8 +201,7 @@ class Election:
     # ------------------------------------------------------------------ a term
 
     async def _term(self) -> bool:
-        """Lead until the term is lost or `lead` ends. Returns whether `lead` ended by itself or
-        because of `stopping`."""
+        """Lead until the term is lost or `lead` ends. Returns whether `lead` ended."""
         fence = Fence(self._timing.write, clock=self._clock)
         fence.until = self._candidate.until
         ending, done = asyncio.Event(), asyncio.Event()
@@ -253,8 +240,7 @@ class Election:
         return True
 
     async def _renew(self, fence: Fence, done: asyncio.Event) -> None:
-        """Renew the Lease and move the fence until the term is done or lost. Waits for the answer
-        to a renewal, because the release needs the stored version."""
+        """Renew the Lease and move the fence until the term is done or lost."""
         while not done.is_set() and self._candidate.leads(self._clock()):
             await self._step(done)
             fence.until = self._candidate.until
@@ -284,7 +270,6 @@ class Election:
                 log.info("following", holder=holder or "nobody yet")
 
     async def _ask(self, step: Step) -> None:
-        """Send a look or a claim and report the outcome to the candidate."""
         candidate, sent_at = self._candidate, self._clock()
         try:
             match step:

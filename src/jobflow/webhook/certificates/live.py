@@ -58,17 +58,15 @@ class Live:
         self._clients: str | None = None
         self._refusal = ""
         self._pair: tuple[bytes, bytes, str, str] | None = None
-        """The arguments of the last successful `put`."""
         self._now = now
 
     @property
     def expires(self) -> datetime | None:
-        """When the certificate in use expires; None without a certificate."""
         return None if self.certificate is None else self.certificate.not_valid_after_utc
 
     def put(self, chain: bytes, key: bytes, origin: str, key_origin: str) -> None:
         """Present this PEM chain, the server's own certificate first, from now on. The origins are
-        for messages. If it raises CertificateError, the certificate in use stays."""
+        for messages. Raises CertificateError; the certificate in use stays."""
         try:
             try:
                 certificate = x509.load_pem_x509_certificates(chain)[0]
@@ -93,8 +91,8 @@ class Live:
         log.info("certificate in use", origin=origin, expires=str(self.expires))
 
     def trust_clients(self, authorities: bytes, origin: str) -> None:
-        """Accept new connections only from clients with a certificate of one of these CAs (PEM). If
-        it raises CertificateError, the CAs in use stay."""
+        """Accept new connections only from clients with a certificate of one of these CAs (PEM).
+        Raises CertificateError; the CAs in use stay."""
         try:
             clients = authorities.decode()
             _require_client_certificate(_server_context(), clients)
@@ -140,7 +138,6 @@ def _require_client_certificate(context: ssl.SSLContext, authorities: str) -> No
 
 
 def _load(chain: bytes, key: bytes, origin: str, key_origin: str) -> ssl.SSLContext:
-    """Return a context with this pair, which OpenSSL reads only from files."""
     with TemporaryDirectory(prefix="jobflow-tls-") as folder:
         chain_file, key_file = Path(folder, "tls.crt"), Path(folder, "tls.key")
         for path, content in ((chain_file, chain), (key_file, key)):
@@ -173,8 +170,6 @@ LOOK_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """A certificate (with its chain) and its key, as PEM files."""
-
     certificate: Path
     key: Path
 
@@ -222,7 +217,6 @@ class Watched(Generic[_Content]):
             self.look()
 
     def look(self) -> None:
-        """Use the content of the files if it has changed."""
         try:
             content = self._read()
             # nearly every look finds nothing new
@@ -253,9 +247,9 @@ class PkiFiles:
 
 
 def write_development_pki(directory: Path, hosts: Sequence[str]) -> PkiFiles:
-    """Write a new `make_pki` as ca.crt, ca.key, tls.crt and tls.key to `directory`, in place of
-    existing files. They belong to the owner of the directory, or of the nearest one above it that
-    exists, and only that user can read them. Raises CertificateError and OSError."""
+    """Write a new `make_pki` as ca.crt, ca.key, tls.crt and tls.key to `directory`. The files
+    belong to the owner of the directory, or of the nearest one above that exists; only that user
+    can read them. Raises CertificateError and OSError."""
     pki = make_pki(hosts)
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
     # root may make the files for the user of a mounted folder
@@ -284,6 +278,7 @@ def write_development_pki(directory: Path, hosts: Sequence[str]) -> PkiFiles:
 def _write(path: Path, content: bytes, owner: tuple[int, int]) -> Path:
     """Write a file atomically that only its owner can read."""
     part = path.with_name(path.name + ".part")
+    # O_EXCL refuses a part that an earlier run has left
     part.unlink(missing_ok=True)
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         _give(file.fileno(), owner)

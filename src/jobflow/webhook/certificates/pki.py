@@ -101,6 +101,7 @@ def _make_pair(
     end: datetime,
 ) -> Pair:
     """Return a new certificate that `issuer` signs; a CA that signs itself if that is None."""
+    # all clients of Kubernetes know it, and it is made in a millisecond
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:MAX_COMMON_NAME])])
     is_ca, issuer_key = issuer is None, key if issuer is None else issuer.key
@@ -157,7 +158,6 @@ def pem_key(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def alternative_name(host: str) -> x509.GeneralName:
-    """Return a host as a certificate names it. Raises CertificateError for a malformed one."""
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
@@ -191,7 +191,7 @@ class Policy:
     @property
     def overlap(self) -> timedelta:
         """Time for which an older CA stays trusted after its last certificate was replaced. A
-        replica that cannot reach the API server may serve that certificate for as long."""
+        replica that cannot reach the API server may serve that one for as long."""
         return min(timedelta(hours=1), self.serving / 4)
 
 
@@ -200,14 +200,12 @@ class Ring:
     """The content of the Secret."""
 
     newest: Pair
-    """The CA that signs new certificates."""
     older: tuple[x509.Certificate, ...]
     """CAs that stay trusted, newest first."""
     serving: Pair
 
     @property
     def authorities(self) -> tuple[x509.Certificate, ...]:
-        """All trusted CAs, newest first."""
         return (self.newest.certificate, *self.older)
 
     @property
@@ -218,7 +216,6 @@ class Ring:
 
     @property
     def rotated(self) -> bool:
-        """Whether the newest CA signed the serving certificate."""
         return self.issuer == self.newest.certificate
 
     def data(self) -> dict[str, str]:
@@ -232,7 +229,6 @@ class Ring:
 
 
 def read_ring(data: Mapping[str, str]) -> Ring:
-    """Return the content of a Secret's `data`. Raises CertificateError."""
     authorities, chain = _decoded(data, CA), _decoded(data, CERTIFICATE)
     try:
         newest, *older = x509.load_pem_x509_certificates(authorities)
@@ -244,6 +240,7 @@ def read_ring(data: Mapping[str, str]) -> Ring:
         older=tuple(older),
         serving=_pair(certificate, data, CERTIFICATE, KEY),
     )
+    # API servers that trust only these CAs would refuse it
     if issuer_of(certificate, ring.authorities) is None:
         raise CertificateError(f"{CERTIFICATE} is not signed by a CA in {CA}")
     return ring
@@ -315,7 +312,6 @@ def time_to_next_change(ring: Ring, policy: Policy, *, now: datetime) -> timedel
 def issuer_of(
     certificate: x509.Certificate, authorities: Iterable[x509.Certificate]
 ) -> x509.Certificate | None:
-    """Return the CA that signed a certificate."""
     for authority in authorities:
         try:
             certificate.verify_directly_issued_by(authority)

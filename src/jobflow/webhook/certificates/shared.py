@@ -50,7 +50,6 @@ log = structlog.get_logger(__name__)
 
 class ClientConfig(Struct, frozen=True, kw_only=True):
     ca_bundle: str = ""
-    """PEM in base64."""
 
 
 class WebhookEntry(Struct, frozen=True, kw_only=True):
@@ -66,15 +65,13 @@ class Configuration(Struct, frozen=True, kw_only=True):
 
 
 def trusts(configuration: Configuration, authority: x509.Certificate) -> bool:
-    """Return whether every webhook of the configuration trusts this CA."""
     return all(authority in _bundle(webhook) for webhook in configuration.webhooks)
 
 
 def correction(
     configuration: Configuration, ring: Ring, policy: Policy, *, now: datetime
 ) -> dict[str, Any] | None:
-    """Return a strategic merge patch that corrects the caBundles, or None if they are correct. The
-    API server refuses it if the configuration has changed."""
+    """Return a strategic merge patch that corrects the caBundles, or None if they are correct."""
     drop_old = is_older_unused(ring, policy, now=now)
     changed = []
     for webhook in configuration.webhooks:
@@ -87,6 +84,7 @@ def correction(
             changed.append({"name": webhook.name, "clientConfig": {"caBundle": bundle}})
     if not changed:
         return None
+    # the API server refuses the patch if the configuration has changed
     version = configuration.metadata.resource_version
     return {"metadata": {"resourceVersion": version}, "webhooks": changed}
 
@@ -101,7 +99,6 @@ def _bundle(webhook: WebhookEntry) -> list[x509.Certificate]:
 STRATEGIC = "application/strategic-merge-patch+json"
 FIELD_MANAGER = [("fieldManager", "jobflow-certificates")]
 LONGEST_WAIT = 5.0
-"""Longest wait between tries while the API server refuses, in seconds."""
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -134,9 +131,7 @@ class SharedCertificate:
         self._backoff = ExponentialBackoff(most=LONGEST_WAIT)
         self._trouble = ""
         self._held: Ring | None = None
-        """The last usable content of the Secret."""
         self._missed: set[str] = set()
-        """The configurations that do not exist."""
         self._trusted_since: dict[x509.Certificate, datetime] = {}
         self._secret = self._reflector(SECRETS, Secret, secret, namespace)
         self._configurations = {
@@ -211,6 +206,7 @@ class SharedCertificate:
             # replicas go on with what they have read before
             repaired = held or new_ring(self._policy, now=now)
             return RingChange(repaired, f"its content cannot be used: {error}")
+        # kept also if the Secret is deleted or damaged later
         self._held = ring
         for authority in ring.authorities:
             if not self._is_trusted(authority):

@@ -56,8 +56,6 @@ class AdmissionRequest(_Wire, Generic[T]):
 
 
 class AdmissionReview(_Wire, Generic[T]):
-    """The body of a request for a review."""
-
     api_version: str = ""
     kind: str = ""
     request: AdmissionRequest[T] | None = None
@@ -114,8 +112,6 @@ class NotReady(NotJudged):
 
 
 class ReviewOutcome(StrEnum):
-    """The outcome of a review, for the metrics."""
-
     ALLOWED = "allowed"
     REFUSED = "refused"
     MALFORMED = "malformed"
@@ -136,7 +132,6 @@ class Answer:
 
 _OBJECT, _OLD_OBJECT = ("object", "object"), ("oldObject", "old_object")
 _NEEDED = {"CREATE": (_OBJECT,), "UPDATE": (_OBJECT, _OLD_OBJECT), "DELETE": (_OLD_OBJECT,)}
-"""Fields that the request of each operation must have: JSON name and attribute."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -178,7 +173,6 @@ def allowed(uid: str, warnings: Sequence[str] = ()) -> bytes:
 
 
 def patched(uid: str, patch: Sequence[Mapping[str, Any]]) -> bytes:
-    """Return the answer that allows the request and changes its object by a JSON Patch."""
     body = b64encode(_encode(patch)).decode()
     return _respond(_Response(uid=uid, allowed=True, patch_type="JSONPatch", patch=body))
 
@@ -193,14 +187,13 @@ def _respond(response: _Response) -> bytes:
 
 
 def not_a_review(error: MalformedReview) -> Answer:
-    """Return the answer to a body that is not a review of this path: a `v1` Status, whose message
-    the API server shows to the user."""
+    """Return the answer to such a body: a `v1` Status, whose message the API server shows to the
+    user."""
     status = Status(message=str(error), reason=error.reason, code=error.code)
     return Answer(_encode(status), ReviewOutcome.MALFORMED, error.code)
 
 
 def not_judged(kind: str, name: str, request: AdmissionRequest[Any], error: NotJudged) -> Answer:
-    """Return the answer without a verdict; an object that was not judged is refused."""
     details = StatusDetails(
         name=name, group=FLOW_GROUP, kind=kind, retry_after_seconds=error.retry_after
     )
@@ -246,7 +239,6 @@ def _cause(violation: Violation) -> StatusCause:
 
 
 def _headers(warnings: Sequence[str]) -> list[str] | None:
-    """Warnings that fit into HTTP headers: one short line each; None instead of an empty list."""
     return [_cut(" ".join(text.split()), MAX_WARNING) for text in warnings] or None
 
 

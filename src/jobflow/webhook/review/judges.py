@@ -81,8 +81,6 @@ class Cluster(Protocol):
 
 
 class Right(NamedTuple):
-    """A right in a namespace."""
-
     verb: str
     resource: Resource
     namespace: str
@@ -289,6 +287,7 @@ def _misfits(template: JobTemplate) -> tuple[Violation, ...]:
     """Violations of the maximum depth or of the CRD's schema; decoding does not check the spec."""
     if too_deep := tuple(depth_violations(template.spec, "spec")):
         return too_deep
+    # the quick check first, because nearly every template fits
     if next(job_spec_violations(template.spec, "spec"), None) is None:
         return ()
     return tuple(schema_violations(TemplateJudge.kind, {"spec": template.spec}, strict=False))
@@ -342,4 +341,3 @@ class CronJudge(Judge[CronJobFlow]):
 
 
 JUDGES: tuple[type[Judge[Any]], ...] = (FlowJudge, TemplateJudge, CronJudge)
-"""One judge for each kind that is reviewed."""

@@ -11,19 +11,15 @@ from typing import NamedTuple
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, ObjectMeta, OwnerReference
 
 _Owners = Mapping[tuple[str, str], OwnerReference]
-"""Owners of one kind, by name and UID."""
 
 
 class OwnerChanges(NamedTuple):
-    """Owner references that an update adds or removes. One that becomes the controller of the flow
-    counts as added, one that no longer is counts as removed."""
+    """Owners that an update adds or removes: JobFlows (parents) and CronJobFlows. One that becomes
+    the controller of the flow counts as added, one that no longer is counts as removed."""
 
     parents: tuple[OwnerReference, ...] = ()
-    """Added: JobFlows."""
     lost_parents: tuple[OwnerReference, ...] = ()
-    """Removed: JobFlows."""
     crons: tuple[OwnerReference, ...] = ()
-    """Added: CronJobFlows."""
 
 
 _UNCHANGED = OwnerChanges()
@@ -48,8 +44,7 @@ def owner_changes(old: ObjectMeta | None, new: ObjectMeta) -> OwnerChanges:
 
 
 def _owners(metadata: ObjectMeta, kind: str) -> _Owners:
-    """Return the owners of a kind, in any API group. If references are equal, the
-    controller counts."""
+    """Return the owners of a kind, in any API group, by name and UID."""
     references = [ref for ref in metadata.owner_references or () if ref.kind == kind]
     # the last one of a key wins
     references.sort(key=lambda ref: bool(ref.controller))

@@ -46,7 +46,6 @@ log = structlog.get_logger(__name__)
 
 R = TypeVar("R")
 Loose = AdmissionReview[Any]
-"""A review whose objects are plain JSON."""
 
 _decode_loose = msgspec.json.Decoder(Loose).decode
 
@@ -84,7 +83,6 @@ def _decode_cut(decode: Callable[[bytes], R], body: bytes) -> R:
 
 
 def decode_without_objects(body: bytes) -> AdmissionRequest[Any]:
-    """Return the request of a review without its objects. Raises MalformedReview."""
     request = _decode_cut(_decode_without_objects, body).request
     return AdmissionRequest(uid=request.uid, name=request.name, operation=request.operation)
 
@@ -184,8 +182,6 @@ def reviewers(
 
 
 class Reviewer:
-    """Answers the reviews of one kind."""
-
     def __init__(
         self, judge: Judge[Any], cluster: Cluster, large_reviews: LargeReviews | None
     ) -> None:
@@ -230,6 +226,7 @@ class Reviewer:
                 request = checked(decode_untyped(body), self.kind)
         except MalformedReview as error:
             return not_a_review(error)
+        # the configuration sends none, but somebody's own may
         if request.sub_resource:
             return Answer(allowed(request.uid), operation=request.operation)
         new: Any = request.object
@@ -273,5 +270,4 @@ class Reviewer:
 
 
 def _spec(obj: Any) -> Any:
-    """Return the spec of an object of the kind's type or of plain JSON, None if it has none."""
     return obj.get("spec") if isinstance(obj, dict) else getattr(obj, "spec", None)
