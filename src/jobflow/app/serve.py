@@ -45,7 +45,7 @@ async def serve(settings: Settings, *, on_ready: Callable[[], None] = lambda: No
         replica = ServingReplica(client, _replica_options(settings, client))
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            # a handler of the loop interrupts nothing, and KeyboardInterrupt could be raised anywhere
+            # a handler of the loop interrupts nothing; KeyboardInterrupt could be raised anywhere
             loop.add_signal_handler(number, stop.set)
         try:
             async with replica.running():

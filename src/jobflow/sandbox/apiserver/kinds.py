@@ -31,15 +31,14 @@ class Rules:
     """Requirements of a kind beyond metadata. The base class has none."""
 
     def complete(self, obj: Object, old: Object | None = None) -> list[str]:
-        """Drop unknown fields and set defaults, in place; return the dropped paths. Parts that are
-        shared with `old`, the stored object, stay as they are."""
+        """Drop unknown fields and set defaults, in place; return the dropped paths. Parts shared
+        with `old`, the stored object, stay."""
         return []
 
     def begin(self, obj: Object) -> None:
         """Set fields of a new object that the server owns, beyond metadata, in place."""
 
     def finalizers(self, obj: Object) -> list[str]:
-        """Return the finalizers that a deleted object still waits for."""
         return obj["metadata"].get("finalizers") or []
 
     def carry_over(self, obj: Object, old: Object) -> None:
@@ -83,8 +82,6 @@ class Projection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One kind in one version."""
-
     group: str = ""
     version: str = "v1"
     plural: str
@@ -159,6 +156,7 @@ class Registry:
 
     def withdraw(self, group: str, plural: str) -> None:
         for key in [key for key in self._kinds if (key[0], key[2]) == (group, plural)]:
+            # All versions of a definition go at once.
             self._stored.pop(self._kinds.pop(key).bucket, None)
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:

@@ -33,12 +33,9 @@ from jobflow.sandbox.apiserver.storage import Storage, Stored
 
 
 class ApiServer:
-    """A small Kubernetes API server in this process, over real HTTP.
-
-    An async context manager. With `access`, the server speaks HTTPS and requires the token; only
-    tests omit it. Raises OSError if the port is in use and, on exit, the exceptions of crashed
-    requests.
-    """
+    """A small Kubernetes API server in this process, over real HTTP. With `access`, it speaks HTTPS
+    and requires the token; only tests omit it. Entering raises OSError if the port is in use,
+    leaving the exceptions of crashed requests."""
 
     protocol: type[HttpToolsProtocol] = HttpToolsProtocol
 
@@ -106,6 +103,7 @@ class ApiServer:
         self._collecting.cancel()
         with suppress(asyncio.CancelledError):
             await self._collecting
+        # From here on no client connects; those that are connected get their answers.
         self._listener.close()
         # Watches never end by themselves, and shutdown waits for all requests.
         self.storage.close_watches()
@@ -141,6 +139,7 @@ class ApiServer:
 
     async def respond(self, request: http.Request, receive: http.Receive) -> http.Response:
         """Return the answer to an authorized request. Raises RequestFailure."""
+        # Objects first: nearly all requests are about them.
         if (target := find_target(self.registry, request.path)) is not None:
             return await self._handle(target, request, receive)
         found = discovery.discover(self.registry, request) or discovery.openapi(

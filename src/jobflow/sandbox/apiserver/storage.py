@@ -27,7 +27,6 @@ MAX_OBJECT = 1536 * 1024
 """Maximum size of a stored object in bytes: etcd's request limit."""
 
 MAX_HISTORY = 16 * 1024 * 1024
-"""Maximum total size in bytes of the changes kept for one kind."""
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -58,7 +57,6 @@ class Stored:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether its deletion has started."""
         return "deletionTimestamp" in self.metadata
 
 
@@ -80,7 +78,6 @@ class PendingChanges:
         self._limit = limit
 
     def offer(self, change: ObjectChange) -> None:
-        """Queue a change, or close the watch if it is too far behind."""
         if change.new.revision <= self._since:
             return
         # A client that does not read must not hold all changes in memory.
@@ -97,8 +94,6 @@ class PendingChanges:
 
 @dataclass(slots=True)
 class Bucket:
-    """Objects of one kind and the history of their changes."""
-
     remembered: int
     """Maximum number of changes kept; fewer if they are large."""
     history: deque[ObjectChange] = field(default_factory=deque)
@@ -171,7 +166,6 @@ class Storage:
             objects[key] = replace(objects[key], applied=applied)
 
     def remove(self, bucket: str, key: Key, last: Object | None = None) -> Stored:
-        """Delete an object and return its last state at the new revision."""
         where = self.bucket(bucket)
         old = where.objects.pop(key)
         del where.keys[bisect_left(where.keys, key)]
@@ -199,7 +193,6 @@ class Storage:
         self.bucket(bucket).watches.discard(watch)
 
     def close_watches(self) -> None:
-        """End every watch, as a load balancer does."""
         for bucket in self._buckets.values():
             for watch in list(bucket.watches):
                 watch.close()

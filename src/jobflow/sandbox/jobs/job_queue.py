@@ -30,8 +30,6 @@ _REACH = {
 
 
 class JobQueue:
-    """The requests of one vcjob."""
-
     def __init__(self) -> None:
         self._requests: deque[JobRequest] = deque()
         self._sync = False
@@ -59,11 +57,9 @@ class JobQueue:
     def take(
         self, spec: JobSpec, status: JobStatus, pods: Mapping[str, PodFacts], now: datetime
     ) -> JobRequest | None:
-        """Return the next request with its action, or None if none is due (see `next_due`).
-
-        Actions of policies precede a sync, which could end the job. While the job is Pending, the
-        sync comes first: it leads no further than Running, a phase that must not be skipped.
-        """
+        """Return the next request with its action, or None if none is due (see `next_due`). Actions
+        of policies precede a sync, which could end the job. While the job is Pending, the sync
+        comes first: it leads no further than Running, a phase that must not be skipped."""
         if self._sync and status.state.phase in ("", JobPhase.PENDING):
             self._sync = False
             return SYNC

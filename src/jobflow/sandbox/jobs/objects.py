@@ -99,7 +99,6 @@ class PodTemplate(Struct, frozen=True, kw_only=True):
 
 
 def template_fault(task: Task) -> str | None:
-    """Return why no pod can be made of a task's template, or None."""
     try:
         msgspec.convert(task.template or {}, PodTemplate)
     except msgspec.ValidationError as error:
@@ -156,6 +155,7 @@ def build_pod(job: Vcjob, task: Task, index: int) -> dict[str, Any]:
     if job.spec.priority_class_name:
         spec["priorityClassName"] = job.spec.priority_class_name
     given = (template.get("spec") or {}).items()
+    # A null in a template is a field that is not set.
     spec |= {key: value for key, value in given if value is not None}
     return {
         "apiVersion": "v1",

@@ -49,8 +49,6 @@ INTERNAL_EVENTS = frozenset({BusEvent.OUT_OF_SYNC, BusEvent.COMMAND_ISSUED, BusE
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """The facts of a pod that the job controller uses."""
-
     name: str
     task: str
     phase: PodPhase = PodPhase.PENDING
@@ -64,13 +62,10 @@ class PodFacts:
     restarts: int = 0
     deleting: bool = False
     since: datetime | None = None
-    """Start of the current phase."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """A request to the job controller about one vcjob."""
-
     event: BusEvent = BusEvent.OUT_OF_SYNC
     action: BusAction | None = None
     """Action of a Command, which overrides the policies."""
@@ -84,11 +79,9 @@ SYNC = JobRequest(action=BusAction.SYNC)
 def pod_request(
     old: PodFacts | None, new: PodFacts, spec: JobSpec, pods: Mapping[str, PodFacts]
 ) -> JobRequest:
-    """Return the request that a new or changed pod causes; `pods` are all pods of the vcjob.
-
-    A pod that is seen for the first time counts as changed into its phase. Volcano counts it as
-    Pending, and so misses a failure during its own downtime.
-    """
+    """Return the request that a new or changed pod causes; `pods` are all pods of the vcjob. A pod
+    that is seen for the first time counts as changed into its phase. Volcano counts it as Pending,
+    and so misses a failure during its own downtime."""
     # A change within a phase, such as a new condition, is no event.
     changed = old is None or old.phase != new.phase
     task = next((task for task in spec.tasks or () if task.name == new.task), None)
@@ -108,6 +101,7 @@ def pod_request(
     elif new.phase not in ENDED_POD_PHASES and task is not None and task.replicas:
         # The containers of the task's pods may restart `maxRetry` times in total.
         restarts = sum(pod.restarts for pod in mates if pod.phase not in ENDED_POD_PHASES)
+        # -1: the containers of the task may restart without limit.
         if task.max_retry != -1 and restarts >= (task.max_retry or DEFAULT_MAX_RETRY):
             event = BusEvent.TASK_FAILED
     return JobRequest(event, pod=new)
@@ -148,7 +142,6 @@ def _timeout(policy: LifecyclePolicy) -> timedelta:
 
 
 def policy_faults(spec: JobSpec) -> list[str]:
-    """Return the faults of the policies: unknown actions and invalid timeouts."""
     faults = []
     places = [("spec", spec.policies)]
     places += [(f"spec.tasks[{i}]", task.policies) for i, task in enumerate(spec.tasks or ())]

@@ -45,7 +45,6 @@ ENDS_IN: Mapping[str, JobPhase] = {
     JobPhase.TERMINATING: JobPhase.TERMINATED,
     JobPhase.COMPLETING: JobPhase.COMPLETED,
 }
-"""Next phase after the last pod has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,6 @@ def _next_phase(view: JobSnapshot, action: BusAction, counted: JobStatus) -> Job
 
 
 def failed(status: JobStatus, reason: str, message: str, now: datetime) -> JobStatus:
-    """Return the status of a vcjob that cannot run: Failed, with the reason."""
     state = JobState(phase=JobPhase.FAILED, reason=reason, message=message)
     return _stamped(msgspec.structs.replace(status, state=state), now)
 
@@ -173,7 +171,6 @@ def _stamped(status: JobStatus, now: datetime) -> JobStatus:
 
 
 def _moved(view: JobSnapshot, action: BusAction, status: JobStatus) -> JobStatus:
-    """Return a status with new counts in the phase that follows from them."""
     phase = _next_phase(view, action, status)
     if phase is None:
         return status
@@ -191,7 +188,6 @@ def _counted(
     pending: Iterable[str] = (),
     terminating: int = 0,
 ) -> JobStatus:
-    """Return the status with new counts; `pending` holds the tasks of pods about to be created."""
     tasks: dict[str, Counter[str]] = {}
     for task in pending:
         tasks.setdefault(task, Counter())[PodPhase.PENDING] += 1
@@ -208,8 +204,7 @@ def _counted(
 
 
 def _sync(view: JobSnapshot, action: BusAction, now: datetime) -> JobChanges:
-    """Create missing pods, delete surplus pods, count all pods and move on. Any change of the
-    status, including its counts, renews the phase's time."""
+    """Create missing pods, delete surplus pods, count all pods and move on."""
     # Before its gang has room a job has no pods, so only its phase can change.
     if not view.admitted:
         status = _moved(view, action, view.status)

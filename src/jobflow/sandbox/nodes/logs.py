@@ -27,7 +27,6 @@ from jobflow.sandbox.nodes.supervisor import TIME, times_path
 LOG_LIMIT = 10 * 1024 * 1024
 """Maximum size of a log in bytes; the part before it is kept in a second file of that size."""
 KEPT_RUNS = 20
-"""Number of unused folders that are kept when a new one is created."""
 
 _FALLBACK_LINES, _FALLBACK_BYTES = 80, 2048
 _TAIL_BYTES = 64 * 1024
@@ -45,8 +44,7 @@ class Logs:
 
     @contextmanager
     def next_run(self, pod: ObjectMeta, container: str) -> Iterator[Path]:
-        """Create the log of a container's next run, which ends with the context; yield its path.
-        Raises OSError."""
+        """Create the log of a container's next run, which ends with the context. Raises OSError."""
         log = ContainerLog(self._place(pod, container))
         self._logs.setdefault((pod.uid, container), []).append(log)
         try:
@@ -69,11 +67,8 @@ class Logs:
 
 
 def new_folder(parent: Path, now: datetime) -> tuple[Path, int]:
-    """Create a folder for a run, named by the time; return it and a lock that marks it as used.
-
-    Only the user may read it, because logs hold the output of commands. The oldest unused folders
-    are removed. Raises OSError.
-    """
+    """Create a folder for a run, named by the time; return it and a lock that marks it as used. The
+    oldest unused folders are removed. Raises OSError."""
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     for number in range(1, 1000):
         suffix = f"-{number}" if number > 1 else ""
@@ -121,6 +116,7 @@ def tail(log: Path, lines: int) -> tuple[list[str], int]:
             with path.open("rb") as file:
                 while chunk := file.read(1 << 20):
                     count += chunk.count(b"\n")
+                    # A log may be large, and only its end is shown.
                     end = (end + chunk)[-_TAIL_BYTES:]
     if end and not end.endswith(b"\n"):
         count += 1
@@ -129,8 +125,8 @@ def tail(log: Path, lines: int) -> tuple[list[str], int]:
 
 
 def read_message(path: Path, *, containers: int, log: Path | None) -> str:
-    """Return the end of a termination message, as a kubelet does, or of the log if it is empty.
-    A pod of several `containers` has less room for each."""
+    """Return the end of a termination message, as a kubelet does, or of the log if it is empty. A
+    pod of several `containers` has less room for each."""
     try:
         message = _end_of(path, MAX_MESSAGE_BYTES)
     except OSError as error:
@@ -159,12 +155,9 @@ def _end_of(path: Path, limit: int) -> bytes:
 BLOCK = 64 * 1024
 _LINES = re.compile(rb"[^\n]*\n|[^\n]+")
 _ATTEMPTS = 10
-"""Attempts to open a file that is being rotated."""
 
 
 class ContainerLog:
-    """The log of one run, which its supervisor writes."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.ended = False
@@ -232,7 +225,6 @@ class _LogFile:
             return cls(path, log, None)
 
     def is_rotated(self) -> bool:
-        """Whether the path names another file by now."""
         try:
             return not os.path.samestat(os.stat(self._path), os.fstat(self._log.fileno()))
         except FileNotFoundError:
@@ -296,7 +288,6 @@ class _Stamps:
         self._file: _LogFile | None = None
 
     def add(self, file: _LogFile, block: bytes, start: int) -> bytes:
-        """Return a block of the file, with the time before each line that begins in it."""
         parts = []
         if file is not self._file:
             self._file, self._until = file, 0
@@ -315,7 +306,6 @@ class _Stamps:
 
 
 _Start = tuple[int, int]
-"""The index of a file, and an offset in it."""
 
 
 def _tail_start(files: list[_LogFile], lines: int | None) -> _Start:

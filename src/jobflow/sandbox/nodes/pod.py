@@ -57,6 +57,7 @@ class ContainerProcess:
     async def run(self, started: Callable[[], None]) -> ContainerExit:
         """Run the container to its end, including all its processes. If this is cancelled or the
         sandbox is killed, it ends within supervisor.LAST_GRACE."""
+        # -I, -S: without the user's environment and site packages, which would take time.
         program = [sys.executable, "-I", "-S", "-c", _SUPERVISE, _FOLDER]
         self._supervisor = await asyncio.create_subprocess_exec(
             *program, stdin=PIPE, stdout=PIPE, stderr=STDOUT, start_new_session=True
@@ -153,8 +154,6 @@ class PodContext(ContainerContext):
 
 @dataclass(eq=False)
 class _Container:
-    """A container of the pod across its runs."""
-
     spec: RunnableContainer
     is_init: bool
     state: ContainerProgress = field(default_factory=ContainerProgress)
@@ -166,9 +165,7 @@ class PodLife:
 
     def __init__(self, context: PodContext, report: Report) -> None:
         self.over = asyncio.Event()
-        """Set when nothing of the pod runs."""
         self._reported = asyncio.Event()
-        """Set when its end is reported, or cannot be."""
         self._context = context
         self._report = report
         self._pod = context.pod
@@ -238,6 +235,7 @@ class PodLife:
 
     async def _run(self, container: _Container) -> None:
         limits, policy = self._context.restarts, self._spec.restart_policy or ALWAYS
+        # Without jitter, as a kubelet.
         backoff = ExponentialBackoff(first=limits.first, most=limits.longest, dice=lambda: 0.0)
         while not self._stop.is_set():
             await self._run_once(container)

@@ -26,7 +26,7 @@ from jobflow.sandbox.jobs.objects import ADDRESS, NODE, Vcjob
 from jobflow.sandbox.jobs.state_machine import pod_name
 
 DEFAULT_GRACE = 30.0
-"""Default of `terminationGracePeriodSeconds`."""
+"""Defaults of `terminationGracePeriodSeconds` and `terminationMessagePath`."""
 TERMINATION_LOG = "/dev/termination-log"
 FIELDS = tuple(
     "metadata.name metadata.namespace metadata.uid metadata.labels['<KEY>'] "
@@ -81,8 +81,6 @@ class RunnableContainer(Struct, frozen=True, kw_only=True):
 
 
 class RunnablePodSpec(Struct, frozen=True, kw_only=True):
-    """A pod template's spec as the process runner reads it."""
-
     init_containers: list[RunnableContainer] | None = None
     containers: list[RunnableContainer] | None = None
     volumes: list[Volume] | None = None
@@ -93,7 +91,6 @@ class RunnablePodSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def grace(self) -> float:
-        """Seconds between SIGTERM and SIGKILL."""
         given = self.termination_grace_period_seconds
         return DEFAULT_GRACE if given is None else float(max(given, 0))
 
@@ -170,7 +167,6 @@ def _container_faults(
 
 
 def is_inside(path: str) -> bool:
-    """Return whether a path is relative and stays below its directory."""
     found = PurePosixPath(path)
     return not found.is_absolute() and ".." not in found.parts
 
@@ -197,7 +193,6 @@ def _reference_faults(references: References, path: str) -> Iterator[str]:
 
 
 TERMINATION_VARIABLE = "TERMINATION_LOG"
-"""Variable with the path of the termination message file."""
 
 Addresses = Callable[[str], str]
 """Returns the address of a pod of the vcjob, by the pod's name."""
@@ -257,6 +252,7 @@ class ContainerContext:
         def in_volumes(text: str) -> str:
             return mounted.sub(lambda found: mounts[found.group()], text) if mounts else text
 
+        # The message file first: its path may be below the mountPath of a volume.
         def placed(text: str) -> str:
             return in_volumes(message_path.sub(lambda _: message_file, text))
 
@@ -283,8 +279,7 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 
 def _expanded_path(expression: str, values: Mapping[str, str]) -> str:
-    """Return the path that a subPathExpr means. Raises OSError, as a kubelet refuses to create the
-    container."""
+    """Return the path that a subPathExpr means. Raises OSError."""
     missing = [name for name in _REFERENCE.findall(expression) if name and name not in values]
     path = expand(expression, values)
     if missing or not is_inside(path):
@@ -311,8 +306,7 @@ def _field(path: str, pod: Pod, addresses: Addresses) -> str:
 
 
 def plugin_variables(job: Vcjob, pod: Pod, addresses: Addresses) -> dict[str, str]:
-    """Return the variables of Volcano's plugins env and svc, if the vcjob names them. Hosts are
-    addresses, because no DNS serves the names that svc uses."""
+    """Return the variables of Volcano's plugins env and svc, if the vcjob names them."""
     plugins = job.spec.plugins or {}
     found: dict[str, str] = {}
     if "env" in plugins:

@@ -70,7 +70,6 @@ class ProcessRunner:
 
     @property
     def used(self) -> bool:
-        """Whether any logs exist."""
         return any(path.is_dir() for path in self.folder.iterdir())
 
     def faults(self, job: Vcjob) -> Sequence[str]:
@@ -118,9 +117,8 @@ class ProcessRunner:
         tasks = {task.name: task for task in job.spec.tasks or ()}
 
         def directory(claim: str) -> Path:
-            """Return the directory of a volume claim. One that belongs to a flow is new for each
-            flow of its name, as the claim is."""
             is_own = owner is not None and claim.startswith(f"{owner.name}-")
+            # The claim of a flow is new for each flow of its name, so its directory is too.
             below = [owner.uid] if owner is not None and is_own else []
             return self._scratch.joinpath("volumes", namespace, claim, *below)
 
@@ -154,6 +152,7 @@ class Addresses:
 
     def of(self, namespace: str, pod: str) -> str:
         """Return the address of the pod of this name; it is stable and exists before the pod."""
+        # Systems other than Linux have one loopback address.
         if not self._many:
             return ADDRESS
         key = (namespace, pod)

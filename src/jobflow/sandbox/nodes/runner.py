@@ -37,15 +37,12 @@ class ContainerProgress:
 
 @dataclass(frozen=True, slots=True)
 class PodProgress:
-    """Progress of a pod, as a runner reports it."""
-
     phase: PodPhase
     started: datetime
     finished: datetime | None = None
     exit_code: int = 0
     message: str = ""
     reason: str = ""
-    """Why its containers ended; "" means the default reason."""
     containers: Sequence[ContainerProgress] = ()
     """State of each container; if empty, all of them follow the pod's phase."""
     init_containers: Sequence[ContainerProgress] = ()
@@ -54,7 +51,6 @@ class PodProgress:
     pod_reason: str = ""
     pod_message: str = ""
     disrupted: bool = False
-    """Whether the pod is evicted."""
 
 
 def pod_status(pod: Pod, progress: PodProgress) -> dict[str, Any]:
@@ -142,7 +138,6 @@ def _time(moment: datetime) -> str:
 
 
 Report = Callable[[PodProgress], Awaitable[None]]
-"""Writes the progress of the pod; returns when it is stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,15 +37,11 @@ class PhaseChange:
     exit_code: int = 0
     message: str = ""
     reason: str = ""
-    """Why its containers ended; "" means the default reason."""
     disrupted: bool = False
-    """Whether the pod is evicted."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationScript:
-    """The annotations of one vcjob."""
-
     attempt: int = 1
     index: int | None = None
     """Index of the item or repeat, from 0; None if the step has one run."""
@@ -74,6 +70,7 @@ class SimulationScript:
 
         # Attempts after `fail-attempts` succeed, whatever `exit-code` is.
         code = failing if fails else 0 if self.fail_attempts else self.exit_code
+        # A task without listed phases runs from its start to its end.
         if (listed := self.phases.get(task)) is None:
             seconds = DEFAULT_SECONDS if self.duration is None else self.duration
             return (PhaseChange(0.0, PodPhase.RUNNING), end(seconds, code))
@@ -91,7 +88,7 @@ class SimulationScript:
 
 def annotations_of(own: Mapping[str, str] | None, pod_template: Any) -> dict[str, str]:
     """Return the annotations of a vcjob, with those under our prefix of the pod template of its
-    first task, which may be any JSON. A step without a JobTemplate has no others of its own."""
+    first task, which may be any JSON."""
     metadata = pod_template.get("metadata") if isinstance(pod_template, dict) else None
     of_pods = metadata.get("annotations") if isinstance(metadata, dict) else None
     more = of_pods.items() if isinstance(of_pods, dict) else ()

@@ -86,8 +86,6 @@ def main() -> None:
 
 
 class Control:
-    """Lines of JSON from the sandbox."""
-
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self._read = b""
@@ -110,15 +108,15 @@ class Control:
 
 
 def times_path(log: str) -> str:
-    """Return the path of the record of times of a log: TIME entries, each for the bytes from its
-    offset to that of the next one."""
+    """Return the path of the record of times of a log: a TIME entry for the bytes from its
+    offset."""
     folder, name = os.path.split(log)
     return os.path.join(folder, f".{name}.times")
 
 
 class Log:
-    """A file of at most `limit` bytes, with a record of times; the part before it is in a second
-    file, `.old`."""
+    """A file of at most `limit` bytes, and `.old` with the part before it, each with a record of
+    times."""
 
     def __init__(self, path: str, limit: int) -> None:
         self.fault = ""
@@ -127,7 +125,6 @@ class Log:
         self._fd, self._times = self._open()
 
     def write(self, data: bytes) -> None:
-        """Append data. A full disk must not block the command."""
         try:
             if self._size and self._size + len(data) > self._limit:
                 for fd, path in ((self._times, times_path(self._path)), (self._fd, self._path)):
@@ -158,10 +155,10 @@ class Supervisor:
         self._poll = select.poll()
         for fd in (control.fd, wake, output):
             self._poll.register(fd, select.POLLIN)
+        # A child of the command may keep the pipe open after its end.
         os.set_blocking(output, False)
 
     def until_over(self) -> int:
-        """Return the exit code after the command and all its processes have ended."""
         while self._code is None:
             if self._control.heard:
                 self._hear(self._control.fd)
@@ -270,8 +267,7 @@ def _kill(pid: int, number: int = signal.SIGKILL) -> bool:
 
 
 def _sweep(group: int) -> None:
-    """Kill what a command left behind, including processes that become children meanwhile. A
-    process of another user cannot be killed and stays."""
+    """Kill what a command left behind, including processes that become children meanwhile."""
     # Elsewhere only the group of the command can be found.
     if not _LINUX:
         with suppress(ProcessLookupError, PermissionError):

@@ -14,7 +14,6 @@ from jobflow.api.volcano.job import JobSpec, Task
 from jobflow.core.pods.resources import parse_quantity
 
 Amounts = Mapping[str, float]
-"""Amounts by resource: cores, bytes, devices."""
 
 _PRECISION = 1e-9
 _EXAMPLE = "write it like cpu=64,memory=256Gi,nvidia.com/gpu=8"
@@ -39,11 +38,8 @@ def parse_capacity(text: str) -> dict[str, float]:
 
 
 def pod_requests(task: Task) -> dict[str, float]:
-    """Return the requests of one pod of a task.
-
-    A pod requests the sum of its containers, or the most of an init container if that is more. A
-    limit without a request counts as the request, which is the default of the API server.
-    """
+    """Return the requests of one pod of a task: the sum of its containers, or the most of an init
+    container if that is more."""
     spec = (task.template or {}).get("spec") or {}
     total: dict[str, float] = {}
     for container in spec.get("containers") or ():
@@ -57,6 +53,7 @@ def pod_requests(task: Task) -> dict[str, float]:
 
 def _container_requests(container: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     resources = container.get("resources") or {}
+    # A limit without a request counts as the request: the default of the API server.
     asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
     for name, value in asked.items():
         yield name, parse_quantity(value) or 0.0

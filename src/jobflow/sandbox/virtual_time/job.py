@@ -64,10 +64,8 @@ class VirtualJob:
     room: Room
     status: JobStatus = field(default_factory=JobStatus)
     start: datetime | None = None
-    """When its first pods got room; None if they have not."""
     end: datetime | None = None
     gang: Amounts = field(init=False)
-    """The requests of the pods that start together."""
     _requests: list[Amounts] = field(init=False)
     _pods: dict[str, _VirtualPod] = field(default_factory=dict)
     _queue: JobQueue = field(default_factory=JobQueue)
@@ -101,7 +99,6 @@ class VirtualJob:
 
     @property
     def waits_for_room(self) -> bool:
-        """Whether a pod of it could start if there was room."""
         if self.end is not None:
             return False
         return self.start is None or any(pod.began is None for pod in self._pods.values())
@@ -118,6 +115,7 @@ class VirtualJob:
         if not self.room.fits(self.gang):
             return False
         self.start = now
+        # Its pods can be created now.
         self._queue.offer(SYNC)
         return True
 
@@ -162,14 +160,12 @@ class VirtualJob:
             self.end = now
 
     def delete(self, now: datetime) -> None:
-        """End the vcjob and its pods, because somebody deleted it."""
         for pod in self._pods.values():
             self._free(pod)
         self._pods.clear()
         self.end = self.end or now
 
     def change_pod(self, due: DueChange, now: datetime) -> None:
-        """Move a pod into its next phase, if it still exists."""
         pod = self._pods.get(due.pod)
         if pod is None or pod.facts.uid != due.uid:
             return

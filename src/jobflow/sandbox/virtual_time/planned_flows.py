@@ -54,7 +54,6 @@ class SandboxJobs:
         self._room_of = room_of
         self._annotate = annotate
         self._changed: dict[VirtualJob, VirtualFlow] = {}
-        """Vcjobs that have something to do now."""
         self.without_room: dict[VirtualJob, VirtualFlow] = {}
 
     def create(self, flow: VirtualFlow, action: CreateJob, now: datetime) -> RunningJob:
@@ -166,14 +165,10 @@ class PlannedStep:
 
 @dataclass(frozen=True)
 class PlannedFlows:
-    """The course of flows in virtual time."""
-
     cluster: VirtualCluster
     start: datetime
     by_default: Sequence[str]
-    """Steps whose jobs run for the default time."""
     approved_at_once: Sequence[str] = ()
-    """Steps whose approval is given as soon as it is asked for."""
 
     @property
     def makespan(self) -> timedelta:
@@ -187,15 +182,13 @@ class PlannedFlows:
 
     @cached_property
     def critical_path(self) -> tuple[str, ...]:
-        """The steps that decide the end of the flow that ends last."""
         flow = max(self.cluster.flows, key=lambda flow: flow.status.completion_time or self.start)
         return self.timeline_of(flow).critical_path
 
     def timeline_of(self, flow: JobFlow) -> Timeline:
-        """Return the timeline of a flow. The status of a large flow has no room for all records of
-        vcjobs, so they are made again."""
         uid = flow.metadata.uid
         jobs = (each.job for each in self.cluster.jobs if each.flow.flow.metadata.uid == uid)
+        # The status of a large flow has no room for all records of vcjobs, so they are made again.
         status = msgspec.structs.replace(flow.status, job_status_list=list(map(_record, jobs)))
         found = timeline(msgspec.structs.replace(flow, status=status), now=self.cluster.now)
         assert found is not None, "the flow has ended"
@@ -203,7 +196,6 @@ class PlannedFlows:
 
     @cached_property
     def steps(self) -> list[PlannedStep]:
-        """How all steps have ended, in the order of the flows."""
         return [
             replace(each, step=flow.place + each.step)
             for flow in self.cluster.all_flows
@@ -212,7 +204,6 @@ class PlannedFlows:
 
     @cached_property
     def hours(self) -> Mapping[str, float]:
-        """The requests of all vcjobs times their running times."""
         total = {"cpu": 0.0, "memoryGiB": 0.0, "gpu": 0.0}
         for each in self.jobs:
             if each.job.start is not None and each.job.end is not None:

@@ -52,9 +52,8 @@ from jobflow.sandbox.volcano.writes import Gone, Refused, Writes
 log = structlog.get_logger(__name__)
 
 REFUSALS = 15
-"""Number of refused writes after which a vcjob is terminated (Volcano's maxRequeueNum)."""
+"""Refused writes after which a vcjob is terminated (Volcano's maxRequeueNum)."""
 INVALID = "InvalidJob"
-"""Reason in the state and in the Event of a vcjob that cannot run."""
 
 
 @dataclass(eq=False)
@@ -130,9 +129,8 @@ class JobController:
         self._node: SandboxNode | None = None
         self._tracked: dict[str, TrackedJob] = {}
         self._pods_of: dict[str, dict[str, Pod]] = {}
-        """The pods of each vcjob, by their names; the vcjob by its UID."""
+        """By the UID of their vcjob, and their names."""
         self._facts_of: dict[str, dict[str, PodFacts]] = {}
-        """The same pods, as the policies see them."""
         self._deleted: set[str] = set()
         """UIDs of the pods that the controller deleted and that still exist."""
 
@@ -354,6 +352,7 @@ class JobController:
         # The name is free only after the garbage collector has deleted that pod.
         if pod.owner != tracked.uid:
             raise NameInUse
+        # The next sync must not create it again before the watch brings it.
         self._pods.learn(pod)
 
     async def _delete(self, tracked: TrackedJob, pod: PodFacts) -> None:
@@ -379,7 +378,6 @@ class JobController:
 
 
 async def _all(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Await all of them; then raise the first exception."""
     for result in await asyncio.gather(*jobs, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result

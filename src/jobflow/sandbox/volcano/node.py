@@ -19,8 +19,6 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class SandboxNode:
-    """Runs pods. `learn` receives each pod as the API server stored it."""
-
     def __init__(
         self,
         runner: Runner,
@@ -94,6 +92,7 @@ class SandboxNode:
             log.warning("pod status refused", pod=pod.metadata.name, error=str(error))
 
     async def _end(self, pod: Pod) -> None:
+        # The object stays until nothing of the pod runs, as with a kubelet.
         await self._runner.end(pod)
         try:
             await self._writes.delete_pod(pod)
@@ -102,5 +101,4 @@ class SandboxNode:
 
 
 def _restarts_before(pod: Pod) -> str:
-    """Return how often its vcjob had been restarted when the pod was created."""
     return (pod.metadata.annotations or {}).get(RETRY_COUNT, "0")

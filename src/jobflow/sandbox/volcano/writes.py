@@ -22,7 +22,6 @@ from jobflow.kube.clock import ExponentialBackoff
 from jobflow.sandbox.jobs.objects import VcjobObject
 
 AT_ONCE = 16
-"""Maximum number of requests in flight."""
 JSON_PATCH = "application/json-patch+json"
 
 _pod = msgspec.json.Decoder(Pod).decode
@@ -82,7 +81,6 @@ class Writes:
             await self._delete(JOBS, job.metadata, {"propagationPolicy": "Foreground"})
 
     async def delete_command(self, command: Command) -> None:
-        """Delete a Command, so that it acts once. Raises Gone, Refused."""
         await self._delete(COMMANDS, command.metadata, {})
 
     async def _delete(
@@ -92,7 +90,6 @@ class Writes:
         await self._send("DELETE", resource.path(meta.namespace, meta.name), {**kind, **options})
 
     async def warn(self, job: VcjobObject, reason: str, message: str, now: datetime) -> None:
-        """Create a Warning event on a vcjob. Raises Refused."""
         meta = job.metadata
         at = now.replace(microsecond=0)
         about = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "namespace": meta.namespace}
@@ -119,6 +116,7 @@ class Writes:
         """Send a request, again after temporary errors. Raises Refused, or Gone for a code that
         says that the name or the UID of the object no longer matches."""
         body = None if content is None else msgspec.json.encode(content)
+        # The server is in this process or next to it, so a fault is over soon.
         backoff = ExponentialBackoff(first=0.05, most=5.0)
         while True:
             try:

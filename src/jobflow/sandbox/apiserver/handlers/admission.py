@@ -64,7 +64,6 @@ class Admission:
         return obj
 
     async def validate(self, operation: WriteOperation) -> None:
-        """Raise RequestFailure if a validating webhook refuses."""
         webhooks = [
             webhook
             for webhook in self._asked(builtin.VALIDATING, operation)

@@ -35,8 +35,6 @@ _RETRY_SECONDS = 1.0
 
 
 class GarbageCollector:
-    """Garbage collector and namespace controller; `run` it beside the server."""
-
     def __init__(self, storage: Storage, registry: Registry, writer: Writer) -> None:
         self._storage = storage
         self._registry = registry
@@ -114,8 +112,10 @@ class GarbageCollector:
         waits = "waiting" in states.values() and self._owners.dependents(stored.uid)
         policy = "Foreground" if waits else ""
         options = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+        # Webhooks see these options.
         options["propagationPolicy"] = policy or "Background"
         write = WriteOptions(user=COLLECTOR, options=options)
+        # An object of the same name may have been created meanwhile.
         preconditions = Preconditions(uid=stored.uid)
         wanted = DeleteOptions(propagation_policy=policy, preconditions=preconditions)
         await self._writer.delete(target, wanted, write)
@@ -141,7 +141,6 @@ class GarbageCollector:
         await self._writer.update(target, change, WriteOptions(user=COLLECTOR))
 
     async def _finalize(self, kind: Kind, stored: Stored) -> None:
-        """Do what a finalizer asks for; remove it once that is done."""
         dependents = self._owners.dependents(stored.uid)
         if _has(stored, ORPHAN):
             for bucket, key in dependents:
@@ -203,8 +202,6 @@ Place = tuple[str, Key]
 
 
 class OwnerIndex:
-    """Index of objects by UID, and of dependents by their owner's UID."""
-
     def __init__(self) -> None:
         self.places: dict[str, Place] = {}
         self._dependents: defaultdict[str, set[Place]] = defaultdict(set)

@@ -21,7 +21,6 @@ from jobflow.sandbox.apiserver.requests.targets import Target
 from jobflow.sandbox.apiserver.storage import Storage
 
 POLL_SECONDS = 0.1
-"""Interval at which a followed log is read."""
 _IMAGE_PROBLEMS = {
     "ErrImagePull": "image can't be pulled",
     "ImagePullBackOff": "trying and failing to pull image",
@@ -169,13 +168,13 @@ async def _follow(
     limit: int | None,
     receive: Receive,
 ) -> AsyncGenerator[bytes]:
-    """Yield the blocks up to the limit, until the client leaves or the server stops. Pause after
-    an empty block."""
+    """Yield the blocks up to the limit, until the client leaves or the server stops."""
     watch = storage.watch(target.kind.bucket, storage.revision)
     gone = asyncio.create_task(until_gone(receive, watch))
     try:
         with closing(blocks):
             for block in blocks:
+                # The watch is closed when the client leaves and when the server stops.
                 if watch.closed or (limit is not None and limit <= 0):
                     return
                 if block:
@@ -184,6 +183,7 @@ async def _follow(
                     continue
                 watch.pending.clear()
                 watch.wake.clear()
+                # A change of the pod wakes it too: its end may be the end of the log.
                 with suppress(TimeoutError):
                     await asyncio.wait_for(watch.wake.wait(), POLL_SECONDS)
     finally:

@@ -30,8 +30,6 @@ _SNAPSHOTS = 64
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """Remaining objects of a paged list."""
-
     revision: int
     start: int
     items: list[Stored]
@@ -169,7 +167,6 @@ def version(request: Request, *, watching: bool = False) -> int:
 
 
 def check_token(token: str) -> None:
-    """Raise RequestFailure, 400, if this is not a continue token."""
     fault = "invalid continue token: continue key is not valid"
     try:
         text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
@@ -197,10 +194,11 @@ async def stream(
     timeout_seconds: float,
     marks_initial_end: bool,
 ) -> AsyncGenerator[bytes]:
-    """Yield the frames of one watch until it times out, the client leaves or the server stops: the
-    `initial` objects as ADDED, with a bookmark at their end if `marks_initial_end`, then changes,
-    and bookmarks at this interval."""
+    """Yield the frames of a watch until it times out, the client leaves or the server stops: the
+    `initial` objects as ADDED, with a bookmark at their end if `marks_initial_end`, then
+    changes."""
     loop = asyncio.get_running_loop()
+    # Without an interval, the client has asked for no bookmarks.
     due = None if bookmark_seconds is None else loop.time() + bookmark_seconds
     gone = asyncio.create_task(until_gone(receive, watch))
     timer = loop.call_later(timeout_seconds, watch.close)
@@ -238,7 +236,6 @@ async def stream(
 
 
 async def until_gone(receive: Receive, watch: PendingChanges) -> None:
-    """Close the watch once the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
     # Nobody reads them any more.

@@ -99,6 +99,7 @@ class Writer:
         obj = await self._admit(WriteOperation("CREATE", target, obj, None, write))
         name = obj["metadata"]["name"]
         tries = _GENERATED_TRIES
+        # After the webhooks, which take time: another object may have the name by now.
         while existing := self._storage.get(kind.bucket, (target.namespace, name)):
             prefix = obj["metadata"].get("generateName")
             if not prefix:
@@ -135,6 +136,7 @@ class Writer:
     ) -> tuple[Stored, bool]:
         """Delete an object, or mark it as deleted if it must wait for finalizers; return its last
         state, and whether it is gone."""
+        # Before the webhooks: nobody is asked about what is not allowed anyway.
         if reason := target.kind.rules.undeletable(target.name):
             raise failures.forbidden(target.kind, target.name, reason)
         for _ in range(_TRIES):

@@ -23,7 +23,6 @@ from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure
 from jobflow.sandbox.apiserver.requests.http import Request
 
 HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
-"""Values of the Host header that name this machine."""
 
 
 User = dict[str, Any]
@@ -36,7 +35,6 @@ ADMIN: User = {
 
 
 def service_account(namespace: str, name: str) -> User:
-    """Return the user that a ServiceAccount is."""
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
     return {"username": f"system:serviceaccount:{namespace}:{name}", "groups": groups}
 
@@ -54,12 +52,11 @@ class Access:
     ca: bytes
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     controller_token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
-    """Known to the controller only."""
 
 
 def user_of(request: Request, access: Access | None) -> User:
-    """Return the user of a request. Raises RequestFailure, 401 or 403, if it may not be answered.
-    Without `access`, no token is required, but browsers are still refused."""
+    """Return the user of a request. Raises RequestFailure, 401 or 403. Without `access`, no token
+    is required, but browsers are still refused."""
     host = request.header(b"host")
     name = host[: host.index("]") + 1] if host.startswith("[") else host.partition(":")[0]
     # A foreign name that resolves to this machine is DNS rebinding.
@@ -85,8 +82,8 @@ def user_of(request: Request, access: Access | None) -> User:
 
 
 def check_body(request: Request) -> None:
-    """Raise RequestFailure, 415, if the body has no media type: a web page's form can send such a
-    body without a preflight request."""
+    """Raise RequestFailure, 415, if the body has no media type."""
+    # A web page's form can send such a body without a preflight request.
     if request.body and b"content-type" not in request.headers:
         message = "the body has no Content-Type; name its media type, such as application/json"
         raise failure(415, "UnsupportedMediaType", message)
@@ -97,11 +94,9 @@ def _forbidden(why: str) -> RequestFailure:
 
 
 NAME = "jobflow-sandbox"
-"""Name of cluster, user and context."""
 
 
 def kubeconfig(url: str, access: Access | None) -> str:
-    """Return the YAML of a kubeconfig for the server at `url`, with the token of `access`."""
     cluster: dict[str, Any] = {"server": url}
     user: dict[str, Any] = {}
     if access is not None:
@@ -116,11 +111,10 @@ def kubeconfig(url: str, access: Access | None) -> str:
 
 @contextmanager
 def written(path: Path, text: str) -> Iterator[None]:
-    """Keep `text` in the file at `path`, mode 0600, while the body runs; create its folders.
-
-    Raises ConfigError if another sandbox uses the file, or if it is not a sandbox's; OSError.
-    """
+    """Keep `text` in the file at `path`, mode 0600, while the body runs; create its folders. Raises
+    ConfigError if the file is another sandbox's in use, or no sandbox's; OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Not truncated yet: the file may be another sandbox's, or no sandbox's.
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
@@ -132,6 +126,7 @@ def written(path: Path, text: str) -> Iterator[None]:
         if before.strip() and f"current-context: {NAME}".encode() not in before:
             why = "is not a kubeconfig of a sandbox and is not overwritten"
             raise ConfigError(f"{path} {why}; choose another file with --kubeconfig")
+        # A file that was there already may be readable for others.
         os.fchmod(file, 0o600)
         os.ftruncate(file, 0)
         os.pwrite(file, text.encode(), 0)

@@ -96,6 +96,7 @@ def applied(target: Target, request: Request, *, exists: bool) -> Object:
     if exists:
         obj["metadata"].setdefault("name", target.name)
     check_address(target, obj)
+    # A client that edits what it has read sends them back.
     obj["metadata"].pop("managedFields", None)
     obj = kind.projection.take(obj)
     if dropped := kind.rules.complete(obj):
@@ -172,6 +173,7 @@ def _revision(
         raise failures.invalid_patch(encode(obj).decode(), str(error)) from error
     check_address(target, obj)
     new = target.kind.projection.take(obj)
+    # The patch may have removed it.
     new["metadata"].setdefault("resourceVersion", str(current.revision))
     if faults := _strict_faults(request, write, target.kind.rules.complete(new, current.obj)):
         message = f"strict decoding error: {', '.join(faults)}"
@@ -204,7 +206,6 @@ def _strict_faults(request: Request, write: WriteOptions, dropped: list[str]) ->
 T = TypeVar("T")
 
 _SUMMARY = 30
-"""Bytes of the body that an error message repeats."""
 
 
 class Mistyped(ValueError):
@@ -242,7 +243,6 @@ def check_kind(kind: Kind, obj: Object, body: bytes) -> None:
 
 
 def keep_kind(kind: Kind, obj: Object) -> None:
-    """Raise RequestFailure if a patch changed the object's kind or version."""
     for field, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
         if obj.get(field) != wanted:
             raise _misnamed(obj, field, wanted)

@@ -13,7 +13,6 @@ from jobflow.sandbox.apiserver.requests.http import JSON
 
 YAML = "application/yaml"
 _MAX_DEPTH = 200
-"""Maximum depth of nested collections in a YAML body."""
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 _decode = msgspec.json.Decoder().decode

@@ -33,7 +33,7 @@ class Request:
     warnings: list[str] = field(default_factory=list)
 
     def header(self, name: bytes) -> str:
-        """Return the value of a header, by its name in lower case; "" if it was not sent."""
+        """Return the value of a header, by its name in lower case."""
         return self.headers.get(name, b"").decode("latin-1")
 
     @property
@@ -68,7 +68,7 @@ def read_request(scope: Scope) -> Request:
 
 
 async def read_body(receive: Receive) -> bytes:
-    """Read the body. Raises RequestFailure, 413, as soon as it is too large."""
+    """Read the body. Raises RequestFailure, 413."""
     message = await receive()
     body: bytes = message.get("body", b"")
     # A body that is too large is not read to its end.

@@ -20,16 +20,13 @@ _CHUNKS = 16
 
 
 def in_process_client(app: App, *, token: str = "") -> Client:
-    """Return a client of the application. It sends the token, if there is one."""
     auth = Credentials(Login("http://in-process", f"Bearer {token}" if token else None))
     return Client(auth, connections=InProcessConnections(auth, app))
 
 
 class InProcessConnections(Connections):
-    """Connections that call an ASGI application.
-
-    As over HTTP, the server finishes a request whose client does not wait any more.
-    """
+    """Connections that call an ASGI application. As over HTTP, the server finishes a request whose
+    client does not wait any more."""
 
     def __init__(self, auth: Credentials, app: App, clock: ServerClock | None = None) -> None:
         super().__init__(auth, clock)
@@ -43,6 +40,7 @@ class InProcessConnections(Connections):
         """End all streams, and wait for the requests that are being handled."""
         for exchange in self._exchanges.values():
             exchange.close()
+        # As a server that shuts down, which answers what it has begun.
         while self._exchanges:
             await asyncio.wait(self._exchanges)
 
@@ -151,7 +149,6 @@ class _Exchange:
         self._chunks.put_nowait(None)
 
     def _end_wait(self) -> None:
-        """Let nobody wait for an answer that has not begun."""
         if not self._started.done():
             self._started.set_exception(NetworkError("Server disconnected"))
             self._started.exception()  # nobody may be waiting

@@ -90,8 +90,6 @@ class PodRules(Rules):
 
 
 class VolumeClaimRules(Rules):
-    """A claim is Bound at once: any volume fits it."""
-
     def begin(self, obj: Object) -> None:
         spec = {"volumeMode": "Filesystem", **(obj.get("spec") or {})}
         obj["spec"] = {"volumeName": f"pvc-{obj['metadata']['uid']}", **spec}
@@ -169,7 +167,6 @@ def _source(event: Object) -> str:
 
 
 def _age_of(*paths: str) -> Callable[[Object], str]:
-    """Return a function that computes the age of the first of these times that is set."""
     return lambda obj: age(next((text for path in paths if (text := value_at(obj, path))), None))
 
 

@@ -47,6 +47,7 @@ class DefinitionRules(Rules):
     def mark(self, obj: Object) -> None:
         finalizers = obj["metadata"].setdefault("finalizers", [])
         if CLEANUP not in finalizers:
+            # Its objects are deleted first, while they can still be named.
             obj["metadata"]["finalizers"] = [*finalizers, CLEANUP]
 
     def violations(self, obj: Object, old: Object | None) -> Iterator[Violation]:
@@ -201,9 +202,8 @@ class SchemaNode:
         ]
 
     def complete(self, value: Any, path: str, dropped: list[str], old: Any = _ABSENT) -> None:
-        """Prune unknown fields and forbidden nulls, and set defaults, in place. A null in a list
-        stays, so that validation refuses it. Parts that are those of `old`, which was completed
-        before, stay as they are."""
+        """Prune unknown fields and forbidden nulls, and set defaults, in place. Parts that are
+        those of `old`, which was completed before, stay as they are."""
         if value is old:
             return
         if isinstance(value, list) and self.items is not None:
@@ -229,7 +229,6 @@ class SchemaNode:
                 node.complete(value[key], f"{path}.{key}", dropped)
 
     def violations(self, value: Any, path: str, old: Any = _ABSENT) -> Iterator[Violation]:
-        """Yield the violations of a value. A value equal to `old` is not checked."""
         # Ratcheting, as in kube-apiserver: what was stored before a schema changed may stay.
         if (old is not _ABSENT and value == old) or (value is None and self.nullable):
             return

@@ -107,6 +107,7 @@ def openapi(registry: Registry, request: Request) -> Response | None:
     if request.method != "GET" or not request.path.startswith("/openapi/"):
         return None
     if request.path == "/openapi/v2":
+        # kubectl asks for this form.
         if "protobuf" in request.header(b"accept"):
             return Response(_V2_PROTOBUF, media_type=_V2_MEDIA_TYPE)
         return Response(encode({"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}}))
@@ -124,8 +125,8 @@ def openapi(registry: Registry, request: Request) -> Response | None:
 
 
 def document(kinds: list[Kind]) -> dict[str, Any]:
-    """Return the OpenAPI v3 document of the kinds of one group and version: a schema for each kind,
-    and the path under which it is patched."""
+    """Return the OpenAPI v3 document of one group and version: a schema for each kind, and the path
+    under which it is patched."""
     schemas: dict[str, Any] = {_META: struct_schema(ObjectMeta)}
     paths: dict[str, Any] = {}
     metadata = {"allOf": [{"$ref": f"#/components/schemas/{_META}"}]}

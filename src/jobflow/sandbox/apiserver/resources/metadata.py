@@ -40,7 +40,6 @@ def generated(prefix: str) -> str:
 
 
 def begin(kind: Kind, obj: Object) -> None:
-    """Set the server's fields of a new object, in place."""
     metadata = obj["metadata"]
     for gone in (*_SERVER_SET, "resourceVersion", "selfLink", "generation", "managedFields"):
         metadata.pop(gone, None)
@@ -55,8 +54,7 @@ def begin(kind: Kind, obj: Object) -> None:
 
 
 def carry_over(kind: Kind, obj: Object, old: Object) -> None:
-    """Restore fields that an update cannot change, in place, and count the generation. A changed
-    uid or deletion timestamp stays, so that `violations` refuses it."""
+    """Restore fields that an update cannot change, in place, and count the generation."""
     metadata, before = obj["metadata"], old["metadata"]
     for name in (*_SERVER_SET, "generateName", "generation"):
         if metadata.get(name) and (name == "uid" or (name in _REFUSED and name not in before)):
@@ -172,7 +170,6 @@ def _name(kind: Kind, metadata: dict[str, Any]) -> Iterator[Violation]:
 
 
 def _key_fault(key: str) -> str | None:
-    """Return the fault of a label key or a finalizer; None if it is valid."""
     prefix, slash, name = key.rpartition("/")
     if slash and not prefix:
         return "prefix part must be non-empty"

@@ -48,7 +48,6 @@ CREATED = Column("Created At", "date", lambda obj: obj["metadata"].get("creation
 
 
 def printed(name: str, kind: str, path: str, priority: int, description: str) -> Column:
-    """Return a column of a CRD, whose path is a JSONPath."""
     find = compile_path(path)
 
     def value(obj: Object) -> Any:
@@ -95,11 +94,11 @@ class Renderer:
     def event(self, stored: Stored) -> bytes:
         """Render an object of a watch, whose first table alone names the columns."""
         body = self.one(stored)
+        # The other tables of a watch repeat them for nothing.
         self._has_columns = False
         return body
 
     def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
-        """Render a page of a list; `following` is the continue token."""
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
         if following or (self._kind.custom and self._form != TABLE):
             metadata["continue"] = following
