@@ -18,14 +18,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from jobflow.api.flow.cronjobflow import (
-    DEFAULT_FAILED_HISTORY,
-    DEFAULT_SUCCESSFUL_HISTORY,
-    ConcurrencyPolicy,
-    CronJobFlow,
-    CronJobFlowStatus,
-    FlowReference,
-)
+from jobflow.api.flow import cronjobflow as api
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import CANCELLED, FlowPhase
 from jobflow.api.resources import JOBFLOWS, ObjectMeta
@@ -80,7 +73,7 @@ CronAction = CreateFlow | CancelFlow | RemoveFlow
 class CronPlan:
     """Everything to do now for one CronJobFlow."""
 
-    status: CronJobFlowStatus
+    status: api.CronJobFlowStatus
     actions: tuple[CronAction, ...] = ()
     events: tuple[Event, ...] = ()
     """Changes from the stored status."""
@@ -90,7 +83,7 @@ class CronPlan:
     """None: only an event can change anything."""
 
 
-def plan_cron(cron: CronJobFlow, flows: Sequence[JobFlow], now: datetime) -> CronPlan:
+def plan_cron(cron: api.CronJobFlow, flows: Sequence[JobFlow], now: datetime) -> CronPlan:
     """Return what to do at `now` for a CronJobFlow and the flows that it controls."""
     status = _observed(cron, flows)
     if cron.metadata.deletion_timestamp is not None:
@@ -110,7 +103,7 @@ def plan_cron(cron: CronJobFlow, flows: Sequence[JobFlow], now: datetime) -> Cro
 # ------------------------------------------------------------------ status
 
 
-def _observed(cron: CronJobFlow, flows: Sequence[JobFlow]) -> CronJobFlowStatus:
+def _observed(cron: api.CronJobFlow, flows: Sequence[JobFlow]) -> api.CronJobFlowStatus:
     """Return the stored status with the flows as they are now."""
     active = sorted((flow for flow in flows if not flow.final), key=_age)
     ends = [flow.status.completion_time for flow in flows if _succeeded(flow)]
@@ -123,8 +116,8 @@ def _observed(cron: CronJobFlow, flows: Sequence[JobFlow]) -> CronJobFlowStatus:
     )
 
 
-def _refer_to(flow: ObjectMeta) -> FlowReference:
-    return FlowReference(
+def _refer_to(flow: ObjectMeta) -> api.FlowReference:
+    return api.FlowReference(
         api_version=JOBFLOWS.api_version,
         kind=JOBFLOWS.kind,
         namespace=flow.namespace,
@@ -142,13 +135,13 @@ def _age(flow: JobFlow) -> tuple[datetime, str]:
     return created or datetime.max.replace(tzinfo=UTC), flow.metadata.name
 
 
-def _surplus(cron: CronJobFlow, flows: Sequence[JobFlow]) -> Iterator[RemoveFlow]:
+def _surplus(cron: api.CronJobFlow, flows: Sequence[JobFlow]) -> Iterator[RemoveFlow]:
     """Yield the finished flows that exceed the history limits, the oldest first."""
     spec = cron.spec
     kept, kept_failed = spec.successful_jobs_history_limit, spec.failed_jobs_history_limit
     limits = {
-        True: DEFAULT_SUCCESSFUL_HISTORY if kept is None else kept,
-        False: DEFAULT_FAILED_HISTORY if kept_failed is None else kept_failed,
+        True: api.DEFAULT_SUCCESSFUL_HISTORY if kept is None else kept,
+        False: api.DEFAULT_FAILED_HISTORY if kept_failed is None else kept_failed,
     }
     for succeeded, limit in limits.items():
         finished = [
@@ -175,7 +168,7 @@ def _start_of(flow: JobFlow) -> tuple[datetime, str]:
 class _Start:
     """Decides whether a flow starts now."""
 
-    cron: CronJobFlow
+    cron: api.CronJobFlow
     flows: Sequence[JobFlow]
     now: datetime
     last_schedule_time: datetime | None
@@ -232,12 +225,12 @@ class _Start:
 
     @property
     def _policy(self) -> str:
-        return self.cron.spec.concurrency_policy or ConcurrencyPolicy.ALLOW
+        return self.cron.spec.concurrency_policy or api.ConcurrencyPolicy.ALLOW
 
     @property
     def _stored_replacing_for(self) -> datetime | None:
         """The scheduled time for which flows are being cancelled. Its deadline does not count."""
-        replaces = self._policy == ConcurrencyPolicy.REPLACE
+        replaces = self._policy == api.ConcurrencyPolicy.REPLACE
         return self.cron.status.replacing_for if replaces else None
 
     def _handle(self, due: datetime) -> None:
@@ -246,10 +239,10 @@ class _Start:
             self.last_schedule_time = due
             return
         active = [flow for flow in self.flows if _is_replaced(flow)]
-        if active and self._policy == ConcurrencyPolicy.FORBID:
+        if active and self._policy == api.ConcurrencyPolicy.FORBID:
             names = join_names(flow.metadata.name for flow in active)
             self._note("ConcurrencyForbidden", f"no flow starts while {names} is active")
-        elif active and self._policy == ConcurrencyPolicy.REPLACE:
+        elif active and self._policy == api.ConcurrencyPolicy.REPLACE:
             self.replacing_for = due
             if self._stored_replacing_for == due:  # the decision to cancel them is stored
                 self.actions += (
@@ -269,7 +262,7 @@ class _Start:
 
 
 def _events(
-    cron: CronJobFlow, flows: Sequence[JobFlow], status: CronJobFlowStatus
+    cron: api.CronJobFlow, flows: Sequence[JobFlow], status: api.CronJobFlowStatus
 ) -> Iterator[Event]:
     """Yield an Event for each change of the status."""
     stored = cron.status

@@ -18,16 +18,9 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
+from jobflow.api.flow import status as api
 from jobflow.api.flow.control import Case, to_number
 from jobflow.api.flow.jobflow import JobFlow, child_spec
-from jobflow.api.flow.status import (
-    ENDED_STEP_PHASES,
-    FlowPhase,
-    JobRecord,
-    RunCondition,
-    StepCondition,
-    StepPhase,
-)
 from jobflow.api.flow.step import Condition, Step, Strategy
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.limits import MAX_RUNS
@@ -115,12 +108,12 @@ def _endless(flow: JobFlow, children: Mapping[str, JobFlow]) -> str | None:
         return "the flow has ended" if flow.final else "the flow has not started"
     if status.suspended_at is not None:
         return "the flow is suspended"
-    if status.state.phase == FlowPhase.TERMINATING:
+    if status.state.phase == api.FlowPhase.TERMINATING:
         return "the flow is being ended"
     for step in flow.all_steps:
         key = format_job_name(flow.metadata.name, step.name)
-        condition = (status.conditions or {}).get(key, StepCondition())
-        if condition.phase == StepPhase.WAITING and condition.reason in _UNFORESEEN:
+        condition = (status.conditions or {}).get(key, api.StepCondition())
+        if condition.phase == api.StepPhase.WAITING and condition.reason in _UNFORESEEN:
             if condition.message.startswith("waits "):
                 return f"step {step.name} {condition.message}"
             return f"step {step.name} waits ({condition.reason}): {condition.message}"
@@ -158,7 +151,7 @@ class _Estimate:
 
         def remaining(position: int) -> float:
             step, need = layout.steps[position], layout.needs[position]
-            condition = conditions.get(keys[step.name], StepCondition())
+            condition = conditions.get(keys[step.name], api.StepCondition())
             if _waits(condition) and not condition.attempts and _handles_failures(need):
                 return 0.0
             return self._of_step(step, condition, keys[step.name], attempts)
@@ -170,9 +163,11 @@ class _Estimate:
         last = range(layout.last_from, len(layout.steps))
         return longest + _longest_chain(layout, last, remaining)
 
-    def _of_step(self, step: Step, condition: StepCondition, key: str, attempts: Attempts) -> float:
+    def _of_step(
+        self, step: Step, condition: api.StepCondition, key: str, attempts: Attempts
+    ) -> float:
         """Return the seconds until a step ends after its dependencies are met."""
-        if step.daemon or condition.phase in ENDED_STEP_PHASES:
+        if step.daemon or condition.phase in api.ENDED_STEP_PHASES:
             return 0.0
         whole = self._whole(step, condition)
         if whole is None:
@@ -185,7 +180,7 @@ class _Estimate:
         at_once = to_number(self.flow.spec.parallelism)
         return _makespan(lengths, min(filter(None, (most, at_once)), default=0))
 
-    def _whole(self, step: Step, condition: StepCondition) -> float | None:
+    def _whole(self, step: Step, condition: api.StepCondition) -> float | None:
         """Return the running time of a job or child flow of the step; of those that an undecided
         switch may choose, the shortest for the low end and the longest for the high end."""
         case = step.case_of(condition.decisions)
@@ -219,26 +214,26 @@ class _Estimate:
         self.at_least = self.at_least or inner.at_least
         return seconds
 
-    def _runs(self, step: Step, condition: StepCondition) -> Iterator[RunCondition]:
+    def _runs(self, step: Step, condition: api.StepCondition) -> Iterator[api.RunCondition]:
         """Yield the runs of a step that have not ended, as far as they are known."""
-        runs: list[RunCondition] = [*(condition.runs or ())]
+        runs: list[api.RunCondition] = [*(condition.runs or ())]
         if step.fan_out is not None:
             items = get_items(step, condition.decisions)
             self.at_least = self.at_least or items is None
             started = {run.index: run for run in runs}
             indexes = range(1 if items is None else len(items))
-            runs = [started.get(index, RunCondition(index=index)) for index in indexes]
+            runs = [started.get(index, api.RunCondition(index=index)) for index in indexes]
         elif step.repeat is not None:
             runs = [run for run in runs if not run.is_left_over]
-            if all(run.phase in ENDED_STEP_PHASES for run in runs):
-                runs.append(RunCondition(index=len(runs)))
+            if all(run.phase in api.ENDED_STEP_PHASES for run in runs):
+                runs.append(api.RunCondition(index=len(runs)))
             self.at_least = self.at_least or len(runs) < (to_number(step.repeat.max) or MAX_RUNS)
         else:
             runs = [condition]
-        yield from (run for run in runs if run.phase not in ENDED_STEP_PHASES)
+        yield from (run for run in runs if run.phase not in api.ENDED_STEP_PHASES)
 
     def _of_run(
-        self, step: str, key: str, run: RunCondition, whole: float, attempts: Attempts
+        self, step: str, key: str, run: api.RunCondition, whole: float, attempts: Attempts
     ) -> float:
         """Return the seconds until a run ends after it may start."""
         if _waits(run):
@@ -282,8 +277,8 @@ def _handles_failures(need: Requirement) -> bool:
     return combine_states(need.how, states) is TargetState.NOT_TAKEN
 
 
-def _waits(run: RunCondition) -> bool:
-    return run.phase in ("", StepPhase.WAITING)
+def _waits(run: api.RunCondition) -> bool:
+    return run.phase in ("", api.StepPhase.WAITING)
 
 
 def _makespan(lengths: Iterable[float], workers: int) -> float:
@@ -340,20 +335,20 @@ def learn(flows: Iterable[JobFlow]) -> History:
     for flow in flows:
         attempts, conditions = Attempts(flow), flow.status.conditions or {}
         for key, step in zip(attempts.keys, flow.all_steps, strict=True):
-            condition = conditions.get(key, StepCondition())
+            condition = conditions.get(key, api.StepCondition())
             work = step.work_name(step.case_of(condition.decisions))
             for run in runs_of(condition):
                 times = [*_running_times(attempts.of_run(key, run))]
                 if times:
                     seconds.setdefault(work, []).extend(times)
                 ended = flow.status.completion_time
-                if run.outputs and run.phase == StepPhase.COMPLETED and ended is not None:
+                if run.outputs and run.phase == api.StepPhase.COMPLETED and ended is not None:
                     past = PastOutputs(step.name, run.index, ended, run.outputs)
                     outputs.setdefault(work, []).append(past)
     return History({name: sorted(known) for name, known in seconds.items()}, outputs)
 
 
-def _running_times(records: Iterable[JobRecord]) -> Iterator[float]:
+def _running_times(records: Iterable[api.JobRecord]) -> Iterator[float]:
     for record in records:
         if record.state == JobPhase.COMPLETED and record.end_timestamp is not None:
             for span in spans_of_job(record, record.end_timestamp):

@@ -20,16 +20,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from jobflow.api.flow import status as api
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import (
-    TIMEOUT,
-    FlowPhase,
-    FlowState,
-    JobFlowStatus,
-    RunCondition,
-    StepCondition,
-    StepPhase,
-)
 from jobflow.api.flow.step import Condition, Step
 from jobflow.api.volcano.job import Job, JobPhase
 from jobflow.core.planning.context import PlanContext, with_job_as_child
@@ -45,7 +37,7 @@ from jobflow.core.text import format_progress
 from jobflow.core.timestamps import truncate_to_second
 from jobflow.core.work import is_asked, work_of_object
 
-C = TypeVar("C", bound=RunCondition)
+C = TypeVar("C", bound=api.RunCondition)
 _NONE: frozenset[int] = frozenset()
 _PASSED_OVER = frozenset({StepReason.NOT_TAKEN, StepReason.NOT_TARGETED})
 
@@ -137,7 +129,7 @@ class _Judge:
         step, stored = observed.step, observed.stored
         runs = stored.runs or ()
         kept = frozenset(run.index or 0 for run in runs if self._stays(step, run))
-        if stored.phase == StepPhase.FAILED:
+        if stored.phase == api.StepPhase.FAILED:
             items = get_items(step, stored.decisions)
             stays = bool(items) and kept.issuperset(range(len(items or ())))
         else:
@@ -156,21 +148,21 @@ class _Judge:
             return None if self._stays(step, stored) else Again(_NONE, None)
         return Again(frozenset(range(first)), frozenset(range(first + 1)))
 
-    def _stays(self, step: Step, run: RunCondition) -> bool:
+    def _stays(self, step: Step, run: api.RunCondition) -> bool:
         """Return whether a step or a run stays, if nothing that it depends on runs again."""
-        if run.phase == StepPhase.COMPLETED:
+        if run.phase == api.StepPhase.COMPLETED:
             return not goes_on(self._jobs.get(run.job), tolerated=self._tolerated)
-        if run.phase == StepPhase.SKIPPED:
+        if run.phase == api.StepPhase.SKIPPED:
             return run.reason in _PASSED_OVER
         if self._tolerated or is_asked(step):
             return False
         is_tolerated = get_end(step, run, is_cancelled=False) is StepEnd.TOLERATED
         return is_tolerated and self._ended_by_itself(run)
 
-    def _ended_by_itself(self, run: RunCondition) -> bool:
+    def _ended_by_itself(self, run: api.RunCondition) -> bool:
         if run.reason in WITH_THE_FLOW:
             return False
-        if run.reason != TIMEOUT or self._ctx.facts.lifecycle.ending_reason != TIMEOUT:
+        if run.reason != api.TIMEOUT or self._ctx.facts.lifecycle.ending_reason != api.TIMEOUT:
             return True
         ended = run.last_transition_time
         return ended is not None and self._deadline is not None and ended < self._deadline
@@ -183,7 +175,7 @@ def restarted(
     handled: list[str] | None,
     *,
     tolerated: bool = False,
-) -> JobFlowStatus:
+) -> api.JobFlowStatus:
     """Return the status from which an ended flow continues. `handled`: UIDs of Commands;
     `tolerated`: tolerated failures run again too."""
     ctx = PlanContext.of(flow, View(), now)
@@ -205,7 +197,7 @@ def restarted(
     )
     return msgspec.structs.replace(
         stored,
-        state=FlowState(phase=FlowPhase.RUNNING if begun else FlowPhase.PENDING),
+        state=api.FlowState(phase=api.FlowPhase.RUNNING if begun else api.FlowPhase.PENDING),
         progress=format_progress(conditions.values()),
         queued_time=truncate_to_second(now) if waits else None,
         start_time=None if waits else truncate_to_second(now),
@@ -227,18 +219,18 @@ def restarted(
     )
 
 
-def _back_to_waiting(ctx: PlanContext, position: int, kept: Collection[int]) -> StepCondition:
+def _back_to_waiting(ctx: PlanContext, position: int, kept: Collection[int]) -> api.StepCondition:
     """Return the condition of a step that runs again, with its runs that stay (`kept`)."""
     stored = ctx.observed[position].stored
     runs = [
         msgspec.structs.replace(run, past_attempts=run.attempts)
         if run.index in kept
-        else RunCondition(index=run.index, **_kept_fields(run))
+        else api.RunCondition(index=run.index, **_kept_fields(run))
         for run in stored.runs or ()
         if run.attempts or run.index in kept
     ]
     kept_fields = _kept_fields(stored)
-    return StepCondition(last_transition_time=ctx.second, runs=runs or None, **kept_fields)
+    return api.StepCondition(last_transition_time=ctx.second, runs=runs or None, **kept_fields)
 
 
 def _retries(ctx: PlanContext, view: View) -> int:
@@ -250,8 +242,8 @@ def _retries(ctx: PlanContext, view: View) -> int:
 
 
 def _with_children(
-    condition: StepCondition, view: View, again: Again, *, tolerated: bool
-) -> StepCondition:
+    condition: api.StepCondition, view: View, again: Again, *, tolerated: bool
+) -> api.StepCondition:
     """Return the condition of a step that runs again, with the child flows that are retried. Their
     hours are added again when they end. Without its name, a child is made anew."""
     runs = [_with_child(run, view, again, tolerated=tolerated) for run in condition.runs or ()]
@@ -266,7 +258,7 @@ def _with_children(
 
 def _with_child(run: C, view: View, again: Again, *, tolerated: bool) -> C:
     child = view.jobs.get(run.job)
-    if run.phase != StepPhase.WAITING or child is None or not work_of_object(child).has_steps:
+    if run.phase != api.StepPhase.WAITING or child is None or not work_of_object(child).has_steps:
         return run
     if not (again.goes_on(run.index) and goes_on(child, tolerated=tolerated)):
         return msgspec.structs.replace(run, job="")
@@ -280,16 +272,16 @@ def is_retried_with(child: JobFlow, parent: JobFlow | None) -> bool:
         return False
     return any(
         run.flow == child.metadata.name
-        and run.phase == StepPhase.WAITING
+        and run.phase == api.StepPhase.WAITING
         and run.attempts == run.past_attempts
         for condition in (parent.status.conditions or {}).values()
         for run in condition.runs or (condition,)
     )
 
 
-def _kept_fields(stored: RunCondition) -> dict[str, Any]:
+def _kept_fields(stored: api.RunCondition) -> dict[str, Any]:
     return {
-        "phase": StepPhase.WAITING,
+        "phase": api.StepPhase.WAITING,
         "message": "runs again, because the flow was retried",
         "job": stored.job,
         "attempts": stored.attempts,

@@ -7,18 +7,8 @@ failure in a large flow does not send a thousand Events.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from jobflow.api.flow import status as api
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import (
-    CANCELLED,
-    ENDED_STEP_PHASES,
-    FINAL_PHASES,
-    TIMEOUT,
-    FlowPhase,
-    JobFlowStatus,
-    RunCondition,
-    StepCondition,
-    StepPhase,
-)
 from jobflow.api.flow.step import Step
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.planning.context import PlanContext
@@ -32,11 +22,11 @@ TROUBLES: frozenset[str] = frozenset(
     {StepReason.JOB_LOST, StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE, StepReason.RETRYING}
 )
 """Reasons of a waiting step that send one warning."""
-_NOT_BEGUN = RunCondition()
+_NOT_BEGUN = api.RunCondition()
 
 _HALTED: Mapping[str, tuple[EventType, str]] = {
-    CANCELLED: (EventType.NORMAL, "FlowCancelled"),
-    TIMEOUT: (EventType.WARNING, "FlowTimedOut"),
+    api.CANCELLED: (EventType.NORMAL, "FlowCancelled"),
+    api.TIMEOUT: (EventType.WARNING, "FlowTimedOut"),
 }
 """Type and reason of the Event of a cancelled or timed out flow."""
 
@@ -59,8 +49,8 @@ def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator
             yield Event(EventType.NORMAL, f"{noun.title()}Created", message)
         elif new.attempts > old.attempts and asks(new):
             yield Event(EventType.NORMAL, "ApprovalRequested", f"step {name}: {new.message}")
-        if new.phase in ENDED_STEP_PHASES:
-            if new.phase == StepPhase.SKIPPED:
+        if new.phase in api.ENDED_STEP_PHASES:
+            if new.phase == api.StepPhase.SKIPPED:
                 skipped.setdefault(new.reason, []).append(name)
             else:
                 yield _ended(observed.step, new)
@@ -72,7 +62,7 @@ def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator
         yield Event(EventType.NORMAL, "StepSkipped", f"{_steps(names)}: {reason}")
 
 
-def flow_events(flow: JobFlow, status: JobFlowStatus) -> Iterator[Event]:
+def flow_events(flow: JobFlow, status: api.JobFlowStatus) -> Iterator[Event]:
     """Yield the Events of the flow as a whole: volume claims, cancel, timeout, suspension, end."""
     phase, reason = status.state.phase, status.state.reason
     before = flow.status.volume_claims or ()
@@ -85,18 +75,18 @@ def flow_events(flow: JobFlow, status: JobFlowStatus) -> Iterator[Event]:
         if status.suspended_at is not None:
             message = f"nothing starts until it is resumed ({status.suspended_by})"
             yield Event(EventType.NORMAL, "FlowSuspended", message)
-        elif phase not in FINAL_PHASES:
+        elif phase not in api.FINAL_PHASES:
             yield Event(EventType.NORMAL, "FlowResumed", "steps start again")
     was, group = flow.status.state.reason, FlowReason.CONCURRENCY
-    if reason == group != was and phase == FlowPhase.PENDING:
+    if reason == group != was and phase == api.FlowPhase.PENDING:
         yield Event(EventType.NORMAL, "FlowWaiting", status.state.message)
     if was == group and flow.status.start_time is None and status.start_time:
         yield Event(EventType.NORMAL, "FlowStarted", "it has a place in its concurrency group")
-    if flow.status.state.phase == phase or phase not in FINAL_PHASES:
+    if flow.status.state.phase == phase or phase not in api.FINAL_PHASES:
         return
-    if phase == FlowPhase.SUCCEED and reason == FlowReason.CONCURRENCY:
+    if phase == api.FlowPhase.SUCCEED and reason == FlowReason.CONCURRENCY:
         yield Event(EventType.NORMAL, "FlowSkipped", status.state.message)
-    elif phase == FlowPhase.SUCCEED:
+    elif phase == api.FlowPhase.SUCCEED:
         yield Event(EventType.NORMAL, "FlowSucceeded", f"all is done: {status.progress} steps")
     else:
         yield Event(EventType.WARNING, "FlowFailed", status.state.message)
@@ -106,25 +96,25 @@ def _steps(names: Sequence[str]) -> str:
     return f"{'step' if len(names) == 1 else 'steps'} {join_names(names)}"
 
 
-def _ended(step: Step, new: StepCondition) -> Event:
+def _ended(step: Step, new: api.StepCondition) -> Event:
     name = step.name
     if new.reason == StepReason.OUTPUTS_MISSING:
         return Event(EventType.WARNING, new.reason, f"step {name}: completed; {new.message}")
-    if new.phase == StepPhase.COMPLETED:
+    if new.phase == api.StepPhase.COMPLETED:
         how = (is_asked(step) and new.message) or "completed"
         return Event(EventType.NORMAL, "StepCompleted", f"step {name}: {how}")
     return Event(EventType.WARNING, "StepFailed", f"step {name}: {new.message or new.reason}")
 
 
 def _run_events(
-    step: Step, old: StepCondition, new: StepCondition, ctx: PlanContext
+    step: Step, old: api.StepCondition, new: api.StepCondition, ctx: PlanContext
 ) -> Iterator[Event]:
     """Yield the Events of changed runs: created jobs, runs that failed while others continue, and
     new troubles."""
-    before: Mapping[int | None, RunCondition] = {run.index: run for run in old.runs or ()}
+    before: Mapping[int | None, api.RunCondition] = {run.index: run for run in old.runs or ()}
     created: list[str] = []
-    asked: list[RunCondition] = []
-    warnings: dict[str, list[RunCondition]] = {}
+    asked: list[api.RunCondition] = []
+    warnings: dict[str, list[api.RunCondition]] = {}
     for run in new.runs or ():
         was = before.get(run.index, _NOT_BEGUN)
         if run is was:
@@ -133,9 +123,12 @@ def _run_events(
             created.append(run.job)
         elif run.attempts > was.attempts and asks(run):
             asked.append(run)
-        if run.phase == StepPhase.FAILED != was.phase and new.phase not in ENDED_STEP_PHASES:
+        if (
+            run.phase == api.StepPhase.FAILED != was.phase
+            and new.phase not in api.ENDED_STEP_PHASES
+        ):
             warnings.setdefault("RunFailed", []).append(run)
-        elif run.phase == StepPhase.WAITING and run.reason in TROUBLES - {was.reason}:
+        elif run.phase == api.StepPhase.WAITING and run.reason in TROUBLES - {was.reason}:
             warnings.setdefault(run.reason, []).append(run)
     if created:
         noun = ctx.work_named(step, created[0]).noun

@@ -9,16 +9,7 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.flow.status import (
-    ENDED_STEP_PHASES,
-    FINAL_PHASES,
-    FlowPhase,
-    FlowState,
-    JobFlowStatus,
-    JobRecord,
-    StepCondition,
-    StepPhase,
-)
+from jobflow.api.flow import status as api
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import JobPhase
 from jobflow.api.volcano.pod import PodPhase
@@ -40,7 +31,7 @@ from jobflow.core.text import MAX_NAMES, format_go_duration, format_progress, jo
 from jobflow.core.violations import Violation
 from jobflow.core.work import work_of_object
 
-_COMPLETED = StepPhase.COMPLETED.value
+_COMPLETED = api.StepPhase.COMPLETED.value
 _FAILED = re.compile(r"steps? (.+?) failed(?:: | \(|$)")
 _NO_PODS: Mapping[str, int] = {}
 
@@ -52,19 +43,19 @@ def flow_status(
     decisions: Sequence[StepDecision],
     next_jobs: list[str],
     handled: list[str] | None = None,
-) -> JobFlowStatus:
+) -> api.JobFlowStatus:
     """Return the whole status; the stored object itself if only the duration would change.
     `handled`: UIDs of Commands."""
     stored = ctx.flow.status
     records = job_records(ctx, decisions)
     state = flow_state(ctx, decisions, records)
     lifecycle, outputs = ctx.facts.lifecycle, stored.outputs
-    if state.phase in FINAL_PHASES:
-        unfinished = FlowState(phase=stored.state.phase or FlowPhase.PENDING)
+    if state.phase in api.FINAL_PHASES:
+        unfinished = api.FlowState(phase=stored.state.phase or api.FlowPhase.PENDING)
         state, outputs = end_with_outputs(ctx, state) or (unfinished, None)
-    if state.phase in FINAL_PHASES:
+    if state.phase in api.FINAL_PHASES:
         lifecycle = lifecycle.resumed(ctx.second)
-    ended = stored.completion_time or ctx.second if state.phase in FINAL_PHASES else None
+    ended = stored.completion_time or ctx.second if state.phase in api.FINAL_PHASES else None
     conditions = [decision.condition for decision in decisions]
     tolerated = stored.tolerated_in_children
     if ctx.layout.has_children:
@@ -78,7 +69,7 @@ def flow_status(
     duration = format_go_duration(ran) if has_started else ""
     known = msgspec.structs.replace(stored, duration=duration)
     lists = job_lists(records, decisions, ctx)
-    status = JobFlowStatus(
+    status = api.JobFlowStatus(
         state=state,
         progress=format_progress(conditions),
         queued_time=stored.queued_time,
@@ -106,14 +97,14 @@ def flow_status(
     return stored if found is known else found
 
 
-def invalid_status(ctx: PlanContext, violations: Iterable[Violation]) -> JobFlowStatus:
+def invalid_status(ctx: PlanContext, violations: Iterable[Violation]) -> api.JobFlowStatus:
     """Return the Failed status of a flow that admission would have refused, with its message."""
     words = [str(violation) for violation in violations]
     more = f"; and {len(words) - MAX_NAMES} more" if len(words) > MAX_NAMES else ""
     message = "; ".join(words[:MAX_NAMES]) + more
-    return JobFlowStatus(
-        state=FlowState(
-            phase=FlowPhase.FAILED, reason=FlowReason.INVALID, message=shorten(message)
+    return api.JobFlowStatus(
+        state=api.FlowState(
+            phase=api.FlowPhase.FAILED, reason=FlowReason.INVALID, message=shorten(message)
         ),
         progress=f"0/{len(ctx.layout.steps)}",
         start_time=ctx.second,
@@ -124,17 +115,17 @@ def invalid_status(ctx: PlanContext, violations: Iterable[Violation]) -> JobFlow
 
 
 def flow_state(
-    ctx: PlanContext, decisions: Sequence[StepDecision], records: Sequence[JobRecord]
-) -> FlowState:
+    ctx: PlanContext, decisions: Sequence[StepDecision], records: Sequence[api.JobRecord]
+) -> api.FlowState:
     """Return phase, reason and message of the flow."""
-    failed: list[tuple[str, StepCondition]] = []
-    held_up: list[tuple[Step, StepCondition]] = []
+    failed: list[tuple[str, api.StepCondition]] = []
+    held_up: list[tuple[Step, api.StepCondition]] = []
     is_over = not ctx.terminating
     for step, decision in zip(ctx.layout.steps, decisions, strict=True):
         condition = decision.condition
-        if condition.phase not in ENDED_STEP_PHASES:
+        if condition.phase not in api.ENDED_STEP_PHASES:
             is_over = False
-            if condition.reason in HELD_UP and condition.phase == StepPhase.WAITING:
+            if condition.reason in HELD_UP and condition.phase == api.StepPhase.WAITING:
                 held_up.append((step, condition))
         elif condition.phase != _COMPLETED and fails_flow(step, condition):
             failed.append((step.name, condition))
@@ -142,13 +133,13 @@ def flow_state(
     lifecycle = ctx.facts.lifecycle
     reason, message = lifecycle.ending_reason, lifecycle.ending_message
     if ctx.terminating:
-        phase = FlowPhase.TERMINATING
+        phase = api.FlowPhase.TERMINATING
     elif is_over:
-        phase = FlowPhase.FAILED if failed or reason in HALTS else FlowPhase.SUCCEED
-    elif ctx.flow.status.state.phase == FlowPhase.RUNNING or _has_begun(ctx, records):
-        phase = FlowPhase.RUNNING
+        phase = api.FlowPhase.FAILED if failed or reason in HALTS else api.FlowPhase.SUCCEED
+    elif ctx.flow.status.state.phase == api.FlowPhase.RUNNING or _has_begun(ctx, records):
+        phase = api.FlowPhase.RUNNING
     else:
-        phase = FlowPhase.PENDING
+        phase = api.FlowPhase.PENDING
     if ctx.terminating:
         message = "the flow is being deleted"
     elif reason in HALTS and held_up:
@@ -159,12 +150,12 @@ def flow_state(
         reason, message = _failure(failed)
     elif not reason and held_up:
         reason, message = _trouble(held_up)
-    return FlowState(phase=phase, reason=reason, message=message)
+    return api.FlowState(phase=phase, reason=reason, message=message)
 
 
 def has_ended(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool:
     """Whether every step has ended and no vcjob is left that may do anything."""
-    return all(d.condition.phase in ENDED_STEP_PHASES for d in decisions) and not _alive(ctx)
+    return all(d.condition.phase in api.ENDED_STEP_PHASES for d in decisions) and not _alive(ctx)
 
 
 def pod_failure_ratio(decisions: Sequence[StepDecision]) -> str:
@@ -192,7 +183,7 @@ def _alive(ctx: PlanContext) -> bool:
     )
 
 
-def _has_begun(ctx: PlanContext, records: Sequence[JobRecord]) -> bool:
+def _has_begun(ctx: PlanContext, records: Sequence[api.JobRecord]) -> bool:
     """Whether anything that the flow runs is no longer Pending."""
     if ctx.facts.lifecycle.waits or ctx.facts.lifecycle.starting:
         return False
@@ -205,7 +196,7 @@ def _has_begun(ctx: PlanContext, records: Sequence[JobRecord]) -> bool:
     )
 
 
-def _trouble(held_up: Sequence[tuple[Step, StepCondition]]) -> tuple[str, str]:
+def _trouble(held_up: Sequence[tuple[Step, api.StepCondition]]) -> tuple[str, str]:
     """Return reason and message of the first step that does not wait for other steps."""
     step, condition = held_up[0]
     if condition.reason == StepReason.WAITING_FOR_TEMPLATE:
@@ -220,7 +211,7 @@ def _trouble(held_up: Sequence[tuple[Step, StepCondition]]) -> tuple[str, str]:
     return condition.reason, shorten(f"step {step.name}: {condition.message or condition.reason}")
 
 
-def name_failed(state: FlowState) -> str:
+def name_failed(state: api.FlowState) -> str:
     """Return the names of the failed steps in the message of a flow: `a`, or `a, b and 3 more`; ""
     if the flow has another reason."""
     if state.reason not in (FlowReason.STEP_FAILED, FlowReason.NAME_CONFLICT):
@@ -229,7 +220,7 @@ def name_failed(state: FlowState) -> str:
     return found[1] if found else ""
 
 
-def _failure(failed: Sequence[tuple[str, StepCondition]]) -> tuple[str, str]:
+def _failure(failed: Sequence[tuple[str, api.StepCondition]]) -> tuple[str, str]:
     name, condition = failed[0]
     conflict = condition.reason == StepReason.NAME_CONFLICT
     reason = FlowReason.NAME_CONFLICT if conflict else FlowReason.STEP_FAILED
@@ -241,7 +232,9 @@ def _failure(failed: Sequence[tuple[str, StepCondition]]) -> tuple[str, str]:
     return reason, shorten(f"steps {join_names([name for name, _ in failed])} failed")
 
 
-def end_with_outputs(ctx: PlanContext, end: FlowState) -> tuple[FlowState, Outputs | None] | None:
+def end_with_outputs(
+    ctx: PlanContext, end: api.FlowState
+) -> tuple[api.FlowState, Outputs | None] | None:
     """Return the end of the flow and its outputs; None if this plan may evaluate no more, so that
     the next plan ends the flow. All outputs share one budget.
 
@@ -258,16 +251,16 @@ def end_with_outputs(ctx: PlanContext, end: FlowState) -> tuple[FlowState, Outpu
         value = evaluate(f"outputs.{name}", text, scope)
         if not isinstance(value, EvaluationFailure):
             found[name] = value
-        elif end.phase == FlowPhase.SUCCEED:
+        elif end.phase == api.FlowPhase.SUCCEED:
             end = _failed(FlowReason.EXPRESSION_ERROR, value.message)
     outputs: Outputs = drop_null_keys([found])[0]
     if (size := len(msgspec.json.encode(outputs))) <= MAX_STEP_OUTPUTS:
         return end, outputs or None
-    if end.phase == FlowPhase.SUCCEED:
+    if end.phase == api.FlowPhase.SUCCEED:
         message = f"the outputs of the flow have {size:,} bytes; at most {MAX_STEP_OUTPUTS:,} fit"
         end = _failed(FlowReason.OUTPUTS_TOO_LARGE, message)
     return end, None
 
 
-def _failed(reason: FlowReason, message: str) -> FlowState:
-    return FlowState(phase=FlowPhase.FAILED, reason=reason, message=shorten(message))
+def _failed(reason: FlowReason, message: str) -> api.FlowState:
+    return api.FlowState(phase=api.FlowPhase.FAILED, reason=reason, message=shorten(message))
