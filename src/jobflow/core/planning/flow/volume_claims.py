@@ -23,8 +23,6 @@ from jobflow.core.planning.decision import CreateFault
 from jobflow.core.planning.observed.view import ClaimHolder, Refusal
 from jobflow.core.reasons import StepReason
 
-_UNPROCESSABLE = 422
-
 
 @dataclass(frozen=True, slots=True)
 class ClaimWait:
@@ -77,9 +75,9 @@ class Claims:
     def _wait_of(self, claim: str) -> ClaimWait | CreateFault:
         name, now = self._names[claim], self.ctx.now
         match self.ctx.view.claims.get(name):
-            case Refusal(code=code, message=message, retry_at=retry_at):
+            case Refusal(message=message, retry_at=retry_at) as refusal:
                 why = f"the volume claim {name} was refused: {message}"
-                if code == _UNPROCESSABLE:
+                if refusal.is_final:
                     return CreateFault(StepReason.REFUSED, why)
                 wait = ClaimWait(StepReason.CREATE_REFUSED, why, retry_at)
             case ClaimHolder(going=False, owner=owner):

@@ -55,6 +55,11 @@ class Refusal:
     retry_at: datetime | None
     """When the create may be tried again; None: never."""
 
+    @property
+    def is_final(self) -> bool:
+        """Whether no further create is tried."""
+        return self.code == 422  # noqa: PLR2004 - Unprocessable Entity
+
 
 @dataclass(frozen=True, slots=True)
 class ClaimHolder:

@@ -56,7 +56,7 @@ class Loop:
     observed: ObservedStep
     total: int
     """The most runs."""
-    known: Mapping[int | None, ObservedRun]
+    begun: Mapping[int | None, ObservedRun]
     """The runs in the status or with a vcjob, by index."""
     every: bool = False
     """Whether every item starts (`runs_every_item`)."""
@@ -119,21 +119,21 @@ class Loop:
         runs = self.decided.values()
         return not self.every and any(d.unjudged and is_last_failure(run) for run, d in runs)
 
-    def may_start(self, index: int) -> bool:
-        """Whether the targets of an item let it start."""
-        return self.states is None or self.states.of(index) is TargetState.MET
+    def run(self, index: int, ctx: PlanContext) -> ObservedRun:
+        """Return the run with an index, which may not have begun."""
+        return self.begun.get(index) or fresh(self.observed, ctx.flow.metadata.name, index)
 
     def start(self, index: int, ctx: PlanContext) -> RunDecision:
-        run = self.known.get(index) or fresh(self.observed, ctx.flow.metadata.name, index)
-        decision = start_run(run, ctx)
-        self.decided[index] = run, decision
-        return decision
+        """Start a run now."""
+        run = self.run(index, ctx)
+        self.decided[index] = run, start_run(run, ctx)
+        return self.decided[index][1]
 
 
 def continue_loop(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -> Loop | None:
     """Return the decisions about a step that has begun; None if it has not. If it ended after more
     attempts than are known (`find_end`), it ends so once the known runs have ended."""
-    loop = _known(observed, ctx, find_end)
+    loop = _with_begun(observed, ctx, find_end)
     end = find_end()
     if end is not None and end.attempts > observed.attempts:
         if all(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values()):
@@ -142,7 +142,7 @@ def continue_loop(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -
                 LoopEnd() if well else LoopEnd(end.reason, recorded_end_message(observed, ""))
             )
     elif observed.started or loop.fails_at_first:
-        _continue(loop, ctx, end)
+        _continue(loop, ctx, is_sure=end is not None and end.phase == StepPhase.COMPLETED)
     else:
         return None
     return loop
@@ -150,15 +150,16 @@ def continue_loop(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -
 
 def begin(observed: ObservedStep, ctx: PlanContext) -> Loop:
     """Return the decisions about a step that starts now."""
-    loop = _known(observed, ctx, lambda: None)
-    _continue(loop, ctx, None)
+    loop = _with_begun(observed, ctx, lambda: None)
+    _continue(loop, ctx, is_sure=False)
     return loop
 
 
-def _known(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -> Loop:
+def _with_begun(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -> Loop:
+    """Return the decisions about the runs that have begun."""
     step = observed.step
     items = get_items(step, observed.decided)
-    total = _most(observed) if step.for_each is None else len(items or ())
+    total = _most_repeats(observed) if step.for_each is None else len(items or ())
     every = runs_every_item(ctx.flow, step)
     position = ctx.layout.graph.index[step.name]
     loop = Loop(observed, total, {run.index: run for run in observed.runs}, every)
@@ -170,11 +171,15 @@ def _known(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -> Loop:
         if decision is not None and run.index is not None:
             loop.decided[run.index] = run, decision
     for index, end in ends.items():
-        if index not in loop.known and index < total:
-            run = fresh(observed, ctx.flow.metadata.name, index)
+        if index not in loop.begun and index < total:
+            run = loop.run(index, ctx)
             loop.decided[index] = run, RunDecision(run_ended_as_recorded(end, run))
-    if ctx.view.refusals or ctx.view.holders:
-        _add_refused(loop, ctx)
+    # an answer to a create may be about a run that the status does not know
+    for index in range(total) if ctx.view.refusals or ctx.view.holders else ():
+        if index not in loop.decided:
+            run = fresh(observed, ctx.flow.metadata.name, index)
+            if (decision := refused_for_good(run, ctx)) is not None:
+                loop.decided[index] = run, decision
     return loop
 
 
@@ -188,7 +193,7 @@ def _find_end_of(
     return end if end is not None and end.attempts >= run.attempts else None
 
 
-def _most(observed: ObservedStep) -> int:
+def _most_repeats(observed: ObservedStep) -> int:
     repeat = observed.step.repeat
     most = to_number(repeat.max) if repeat is not None else None
     total = MAX_RUNS if most is None else min(max(most, 1), MAX_RUNS)
@@ -198,19 +203,12 @@ def _most(observed: ObservedStep) -> int:
     return total
 
 
-def _add_refused(loop: Loop, ctx: PlanContext) -> None:
-    for index in range(loop.total):
-        if index not in loop.decided:
-            run = fresh(loop.observed, ctx.flow.metadata.name, index)
-            if (decision := refused_for_good(run, ctx)) is not None:
-                loop.decided[index] = run, decision
-
-
-def _continue(loop: Loop, ctx: PlanContext, end: TargetEnd | None) -> None:
+def _continue(loop: Loop, ctx: PlanContext, *, is_sure: bool) -> None:
+    """`is_sure`: a dependant shows that a repeat has completed."""
     if loop.observed.step.for_each is not None:
         _items(loop, ctx)
     else:
-        _repeats(loop, ctx, sure=end is not None and end.phase == StepPhase.COMPLETED)
+        _repeats(loop, ctx, is_sure=is_sure)
 
 
 def _items(loop: Loop, ctx: PlanContext) -> None:
@@ -240,7 +238,7 @@ def _skip_items(loop: Loop, states: ItemStates, ctx: PlanContext) -> None:
     for index in range(loop.total):
         if index in loop.decided or (skip := SKIPS.get(states.of(index))) is None:
             continue
-        run = loop.known.get(index) or fresh(loop.observed, ctx.flow.metadata.name, index)
+        run = loop.run(index, ctx)
         condition = msgspec.structs.replace(
             run.stored,
             phase=StepPhase.SKIPPED,
@@ -260,15 +258,17 @@ def _next_items(loop: Loop, ctx: PlanContext, under_way: int) -> int:
     for index in range(loop.total):
         if under_way >= room or (failed and not loop.every):
             break
-        if index not in loop.decided and loop.may_start(index):
+        if index in loop.decided:
+            continue
+        if loop.states is None or loop.states.of(index) is TargetState.MET:
             has_failed = loop.start(index, ctx).condition.phase == StepPhase.FAILED
             failed += has_failed
             under_way += not has_failed
     return failed
 
 
-def _repeats(loop: Loop, ctx: PlanContext, *, sure: bool) -> None:
-    """Start the next repeat, or end the step. `sure`: a dependant shows that it has completed."""
+def _repeats(loop: Loop, ctx: PlanContext, *, is_sure: bool) -> None:
+    """Start the next repeat, or end the step."""
     for index in range(loop.total):
         if index not in loop.decided:
             _next_repeat(loop, index, ctx)
@@ -282,7 +282,7 @@ def _repeats(loop: Loop, ctx: PlanContext, *, sure: bool) -> None:
             return
         if index + 1 in loop.decided:
             continue
-        if sure:
+        if is_sure:
             loop.verdict = LoopEnd()
             return
         loop.next_at = _end_of_pause(loop, run, ctx)

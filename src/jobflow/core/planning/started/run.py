@@ -14,7 +14,6 @@ import msgspec
 
 from jobflow.api.flow.control import Backoff
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RequestedHours, RunCondition, StepPhase
-from jobflow.api.volcano.job import Job
 from jobflow.core.cel.scope import AttemptFacts
 from jobflow.core.manifests.job import Attempt
 from jobflow.core.names import format_attempt_name
@@ -22,7 +21,6 @@ from jobflow.core.planning.actions import Guard, ReadJob
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Draft, RunDecision, TargetEnd, wait
 from jobflow.core.planning.observed.steps import ObservedRun
-from jobflow.core.planning.observed.view import Refusal
 from jobflow.core.planning.started.retry import backoff, retry_or_end
 from jobflow.core.planning.target_ends import ends_of_targets, recorded_end_message
 from jobflow.core.planning.work.abort import aborted, being_aborted, ending_reason, intent
@@ -33,6 +31,8 @@ from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second
 from jobflow.core.work import may_run_steps
 
+NAME_AGAIN = timedelta(seconds=5)
+"""Time until a name in use is tried again if the answer does not say when."""
 FindEnd = Callable[[], TargetEnd | None]
 """Returns how a step ended according to its dependants (`target_ends`); called only if needed."""
 
@@ -48,11 +48,21 @@ def decide_run(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> RunDeci
     job = run.job
     if job is None or (run.gone and not job.ended):
         return _without_object(run, ctx, find_end)
-    if not job.ended:
-        return _running(run, job, ctx)
-    if run.between_attempts and run.stored.reason != StepReason.JOB_LOST:
-        return next_attempt_when_due(run, ctx)
-    return retry_or_end(run, object_work_of(job).settle(run, job, ctx), ctx)
+    work = object_work_of(job)
+    if job.ended and run.between_attempts and run.stored.reason != StepReason.JOB_LOST:
+        return next_attempt_when_due(run, ctx)  # its end is in the status
+    if job.ended:
+        return retry_or_end(run, work.settle(run, job, ctx), ctx)
+    running, why = running_as(run, job, ctx), intent(run, ctx)
+    if not why and running.deadline is not None and running.deadline <= ctx.now:
+        why = StepReason.TIMEOUT
+    if not why:
+        return RunDecision(running, wake_at=running.deadline)
+    condition = being_aborted(run, running, why, ctx)
+    if run.stored.abort_time is None:  # nothing is asked to end before the reason is stored
+        return RunDecision(condition, urgent=True)
+    asked = work.abort(job, run.stored.abort_time, ctx)
+    return RunDecision(condition, asked.actions, wake_at=asked.wake_at)
 
 
 def start_run(run: ObservedRun, ctx: PlanContext) -> RunDecision:
@@ -74,7 +84,18 @@ def next_attempt_when_due(run: ObservedRun, ctx: PlanContext) -> RunDecision:
         return RunDecision(stored)
     if stored.next_attempt_time is not None and ctx.now < stored.next_attempt_time:
         return RunDecision(stored, wake_at=stored.next_attempt_time)
-    return next_attempt(run, ctx)
+    if (own := OWN_WORK.get(run.kind)) is not None:
+        return own.start(run, ctx)
+    work = OBJECT_WORK[run.kind]
+    if (resumed := work.resume(run, ctx)) is not None:
+        return resumed
+    # the next `-r<n>` that was never used
+    room = work.longest_suffix(run, ctx)
+    names = (format_attempt_name(run.key, again, room=room) for again in count(run.attempts))
+    name = next(name for name in names if name not in ctx.taken)
+    is_last_known = run.job is not None and not run.gone
+    gone = "" if is_last_known or not run.started else run.job_name
+    return create(run, ctx, name, run.attempts + 1, Guard(ctx.flow.metadata.uid, gone))
 
 
 def _by_status(run: ObservedRun, own: OwnWork, ctx: PlanContext) -> RunDecision:
@@ -99,20 +120,6 @@ def _by_status(run: ObservedRun, own: OwnWork, ctx: PlanContext) -> RunDecision:
     return msgspec.structs.replace(decided, urgent=True)  # dependants wait for the stored end
 
 
-def _running(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
-    running = running_as(run, job, ctx)
-    why = intent(run, ctx)
-    if not why and running.deadline is not None and running.deadline <= ctx.now:
-        why = StepReason.TIMEOUT
-    if not why:
-        return RunDecision(running, wake_at=running.deadline)
-    condition = being_aborted(run, running, why, ctx)
-    if run.stored.abort_time is None:  # nothing is asked to end before the reason is stored
-        return RunDecision(condition, urgent=True)
-    asked = object_work_of(job).abort(job, run.stored.abort_time, ctx)
-    return RunDecision(condition, asked.actions, wake_at=asked.wake_at)
-
-
 def _without_object(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> RunDecision:
     """Decide about a run that has begun and whose latest object is gone or not in the View."""
     between, job = run.between_attempts, run.job
@@ -125,9 +132,21 @@ def _without_object(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> Ru
     why, name = intent(run, ctx), run.job_name
     if ctx.terminating and not why:
         return RunDecision(last)
+    work = ctx.work_named(run.step, name)
     if name not in ctx.view.deleted and name not in ctx.view.holders:
-        return RunDecision(last, (ReadJob(name, ctx.work_named(run.step, name).kind),))
-    return _aborted_without_object(run, last, why, ctx) if why else _lost(run, ctx)
+        # a watch may be behind: only a live read shows that the object is gone
+        return RunDecision(last, (ReadJob(name, work.kind),))
+    if why:
+        return _aborted_without_object(run, last, why, ctx)
+    pause = backoff(Backoff(), run.attempts - run.stored.past_attempts)
+    until = ceil_to_second(add(ctx.now, pause))
+    message = f"the {work.noun} {name} is gone and its end was not seen: it runs again"
+    if name in ctx.view.holders:
+        message = f"{message}; another {work.noun} has its name now"
+    condition = msgspec.structs.replace(
+        wait(run, StepReason.JOB_LOST, message, until), requested_hours=_requested_hours(run, ctx)
+    )
+    return RunDecision(condition, wake_at=until, urgent=True)
 
 
 def _aborted_without_object(
@@ -179,50 +198,12 @@ def _requested_hours(run: ObservedRun, ctx: PlanContext) -> RequestedHours | Non
     return object_work_of(run.job).hours(run, run.job, ctx)
 
 
-def _lost(run: ObservedRun, ctx: PlanContext) -> RunDecision:
-    pause = backoff(Backoff(), run.attempts - run.stored.past_attempts)
-    until = ceil_to_second(add(ctx.now, pause))
-    name = run.job_name
-    noun = ctx.work_named(run.step, name).noun
-    message = f"the {noun} {name} is gone and its end was not seen: it runs again"
-    if name in ctx.view.holders:
-        message = f"{message}; another {noun} has its name now"
-    condition = msgspec.structs.replace(
-        wait(run, StepReason.JOB_LOST, message, until), requested_hours=_requested_hours(run, ctx)
-    )
-    return RunDecision(condition, wake_at=until, urgent=True)
-
-
-UNPROCESSABLE = 422
-"""HTTP status of a create that is refused for good."""
-NAME_AGAIN = timedelta(seconds=5)
-"""Time until a name in use is tried again if the answer does not say when."""
-
-
-def next_attempt(run: ObservedRun, ctx: PlanContext) -> RunDecision:
-    """Create the next attempt of a run whose latest attempt has ended or is gone.
-
-    Its name is the next `-r<n>` that was never used.
-    """
-    if (own := OWN_WORK.get(run.kind)) is not None:
-        return own.start(run, ctx)
-    work = OBJECT_WORK[run.kind]
-    if (resumed := work.resume(run, ctx)) is not None:
-        return resumed
-    room = work.longest_suffix(run, ctx)
-    names = (format_attempt_name(run.key, again, room=room) for again in count(run.attempts))
-    name = next(name for name in names if name not in ctx.taken)
-    is_last_known = run.job is not None and not run.gone
-    gone = "" if is_last_known or not run.started else run.job_name
-    return create(run, ctx, name, run.attempts + 1, Guard(ctx.flow.metadata.uid, gone))
-
-
 def refused_for_good(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
     """Return the failure of a run that has not begun if its create was refused for good or its name
     belongs to somebody else, else None."""
     refusal = ctx.view.refusals.get(run.key)
-    if refusal is not None and refusal.code == UNPROCESSABLE:
-        return _refused(run, refusal)
+    if refusal is not None and refusal.is_final:
+        return _failed(run, StepReason.REFUSED, refusal.message)
     holder = ctx.view.holders.get(run.key)
     if holder is None or not holder.owner_alive or holder.job.metadata.deletion_timestamp:
         return None
@@ -247,15 +228,18 @@ def create(
         return RunDecision(wait(run, StepReason.WAITING_FOR_TEMPLATE, message))
     if (refusal := ctx.view.refusals.get(name)) is not None:
         retry_at = refusal.retry_at
-        if refusal.code == UNPROCESSABLE or retry_at is None or ctx.now < retry_at:
-            return _refused(run, refusal)
-        condition = _create_refused(run, refusal)
+        if refusal.is_final:
+            return _failed(run, StepReason.REFUSED, refusal.message)
+        until = None if retry_at is None else ceil_to_second(retry_at)
+        condition = wait(run, StepReason.CREATE_REFUSED, refusal.message, until)
+        if retry_at is None or ctx.now < retry_at:
+            return RunDecision(condition, wake_at=retry_at)
     elif (holder := ctx.view.holders.get(name)) is not None:
-        until = add(ctx.now, NAME_AGAIN) if holder.retry_at is None else holder.retry_at
+        free_at = add(ctx.now, NAME_AGAIN) if holder.retry_at is None else holder.retry_at
         message = f"waits until the old {what} {holder.job.metadata.name} is gone"
         condition = wait(run, StepReason.NAME_IN_USE, message)
-        if ctx.now < until:
-            return RunDecision(condition, wake_at=until)
+        if ctx.now < free_at:
+            return RunDecision(condition, wake_at=free_at)
     elif run.attempts:
         condition = run.stored
     else:
@@ -275,17 +259,6 @@ def create(
     )
     draft = Draft(run.step, template, planned, OBJECT_WORK[run.kind].build, guard)
     return RunDecision(condition, drafts=(draft,))
-
-
-def _refused(run: ObservedRun, refusal: Refusal) -> RunDecision:
-    if refusal.code == UNPROCESSABLE:
-        return _failed(run, StepReason.REFUSED, refusal.message)
-    return RunDecision(_create_refused(run, refusal), wake_at=refusal.retry_at)
-
-
-def _create_refused(run: ObservedRun, refusal: Refusal) -> RunCondition:
-    until = None if refusal.retry_at is None else ceil_to_second(refusal.retry_at)
-    return wait(run, StepReason.CREATE_REFUSED, refusal.message, until)
 
 
 def _failed(run: ObservedRun, reason: str, message: str) -> RunDecision:

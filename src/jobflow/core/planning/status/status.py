@@ -246,7 +246,7 @@ def end_with_outputs(
         return end, None
     if ctx.progress.allowance.spent:
         return None
-    found, scope = Outputs(), ctx.seen(phase=FlowPhase(end.phase))
+    found, scope = Outputs(), ctx.seen(phase=api.FlowPhase(end.phase))
     for name, text in expressions.items():
         value = evaluate(f"outputs.{name}", text, scope)
         if not isinstance(value, EvaluationFailure):
