@@ -8,10 +8,9 @@ The caller keeps the store up to date; nothing is listed or watched here. Leases
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 import structlog
 
@@ -110,10 +109,8 @@ class Controller:
         )
 
     async def run(self) -> None:
-        """Wait for the store, reconcile every flow, then every flow that changes.
-
-        Returns after `stop`, when all requests in flight are answered. Cancelling breaks them off.
-        """
+        """Wait for the store, reconcile every flow, then every flow that changes. Returns after
+        `stop`, when all requests in flight are answered; cancelling breaks them off."""
         await either(self._store.synced.wait(), self._stopping.wait())
         if self._stopping.is_set():
             return
@@ -135,7 +132,7 @@ class Controller:
                         workers.create_task(self._reconciler.work(), name=f"worker-{number}")
                     for number in range(CRON_WORKERS):
                         workers.create_task(self._crons.work(), name=f"cron-{number}")
-                wants.cancel()
+                wants.cancel()  # no worker is left that could use an answer
                 self._recorder.stop()
             await self._recorder.flush(FLUSH_SECONDS)
             log.info("controller stopped")
@@ -166,11 +163,7 @@ async def lead(
     judge: Judge = judge_here,
     status_seconds: float = STATUS_SECONDS,
 ) -> None:
-    """Run flows for one term, until `ending` is set and every request in flight is answered.
-
-    If the API server went back in time, everything that the controller remembers may be wrong, so a
-    new one starts as at the beginning of a term: once all kinds have been read.
-    """
+    """Run flows for one term, until `ending` is set and every request in flight is answered."""
     make_controller = partial(
         Controller,
         client,
@@ -180,6 +173,8 @@ async def lead(
         judge=judge,
         status_seconds=status_seconds,
     )
+    # after the API server has gone back in time, all that a controller remembers may be wrong, so a
+    # new one starts as at the beginning of a term: once all kinds have been read
     while not ending.is_set():
         await _run_controller(client, ending, store, feeds, make_controller)
 
@@ -191,14 +186,7 @@ async def _run_controller(
     feeds: Feeds,
     make_controller: Callable[..., Controller],
 ) -> None:
-    """Run flows until `ending` is set, or the API server has gone back in time.
-
-    Flows, templates and jobs are read consistently before the first plan, because the previous
-    leader may have written objects that no watch has reported yet. Commands and CronJobFlows are
-    read too if possible: a cluster may not serve or allow them. Pods matter only while the end of
-    their job is not recorded (`catch_up_pods`). The list of flows also shows who has written their
-    statuses; a flow that changes after the list is read again (`ForeignStatuses.begin`).
-    """
+    """Run flows until `ending` is set, or the API server has gone back in time."""
     late: list[Feed] = []
     seen: dict[Key, SeenStatus] = {}
 
@@ -207,35 +195,29 @@ async def _run_controller(
 
     for preparation in (
         store.synced.wait,
+        # read consistently: the last leader may have written what no watch has reported yet. The
+        # list of flows also shows who has written their statuses
         lambda: _catch_up((feeds.templates, feeds.jobs), partial(feeds.flows.catch_up, look)),
+        # a cluster may not serve or allow these
         lambda: _try_once(feeds.commands, late),
         lambda: _try_once(feeds.crons, late),
         lambda: catch_up_pods(client, store),
     ):
-        if not await _before(ending, preparation()):
+        await either(preparation(), ending.wait())
+        if ending.is_set():
             return
     store.started_over.clear()  # each copy is of later than the event
     controller = make_controller(seen=seen)
+
+    async def stop_in_time() -> None:
+        await either(ending.wait(), store.started_over.wait())
+        controller.stop()
+
     async with together() as beside:
         beside.stopping = True
-        beside.start(
-            "the end of the term", lambda: _stop_in_time(ending, store.started_over, controller)
-        )
+        beside.start("the end of the term", stop_in_time)
         beside.start("the late copies", lambda: _catch_up(late))
         await controller.run()
-
-
-async def _before(ending: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
-    """Do the work unless `ending` is set first. Returns whether to continue."""
-    await either(work, ending.wait())
-    return not ending.is_set()
-
-
-async def _stop_in_time(
-    ending: asyncio.Event, started_over: asyncio.Event, controller: Controller
-) -> None:
-    await either(ending.wait(), started_over.wait())
-    controller.stop()
 
 
 async def _catch_up(feeds: Iterable[Feed], *others: Callable[[], Awaitable[None]]) -> None:
@@ -245,13 +227,12 @@ async def _catch_up(feeds: Iterable[Feed], *others: Callable[[], Awaitable[None]
 
 
 async def _try_once(feed: Feed, late: list[Feed]) -> None:
-    """Try once to read the objects. If that fails, they are unknown until a later attempt works,
-    because the copy may be older than what the last leader has written."""
+    """Try once to read the objects. If that fails, they are unknown until a later try works."""
     try:
         await feed.catch_up()
     except (ApiError, *NETWORK_ERRORS) as error:
         if isinstance(error, ApiError) and error.code in (403, 404):
             return
         log.warning("cannot read objects", resource=feed.resource.plural, error=str(error))
-        feed.cache.unsure()
+        feed.cache.unsure()  # the copy may be older than what the last leader has written
         late.append(feed)

@@ -11,13 +11,14 @@ from datetime import UTC, datetime
 import msgspec
 import structlog
 
-from jobflow.api.flow.cronjobflow import CronJobFlow, CronJobFlowStatus
+from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.resources import COMMANDS, CRONJOBFLOWS, JOBFLOWS, ObjectMeta, OwnerReference
-from jobflow.api.volcano.command import Action, Command, encoded
+from jobflow.api.resources import COMMANDS, CRONJOBFLOWS, JOBFLOWS
+from jobflow.api.volcano.command import encoded
 from jobflow.controller.apply.api_answers import is_refusal
+from jobflow.controller.apply.creates import replacing_command
 from jobflow.controller.apply.events import Recorder
-from jobflow.controller.apply.requests import difference
+from jobflow.controller.apply.requests import difference, guarded_patch
 from jobflow.controller.queue import WorkQueue
 from jobflow.core.cron.flows import belongs_to
 from jobflow.core.planning.actions import Event, EventType
@@ -115,11 +116,15 @@ class Crons(Listener):
         if cron is None:
             self._noted.pop(key, None)
             return
-        if not self._store.crons.synced:
+        if not self._store.crons.synced:  # the copy may be older than what was written
             self._queue.add_after(key, UNKNOWN_SECONDS)
             return
         plan = plan_cron(cron, self._store.flows_of(cron), self._now())
-        self._note(cron, plan)
+        noted = self._noted.get(key, frozenset())
+        for event in plan.notices:
+            if event not in noted:
+                self._recorder.record(cron, event)
+        self._noted[key] = frozenset(plan.notices)
         if plan.requeue_after is not None:
             self._queue.add_after(key, plan.requeue_after.total_seconds())
         if plan.status != cron.status:
@@ -136,30 +141,24 @@ class Crons(Listener):
                 case RemoveFlow():
                     await self._remove(cron, action)
 
-    def _note(self, cron: CronJobFlow, plan: CronPlan) -> None:
-        noted = self._noted.get(key_of(cron), frozenset())
-        for event in plan.notices:
-            if event not in noted:
-                self._recorder.record(cron, event)
-        self._noted[key_of(cron)] = frozenset(plan.notices)
-
     # ------------------------------------------------------------------ requests
 
     async def _write_status(self, cron: CronJobFlow, plan: CronPlan) -> CronJobFlow | None:
         """Write the status and return the CronJobFlow as stored; None if it had changed."""
         meta = cron.metadata
+        before, after = (msgspec.to_builtins(each) for each in (cron.status, plan.status))
         try:
             answer = await self._client.patch(
                 CRONJOBFLOWS,
                 meta.namespace,
                 meta.name,
-                _status_patch(cron, plan.status),
+                guarded_patch(meta, difference(before, after)),
                 subresource="status",
             )
         except ApiError as error:
             if not (error.not_found or error.conflict):
                 raise
-            await self._is_current(cron)
+            await self._is_current(cron)  # learns what it is now, for the next plan
             return None
         stored = decoder(CronJobFlow).decode(answer)
         self._store.crons.learn(stored)
@@ -169,7 +168,7 @@ class Crons(Listener):
 
     async def _create(self, cron: CronJobFlow, action: CreateFlow) -> None:
         """Create the flow. If its name is in use, the copy gets the flow that has it."""
-        if not await self._is_current(cron):
+        if not await self._is_current(cron):  # it may be suspended by now
             return
         namespace = cron.metadata.namespace
         try:
@@ -197,21 +196,9 @@ class Crons(Listener):
             raise NameInUseError(message)
 
     async def _cancel(self, cron: CronJobFlow, action: CancelFlow) -> None:
-        """Create the Command unless it exists. Its name is fixed, so that there is one."""
-        target = OwnerReference(
-            api_version=JOBFLOWS.api_version, kind=JOBFLOWS.kind, name=action.name, uid=action.uid
-        )
-        command = Command(
-            metadata=ObjectMeta(
-                name=f"{action.name}-replace",
-                namespace=cron.metadata.namespace,
-                owner_references=[target],
-            ),
-            action=Action.TERMINATE_JOB,
-            target=target,
-            reason="JobFlow",
-            message=f"replaced by the CronJobFlow {cron.metadata.name}",
-        )
+        """Create the Command unless it exists."""
+        message = f"replaced by the CronJobFlow {cron.metadata.name}"
+        command = replacing_command(cron, action.name, action.uid, message)
         try:
             await self._client.create(COMMANDS, cron.metadata.namespace, encoded(command))
         except ApiError as error:
@@ -221,7 +208,7 @@ class Crons(Listener):
             log.info("flow to be replaced", cronjobflow="/".join(key_of(cron)), flow=action.name)
 
     async def _remove(self, cron: CronJobFlow, action: RemoveFlow) -> None:
-        """Delete the flow unless it has changed since the plan: it may have been retried."""
+        """Delete the flow unless it has changed since the plan."""
         try:
             await self._client.delete(
                 JOBFLOWS,
@@ -231,7 +218,7 @@ class Crons(Listener):
                 resource_version=action.resource_version,
             )
         except ApiError as error:
-            if not error.conflict:
+            if not error.conflict:  # it was retried meanwhile
                 raise
         else:
             log.info("flow deleted", cronjobflow="/".join(key_of(cron)), flow=action.name)
@@ -253,16 +240,3 @@ class Crons(Listener):
 
 class NameInUseError(Exception):
     """Another flow has the name of a flow that should start."""
-
-
-def _status_patch(cron: CronJobFlow, status: CronJobFlowStatus) -> bytes:
-    """Return a merge patch of the fields that differ, which is refused if the CronJobFlow has
-    changed."""
-    meta = cron.metadata
-    before, after = (msgspec.to_builtins(each) for each in (cron.status, status))
-    return msgspec.json.encode(
-        {
-            "metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid},
-            "status": difference(before, after),
-        }
-    )

@@ -74,7 +74,8 @@ class Applier:
         are in the result; only a cancellation is raised.
         """
         applied = Applied()
-        if guarded := [request_of(action) for action in plan.actions if _is_guarded(action)]:
+        creates = (action for action in plan.actions if isinstance(action, CreateJob))
+        if guarded := [request_of(each) for each in creates if each.guard is not None]:
             await self._guard(self._compare(flow, applied), applied, *guarded)
             if applied.outdated:
                 return applied
@@ -92,7 +93,7 @@ class Applier:
         if write_status:
             writing = self._write_status(stored or flow, plan.status, applied)
             work.append(self._guard(writing, applied, STATUS))
-        if len(work) == 1:
+        if len(work) == 1:  # most plans: no task is needed
             await work[0]
         else:
             async with asyncio.TaskGroup() as group:
@@ -111,11 +112,8 @@ class Applier:
             slots.widen()
 
     async def _guard(self, work: Awaitable[None], applied: Applied, *requests: str) -> None:
-        """Make every error of these requests a part of the outcome.
-
-        Only a cancellation of this task is raised. One from inside a request, such as from
-        connections that are being closed, is an error too.
-        """
+        """Make every error of these requests a part of the outcome. Only a cancellation of this
+        task is raised."""
         try:
             await work
             return
@@ -128,6 +126,7 @@ class Applier:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
+            # it comes from inside the request, such as from connections that are being closed
             applied.errors.append("CancelledError: the request was broken off")
         except Exception as error:
             log.exception("request failed unexpectedly", requests=requests)
@@ -161,7 +160,7 @@ class Applier:
                 await self._read_pods(flow, action, applied)
 
     async def _create(self, flow: JobFlow, action: CreateJob, applied: Applied) -> None:
-        if applied.held_back:
+        if applied.held_back:  # a create before it was refused for the whole namespace
             return
         if action.guard is not None and action.guard.gone:
             if await self._is_there(flow, ReadJob(action.guard.gone, action.kind), applied):
@@ -248,14 +247,12 @@ class Applier:
                 raise
 
     async def _delete_flow(self, flow: JobFlow, action: DeleteFlow, applied: Applied) -> None:
-        """Delete the flow unless it has changed since the plan: it may have been retried.
-
-        A retried flow keeps its UID, so the version is a precondition too. The garbage collector
-        deletes the vcjobs afterwards: with foreground deletion, the flow would stay in all lists
-        until its last pod is gone.
-        """
+        """Delete the flow unless it has changed since the plan. The garbage collector deletes the
+        vcjobs afterwards."""
         meta = flow.metadata
         try:
+            # not in the foreground: the flow would stay in all lists until its last pod is gone.
+            # A flow that was retried meanwhile keeps its UID, so the version must match too
             await self._client.delete(
                 JOBFLOWS,
                 meta.namespace,
@@ -271,7 +268,8 @@ class Applier:
             log.info("flow deleted", flow=_name(flow), phase=flow.status.state.phase)
 
     async def _read_jobs(self, flow: JobFlow, actions: list[ReadJob], applied: Applied) -> None:
-        """Read the flow, then the vcjobs, so that no vcjob of the flow is missed."""
+        """Read the flow, then the vcjobs."""
+        # in this order no vcjob is missed that an earlier plan of the flow has created
         live = await self.reads.flow(flow)
         if live is None:
             return
@@ -347,10 +345,6 @@ class Applier:
             raise conflict
         self._store.flows.learn(live)
         applied.again = True
-
-
-def _is_guarded(action: Action) -> bool:
-    return isinstance(action, CreateJob) and action.guard is not None
 
 
 def _name(flow: JobFlow) -> str:

@@ -10,6 +10,7 @@ from datetime import datetime
 import msgspec
 import structlog
 
+from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import (
     COMMANDS,
@@ -39,8 +40,9 @@ class CommandSender:
         self._now = now
 
     async def abort(self, flow: JobFlow, action: AbortJob) -> None:
-        """Ask Volcano to abort a vcjob. If the Command cannot be created, the vcjob is deleted
-        after some time, so the create is not repeated more often."""
+        """Ask Volcano to abort a vcjob."""
+        # noted also if it was refused: the vcjob is deleted after some time, so the create is not
+        # repeated more often
         refused = await self._send(flow, abort_command(flow, action))
         self._memory.of(flow).aborts[action.uid] = self._now()
         if refused:
@@ -50,7 +52,8 @@ class CommandSender:
 
     async def cancel(self, flow: JobFlow, action: CancelFlow) -> None:
         """Cancel another flow, which this one replaces."""
-        refused = await self._send(flow, cancel_command(flow, action))
+        command = replacing_command(flow, action.name, action.uid, action.message)
+        refused = await self._send(flow, command)
         self._memory.of(flow).cancels[action.uid] = self._now()
         if refused:
             log.warning("flow cannot be replaced", flow=_name(flow), by=action.name, error=refused)
@@ -90,10 +93,10 @@ def abort_command(flow: JobFlow, action: AbortJob) -> Command:
     return _command(flow, f"{action.name}-abort", Action.ABORT_JOB, target, message)
 
 
-def cancel_command(flow: JobFlow, action: CancelFlow) -> Command:
-    """Return the Command `<flow>-replace`, by which JobFlow cancels another flow."""
-    target = _target(JOBFLOWS, action.name, action.uid)
-    return _command(flow, f"{action.name}-replace", Action.TERMINATE_JOB, target, action.message)
+def replacing_command(by: JobFlow | CronJobFlow, flow: str, uid: str, message: str) -> Command:
+    """Return the Command `<flow>-replace`, which cancels a flow that another one replaces."""
+    target = _target(JOBFLOWS, flow, uid)
+    return _command(by, f"{flow}-replace", Action.TERMINATE_JOB, target, message)
 
 
 def child_command(flow: JobFlow, action: CommandFlow) -> Command:
@@ -108,12 +111,11 @@ def _target(resource: Resource, name: str, uid: str) -> OwnerReference:
 
 
 def _command(
-    flow: JobFlow, name: str, action: Action, target: OwnerReference, message: str
+    by: JobFlow | CronJobFlow, name: str, action: Action, target: OwnerReference, message: str
 ) -> Command:
+    namespace = by.metadata.namespace
     return Command(
-        metadata=ObjectMeta(
-            name=name, namespace=flow.metadata.namespace, owner_references=[target]
-        ),
+        metadata=ObjectMeta(name=name, namespace=namespace, owner_references=[target]),
         action=action,
         target=target,
         reason="JobFlow",

@@ -10,6 +10,7 @@ from msgspec.structs import replace as with_fields
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobFlowStatus
+from jobflow.api.resources import ObjectMeta
 from jobflow.core.planning.actions import (
     Action,
     CommandFlow,
@@ -114,13 +115,13 @@ def status_patch(flow: JobFlow, status: JobFlowStatus) -> bytes:
     changes = difference(*(msgspec.to_builtins(each) for each in _reduced(flow.status, status)))
     if (records := status.job_status_list) and records != flow.status.job_status_list:
         changes["jobStatusList"] = msgspec.Raw(msgspec.json.encode(records))
-    meta = flow.metadata
-    return msgspec.json.encode(
-        {
-            "metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid},
-            "status": changes,
-        }
-    )
+    return guarded_patch(flow.metadata, changes)
+
+
+def guarded_patch(meta: ObjectMeta, changes: dict[str, Any]) -> bytes:
+    """Return a merge patch of a status, which is refused (409) if the object has changed."""
+    versions = {"resourceVersion": meta.resource_version, "uid": meta.uid}
+    return msgspec.json.encode({"metadata": versions, "status": changes})
 
 
 def _reduced(before: JobFlowStatus, after: JobFlowStatus) -> tuple[JobFlowStatus, JobFlowStatus]:
