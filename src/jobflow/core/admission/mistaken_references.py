@@ -1,11 +1,14 @@
-"""Texts in patches that look like references but are not, so that they stay unchanged."""
+"""Texts in patches that look like references but are not, so that they stay unchanged; and what
+references can be in their place."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from jobflow.core.cel.references import has_reference
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
+from jobflow.core.admission.analysis.places import ExpressionPlace
+from jobflow.core.cel.references import has_reference, parse_reference
 from jobflow.core.suggest import Suggester
 from jobflow.core.violations import Place, format_path
 
@@ -52,6 +55,8 @@ PLACEHOLDER = "NAME"
 """In place of a param, a var or a step that the text does not name."""
 MAX_MISTAKEN = 100
 """Mistaken references that are reported for one patch."""
+_MOST_NAMES = 20
+"""Names that are tried in place of one that a text does not have."""
 MAX_CANDIDATES = 1000
 """Texts in brackets that are examined: shell scripts are full of them."""
 
@@ -77,6 +82,7 @@ def mistaken_references(
     returns the path to suggest in place of one that was probably meant; "" if there is none."""
     candidates = islice(_candidates(value, path), MAX_CANDIDATES)
     found = list(islice(_mistaken(candidates, judge), MAX_MISTAKEN))
+    # most patches have none, so the variables are searched only if one is found
     declared = _declared(value) if found else frozenset()
     return (each for each in found if each.text not in declared)
 
@@ -160,3 +166,22 @@ _EXAMPLES = {
     "flow": ".name",
     "steps": f".{PLACEHOLDER}.outputs.KEY",
 }
+
+
+def nearest_reference(facts: FlowFacts, place: ExpressionPlace, path: str) -> str:
+    """Return the path if a reference at the place can have it, with a name in place of its
+    placeholder; "" if none can."""
+    root, *keys = path.split(".")
+    paths = [path]
+    if keys[:1] == [PLACEHOLDER]:
+        step = facts.steps[place.position]
+        params = [param.name for param in facts.flow.spec.params or ()]
+        names = {"params": params, "vars": [*(step.vars or {})]}.get(root, step.targets)
+        paths = [".".join((root, name, *keys[1:])) for name in names[:_MOST_NAMES]]
+    for each in paths:
+        if has_reference(f"$({each})"):
+            reference = parse_reference(each)
+            fault = facts.expressions.scope.reference_fault(place, reference.root, reference.keys)
+            if fault is None and facts.reference_trial.fault(place.position, reference) is None:
+                return each
+    return ""

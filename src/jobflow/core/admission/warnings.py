@@ -14,7 +14,11 @@ from jobflow.api.flow.jobflow import templates_of
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.layer_locations import as_written, innermost, locations_of
 from jobflow.core.admission.analysis.jobs.resolved_specs import is_open
-from jobflow.core.admission.mistaken_references import MAX_MISTAKEN, mistaken_references
+from jobflow.core.admission.mistaken_references import (
+    MAX_MISTAKEN,
+    mistaken_references,
+    nearest_reference,
+)
 from jobflow.core.admission.rule import (
     FieldWarningRule,
     RuleGroup,
@@ -23,9 +27,8 @@ from jobflow.core.admission.rule import (
     flow_with_options,
 )
 from jobflow.core.admission.rules.dependencies import awaited_ends
-from jobflow.core.admission.suggested_references import SuggestedReferences
 from jobflow.core.admission.value_warnings import VALUE_WARNINGS
-from jobflow.core.admission.volcano.job_view import JobView, job_view
+from jobflow.core.admission.volcano.job_view import job_view
 from jobflow.core.cel.references import find_references
 from jobflow.core.manifests.volume_claims import claim_names, mounted_claims, unprovided_volumes
 from jobflow.core.spec.compiled import find_left_out
@@ -100,7 +103,7 @@ def probes_leave_conditions_alone(facts: FlowFacts) -> Iterator[str]:
 
 
 def references_stand_in_patches(facts: FlowFacts) -> Iterator[str]:
-    """LargeReviews a reference is plain text."""
+    """In any other place, a reference is plain text."""
     found = dict.fromkeys(
         quote(f"$({reference.path})")
         for value in _outside_patches(facts)
@@ -213,9 +216,9 @@ def jobs_have_pods(facts: FlowFacts) -> Iterator[FieldWarning]:
 
 def references_are_spelled_right(facts: FlowFacts) -> Iterator[FieldWarning]:
     """A text that only looks like a reference stays as it is."""
-    room, suggestions = MAX_MISTAKEN, SuggestedReferences(facts)
+    room = MAX_MISTAKEN
     for layer in facts.references:
-        judge = partial(suggestions.nearest, layer.place)
+        judge = partial(nearest_reference, facts, layer.place)
         for found in mistaken_references(layer.written, layer.path, judge):
             detail = (
                 f"{quote(found.text)} looks like a reference but is not one, so it is left as it "
@@ -310,12 +313,7 @@ def template_warnings(spec: Any, path: str) -> Iterator[FieldWarning]:
 def _pod_warnings(spec: Any, path: str) -> Iterator[FieldWarning]:
     """Yield the warnings about a whole vcjob spec at `path`."""
     job = job_view(spec, path, None)
-    yield from _tasks_without_pods(job)
-    yield from _pods_without_restart_policy(job)
-
-
-def _tasks_without_pods(job: JobView) -> Iterator[FieldWarning]:
-    """Volcano reads missing replicas as 0. An explicit 0 is legal beside a task that has pods."""
+    # Volcano reads missing replicas as 0; an explicit 0 is legal beside a task that has pods
     unset = [task for task in job.tasks if task.raw.get("replicas") is None]
     for task in unset:
         detail = "without replicas this task has no pod, and a job without pods never ends"
@@ -326,9 +324,6 @@ def _tasks_without_pods(job: JobView) -> Iterator[FieldWarning]:
             "least one task"
         )
         yield FieldWarning(f"{job.path}.tasks", detail, Reason.REQUIRED)
-
-
-def _pods_without_restart_policy(job: JobView) -> Iterator[FieldWarning]:
     for task in job.tasks:
         if task.pod_spec.get("containers") and not task.pod_spec.get("restartPolicy"):
             detail = (

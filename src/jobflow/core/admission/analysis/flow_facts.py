@@ -26,6 +26,7 @@ from jobflow.api.flow.traits import Found, Referring, Relation, find_set
 from jobflow.core.admission.analysis.child_flows import Child, ChildParams, child_flows
 from jobflow.core.admission.analysis.flow_expressions import (
     FlowExpressions,
+    ReferenceTrial,
     WrittenExpression,
     written_in,
 )
@@ -284,6 +285,11 @@ class FlowFacts:
         """The expressions, parsed, and the names that each may use."""
         scope = NameScope(self.flow, self.graph, self.finally_graph, self.steps, self.tasks)
         return FlowExpressions(self.written_expressions, scope, self.budget, self.level)
+
+    @lazy_property
+    def reference_trial(self) -> ReferenceTrial:
+        """Trial evaluation of references to params and items."""
+        return ReferenceTrial(self.flow, self.steps, self.budget, self.level)
 
     @lazy_property
     def referring(self) -> list[tuple[ExpressionPlace, Any, str]]:

@@ -8,7 +8,6 @@ from jobflow.api.flow.traits import Stage
 from jobflow.core.admission.analysis.child_flows import MAX_PARAM_VALUES, ChildParams
 from jobflow.core.admission.analysis.flow_expressions import (
     MAX_CHARACTERS,
-    ReferenceTrial,
     TrialEvaluation,
 )
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
@@ -91,7 +90,6 @@ def values_have_the_right_type(facts: FlowFacts) -> Iterator[Violation]:
 def names_in_references_exist(facts: FlowFacts) -> Iterator[Violation]:
     """Checks the references in patches, in params of child flows, and in texts."""
     scope = facts.expressions.scope
-    trial = ReferenceTrial(facts.flow, facts.steps, facts.budget, facts.level)
     written: list[tuple[ExpressionPlace, Any, str, Callable[[str], str]]] = [
         (each.place, each.written, each.path, each.written_path) for each in facts.references
     ]
@@ -99,7 +97,7 @@ def names_in_references_exist(facts: FlowFacts) -> Iterator[Violation]:
     for place, value, value_path, written_path in written:
         for path, reference in find_references(value, value_path):
             detail = scope.reference_fault(place, reference.root, reference.keys)
-            detail = detail or trial.fault(place.position, reference)
+            detail = detail or facts.reference_trial.fault(place.position, reference)
             if detail is not None:
                 at = written_path(path)
                 yield Violation(at, Reason.INVALID, f"$({reference.path})", detail)

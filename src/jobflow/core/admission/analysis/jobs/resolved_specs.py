@@ -229,20 +229,19 @@ class Resolver:
                     resolved = self.plain(name)
                 if resolved is None:
                     continue
-                if not changes or self._has_faults(resolved, changes):
+                found = [(each, each.layer.fault(resolved.base, each.content)) for each in changes]
+                faults = [(each, fault) for each, fault in found if fault is not None]
+                self.faults += faults
+                if faults or not changes:
                     yield ResolvedStep(i, resolved)
                     continue
-                for attempt in _of_attempts(changes):
+                first = tuple(each for each in changes if each.layer.rank is not Rank.RETRY_PATCH)
+                # an attempt after a failure may have more layers than the first
+                for attempt in (first,) if len(first) == len(changes) else (first, changes):
                     merged = bool(attempt) and self._spend_on_merging(resolved.base, attempt)
                     if attempt and not merged:
                         budget.leave_out("patched jobs", self._level)
                     yield ResolvedStep(i, self._merged(resolved, attempt) if merged else resolved)
-
-    def _has_faults(self, resolved: ResolvedSpec, changes: Sequence[ResolvedLayer]) -> bool:
-        found = [(each, each.layer.fault(resolved.base, each.content)) for each in changes]
-        faults = [(each, fault) for each, fault in found if fault is not None]
-        self.faults += faults
-        return bool(faults)
 
     def _of(
         self, step: int, case: int | None
@@ -289,7 +288,7 @@ class Resolver:
     def _of_work(self, work: ResolvedLayer) -> ResolvedSpec:
         spec = with_defaults(work.layer.merge({}, work.content), self._defaults)
         complete = with_claims(spec, self._claims)
-        pods = _pod_names(spec, is_open=work.open)
+        pods = _pod_names(spec, is_partly_open=work.open)
         return ResolvedSpec(None, work, spec, complete, pods, ())
 
     def _merged(self, resolved: ResolvedSpec, changes: tuple[ResolvedLayer, ...]) -> ResolvedSpec:
@@ -297,27 +296,18 @@ class Resolver:
         for change in changes:
             spec = change.layer.merge(spec, change.content)
         merged = resolved._replace(spec=with_claims(spec, self._claims), changes=changes)
-        return merged._replace(pods=_pod_names(spec, is_open=merged.open))
+        return merged._replace(pods=_pod_names(spec, is_partly_open=merged.open))
 
 
-def _of_attempts(changes: tuple[ResolvedLayer, ...]) -> list[tuple[ResolvedLayer, ...]]:
-    """Return the layers of the first attempt and, if they differ, of one after a failure."""
-    first = tuple(each for each in changes if each.layer.rank is not Rank.RETRY_PATCH)
-    return [first] if len(first) == len(changes) else [first, changes]
-
-
-def _pod_names(spec: Mapping[str, Any], *, is_open: bool) -> PodNames:
-    return predict_pod_names(_without_open_tasks(spec) if is_open else spec)
-
-
-def _without_open_tasks(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+def _pod_names(spec: Mapping[str, Any], *, is_partly_open: bool) -> PodNames:
     tasks = spec.get("tasks")
-    if not isinstance(tasks, list):
-        return spec
-    known = [
-        None if isinstance(task, dict) and is_open(task.get("name")) else task for task in tasks
-    ]
-    return {**spec, "tasks": known}
+    if is_partly_open and isinstance(tasks, list):
+        # a task whose name only a run knows has no pod that could be named
+        known = [
+            None if isinstance(task, dict) and is_open(task.get("name")) else task for task in tasks
+        ]
+        spec = {**spec, "tasks": known}
+    return predict_pod_names(spec)
 
 
 def is_open(value: Any) -> bool:
@@ -375,12 +365,28 @@ class KnownTasks:
         """Return the tasks of a step, with `switch` those of any case; None if not known."""
         if (found := self._of_steps.get(step)) is None and step in self._specs:
             for spec in self._specs[step]:
-                if (tasks := self._of_specs.get(id(spec))) is None:
-                    tasks = self._of_specs[id(spec)] = _tasks(spec)
-                found = tasks if found is None else _either(found, tasks)
+                tasks = self._of_spec(spec)
+                if found is None:
+                    found = tasks
+                    continue
+                most = dict(found)
+                for name, pods in tasks.items():
+                    before = most.get(name, 0)
+                    most[name] = None if pods is None or before is None else max(before, pods)
+                found = most
             assert found is not None
             self._of_steps[step] = found
         return found
+
+    def _of_spec(self, spec: Mapping[str, Any]) -> Tasks:
+        if id(spec) not in self._of_specs:
+            tasks: dict[str, int | None] = {}
+            for task in job_view(spec, "", None).tasks:
+                if task.name is not None:
+                    pods = task.replicas
+                    tasks.setdefault(task.name, pods if pods is not None and pods >= 0 else None)
+            self._of_specs[id(spec)] = tasks
+        return self._of_specs[id(spec)]
 
     def nearest(self, name: str, tasks: Tasks) -> str | None:
         """Return the most similar of these tasks, which `get` returned, or None. The cost is
@@ -390,20 +396,3 @@ class KnownTasks:
                 return None
             self._suggesters[id(tasks)] = Suggester([*tasks], budget=100)
         return self._suggesters[id(tasks)].nearest(name)
-
-
-def _either(one: Tasks, other: Tasks) -> Tasks:
-    tasks = dict(one)
-    for name, pods in other.items():
-        before = tasks.get(name, 0)
-        tasks[name] = None if pods is None or before is None else max(before, pods)
-    return tasks
-
-
-def _tasks(spec: Mapping[str, Any]) -> Tasks:
-    tasks: dict[str, int | None] = {}
-    for task in job_view(spec, "", None).tasks:
-        if task.name is not None:
-            pods = task.replicas
-            tasks.setdefault(task.name, pods if pods is not None and pods >= 0 else None)
-    return tasks

@@ -155,24 +155,35 @@ class _ClashSearch:
 
     def violations(self, longer: ResolvedStep) -> Iterator[Violation]:
         """Yield the clashes with steps whose name this one's begins with, and of its attempts."""
-        name = self._facts.names[longer.step]
-        retry_clash = self._retry_clashes[id(longer.pods)]
-        if retry_clash and retry_clash.retry <= self._facts.job_counts[longer.step].retries:
-            yield self._retry_violation(longer, retry_clash)
-        for at in self._ends(name, longer):
-            for other in self._owners(name[:at]):  # never the same step: its runs have a suffix
-                clash = self._clash(other, longer, name[at + 1 :])
-                if clash is not None:
-                    yield self._violation(other, longer, clash, name[:at])
-
-    def _ends(self, name: str, use: ResolvedStep) -> list[int]:
-        """Return the indices in a step's name at which the name of another vcjob may end, so that
-        its tasks can be the remainder; the end too, if only the index remains."""
+        facts, i = self._facts, longer.step
+        name, count, path = facts.names[i], facts.job_counts[i], f"{facts.path(i)}.name"
+        again = self._retry_clashes[id(longer.pods)]
+        if again and again.retry <= count.retries:
+            detail = (
+                "two attempts generate the same pod name, the first for task "
+                f'"{again.first_task}", retry {again.retry} for task "{again.task}"; rename one of '
+                "the tasks"
+            )
+            run = "" if count.runs is None else "-0"
+            pod = f"{format_job_name(facts.flow_name, name)}{run}-{again.first_task}-0"
+            yield Violation(path, Reason.DUPLICATE, pod, detail)
+        # where the name of another vcjob may end, so that its tasks can be the remainder
         ends = [at for at in _dashes(name) if name[at + 1 :] in self._beginnings]
-        if self._has_numbered_task and len(name) <= MAX_NAME:
-            if self._facts.job_counts[use.step].runs is not None:
-                ends.append(len(name))
-        return ends
+        if self._has_numbered_task and len(name) <= MAX_NAME and count.runs is not None:
+            ends.append(len(name))  # the index remains
+        for at in ends:
+            for shorter in self._owners(name[:at]):  # never the same step: its runs have a suffix
+                if (clash := self._clash(shorter, longer, name[at + 1 :])) is None:
+                    continue
+                first, second = (shorter.step, clash.shorter), (i, clash.longer)
+                if first > second:
+                    first, second = second, first
+                detail = (
+                    f'a pod of step "{facts.names[first[0]]}" (task "{first[1]}") would have the '
+                    f'same name as one of this step (task "{second[1]}"); rename one of them'
+                )
+                pod = f"{format_job_name(facts.flow_name, name[:at])}-{clash.shorter}-0"
+                yield Violation(f"{facts.path(second[0])}.name", Reason.DUPLICATE, pod, detail)
 
     def _owners(self, name: str) -> Iterator[ResolvedStep]:
         yield from (use for use in self._uses.get(name, ()) if self._has(use, None, 0))
@@ -200,31 +211,6 @@ class _ClashSearch:
             )
             self._clashes[key] = next(found, None)
         return self._clashes[key]
-
-    def _retry_violation(self, use: ResolvedStep, clash: _RetryClash) -> Violation:
-        name = self._facts.names[use.step]
-        detail = (
-            f'two attempts generate the same pod name, the first for task "{clash.first_task}", '
-            f'retry {clash.retry} for task "{clash.task}"; rename one of the tasks'
-        )
-        run = "" if self._facts.job_counts[use.step].runs is None else "-0"
-        pod = f"{format_job_name(self._facts.flow_name, name)}{run}-{clash.first_task}-0"
-        return Violation(f"{self._facts.path(use.step)}.name", Reason.DUPLICATE, pod, detail)
-
-    def _violation(
-        self, shorter: ResolvedStep, longer: ResolvedStep, clash: _Clash, job: str
-    ) -> Violation:
-        """`job`: the shorter name of a vcjob, without the flow's."""
-        names = self._facts.names
-        first, second = (shorter.step, clash.shorter), (longer.step, clash.longer)
-        if first > second:
-            first, second = second, first
-        detail = (
-            f'a pod of step "{names[first[0]]}" (task "{first[1]}") would have the same name as '
-            f'one of this step (task "{second[1]}"); rename one of them'
-        )
-        pod = f"{format_job_name(self._facts.flow_name, job)}-{clash.shorter}-0"
-        return Violation(f"{self._facts.path(second[0])}.name", Reason.DUPLICATE, pod, detail)
 
 
 def _retry_clash(tasks: Sequence[str]) -> _RetryClash | None:
