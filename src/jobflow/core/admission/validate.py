@@ -16,28 +16,12 @@ import msgspec.inspect
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import STEP_LISTS, JobFlow, JobTemplate
+from jobflow.core.admission import changes
 from jobflow.core.admission.analysis.child_flows import Child
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.flow_facts import Known as Known
-from jobflow.core.admission.analysis.tree_budget import (
-    CHARACTER,
-    INSERTED_BYTE,
-    MAX_REFERENCED,
-    REFERENCE,
-    SPEC_VALUE,
-    VALUE,
-    TooMuchEffort,
-    TreeBudget,
-    encode_roughly,
-)
+from jobflow.core.admission.analysis.tree_budget import CHARACTER, TooMuchEffort, TreeBudget
 from jobflow.core.admission.applied_nulls import nulls_are_kept
-from jobflow.core.admission.changes import (
-    Need,
-    cron_is_idle,
-    flow_has_ended,
-    spec_stays,
-    template_is_not_needed,
-)
 from jobflow.core.admission.crons import CRON_RULES, TEMPLATE, deadline_is_long_enough
 from jobflow.core.admission.object_names import object_name_violations
 from jobflow.core.admission.rule import Rules, findings
@@ -60,9 +44,7 @@ from jobflow.core.admission.warnings import (
     queue_warnings,
     template_warnings,
 )
-from jobflow.core.cel.references import measure_json
 from jobflow.core.cron.flows import sample_flow
-from jobflow.core.json_values import count_values
 from jobflow.core.manifests.job_fields import misfits
 from jobflow.core.spec.graph import Outline
 from jobflow.core.violations import MAX_FINDINGS, FieldWarning, Verdict, Violation
@@ -146,20 +128,14 @@ def find_violations(
 
 
 def _spend_on_reading(facts: FlowFacts) -> None:
-    """Spend the effort of all that is not in proportion to what is resolved later: of the values
-    that a plain flow does not have, and of expressions."""
-    budget, spec = facts.budget, facts.flow.spec
-    if facts.is_plain or budget.effort == math.inf:
+    """Spend the effort of what a plain flow does not have, before any rule reads it."""
+    if facts.is_plain:
         return
+    budget, spec = facts.budget, facts.flow.spec
     if facts.level == 1:  # child flows are values of their steps
         rest = msgspec.structs.replace(spec, **dict.fromkeys(STEP_LISTS))
-        text = encode_roughly([rest, *(step for _, step in facts.with_options[1:])])
-        budget.spend(VALUE * count_values(text))
-        if count := text.count(b"$("):
-            largest = max((measure_json(param.value) for param in spec.params or ()), default=0)
-            inserted = min(count * largest, MAX_REFERENCED)
-            budget.spend(REFERENCE * count + INSERTED_BYTE * inserted)
-    # each has also a cost of its own, as ten characters
+        written = [rest, *(step for _, step in facts.with_options[1:])]
+        budget.spend_on_values(written, spec.params or ())
     budget.spend(CHARACTER * sum(len(each.text) + 10 for each in facts.written_expressions))
 
 
@@ -191,12 +167,12 @@ def _of_child(child: Child[FlowFacts]) -> Verdict:
 
 def validate_flow_update(old: JobFlow, new: JobFlow) -> Verdict:
     """Validate an update of a flow, whose spec is immutable, even if the flow is invalid."""
-    return _verdict(spec_stays(old, new))
+    return _verdict(changes.spec_stays(old, new))
 
 
 def validate_flow_delete(flow: JobFlow, *, namespace_terminating: bool) -> Verdict:
     """Validate the deletion of a flow: refused while it runs, unless the user forces it."""
-    return _verdict(flow_has_ended(flow, namespace_terminating=namespace_terminating))
+    return _verdict(changes.flow_has_ended(flow, namespace_terminating=namespace_terminating))
 
 
 def validate_cron(cron: CronJobFlow, known: Known) -> Verdict:
@@ -236,14 +212,7 @@ def verdict_of_cron(cron: CronJobFlow, of_flow: Verdict) -> Verdict:
 
 def validate_cron_delete(cron: CronJobFlow, *, namespace_terminating: bool) -> Verdict:
     """Validate the deletion of a CronJobFlow: refused while one of its flows runs."""
-    return _verdict(cron_is_idle(cron, namespace_terminating=namespace_terminating))
-
-
-def spend_on_template(template: JobTemplate, most: float) -> None:
-    """Raise TooMuchEffort if a template takes more effort than `most`."""
-    if most < math.inf:
-        text = encode_roughly(template.spec)
-        TreeBudget(most).spend(SPEC_VALUE * count_values(text))
+    return _verdict(changes.cron_is_idle(cron, namespace_terminating=namespace_terminating))
 
 
 def validate_template(template: JobTemplate, known: Known) -> Verdict:
@@ -264,12 +233,14 @@ def validate_template(template: JobTemplate, known: Known) -> Verdict:
 
 
 def validate_template_delete(
-    template: JobTemplate, needed_by: Sequence[Need], *, namespace_terminating: bool
+    template: JobTemplate, needed_by: Sequence[changes.Need], *, namespace_terminating: bool
 ) -> Verdict:
     """Validate the deletion of a template: refused while a flow may still create a job from it
     (`need_of`)."""
     return _verdict(
-        template_is_not_needed(template, needed_by, namespace_terminating=namespace_terminating)
+        changes.template_is_not_needed(
+            template, needed_by, namespace_terminating=namespace_terminating
+        )
     )
 
 

@@ -18,7 +18,6 @@ from jobflow.core.admission.validate import (
     PASS,
     Known,
     facts_of_cron,
-    spend_on_template,
     validate_cron_delete,
     validate_facts,
     validate_flow_delete,
@@ -250,7 +249,7 @@ class TemplateJudge(Judge[JobTemplate]):
 
     async def create(self, new: JobTemplate, user: UserInfo) -> Verdict:
         """The user needs the right to create vcjobs: flows of other users run the template."""
-        spend_on_template(new, self._most)
+        TreeBudget(self._most).spend_on_template(new.spec)
         if misfits := _misfits(new):
             return Verdict(misfits)
         namespace = new.metadata.namespace

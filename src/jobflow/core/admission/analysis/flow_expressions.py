@@ -5,6 +5,7 @@ A trial evaluates on samples of conditions, and reports only faults that hold in
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
@@ -120,7 +121,9 @@ class FlowExpressions:
             written = []
         elif budget.characters < self.characters:
             budget.leave_out("expressions", level)
-            written = list(_first(written, budget.characters))
+            ends = accumulate(len(each.text) for each in written)
+            pairs = zip(written, ends, strict=True)
+            written = [each for each, end in pairs if end <= budget.characters]
         budget.characters -= sum(len(each.text) for each in written)
         self.written = written
         """The expressions that are judged; none if they exceed MAX_CHARACTERS."""
@@ -143,15 +146,6 @@ class FlowExpressions:
                 guess = did_you_mean(meant or self._suggest(name))
                 yield NameFault(at, f"there is no function {name}{guess}")
         yield from self.scope.faults(each.place, parsed.mentions, each.text)
-
-
-def _first(written: Iterable[WrittenExpression], most: int) -> Iterator[WrittenExpression]:
-    """Yield the expressions that have at most so many characters together."""
-    for each in written:
-        most -= len(each.text)
-        if most < 0:
-            return
-        yield each
 
 
 class TrialEvaluation:
@@ -277,9 +271,8 @@ class ReferenceTrial:
         if step.for_each is not None and step.for_each.items is None:
             if step.for_each.from_ is None and step.for_each.count is not None:
                 return "with count, an item is a number without fields; write $(item)"
-            return None
-        items: Sequence[Any] = get_items(step, None) or ()
-        for at, item in enumerate(items):
+            return None  # only a run knows the items
+        for at, item in enumerate(get_items(step, None) or ()):
             if self._budget.tried_items <= 0:
                 self._budget.leave_out("references", self._level)
                 return None

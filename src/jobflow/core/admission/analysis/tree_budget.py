@@ -8,12 +8,13 @@ unjudged in one is judged then. The verdict warns of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
 import msgspec
 
+from jobflow.api.flow.control import Param
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.core.cel.budget import MAX_STEPS
 from jobflow.core.cel.expression import EvaluationFailure
@@ -22,9 +23,11 @@ from jobflow.core.cel.references import (
     ReferenceRoom,
     ReferencesTooLargeError,
     find_references,
+    measure_json,
     replace_references,
 )
 from jobflow.core.cel.scope import EvaluationScope, resolve_references
+from jobflow.core.json_values import count_values
 from jobflow.core.text import join_names
 
 MAX_PARSED = 131_072
@@ -37,26 +40,33 @@ MAX_JUDGED_CHILDREN = 2_000
 """Child flows, as they are written, that are judged."""
 MAX_CHILD_REFERENCES = 2 << 20
 """Bytes of JSON that the references in child flows may expand to."""
+MAX_REFERENCED = 8 << 20
+"""Bytes of JSON that all references of an outermost flow may expand to."""
 MAX_MERGED = 8 << 20
 """Bytes of JSON of the specs that layers are merged onto: 2,500 steps of 3 KiB, about a second."""
 MAX_CHILD_TASKS = 100_000
 """Tasks of the templates that child flows run, counted in each flow."""
 
 
+_CONSTANT_ROOTS = frozenset({"params", "flow"})
+"""Roots of references whose values are known before anything runs."""
+
+# The effort of each part, in about microseconds of the machine of docs/performance.md: the largest
+# that was measured. What is counted is the same on every machine, so all agree on what is too much.
 VALUE = 20
-"""Effort of a JSON value in a step with options or in the rest of the spec."""
+"""A JSON value in a step with options or in the rest of the spec."""
 CHARACTER = 8
-"""Effort of a character of an expression."""
+"""A character of an expression; each expression counts as ten more."""
 REFERENCE, INSERTED_BYTE = 12, 0.01
-"""Effort of a reference, and of a byte of its value."""
+"""A reference, and a byte of its value."""
 FLOW = 150
-"""Effort of a child flow, besides its values."""
+"""A child flow, besides its values."""
 TASK = 2
-"""Effort of a task of a template that stays as it is."""
+"""A task of a template that stays as it is."""
 SPEC_VALUE = 5
-"""Effort of a JSON value in the spec of a JobTemplate."""
+"""A JSON value in the spec of a JobTemplate that is judged itself."""
 MERGED_VALUE = 2.5
-"""Effort of a JSON value of a template onto which layers are merged."""
+"""A JSON value of a template onto which layers are merged."""
 
 
 class TooMuchEffort(Exception):
@@ -85,8 +95,6 @@ class TreeBudget:
 
     def __init__(self, effort: float = math.inf) -> None:
         self.effort = effort
-        """About microseconds of the machine of docs/performance.md. It is spent by counts, so that
-        every machine agrees on what is too much; weights are the largest measured."""
         self.tried_items = MAX_TRIED_ITEMS
         self.references = ReferenceRoom(MAX_CHILD_REFERENCES)
         self.plain: dict[tuple[str, int, bool], Any] = {}
@@ -98,6 +106,22 @@ class TreeBudget:
         self.effort -= effort
         if self.effort < 0:
             raise TooMuchEffort
+
+    def spend_on_values(self, written: Any, params: Iterable[Param]) -> None:
+        """Spend the effort of JSON values, and of their references to these params."""
+        if self.effort == math.inf:
+            return  # to encode them is no small part of the effort
+        text = encode_roughly(written)
+        self.spend(VALUE * count_values(text))
+        if count := text.count(b"$("):
+            largest = max((measure_json(param.value) for param in params), default=0)
+            inserted = min(count * largest, MAX_REFERENCED)
+            self.spend(REFERENCE * count + INSERTED_BYTE * inserted)
+
+    def spend_on_template(self, spec: Any) -> None:
+        """Spend the effort of the spec of a JobTemplate that is judged itself."""
+        if self.effort < math.inf:
+            self.spend(SPEC_VALUE * count_values(encode_roughly(spec)))
 
     def leave_out(self, what: str, level: int) -> None:
         """Note what stays unjudged in a flow of a level: a noun in the plural."""
@@ -113,12 +137,6 @@ class TreeBudget:
             "were not checked; each child flow is checked before it starts, and each job when "
             "the API server takes it"
         )
-
-
-MAX_REFERENCED = 8 << 20
-"""Bytes of JSON that all references of an outermost flow may expand to."""
-_CONSTANT_ROOTS = frozenset({"params", "flow"})
-"""Roots of references whose values are known before anything runs."""
 
 
 class Constants:

@@ -116,13 +116,11 @@ class NameScope:
         if root == "last":
             return unknown_last(keys)
         if root == VARS:
-            return self._var(self._steps[place.position].vars or {}, keys[0])
+            if keys[0] in (known := self._steps[place.position].vars or {}):
+                return None
+            listed = [f"vars.{each}" for each in known]
+            return unknown_field("this step", (f"vars.{keys[0]}",), listed)
         return self._step_fact(place, mention) if root == "steps" else None
-
-    def _var(self, known: Collection[str], name: str) -> str | None:
-        if name in known:
-            return None
-        return unknown_field("this step", (f"vars.{name}",), [f"vars.{each}" for each in known])
 
     def _no_variable(self, place: ExpressionPlace, root: str) -> str:
         if root == VARS and place.stage in WITH_VARS:
@@ -190,22 +188,16 @@ class NameScope:
         if target < first <= place.position or place.is_of_flow:
             return None
         if self._upstream.depends_on(place.position, target):
-            return self._matched(place, target)
+            # a decision is made while matched items of the target still run
+            is_early = place.stage is Stage.DECISION and self._steps[place.position].matches_items
+            if not is_early or self._upstream.is_settled(place.position, target):
+                return None
+            return (
+                f'"{name}" may still run when this is evaluated, because its items are matched; '
+                "use a step before it"
+            )
         dependant = self._steps[place.position].name
         return f'step "{dependant}" does not depend on "{name}"; add it to dependsOn.targets'
-
-    def _matched(self, place: ExpressionPlace, target: int) -> str | None:
-        """Return a fault if a decision of a step uses a target whose items are matched: it is made
-        while these still run."""
-        step = self._steps[place.position]
-        if place.stage is not Stage.DECISION or not step.matches_items:
-            return None
-        if self._upstream.is_settled(place.position, target):
-            return None
-        return (
-            f'"{self._steps[target].name}" may still run when this is evaluated, because its items '
-            "are matched; use a step before it"
-        )
 
     def _fact(self, name: str, mention: Mention) -> str | None:
         keys = mention.keys[1:]
@@ -240,7 +232,9 @@ class NameScope:
 
     def _task(self, position: int, keys: Sequence[str]) -> str | None:
         known, name = self._tasks.get(position), self._steps[position].name
-        if known is not None and keys[0] not in known and not self._may_have_any_task(known):
+        if known is not None and id(known) not in self._has_open_name:
+            self._has_open_name[id(known)] = any("$(" in task for task in known)
+        if known is not None and keys[0] not in known and not self._has_open_name[id(known)]:
             guess = did_you_mean(self._tasks.nearest(keys[0], known))
             return f'the job of "{name}" has no task "{keys[0]}"' + (
                 guess or f"; it has {join_names(known)}"
@@ -248,12 +242,6 @@ class NameScope:
         if len(keys) > 1 and keys[1] not in POD_PHASES:
             return unknown_field("a task", keys[1:], POD_PHASES)
         return None
-
-    def _may_have_any_task(self, tasks: Collection[str]) -> bool:
-        """Whether only a run knows the name of one of these tasks."""
-        if id(tasks) not in self._has_open_name:
-            self._has_open_name[id(tasks)] = any("$(" in name for name in tasks)
-        return self._has_open_name[id(tasks)]
 
     def _name_without_quotes(self, mention: Mention, text: str) -> str | None:
         """Return the step that `steps.a-b.phase` means if there is no step `a`."""

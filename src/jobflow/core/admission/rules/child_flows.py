@@ -216,7 +216,8 @@ class TreeNames:
                     found.add(pair)
                     yield text.removeprefix("-"), *pair
             for one, other in _continued(first, second):
-                compared += _cost(one, other)
+                if one != other:  # the words of one place are compared once
+                    compared += 1 + min(len(one.node.words), len(other.node.words))
                 if compared > MAX_COMPARED:
                     raise TooManyNames
                 for word, below, beside in _common(one.node, other.node):
@@ -292,13 +293,6 @@ def _continued(first: _State, second: _State) -> Iterator[tuple[_State, _State]]
         owners = [each.owner.flow for each in pair if each.owner is not None]
         if len(owners) < 2 or owners[0] != owners[1]:
             yield pair
-
-
-def _cost(one: _State, other: _State) -> int:
-    """Return the number of words to compare. Those of one place are compared once."""
-    if one == other:
-        return 0
-    return 1 + min(len(one.node.words), len(other.node.words))
 
 
 def _common(one: _Node, other: _Node) -> Iterator[tuple[str, _Node, _Node]]:

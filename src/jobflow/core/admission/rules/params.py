@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
-from jobflow.api.flow.traits import Found, Setting, find_set
+from jobflow.api.flow.traits import Setting, find_set
 from jobflow.core.admission.analysis.child_flows import MAX_PARAM_VALUES
 from jobflow.core.admission.analysis.flow_expressions import is_unknown
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
@@ -43,19 +43,15 @@ def params_have_names(facts: FlowFacts) -> Iterator[Violation]:
         if not name:
             continue  # the name is Required
         if not _NAME.fullmatch(name) or name in RESERVED:
-            yield Violation(path, Reason.INVALID, name, _name_fault(name))
+            detail = "a param's name holds letters, digits and _ and does not begin with a digit"
+            detail += _meant(name)
+            if name in RESERVED:
+                detail = "it is a reserved word of CEL; give the param another name"
+            yield Violation(path, Reason.INVALID, name, detail)
         elif first.setdefault(name, i) != i:
             yield Violation(
                 path, Reason.DUPLICATE, name, f"already the name of spec.params[{first[name]}]"
             )
-
-
-def _name_fault(name: str) -> str:
-    if name in RESERVED:
-        return "it is a reserved word of CEL; give the param another name"
-    return "a param's name holds letters, digits and _ and does not begin with a digit" + _meant(
-        name
-    )
 
 
 def _meant(name: str) -> str:
@@ -100,7 +96,11 @@ def settings_refer_to_params(facts: FlowFacts) -> Iterator[Violation]:
     field itself judge the value."""
     params = params_of(facts.written_flow)
     suggester = Suggester([*params])
-    for path, setting, text, *_ in _settings(facts):
+    written, steps = facts.written_flow.spec, facts.written_flow.all_steps
+    settings = [*find_set(written, Setting, "spec.")]
+    for i, _ in facts.steps_with_options:
+        settings += find_set(steps[i], Setting, f"{facts.path(i)}.")
+    for path, setting, text, *_ in settings:
         is_time = setting.is_time
         if not isinstance(text, str) or (is_time and "$(" not in text):
             continue
@@ -119,13 +119,6 @@ def settings_refer_to_params(facts: FlowFacts) -> Iterator[Violation]:
         else:
             detail = f"{what}, but the value of {reference.path} is {describe_type(value)}"
         yield Violation(path, Reason.INVALID, text, detail)
-
-
-def _settings(facts: FlowFacts) -> Iterator[Found[Setting]]:
-    yield from find_set(facts.written_flow.spec, Setting, "spec.")
-    steps = facts.written_flow.all_steps
-    for i, _ in facts.steps_with_options:
-        yield from find_set(steps[i], Setting, f"{facts.path(i)}.")
 
 
 def vars_are_few(facts: FlowFacts) -> Iterator[Violation]:

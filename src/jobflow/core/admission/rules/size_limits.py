@@ -22,7 +22,7 @@ from jobflow.core.limits import MAX_NEXT_JOBS as MOST_NEXT
 from jobflow.core.manifests.layers import free_form_values
 from jobflow.core.names import MAX_NAME
 from jobflow.core.spec.approvals import MAX_BY_BYTES
-from jobflow.core.spec.expressions import NamedFailure, measure_fields
+from jobflow.core.spec.expressions import measure_fields
 from jobflow.core.spec.param_values import params_of
 from jobflow.core.violations import Reason, Violation, join_path
 from jobflow.core.work import is_asked, may_run_steps
@@ -148,33 +148,20 @@ def least_status(facts: FlowFacts) -> int:
     """Return the bytes of the largest status from which nothing more can be dropped."""
     steps = len(facts.names)
     characters = sum(map(len, facts.names)) + steps * (len(facts.flow_name) + 1)
-    return (
-        FIXED_STATUS
-        + steps * STATUS_OF_A_STEP
-        + NAMES_OF_A_STEP * characters
-        + sum(
-            _passed_targets(facts, step)
-            for step, depends_on in facts.dependencies_with_options
-            if depends_on.probe is not None or Condition.RUNNING in depends_on.all_conditions
-        )
-        + (_StatusOfOptions(facts).total() if facts.steps_with_options else 0)
-        + sum(_named_failure(facts, name, each) for name, each in facts.named_failures.items())
-        + (STATUS_OF_OUTPUTS if facts.flow.spec.outputs else 0)
-    )
-
-
-def _named_failure(facts: FlowFacts, name: str, named: NamedFailure) -> int:
-    """Return the bytes of the facts of a step's failure that are named. After its end only the step
-    has them, before that every run."""
-    position = facts.position(name)
-    runs = 1 if position is None else facts.job_counts[position].runs or 1
-    return max(measure_fields(named.ended), runs * measure_fields(named.retried))
-
-
-def _passed_targets(facts: FlowFacts, step: int) -> int:
-    targets = facts.targets(step)
-    names = sum(len(facts.names[target]) + len('"",') for target in targets)
-    return STATUS_OF_A_PROBER + names if names else 0
+    size = FIXED_STATUS + steps * STATUS_OF_A_STEP + NAMES_OF_A_STEP * characters
+    for step, depends_on in facts.dependencies_with_options:
+        # the targets that have passed are kept, because they may not pass again
+        if depends_on.probe is not None or Condition.RUNNING in depends_on.all_conditions:
+            names = sum(len(facts.names[target]) + len('"",') for target in facts.targets(step))
+            size += STATUS_OF_A_PROBER + names if names else 0
+    if facts.steps_with_options:
+        size += _StatusOfOptions(facts).total
+    for name, named in facts.named_failures.items():
+        position = facts.position(name)
+        runs = 1 if position is None else facts.job_counts[position].runs or 1
+        # after the end of the step only itself has the facts of its failure, before that every run
+        size += max(measure_fields(named.ended), runs * measure_fields(named.retried))
+    return size + (STATUS_OF_OUTPUTS if facts.flow.spec.outputs else 0)
 
 
 class _StatusOfOptions:
@@ -187,9 +174,7 @@ class _StatusOfOptions:
         """Bytes of the items that steps have from their targets."""
         for i, targets in facts.takers:
             self._taken[i] = max(map(self._size_of_copy, targets), default=0)
-
-    def total(self) -> int:
-        return sum(self._of_step(i, step) for i, step in self._facts.steps_with_options)
+        self.total = sum(self._of_step(i, step) for i, step in facts.steps_with_options)
 
     def _of_step(self, position: int, step: Step) -> int:
         count = self._facts.job_counts[position]

@@ -69,7 +69,10 @@ class LayerLocations:
         while rest:
             missing = rest
             key, rest = _first_key(rest, ours, merged)
-            if key is None and self._may_lack(ours, missing):
+            is_work = self.layer.layer.rank is Rank.WORK
+            # the spec comes from work, so it lacks the field; a null, or a value of another type,
+            # has no fields that it could lack
+            if key is None and is_work and isinstance(ours, dict) and "[" not in missing:
                 field, dot, _ = missing.removeprefix(".").partition(".")
                 return f"{at}.{field}", not dot
             mine = key if isinstance(key, str) else self._origin(ours, merged, key, shape)
@@ -80,12 +83,6 @@ class LayerLocations:
             shape = shape.below(key) if isinstance(key, str) else shape
         return at, True
 
-    def _may_lack(self, ours: Any, missing: str) -> bool:
-        """Return whether a field is missing in the layer's object, because the spec comes from
-        it. A null, or a value of another type, has no fields that could be missing."""
-        is_work = self.layer.layer.rank is Rank.WORK
-        return is_work and isinstance(ours, dict) and "[" not in missing
-
     def _locate_argument(self, path: str) -> tuple[str, bool]:
         """Return the path of the variable or the field that sets the value at `path`."""
         arguments = arguments_in(self.layer.content)
@@ -95,7 +92,9 @@ class LayerLocations:
         in_ours = f"{self.layer.path}{CONTAINER_PATH}"
         rest = path[found.end() :]
         if (entry := _ENV.match(rest)) is not None:
-            variable = _container_at(self.result, found)["env"][int(entry[1])]
+            task = self.result["tasks"][int(found[1])]
+            container = task["template"]["spec"][found[2]][int(found[3])]
+            variable = container["env"][int(entry[1])]
             name = variable.get("name") if isinstance(variable, dict) else None
             for i, ours in enumerate(arguments.get("env") or ()):
                 if ours["name"] == name:
@@ -126,10 +125,6 @@ _CONTAINER = re.compile(
     r"\.?tasks\[(\d+)\]\.template\.spec\.(containers|initContainers)\[(\d+)\](?=[.\[])"
 )
 _ENV = re.compile(r"\.env\[(\d+)\]")
-
-
-def _container_at(spec: _Map, found: re.Match[str]) -> Any:
-    return spec["tasks"][int(found[1])]["template"]["spec"][found[2]][int(found[3])]
 
 
 def locations_of(resolved: ResolvedSpec) -> list[LayerLocations]:

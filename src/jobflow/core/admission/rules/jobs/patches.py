@@ -6,7 +6,7 @@ comes from (`layer_locations`). Values that only a run knows (`open_paths`) are 
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import chain, islice
@@ -117,7 +117,7 @@ def jobs_are_valid(facts: FlowFacts) -> Iterator[Violation]:
     others = [
         layer for layer in facts.resolved_layers if not (layer.large or id(layer) in resolved)
     ]
-    faults = chain(
+    faults: Iterator[Violation] = chain(
         faults_of.defaults,
         chain.from_iterable(map(faults_of.spec, facts.resolved_specs)),
         chain.from_iterable(map(_faults_without_template, others)),
@@ -127,16 +127,22 @@ def jobs_are_valid(facts: FlowFacts) -> Iterator[Violation]:
         for _, patch, each in facts.unknown_elements
         if each.name is None
     )
-    reported = (fault for fault in faults if not _lacks_only_a_name(fault, nameless))
+    if nameless:  # `patched_elements_have_names` reports the cause of a missing value
+        faults = (
+            fault
+            for fault in faults
+            if fault.reason is not Reason.REQUIRED or nameless.isdisjoint(_beginnings(fault.path))
+        )
     # cases share their step's patch, steps the flow's jobDefaults
-    yield from {(each.path, each.message): each for each in islice(reported, MAX_FINDINGS)}.values()
+    yield from {(each.path, each.message): each for each in islice(faults, MAX_FINDINGS)}.values()
 
 
 class _SpecFaults:
     """Faults of merged specs that their templates do not have."""
 
     def __init__(self, defaults: JobDefaults | None) -> None:
-        content: Mapping[str, Any] = _spec_of_defaults(defaults) if defaults else {}
+        content: dict[str, Any] = msgspec.to_builtins(defaults) if defaults else {}
+        content = {k: value for k, value in content.items() if k in _DEFAULTS_OF_SPEC and value}
         layer = Layer(Rank.PATCH, "jobDefaults", content)
         self._defaults = ResolvedLayer(-1, None, "spec", layer, content, open=False)
         found = _faults_without_template(self._defaults) if content else ()
@@ -153,11 +159,22 @@ class _SpecFaults:
         faults = self._found(resolved)
         if resolved.open:
             faults = filter(_holds_for_any_run(resolved.spec), faults)
-        locations = None
+        locations = locations_of(resolved)
+        if self._defaults.content:
+            locations.append(LayerLocations(self._defaults, resolved.spec))
+        is_patched = any(layer.layer.rank >= Rank.PATCH for layer in resolved.changes)
         for fault in faults:
-            locations = locations or self._locations(resolved)
-            located = self._locate(locations, _with_name_hint(fault, resolved))
-            yield self._with_title(located, resolved)
+            if is_patched and fault.reason is Reason.REQUIRED:
+                fault = _with_name_hint(fault)
+            self._located += 1
+            # to locate takes longer than to find, so what is not shown stays at the whole layer
+            is_shown = self._located <= MAX_SHOWN
+            located = innermost(locations, fault) if is_shown else locations[0].at_root(fault)
+            is_of_defaults = (located.path, located.message) in self._of_defaults
+            if located.path.startswith(_DEFAULTS) and not is_of_defaults:
+                # jobDefaults may fit other templates
+                located = replace(located, detail=f"{located.detail} (with {resolved.title})")
+            yield located
 
     def _found(self, resolved: ResolvedSpec) -> Iterator[Violation]:
         """Yield the faults at their paths in the spec, without those of the template itself, which
@@ -165,30 +182,12 @@ class _SpecFaults:
         if resolved.template is None:
             yield from job_violations(resolved.spec, "", None)
             return
-        for fault in changed_violations(resolved.spec, self._changed_fields(resolved)):
-            if (fault.path, fault.message) not in self._template_faults(resolved.template):
-                yield fault
-
-    def _locate(self, layers: Sequence[LayerLocations], fault: Violation) -> Violation:
-        """Locating takes longer than finding, so faults that are not shown stay at the whole
-        layer."""
-        self._located += 1
-        is_shown = self._located <= MAX_SHOWN
-        return innermost(layers, fault) if is_shown else layers[0].at_root(fault)
-
-    def _changed_fields(self, resolved: ResolvedSpec) -> Collection[str]:
-        layers = (self._defaults, *resolved.layers)
-        fields = {key for layer in layers for key in layer.content}
+        fields = {key for layer in (self._defaults, *resolved.layers) for key in layer.content}
         if any(field.startswith("$") for field in fields):  # a directive may change every field
             fields.update(resolved.base)
-        return fields
-
-    def _with_title(self, fault: Violation, resolved: ResolvedSpec) -> Violation:
-        """Add what the jobDefaults do not fit."""
-        is_of_defaults = (fault.path, fault.message) in self._of_defaults
-        if is_of_defaults or not fault.path.startswith(_DEFAULTS):
-            return fault
-        return replace(fault, detail=f"{fault.detail} (with {resolved.title})")
+        for fault in changed_violations(resolved.spec, fields):
+            if (fault.path, fault.message) not in self._template_faults(resolved.template):
+                yield fault
 
     def _template_faults(self, template: JobTemplate) -> frozenset[tuple[str, str]]:
         spec = template.spec
@@ -197,26 +196,13 @@ class _SpecFaults:
             self._of_templates[id(spec)] = frozenset((each.path, each.message) for each in faults)
         return self._of_templates[id(spec)]
 
-    def _locations(self, resolved: ResolvedSpec) -> list[LayerLocations]:
-        locations = locations_of(resolved)
-        if self._defaults.content:
-            locations.append(LayerLocations(self._defaults, resolved.spec))
-        return locations
 
-
-def _with_name_hint(fault: Violation, resolved: ResolvedSpec) -> Violation:
+def _with_name_hint(fault: Violation) -> Violation:
     """Add to a missing value how a patch selects the element that has it."""
-    is_patched = any(layer.layer.rank >= Rank.PATCH for layer in resolved.changes)
-    if fault.reason is Reason.REQUIRED and is_patched:
-        for place, word in _MATCHED_BY_NAME.items():
-            if place.fullmatch(fault.path):
-                return replace(fault, detail=f"{fault.detail} (a patch finds its {word} by name)")
+    for place, word in _MATCHED_BY_NAME.items():
+        if place.fullmatch(fault.path):
+            return replace(fault, detail=f"{fault.detail} (a patch finds its {word} by name)")
     return fault
-
-
-def _spec_of_defaults(defaults: JobDefaults) -> dict[str, Any]:
-    fields = msgspec.to_builtins(defaults)
-    return {key: value for key, value in fields.items() if key in _DEFAULTS_OF_SPEC and value}
 
 
 def _faults_without_template(layer: ResolvedLayer) -> Iterator[Violation]:
@@ -287,12 +273,3 @@ RULES: Rules = (
         (jobs_are_valid,),
     ),
 )
-
-
-def _lacks_only_a_name(fault: Violation, nameless: Collection[str]) -> bool:
-    """Whether `patched_elements_have_names` reports the cause of a missing value."""
-    return (
-        bool(nameless)
-        and fault.reason is Reason.REQUIRED
-        and any(path in nameless for path in _beginnings(fault.path))
-    )
