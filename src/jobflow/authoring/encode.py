@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jobflow.api.flow import step as api
 from jobflow.api.flow import traits
@@ -22,14 +22,11 @@ from jobflow.authoring.objects.faults import Place
 from jobflow.authoring.objects.fields import Fields, ForEach, Param, Retry
 from jobflow.authoring.objects.flows import ChildFlow, FlowBody
 from jobflow.authoring.objects.functions import Joined
-from jobflow.authoring.objects.steps import Step, Template
+from jobflow.authoring.objects.steps import Step, Template, Values
 from jobflow.authoring.uses import add_dependencies, find_misnamed_outputs
 from jobflow.core.manifests.schema_hints import fields_of_other_tools
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.violations import join_path
-
-if TYPE_CHECKING:
-    from jobflow.authoring.objects.steps import Values
 
 _OF_FLOWS = {
     field.name: field for field in fields_of(JobFlowSpec) if field.get(traits.Apart) is None
@@ -82,7 +79,7 @@ class Written:
     places: dict[str, Place]
     problems: list[tuple[str, str]]
     """Paths and messages of what cannot be written as JSON."""
-    templates: list[Template] = field(default_factory=list)
+    templates: list[Template]
     """Templates that steps name as objects."""
 
     def place_of(self, path: str, default: Place) -> Place:
@@ -106,8 +103,10 @@ class _Vars:
             return self.made[text]
         base = re.sub(r"\W", "_", hint, flags=re.ASCII).strip("_").lower()
         base = base if re.match(r"[a-z_]", base) else "value"
-        names = (base, *(f"{base}{number}" for number in range(2, 10_000)))
-        name = next(name for name in names if name not in self.taken)
+        name, number = base, 1
+        while name in self.taken:
+            number += 1
+            name = f"{base}{number}"
         self.taken.add(name)
         self.made[text] = name
         return name
@@ -162,6 +161,7 @@ class Encoder:
         known = _OF_FLOWS
         self.templates |= {id(each): each for each in body._templates}
         made: dict[str, Any] = {}
+        # In the order of the API, then what it does not know.
         for name in [*known, *body._values]:
             if name not in body._values or to_json_name(name) in made:
                 continue
@@ -174,6 +174,7 @@ class Encoder:
                 made["params"] = self._params(value, own)
             elif value is not None:
                 made[to_json_name(name)] = self._field(_OF_FLOWS[name], value, own, _PLAIN)
+        # Outputs use the steps, so they are read after them.
         last = {key: made.pop(key) for key in ("outputs",) if key in made}
         groups = {"flows": body._steps, "finally": body._finally}
         for key, steps in groups.items():
@@ -181,6 +182,7 @@ class Encoder:
                 places = [f"{path}.{key}[{i}]" for i in range(len(steps))]
                 made[key] = [*map(self._step, steps, places)]
                 add_dependencies(made[key])
+        # A patch may replace the program that was read.
         outputs = {
             step.name: step._function._outputs
             for step in (*body._steps, *body._finally)
@@ -218,7 +220,10 @@ class Encoder:
             if name not in known:
                 self.unknown(own, name, known)
             elif value is not None:
-                made[key] = self._field(_OF_STEPS[name], _spelled_out(name, value), own, context)
+                if name in _SHORTHANDS and not isinstance(value, Fields | Mapping):
+                    value = _SHORTHANDS[name](value)
+                made[key] = self._field(_OF_STEPS[name], value, own, context)
+        # The default of the API.
         if made.get("template") == step.name:
             del made["template"]
         if variables.made:
@@ -246,6 +251,7 @@ class Encoder:
         """Note a field that does not exist, at the place of its name."""
         place = self.places[path]
         self.places[path] = place.keyword or place
+        # Fields of Argo and others are known by their paths in the spec.
         of_step = re.search(r"(flows|finally)\[\d+\](?=\.\w+$)", path)
         others = fields_of_other_tools(f"spec.{of_step[0]}" if of_step else "spec")
         guess = Suggester([*known, *others]).nearest(name) or ""
@@ -260,8 +266,10 @@ class Encoder:
         if field.get(traits.Evaluated) is None:
             return self.value(value, path, context.of_field(field))
         if isinstance(value, Mapping):
-            return {str(key): _expression(each) for key, each in value.items()}
-        return _expression(value)
+            items = value.items()
+            return {str(key): self._field(field, each, path, context) for key, each in items}
+        # A text is an expression already.
+        return value if isinstance(value, str) else to_cel(value)
 
     def value(self, value: Any, path: str, context: _Context = _PLAIN) -> Any:
         """Return any value as JSON."""
@@ -286,7 +294,17 @@ class Encoder:
             return [self.value(each, f"{path}[{i}]", context) for i, each in enumerate(value)]
         if isinstance(value, Step) and ".targets[" in path:
             return value.name
-        return self._scalar(value, path)
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):  # an enum is its value
+            return str(value)
+        if isinstance(value, int | float) and math.isfinite(value):  # also numbers of numpy
+            return int(value) if isinstance(value, int) else float(value)
+        advice = repr(value)
+        if isinstance(value, Step):
+            advice = f"write {value.name}.outputs.NAME, or {value.name}.result"
+        self.problems.append((path, f"a {type(value).__name__} is no value of JSON: {advice}"))
+        return None
 
     def _fields(self, value: Fields, path: str, context: _Context) -> Any:
         """Return an object of the API. One of a job is as open as the field that it is in."""
@@ -310,6 +328,7 @@ class Encoder:
         if context.mode is _Mode.BUILDING and context.variables is not None:
             hint = re.split(r"[.\[\]]", path.rstrip("]"))[-1]
             name = context.variables.name_for(text, hint)
+            # A fault of the var is shown where it was written.
             if (place := place_in(self.places, path)) is not None:
                 self.places.setdefault(join_path(context.variables.path, name), place)
             return f"$(vars.{name})"
@@ -317,21 +336,6 @@ class Encoder:
         message = f"only {allowed} can stand here, not {text}, which is known when the flow runs"
         self.problems.append((path, message))
         return text
-
-    def _scalar(self, value: Any, path: str) -> Any:
-        if value is None or isinstance(value, bool):
-            return value
-        if isinstance(value, str):  # an enum is its value
-            return str(value)
-        if isinstance(value, int | float) and math.isfinite(value):  # also numbers of numpy
-            return int(value) if isinstance(value, int) else float(value)
-        advice = (
-            f"write {value.name}.outputs.NAME, or {value.name}.result"
-            if isinstance(value, Step)
-            else repr(value)
-        )
-        self.problems.append((path, f"a {type(value).__name__} is no value of JSON: {advice}"))
-        return None
 
 
 def _with_container(step: Step) -> Values:
@@ -350,16 +354,6 @@ def _with_container(step: Step) -> Values:
 
 def _value_of(values: Values, name: str) -> Any:
     return values[name][0] if name in values else None
-
-
-def _spelled_out(name: str, value: Any) -> Any:
-    is_short = name in _SHORTHANDS and not isinstance(value, Fields | Mapping)
-    return _SHORTHANDS[name](value) if is_short else value
-
-
-def _expression(value: Any) -> Any:
-    """Return an expression; a text is one already."""
-    return value if isinstance(value, str) else to_cel(value)
 
 
 def _name_of(key: Any) -> str:

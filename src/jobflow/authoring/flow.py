@@ -46,11 +46,16 @@ class _Runnable(Manifest):
         return; "simulate" for other flows, and if `speed` is given, which makes its jobs faster.
         `params` replaces values. `show` prints the progress. Raises InvalidFlow, and RunError if
         the flow cannot end here."""
-        from jobflow.authoring.sandbox import RunOptions, run
+        from jobflow.authoring.sandbox import run
 
         return run(
             self,
-            RunOptions(runner, speed, max_restarts, params or {}, lenient=lenient, show=show),
+            runner=runner,
+            speed=speed,
+            max_restarts=max_restarts,
+            params=params or {},
+            lenient=lenient,
+            show=show,
         )
 
 

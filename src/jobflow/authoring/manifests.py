@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
@@ -66,11 +66,12 @@ def check_objects(
     """Return the checked manifests of the objects, with warnings. Raises InvalidFlow, also for
     params that no flow has."""
     sources: dict[str, Source] = {}
-    found = [*_all_written(objects)]
-    manifests = [
-        replace(_manifest(written, place, sources), default_namespace=namespace)
-        for place, written in found
-    ]
+    found, manifests = [*_all_written(objects)], list[Manifest]()
+    for place, written in found:
+        span = _span(place, sources)
+        node = _node(written.data, "", span, written.places, sources)
+        assert isinstance(node, yaml_nodes.MappingNode) and span.source is not None
+        manifests.append(_CodeManifest(span.source, node, default_namespace=namespace))
     problems = [
         Fault(
             written.place_of(path, place),
@@ -84,37 +85,30 @@ def check_objects(
         for path, message in written.problems
     ]
     if params:
-        _check_params(params, found)
+        specs = [written.data.get("spec") or {} for _, written in found]
+        specs += [each["jobFlowTemplate"]["spec"] for each in specs if "jobFlowTemplate" in each]
+        known = [each["name"] for spec in specs for each in spec.get("params") or ()]
+        for name in (each for each in params if each not in known):
+            guess = did_you_mean(Suggester(known).nearest(name))
+            refuse(caller(), f'the flow has no param "{name}"{guess}')
         set_params(param_nodes(params), manifests)
-    report = check_manifests(Manifests([*sources.values()], [*manifests]), lenient=lenient)
+    report = check_manifests(Manifests([*sources.values()], manifests), lenient=lenient)
     if problems or report.faults:
-        known = {each.path for each in problems}
-        found_later = (from_manifest(each, report) for each in report.faults)
-        later = [each for each in found_later if not _follows(each, known)]
+        paths = {each.path for each in problems}
+        # What is no JSON is left out, and then missing; that says nothing more.
+        later = [
+            each
+            for each in (from_manifest(fault, report) for fault in report.faults)
+            if each.path not in paths or "Required value" not in each.message
+        ]
         faults = [*problems, *_with_uncalled(later, objects)]
         raise InvalidFlow(sorted(faults, key=lambda fault: (fault.place.file, fault.place.line)))
     return report
 
 
-def _follows(fault: Fault, known: Set[str]) -> bool:
-    """Return whether a fault only says that a value which is no JSON is missing."""
-    return fault.path in known and "Required value" in fault.message
-
-
 def param_nodes(params: Mapping[str, Any]) -> dict[str, yaml_nodes.Node]:
     """Return values of params as the nodes of YAML."""
     return {name: _node(each, "", Span(0, 0), {}, {}) for name, each in params.items()}
-
-
-def _check_params(params: Mapping[str, Any], found: Sequence[tuple[Place, Written]]) -> None:
-    """Raise InvalidFlow for a param that no flow has."""
-    specs = [written.data.get("spec") or {} for _, written in found]
-    specs += [each["jobFlowTemplate"]["spec"] for each in specs if "jobFlowTemplate" in each]
-    known = [each["name"] for spec in specs for each in spec.get("params") or ()]
-    for name in params:
-        if name not in known:
-            guess = did_you_mean(Suggester(known).nearest(name))
-            refuse(caller(), f'the flow has no param "{name}"{guess}')
 
 
 def _with_uncalled(faults: Sequence[Fault], objects: Iterable[Object]) -> list[Fault]:
@@ -198,11 +192,10 @@ def _cron_spec(encoder: Encoder, cron: NamedCron) -> dict[str, Any]:
             made[to_json_name(name)] = value
         else:
             encoder.unknown(path, name, fields)
-    template: dict[str, Any] = {}
-    kept = {key: dict(cron.flow._metadata[key]) for key in ("labels", "annotations")
-            if key in cron.flow._metadata}  # fmt: skip
-    if kept:
-        template["metadata"] = kept
+    metadata = cron.flow._metadata
+    # Name and namespace are those of the schedule.
+    kept = {key: dict(metadata[key]) for key in ("labels", "annotations") if key in metadata}
+    template: dict[str, Any] = {"metadata": kept} if kept else {}
     template["spec"] = encoder.spec(cron.flow, "spec.jobFlowTemplate.spec")
     return made | {"jobFlowTemplate": template}
 
@@ -219,13 +212,6 @@ class _CodeManifest(Manifest):
     def _place(self, span: Span) -> SourcePlace:
         source = span.source if isinstance(span, _CodeSpan) else None
         return SourcePlace(source or self.source, span.line, span.column, span.width)
-
-
-def _manifest(written: Written, place: Place, sources: dict[str, Source]) -> _CodeManifest:
-    span = _span(place, sources)
-    node = _node(written.data, "", span, written.places, sources)
-    assert isinstance(node, yaml_nodes.MappingNode) and span.source is not None
-    return _CodeManifest(span.source, node)
 
 
 def _span(place: Place, sources: dict[str, Source]) -> _CodeSpan:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from jobflow.api.resources import JOBFLOWS
@@ -19,7 +18,7 @@ from jobflow.client.errors import CommandError
 from jobflow.client.flows.follow import Display
 from jobflow.client.manifests.check import add_flows_of_crons
 from jobflow.client.options import NodeOptions, RunnerName
-from jobflow.client.sandbox import RunResult, node_runner, run_in_sandbox
+from jobflow.client.sandbox import node_runner, run_in_sandbox
 from jobflow.core.text import join_names
 from jobflow.display.console import make_console
 from jobflow.display.live import tree_display
@@ -28,66 +27,61 @@ from jobflow.runtime import logs
 from jobflow.runtime.event_loop import PartDied, run_beside
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """Arguments of `flow.run()`."""
-
-    runner: str | None = None
-    """None chooses one by the flow."""
-    speed: float | None = None
-    max_restarts: int | None = None
-    params: Mapping[str, Any] = field(default_factory=dict)
-    lenient: bool = False
-    show: bool = True
-
-    def nodes(self, flow: Manifest) -> NodeOptions:
-        """Return how the pods of this flow run. Raises ValueError."""
-        runner = self.runner or self._default(flow)
-        if runner not in list(RunnerName):
-            raise ValueError(f'runner "{runner}" is not one of {", ".join(RunnerName)}')
-        try:
-            return NodeOptions(RunnerName(runner), self.speed, self.max_restarts)
-        except ValueError as error:
-            raise ValueError(str(error).replace("--", "").replace("-", "_")) from None
-
-    def _default(self, flow: Manifest) -> RunnerName:
-        """Return "process" for a flow with functions, unless `speed` asks for a simulation."""
-        has_functions = any(step._function is not None for step in _all_steps(flow))
-        return RunnerName.PROCESS if has_functions and self.speed is None else RunnerName.SIMULATE
-
-
-def run(flow: Manifest, options: RunOptions) -> Result:
-    """Run a flow, or one of a schedule, until it ends, and return the result. Raises InvalidFlow,
-    and RunError if it cannot end here."""
-    nodes = options.nodes(flow)
+def run(
+    flow: Manifest,
+    *,
+    runner: str | None,
+    speed: float | None,
+    max_restarts: int | None,
+    params: Mapping[str, Any],
+    lenient: bool,
+    show: bool,
+) -> Result:
+    """Run a flow, or one of a schedule, until it ends, and return the result. Raises ValueError,
+    InvalidFlow, and RunError if it cannot end here."""
+    functions = [step for step in _all_steps(flow) if step._function is not None]
+    nodes = _nodes(runner, speed, max_restarts, has_functions=bool(functions))
     try:
-        report = check_objects([flow], params=options.params, lenient=options.lenient)
+        report = check_objects([flow], params=params, lenient=lenient)
         add_flows_of_crons(report)
         show_warnings(report, [flow])
-        if nodes.runner is RunnerName.SIMULATE:
-            _warn_of_functions(flow)
+        if nodes.runner is RunnerName.SIMULATE and functions:
+            names = join_names([step.name for step in functions])
+            have = "has" if len(functions) == 1 else "have"
+            message = f'no function runs, so {names} {have} no outputs: write run(runner="process")'
+            place = functions[0]._place
+            warnings.warn_explicit(FlowWarning(message), None, place.file, place.line)
         console = make_console()
-        display = tree_display(console) if options.show else Display()
-        with logs.silenced(), node_runner(nodes) as runner:
-            result = run_beside(lambda: run_in_sandbox(report, runner, display, asyncio.Event()))
+        display = tree_display(console) if show else Display()
+        with logs.silenced(), node_runner(nodes) as pods:
+            result = run_beside(lambda: run_in_sandbox(report, pods, display, asyncio.Event()))
     except (CommandError, PartDied, *START_ERRORS) as error:
         raise RunError(str(error)) from None
     if result.faults:
         raise InvalidFlow([from_manifest(each, report) for each in result.faults])
-    if options.show:
+    if show:
         print_tables(result, console)
-    return _first(result)
+    if result.stuck:
+        raise RunError("\n".join(result.stuck))
+    if not result.flows:
+        raise RunError(f"no {JOBFLOWS.kind} was created")
+    return Result(result.flows[0], result.logs)
 
 
-def _warn_of_functions(flow: Manifest) -> None:
-    """Warn that steps which run functions have no outputs."""
-    functions = [step for step in _all_steps(flow) if step._function is not None]
-    if functions:
-        names = join_names([step.name for step in functions])
-        have = "has" if len(functions) == 1 else "have"
-        message = f'no function runs, so {names} {have} no outputs: write run(runner="process")'
-        place = functions[0]._place
-        warnings.warn_explicit(FlowWarning(message), None, place.file, place.line)
+def _nodes(
+    runner: str | None, speed: float | None, max_restarts: int | None, *, has_functions: bool
+) -> NodeOptions:
+    if not runner:
+        # Later steps need what functions return, unless `speed` asks for a simulation.
+        is_process = has_functions and speed is None
+        runner = RunnerName.PROCESS if is_process else RunnerName.SIMULATE
+    if runner not in list(RunnerName):
+        raise ValueError(f'runner "{runner}" is not one of {", ".join(RunnerName)}')
+    try:
+        return NodeOptions(RunnerName(runner), speed, max_restarts)
+    except ValueError as error:
+        # The message names flags of the command line.
+        raise ValueError(str(error).replace("--", "").replace("-", "_")) from None
 
 
 def _all_steps(flow: Manifest) -> Iterator[Step]:
@@ -100,11 +94,3 @@ def _all_steps(flow: Manifest) -> Iterator[Step]:
             yield step
             child, _ = step._values.get("flow", (None, step._place))
             pending += [child] if isinstance(child, FlowBody) else []
-
-
-def _first(result: RunResult) -> Result:
-    if result.stuck:
-        raise RunError("\n".join(result.stuck))
-    if not result.flows:
-        raise RunError(f"no {JOBFLOWS.kind} was created")
-    return Result(result.flows[0], result.logs)

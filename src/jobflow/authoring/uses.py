@@ -6,7 +6,7 @@ a value of another type. Admission cannot know them, because outputs are decided
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from itertools import chain
 from typing import Any, NamedTuple, get_origin
@@ -30,25 +30,16 @@ from jobflow.core.violations import quote
 def add_dependencies(steps: list[dict[str, Any]]) -> None:
     """Let a step wait for the steps whose results it uses, unless it does already. One with a
     strategy, condition or probe of its own keeps its targets."""
-    names = {step["name"] for step in steps}
-    targets = {step["name"]: [*_targets(step)] for step in steps}
+    # A key names a step that exists; the targets of each grow on the way.
+    targets = {step["name"]: [*step.get("dependsOn", {}).get("targets", ())] for step in steps}
     for step in steps:
         own = step["name"]
-        if step.get("dependsOn", {}).keys() - {"targets"}:
+        if step.get("dependsOn", {}).keys() - {"targets"} or (typed := typed_step(step)) is None:
             continue
-        for name in _used(step):
-            if name in names and name != own and name not in _upstream(own, targets):
+        for name in dict.fromkeys(read.step for read in reads_of(typed)):
+            if name in targets and name != own and name not in _upstream(own, targets):
                 targets[own].append(name)
                 step["dependsOn"] = {"targets": targets[own]}
-
-
-def _targets(step: Mapping[str, Any]) -> list[str]:
-    return step.get("dependsOn", {}).get("targets", [])  # type: ignore[no-any-return]
-
-
-def _used(step: dict[str, Any]) -> Iterator[str]:
-    if (typed := typed_step(step)) is not None:
-        yield from dict.fromkeys(read.step for read in reads_of(typed))
 
 
 def typed_step(step: dict[str, Any]) -> Step | None:
@@ -121,25 +112,20 @@ def find_misnamed_outputs(
             for place, reference in find_references(step, f"{path}.{own}"):
                 if reference.root == "steps" and reference.keys[1:2] == ("outputs",):
                     for name in reference.keys[2:3]:
-                        found = _check_name(reference.keys[0], name, known)
-                        yield from ((place, message) for message in found)
+                        for message in _check_name(reference.keys[0], name, known):
+                            yield place, message
             if (typed := typed_step(step)) is not None:
                 texts += [(f"{own}.{each.path}", each.text) for each in list_expressions(typed)]
     for place, text in texts:
-        yield from ((f"{path}.{place}", message) for message in _check(text, known))
-
-
-def _check(text: str, known: KnownOutputs) -> Iterable[str]:
-    """Return the messages about an expression. One that is not valid has none."""
-    if len(text) > MAX_LENGTH:
-        return ()
-    try:
-        node = parse(text)
-    except tree.CelSyntaxError:
-        return ()
-    reader = _Reader(known)
-    reader.read(node, {"steps": _Value(_Kind.STEPS)})
-    return dict.fromkeys(reader.faults)
+        try:
+            node = parse(text) if len(text) <= MAX_LENGTH else None
+        except tree.CelSyntaxError:
+            node = None
+        # Admission reports an expression that is not valid.
+        if node is not None:
+            finder = _OutputFinder(known)
+            finder.read(node, {"steps": _Value(_Kind.STEPS)})
+            yield from ((f"{path}.{place}", fault) for fault in dict.fromkeys(finder.faults))
 
 
 def _check_name(step: str, name: str, known: KnownOutputs) -> Iterator[str]:
@@ -150,7 +136,7 @@ def _check_name(step: str, name: str, known: KnownOutputs) -> Iterator[str]:
         yield f'{step} has no output "{name}"{guess or f"; it returns {join_names(listed)}"}'
 
 
-class _Reader:
+class _OutputFinder:
     """Follows the outputs of steps through one expression."""
 
     def __init__(self, known: KnownOutputs) -> None:
@@ -164,20 +150,31 @@ class _Reader:
         if isinstance(node, tree.ChainNode):
             value = self.read(node.first, variables)
             for selector in node.selectors:
-                value = self._select(value, selector, variables)
+                if isinstance(selector, tree.CallNode):
+                    value = self._call(value, selector, variables)
+                elif isinstance(selector, tree.IndexNode):
+                    # The key itself may use outputs.
+                    key = selector.key
+                    self.read(key, variables)
+                    known = key.value if isinstance(key, tree.LiteralNode) else None
+                    value = self._entry(value, known)
+                else:
+                    value = self._entry(value, selector.key)
             return value
         if isinstance(node, tree.OperationNode):
-            self._operation(node, variables)
+            self._compare(node, variables)
             return None
+        # What these return is not known, but outputs may be in their parts.
         for part in chain.from_iterable(map(_nodes, node)):
             self.read(part, variables)
         return None
 
-    def _operation(self, node: tree.OperationNode, variables: _Variables) -> None:
+    def _compare(self, node: tree.OperationNode, variables: _Variables) -> None:
         """Read the operands; note an output that is compared with a literal of another type."""
         operands = [node.first, *(each for _, each in node.rest)]
         values = [self.read(each, variables) for each in operands]
         for i, (sign, _) in enumerate(node.rest):
+            # Values of different types are not equal, which is no fault, but have no order.
             for at, other in ((i, i + 1), (i + 1, i)) if sign in _ORDER else ():
                 literal = operands[other]
                 if (value := values[at]) is not None and isinstance(literal, tree.LiteralNode):
@@ -192,27 +189,13 @@ class _Reader:
             name = f"{value.step}.outputs.{value.output}"
             yield f"{name} is {own}, so {sign} cannot compare it with {other}: {quote(literal)}"
 
-    def _select(
-        self, value: _Value | None, selector: tree.Selector, variables: _Variables
-    ) -> _Value | None:
-        if isinstance(selector, tree.CallNode):
-            return self._call(value, selector, variables)
-        if not isinstance(selector, tree.IndexNode):
-            return self._entry(value, selector.key)
-        self.read(selector.key, variables)
-        key = selector.key.value if isinstance(selector.key, tree.LiteralNode) else None
-        return self._entry(value, key)
-
     def _entry(self, value: _Value | None, key: object) -> _Value | None:
         """Return what is known of the entry of a map or a list."""
-        if value is None:
+        # Lists have numbers as keys, and maps have texts.
+        if value is None or bool(value.lists) is isinstance(key, str):
             return None
-        if value.lists and isinstance(key, str):
-            return None
-        if value.lists:
-            return value._replace(lists=value.lists - 1)
         if not isinstance(key, str):
-            return None
+            return value._replace(lists=value.lists - 1)
         match value.kind, key:
             case _Kind.STEPS, _:
                 return _Value(_Kind.STEP, key)

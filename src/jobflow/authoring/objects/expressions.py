@@ -21,10 +21,10 @@ _ROOTS = frozenset(
     "params item index attempt retries flow steps failure last vars outputs phase reason".split()
 )
 _REFERABLE = frozenset("params item index attempt retries flow steps failure last vars".split())
+# Fields of a step that a reference can name.
 _FACTS = frozenset({"outputs", "failure", "phase", "reason", "job"})
-"""Fields of a step that a reference can name."""
+# Functions of CEL that take a function.
 _LOOPS = frozenset({"all", "exists", "existsOne", "exists_one", "filter", "map"})
-"""Functions of CEL that take a function."""
 _LARGEST = 2**63
 _ADVICE = "combine conditions with &, | and ~, in brackets: (a > 1) & (b < 2)"
 
@@ -107,11 +107,13 @@ class Expr:
         if not self._called:
             raise TypeError(f"{self._cel} is not a function")
         function = self._cel.rpartition(".")[2]
-        return Expr(f"{self._cel}({_arguments(function, arguments)})")
+        written = ", ".join(_argument(function, each) for each in arguments)
+        return Expr(f"{self._cel}({written})")
 
     def is_in(self, values: object) -> Expr:
         """Return whether it is one of these values, or a key of this map."""
-        return _operation(self, "in", values, _Level.RELATION, is_condition=True)
+        written = f"{_in(self, _Level.RELATION)} in {_in(values, _Level.SUM)}"
+        return Expr(written, level=_Level.RELATION, is_condition=True)
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
         return _compared(self, "==", other)
@@ -212,7 +214,8 @@ class _Functions:
 
         def call(*arguments: object) -> Expr:
             condition = True if name == "has" else None
-            return Expr(f"{name}({_arguments(name, arguments)})", is_condition=condition)
+            written = ", ".join(_argument(name, each) for each in arguments)
+            return Expr(f"{name}({written})", is_condition=condition)
 
         return call
 
@@ -300,26 +303,23 @@ def has_reference(text: str) -> bool:
     return "$(" in text and has_reference(text)
 
 
-def _level(value: object) -> int:
-    if isinstance(value, Expr):
-        return value._level
-    is_negative = isinstance(value, int | float) and value < 0
-    return _Level.SIGN if is_negative else _Level.MEMBER
-
-
 def _in(value: object, level: int) -> str:
     """Return a value as an operand of an operator, in brackets if it binds less tightly."""
-    return to_cel(value) if _level(value) >= level else f"({to_cel(value)})"
+    own = value._level if isinstance(value, Expr) else _Level.MEMBER
+    if isinstance(value, int | float) and value < 0:
+        own = _Level.SIGN
+    return to_cel(value) if own >= level else f"({to_cel(value)})"
 
 
-def _operation(
-    left: object, sign: str, right: object, level: _Level, *, is_condition: bool = False
-) -> Expr:
-    written = f"{_in(left, level)} {sign} {_in(right, level + 1)}"
-    return Expr(written, level=level, is_condition=is_condition)
+def _operation(left: object, sign: str, right: object, level: _Level) -> Expr:
+    # Operators of CEL bind to the left.
+    return Expr(
+        f"{_in(left, level)} {sign} {_in(right, level + 1)}", level=level, is_condition=False
+    )
 
 
 def _compared(left: object, sign: str, right: object) -> Expr:
+    # `a < b < c` has no meaning in CEL, so a comparison in another one has brackets.
     written = f"{_in(left, _Level.SUM)} {sign} {_in(right, _Level.SUM)}"
     return Expr(written, level=_Level.RELATION, is_condition=True)
 
@@ -327,8 +327,7 @@ def _compared(left: object, sign: str, right: object) -> Expr:
 def _joined(left: object, sign: str, right: object, level: _Level) -> Expr:
     _check_condition(left)
     _check_condition(right)
-    written = f"{_in(left, level)} {sign} {_in(right, level)}"
-    return Expr(written, level=level, is_condition=True)
+    return Expr(f"{_in(left, level)} {sign} {_in(right, level)}", level=level, is_condition=True)
 
 
 def _check_condition(value: object) -> None:
@@ -338,10 +337,6 @@ def _check_condition(value: object) -> None:
     if not is_known and not isinstance(value, bool):
         shown = value._cel if isinstance(value, Expr) else repr(value)
         raise TypeError(f"{shown} is no condition: {_ADVICE}")
-
-
-def _arguments(function: str, arguments: tuple[object, ...]) -> str:
-    return ", ".join(_argument(function, each) for each in arguments)
 
 
 def _argument(function: str, value: object) -> str:

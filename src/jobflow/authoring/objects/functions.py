@@ -29,18 +29,18 @@ if TYPE_CHECKING:  # a name of a type only
     from jobflow.authoring.objects.fields import StepFields
 
 P = ParamSpec("P")
+# Of functions that name none.
 IMAGE = "python:3.12-alpine"
-"""The image of functions that name none."""
+# Bytes of the source of a function; a program on a command line can have 128 KiB.
 MAX_SOURCE = 65_536
-"""Bytes of the source of a function; a program on a command line can have 128 KiB."""
 _BUILTINS = frozenset(dir(builtins))
+# Names that Python sets in the bodies of classes, and `__name__`.
 _CLASS_NAME = re.compile("__(?!file).*__")
-"""Names that Python sets in the bodies of classes, and `__name__`."""
 _INNER_TYPES = re.compile(r"\[[^\[\]]*\]")
+# Types of parameters that take no texts.
 _NO_TEXTS = frozenset(
     "int float bool None list dict tuple List Dict Tuple Sequence Mapping Iterable".split()
 )
-"""Types of parameters that take no texts."""
 _LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _STORES = frozenset({"STORE_GLOBAL", "STORE_NAME", "DELETE_NAME"})
 _HEAD = "from __future__ import annotations\n\n\n"
@@ -200,13 +200,13 @@ class TaskFunction(Generic[P]):
             bound = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise TypeError(f"{self._source.name}: {error}") from None
+        # The name of a function is no DNS-1123 label.
         name = self._name or self._source.name.strip("_").replace("_", "-").lower()
         values = {key: (each, self._place.argument(key)) for key, each in self._fields.items()}
         written = self._program(bound, place)
         container = dict(self._fields.get("container") or {})
-        container["image"] = values.pop("image", (None,))[0] or container.get("image", IMAGE)
-        container["command"] = ["python3", "-c"]
-        container["args"] = written
+        image = values.pop("image", (None,))[0] or container.get("image", IMAGE)
+        container |= {"image": image, "command": ["python3", "-c"], "args": written}
         values["container"] = (container, place)
         # Two calls of a function make two steps; a name that the user gave stays.
         free = self._body._free_name(name) if self._name is None else name
@@ -216,7 +216,7 @@ class TaskFunction(Generic[P]):
         return step
 
     def _program(self, arguments: Mapping[str, Any], place: Place) -> list[str | Joined]:
-        """Return the program and its arguments."""
+        """Return the program and its arguments: values that are known only when the flow runs."""
         known: dict[str, Any] = {}
         later: list[str | Joined] = []
         hints = self.function.__annotations__
@@ -224,7 +224,8 @@ class TaskFunction(Generic[P]):
         texts = [name for name in arguments if hints.get(name) in (str, "str")]
         boxed: list[str] = []
         for name, value in arguments.items():
-            if isinstance(value, str) and has_reference(value):  # an f-string
+            # An f-string with an expression is a text with a reference.
+            if isinstance(value, str) and has_reference(value):
                 later.append(f"{name}={value}")
                 texts.append(name)
             elif has_expr(value):
@@ -242,6 +243,7 @@ class TaskFunction(Generic[P]):
         return [as_argument(_HEAD + source.text + _MAIN + call), *later]
 
     def _json(self, name: str, value: object, place: Place) -> Any:
+        """Return an argument as the program reads it. Raises InvalidFlow."""
         if isinstance(value, Step):
             refuse(place, f"{name}: pass {value.name}.result or {value.name}.outputs.NAME")
         try:
