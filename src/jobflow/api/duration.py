@@ -8,6 +8,7 @@ _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
 _SECONDS = {
     "ns": 1e-9,
     "us": 1e-6,
+    # the micro sign and the Greek letter, as in Go
     "µs": 1e-6,
     "μs": 1e-6,
     "ms": 1e-3,

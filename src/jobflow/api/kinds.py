@@ -40,8 +40,8 @@ class FlowKind:
 
     @property
     def job_specs(self) -> tuple[str, ...]:
-        """Paths of vcjob specs and of parts of them. A CRD sets no defaults below these paths,
-        because Volcano sets them when the vcjob is created."""
+        """Paths of vcjob specs and of parts of them."""
+        # a CRD sets no defaults below them, because Volcano does when the vcjob is created
         if self.spec_type is JobSpec:
             return ("spec",)
         places = walk(self.spec_type, "spec.")

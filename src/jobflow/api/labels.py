@@ -92,6 +92,7 @@ def holds(labels: Mapping[str, str], key: str, operator: str, values: Collection
     match operator:
         case "In":
             return value in values
+        # an object without the label too, as in Kubernetes
         case "NotIn":
             return value not in values
         case "Exists":

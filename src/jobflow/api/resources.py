@@ -56,8 +56,8 @@ class ObjectMeta(Struct, frozen=True, kw_only=True):
         return next((ref for ref in self.owner_references or () if ref.controller), None)
 
     def is_owned_by(self, other: "ObjectMeta") -> bool:
-        """Return whether the controller of the object is the one with this metadata: a later object
-        of the same name has another UID."""
+        """Return whether the controller of the object is the one with this metadata."""
+        # by the UID, because a later object may have the same name
         return (owner := self.controller) is not None and owner.uid == other.uid
 
 
@@ -97,8 +97,8 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the URL path of a collection (without a name), an object or its subresource.
-        Without a namespace, it spans all namespaces."""
+        """Return the URL path of an object, its subresource, or a collection: of all namespaces
+        without one."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]

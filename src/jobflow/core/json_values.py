@@ -44,6 +44,7 @@ def count_values(text: bytes) -> int:
 def is_same_json(old: Any, new: Any) -> bool:
     """Return whether two values are the same JSON in any order of keys and to any depth. Unlike for
     `==`, true is not 1. A null is not the same as a missing key."""
+    # nearly all equal values have their keys in the same order
     try:
         is_same = msgspec.json.encode(old) == msgspec.json.encode(new)
     except RecursionError:

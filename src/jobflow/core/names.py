@@ -69,6 +69,7 @@ def is_attempt_name(name: str, first: str) -> bool:
     """Whether `name` is the name of a further vcjob after `first`, or `first` itself."""
     if name == first:
         return True
+    # a long first name was replaced by its start and its hash
     base, again = split_attempt_name(name)
     if not again or base == first:
         return again > 0

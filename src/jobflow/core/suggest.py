@@ -45,6 +45,7 @@ class Suggester:
             return None
         if (same := self._by_plain_form.get(wanted)) is not None:
             return same
+        # difflib takes a time quadratic in the length of the words, so these are chosen first
         candidates = list(self._candidates(wanted))
         matches = difflib.get_close_matches(wanted, candidates, n=1, cutoff=0.7)
         return self._by_plain_form[matches[0]] if matches else None

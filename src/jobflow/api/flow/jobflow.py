@@ -94,8 +94,7 @@ STEP_LISTS = {field.name: field.json for field in fields_of(JobFlowSpec) if fiel
 
 
 def templates_of(step: Step) -> list[str]:
-    """Return all JobTemplates that a step may run, in the order of the cases of `switch`, with
-    those of child flows."""
+    """Return all JobTemplates that a step and its child flows may run, in the order of `switch`."""
     found: dict[str, None] = {}
     for case in step.switch or (None,):
         if (raw := step.flow_for(case)) is not None:
@@ -108,6 +107,7 @@ def templates_of(step: Step) -> list[str]:
 
 def child_spec(raw: dict[str, Any]) -> JobFlowSpec:
     """Return the spec of a child flow without its params; an empty one if it cannot be decoded."""
+    # its params are a map, and those of a flow a list
     try:
         return msgspec.convert({k: v for k, v in raw.items() if k != "params"}, JobFlowSpec)
     except (msgspec.ValidationError, RecursionError):

@@ -262,6 +262,7 @@ class JobFlowStatus(Struct, frozen=True, kw_only=True):
     """Completed and completing jobs."""
     terminated_jobs: list[str] | None = None
     """Terminated, terminating, aborted and aborting jobs."""
+    # so it is spelled in Volcano's API, which its dashboards read
     un_know_jobs: list[str] | None = None
     """Jobs in a phase that JobFlow does not know."""
     next_jobs: list[str] | None = None

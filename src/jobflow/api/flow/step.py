@@ -6,18 +6,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from jobflow.api.flow.control import (
-    Approval,
-    Case,
-    ContainerField,
-    DurationOrParam,
-    ForEach,
-    JobSpecField,
-    Patch,
-    Repeat,
-    Retry,
-    VolumesField,
-)
+from jobflow.api.flow import control
+from jobflow.api.flow.control import Case
 from jobflow.api.flow.status import Decisions
 from jobflow.api.flow.traits import (
     EVERY_KIND,
@@ -176,9 +166,9 @@ class Step(Struct, frozen=True, kw_only=True):
     failurePolicy, parallelism and timeout as in the spec of a JobFlow, except that params is a map
     of values, which may hold references such as $(item). Its steps see nothing else of this
     flow."""
-    job_spec: JobSpecField = None
-    container: ContainerField = None
-    volumes: VolumesField = None
+    job_spec: control.JobSpecField = None
+    container: control.ContainerField = None
+    volumes: control.VolumesField = None
     env: Annotated[dict[str, Any] | None, Opaque, JobPart(Role.ENV), OF_JOBS] = None
     """Environment variables of every container and init container: name to text, number, boolean or
     {valueFrom: ...}. A variable replaces the one with its name, and null removes it. Strings may
@@ -193,7 +183,9 @@ class Step(Struct, frozen=True, kw_only=True):
     resources: Annotated[Any, JobPart(Role.ARGUMENT), OF_JOBS] = None
     """Resources of the first container of the first task, merged into its own, such as {limits:
     {nvidia.com/gpu: 1}}. Strings may contain references."""
-    approval: Annotated[Approval | None, Runs(WorkKind.APPROVAL), For((WorkKind.APPROVAL,))] = None
+    approval: Annotated[
+        control.Approval | None, Runs(WorkKind.APPROVAL), For((WorkKind.APPROVAL,))
+    ] = None
     """Run no job, but wait until a user approves or rejects. Excludes template, jobSpec and
     container."""
     depends_on: Annotated[DependsOn | None, Plain(), EVERY_KIND] = None
@@ -203,7 +195,7 @@ class Step(Struct, frozen=True, kw_only=True):
     such as params.batch / steps["x"].outputs.gpus. Env, patches and so on refer to one as
     $(vars.NAME). They see only phase and job of a step that may still run."""
     patch: Annotated[
-        Patch | None,
+        control.Patch | None,
         For((WorkKind.JOB,), {WorkKind.FLOW: "write the patches into the steps of the flow"}),
     ] = None
     """Changes to the job."""
@@ -213,10 +205,10 @@ class Step(Struct, frozen=True, kw_only=True):
     switch: Annotated[list[Case] | None, Runs()] = None
     """Cases, in order; the first one whose condition is true decides what runs. If no condition is
     true, the step is Skipped. Excludes template, jobSpec and container."""
-    for_each: Annotated[ForEach | None, EVERY_KIND] = None
+    for_each: Annotated[control.ForEach | None, EVERY_KIND] = None
     """Run one job per item. Set exactly one of items, from or count."""
     repeat: Annotated[
-        Repeat | None,
+        control.Repeat | None,
         NotWith(
             {
                 "forEach": "excludes forEach: a step runs once per item, or again until an "
@@ -225,10 +217,10 @@ class Step(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     """Run again, one run after another, until a condition is true. Excludes forEach."""
-    retry: Retry | None = None
+    retry: control.Retry | None = None
     """Run the step again if it fails."""
     timeout: Annotated[
-        DurationOrParam | None,
+        control.DurationOrParam | None,
         For((WorkKind.JOB, WorkKind.FLOW), {WorkKind.APPROVAL: "set approval.timeout"}),
     ] = None
     """Maximum time of one attempt after its job is first Running, such as 2h. Then the job is
@@ -264,7 +256,7 @@ class Step(Struct, frozen=True, kw_only=True):
 
     def work_name(self, case: Case | None) -> str:
         """Return the name under which times and outputs of earlier jobs are known: that of the
-        JobTemplate, or that of the step if it runs none."""
+        template, or of the step."""
         return self.template_for(case) or self.name
 
     def case_of(self, decided: Decisions | None) -> Case | None:
@@ -300,9 +292,9 @@ class Step(Struct, frozen=True, kw_only=True):
         return self.depends_on is not None and self.depends_on.items == ItemDependency.MATCHING
 
     @property
-    def fan_out(self) -> ForEach | None:
+    def fan_out(self) -> control.ForEach | None:
         """`forEach`; an empty one if the step has the items of its targets."""
-        return ForEach() if self.for_each is None and self.matches_items else self.for_each
+        return control.ForEach() if self.for_each is None and self.matches_items else self.for_each
 
     @property
     def has_runs(self) -> bool:
@@ -317,6 +309,7 @@ class Step(Struct, frozen=True, kw_only=True):
 
 def with_fan_out(steps: Sequence[Step]) -> Sequence[Step]:
     """Return steps of which those that have the items of their targets have an empty `forEach`."""
+    # most flows match no items, and keep their steps
     items = [each.items for step in steps if (each := step.depends_on) is not None]
     if items.count(None) == len(items):
         return steps

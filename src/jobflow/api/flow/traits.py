@@ -256,16 +256,15 @@ def fields_without(struct: type[msgspec.Struct], kind: WorkKind) -> Iterator[tup
 
 
 def find_without(owner: msgspec.Struct, kind: WorkKind, path: str = "") -> Iterator[Found[For]]:
-    """Yield the fields that have no meaning beside a kind of work and are set in a step and in the
-    objects in it, as in `find_set`, and neither empty nor false."""
+    """Yield the fields of a step and of the objects in it that have no meaning beside a kind of
+    work and are set, and neither empty nor false."""
     for found in find_set(owner, For, path):
         if kind not in found.trait.kinds and found.value:
             yield found
 
 
 def walk(struct: type[msgspec.Struct], path: str = "") -> Iterator[tuple[str, FlowField]]:
-    """Yield all fields of a type and below it, each with its JSON path below `path`:
-    `forEach.count`, `flows[].switch[].when`."""
+    """Yield all fields of a type and below it, with their paths: `flows[].switch[].when`."""
     for field in fields_of(struct):
         own = f"{path}{field.json}"
         yield own, field
@@ -291,8 +290,7 @@ _Finder = Callable[[Any, str], Iterator[Found[T]]]
 
 @cache
 def _finder(struct: type[msgspec.Struct], kind: type[T], test: str) -> _Finder[T]:
-    """The function is compiled, because rules and plans look at every step with options and a loop
-    over fields takes twice as long."""
+    # compiled, because rules and plans look at every step with options: a loop takes twice as long
     names: dict[str, Any] = {"Found": Found}
     lines = ["def find(owner, path):"]
     for field in fields_of(struct):
@@ -319,7 +317,6 @@ def _finder(struct: type[msgspec.Struct], kind: type[T], test: str) -> _Finder[T
 
 
 def _has_below(field: FlowField, kind: type[Trait]) -> bool:
-    """Return whether objects in a field have fields with a trait."""
     if field.struct is None or field.get(Apart) is not None:
         return False
     fields = fields_of(field.struct)
@@ -334,6 +331,7 @@ def _field(name: str, json: str, hint: Any) -> FlowField:
     while pending:
         each = pending.pop()
         origin, args = typing.get_origin(each), typing.get_args(each)
+        # also inside of a union, as in `IntOrParam | None`
         if origin is typing.Annotated:
             traits += [trait for trait in args[1:] if isinstance(trait, Trait)]
             pending.append(args[0])

@@ -81,6 +81,7 @@ def openapi_schema(kind: str) -> Schema:
 
 def to_yaml(document: dict[str, Any]) -> str:
     """Return YAML with keys in order and without anchors."""
+    # without anchors, which a reader of a schema would have to follow
     return yaml.dump(document, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=100)
 
 
@@ -90,14 +91,14 @@ class _PlainDumper(yaml.SafeDumper):
 
 
 def _doc(described: type) -> str:
-    """The first paragraph of a docstring. Users read it in `kubectl explain`."""
+    # only the first paragraph is for users, who read it in `kubectl explain`
     return " ".join((described.__doc__ or "").split("\n\n")[0].split())
 
 
 @cache
 def descriptions_in(module: str) -> Mapping[str, Mapping[str, str]]:
-    """Return the docstrings of fields by class and name. They are read from the source of the
-    module, as pydantic does, because Python keeps only those of classes."""
+    """Return the docstrings of fields by class and name."""
+    # Python keeps only those of classes, so they are read from the source, as pydantic does
     loader = getattr(sys.modules[module].__spec__, "loader", None)
     source = loader.get_source(module) if isinstance(loader, InspectLoader) else None
     found: dict[str, dict[str, str]] = {}
@@ -162,7 +163,6 @@ _SCALARS: dict[type, Schema] = {
 
 
 def _described_item(info: msgspec.inspect.Type) -> Schema:
-    """The schema of an item of a list or map, described by its docstring if it is a struct."""
     if isinstance(info, msgspec.inspect.StructType):
         return {"description": _doc(info.cls)} | _schema(info)
     return _schema(info)

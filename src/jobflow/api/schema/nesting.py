@@ -30,10 +30,12 @@ _OPENING = frozenset(b"{[")
 
 def is_deeper(raw: bytes, most: int) -> bool:
     """Return whether a JSON text is deeper than `most`. Brackets in strings do not count."""
+    # nearly every text, at the cost of two searches
     if raw.count(b"{") + raw.count(b"[") <= most:
         return False
     if b"\\" in raw:
         raw = _ESCAPED.sub(b"", raw)
+    # a string without brackets is now a pair of quotes
     brackets = raw.translate(None, _NO_BRACKETS).replace(b'""', b"")
     if b'"' in brackets:
         brackets = _QUOTED.sub(b"", brackets)
@@ -41,8 +43,7 @@ def is_deeper(raw: bytes, most: int) -> bool:
 
 
 def cut(raw: bytes, most: int = CUT_DEPTH) -> bytes:
-    """Return the JSON text with lists and maps deeper than `most` replaced by strings, which are
-    hashes, so that different values stay different."""
+    """Return the JSON text with lists and maps deeper than `most` replaced by strings."""
     kept: list[bytes] = []
     done = depth = begin = 0
     for token in _TOKEN.finditer(raw):
@@ -55,6 +56,7 @@ def cut(raw: bytes, most: int = CUT_DEPTH) -> bytes:
                 begin = at
             continue
         if depth == most + 1:
+            # hashes, so that different values stay different
             kept += raw[done:begin], b'"%s"' % sha256(raw[begin : at + 1]).hexdigest().encode()
             done = at + 1
         depth -= 1
