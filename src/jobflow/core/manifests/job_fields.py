@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from jobflow.api.schema.crd import openapi_schema
 from jobflow.api.schema.pod_types import pod_types
@@ -177,15 +177,6 @@ _ALMOST = re.compile(
 IsOpen = Callable[[str], bool]
 
 
-class Misfit(NamedTuple):
-    """A field or value that its type does not have."""
-
-    place: Place
-    type: Type | None
-    """Expected type; None: the field does not exist."""
-    value: Any
-
-
 def misfits(
     spec: Any,
     path: str,
@@ -200,45 +191,48 @@ def misfits(
     which a key may begin with `$`. `unknown_before` counts unknown fields of earlier patches."""
     violations: list[Violation] = []
     warnings: list[FieldWarning] = []
-    for found in _list_misfits(
+    for place, wanted, value in _list_misfits(
         spec, kind or job_spec(), is_open or (lambda text: False), has_directives=has_directives
     ):
-        if found.type is not None:
+        before = unknown_before + len(warnings)
+        if wanted is None and before >= MAX_FINDINGS:
+            continue
+        keys, at = list_keys(place), format_path(place, path)
+        if wanted is not None:
             may_guess = len(violations) < MAX_GUESSES
-            violations.append(_wrong_type(found, found.type, path, guess=may_guess))
+            violations.append(_wrong_type(keys, at, wanted, value, guess=may_guess))
             # a refusal shows no more
             if len(violations) == MAX_FINDINGS:
                 break
-        elif (before := unknown_before + len(warnings)) < MAX_FINDINGS:
-            keys = list_keys(found.place)
-            word = ""
-            if before < MAX_GUESSES:
-                word = meant(place_of(keys[:-1]), str(keys[-1]), kind)
-            at = format_path(found.place, path)
+        else:
+            # guessing compares the name with every field
+            may_guess = before < MAX_GUESSES
+            word = meant(place_of(keys[:-1]), str(keys[-1]), kind) if may_guess else ""
             warnings.append(FieldWarning(at, UNKNOWN + word, Reason.FORBIDDEN))
     return Verdict(tuple(violations), field_warnings=tuple(warnings))
 
 
 def _list_misfits(
     spec: Any, kind: Type, is_open: IsOpen, *, has_directives: bool
-) -> Iterator[Misfit]:
+) -> Iterator[tuple[Place, Type | None, Any]]:
+    """Yield the place, the expected type, which is None for an unknown field, and the value."""
     work: list[tuple[Any, Type, Place]] = [(spec, kind, None)]
     # level by level, so that no depth of a value meets Python's recursion limit
     for node, kind, place in work:
         children = _children(node, kind)
         if children is None:
             if not (kind.is_of_job or (isinstance(node, str) and is_open(node))):
-                yield Misfit(place, kind, node)
+                yield place, kind, node
             continue
         for key, value, inner in children:
             if inner is None:
                 if not (has_directives and key.startswith("$")):
-                    yield Misfit((place, key), None, value)
+                    yield (place, key), None, value
             elif not inner.is_leaf:
                 work.append((value, inner, (place, key)))
             elif not _FITS[inner.kind](value, inner):
                 if not (isinstance(value, str) and is_open(value)):
-                    yield Misfit((place, key), inner, value)
+                    yield (place, key), inner, value
 
 
 def _children(node: Any, kind: Type) -> Iterable[tuple[Any, Any, Type | None]] | None:
@@ -249,7 +243,7 @@ def _children(node: Any, kind: Type) -> Iterable[tuple[Any, Any, Type | None]] |
         return None
     if kind.kind == "map":
         return ((k, v, kind.inner) for k, v in node.items() if v is not None)
-    # the API server reads a null as a missing field, but it warns of an unknown one
+    # a null counts as a missing field, but a field that does not exist is one in any case
     fields = kind.fields
     return ((k, v, fields.get(k)) for k, v in node.items() if v is not None or k not in fields)
 
@@ -285,8 +279,9 @@ _JSON_TYPES = {
 """Our types -> the API server's words, if they differ."""
 
 
-def _wrong_type(found: Misfit, kind: Type, path: str, *, guess: bool) -> Violation:
-    at, value = format_path(found.place, path), found.value
+def _wrong_type(
+    keys: Sequence[str | int], at: str, kind: Type, value: Any, *, guess: bool
+) -> Violation:
     if kind.kind == "words" and isinstance(value, str):
         detail = list_supported(value if guess else None, kind.words)
         return Violation(at, Reason.NOT_SUPPORTED, value, detail)
@@ -294,7 +289,7 @@ def _wrong_type(found: Misfit, kind: Type, path: str, *, guess: bool) -> Violati
         guessed = _meant_quantity(value.strip()) if isinstance(value, str) else None
         detail = 'must be a quantity, such as 2, "500m" or "2Gi"' + did_you_mean(guessed)
         return Violation(at, Reason.TYPE_INVALID, value, detail)
-    violation = mistyped(list_keys(found.place), _JSON_TYPES.get(kind.kind, kind.kind), value)
+    violation = mistyped(keys, _JSON_TYPES.get(kind.kind, kind.kind), value)
     detail = violation.detail.removeprefix(f"{violation.path} in body ")
     return replace(violation, path=at, detail=detail)
 

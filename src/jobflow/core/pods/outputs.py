@@ -123,11 +123,11 @@ def _bounded(outputs: dict[str, Any]) -> dict[str, Any] | None:
     return outputs or None
 
 
-def _decode(text: bytes) -> Any:
+def _decode(text: bytes | str) -> Any:
     """Return the value of a JSON text, or None if it is none."""
     try:
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
         return None
 
 
@@ -136,10 +136,7 @@ def read_outputs(text: str) -> dict[str, Any] | None:
     OutputsTooLarge, and UnstorableJson if it is no JSON object that a status can store."""
     if len(text) > MAX_STEP_OUTPUTS * _ESCAPE:
         raise OutputsTooLarge(f"have {len(text)} characters, and a step has room for 4096 bytes")
-    try:
-        found = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise UnstorableJson from error
+    found = _decode(text)
     outputs = _to_storable(found, 0) if isinstance(found, dict) else None
     if outputs is None:
         raise UnstorableJson

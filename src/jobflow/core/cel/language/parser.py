@@ -190,8 +190,13 @@ class _Parser:
 
     def _primary(self, negative: bool) -> SyntaxNode:
         kind, text, at = self._kind, self._text, self._at
-        if kind == "name":
-            return self._name()
+        if kind == "name" and text in _CONSTANTS:
+            return tree.LiteralNode(self._advance(), _CONSTANTS[text])
+        if kind == "name" and text not in _KEYS_ONLY and text not in RESERVED:
+            self._advance()
+            if self._is("("):
+                return tree.CallNode(at, text, self._list("(", ")", self._expression))
+            return tree.NameNode(at, text)
         if kind == "number":
             self._advance()
             return tree.LiteralNode(at, _decode_number(text, at, negative))
@@ -208,17 +213,6 @@ class _Parser:
         if self._is("{"):
             return tree.MapLiteralNode(at, self._list("{", "}", self._pair, trailing=True))
         raise self._unexpected()
-
-    def _name(self) -> SyntaxNode:
-        name = self._text
-        if name in _CONSTANTS:
-            return tree.LiteralNode(self._advance(), _CONSTANTS[name])
-        if name in _KEYS_ONLY or name in RESERVED:
-            raise self._unexpected()
-        at = self._advance()
-        if self._is("("):
-            return tree.CallNode(at, name, self._list("(", ")", self._expression))
-        return tree.NameNode(at, name)
 
     def _list(
         self, opening: str, closing: str, parse_entry: Callable[[], _T], *, trailing: bool = False

@@ -7,7 +7,7 @@ those of cel-go's extension for strings; `json` is an addition.
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -121,6 +121,7 @@ def parse_json(budget: Budget, text: str) -> Any:
 
 _CLAUSE = re.compile(r"%(?:\.(?P<precision>[0-9]{1,3}))?(?P<verb>.?)", re.DOTALL)
 _DEFAULT_PRECISION = 6
+_VERBS = frozenset("sdboxXfe")
 
 
 def format_text(budget: Budget, text: str, values: list[Any]) -> str:
@@ -136,24 +137,36 @@ def format_text(budget: Budget, text: str, values: list[Any]) -> str:
         if found.group() == "%%":
             pieces.append("%")
             continue
-        if found["verb"] not in _VERBS or not found["verb"]:
+        if found["verb"] not in _VERBS:
             raise CelError(f"format does not know {found.group()!r}; write %s, %d, %.2f or %%%%")
         if used == len(values):
             raise CelError(f"format has no value for {found.group()!r}: {used} are given")
         precision = int(found["precision"] or _DEFAULT_PRECISION)
-        pieces.append(_VERBS[found["verb"]](budget, found["verb"], precision, values[used]))
+        pieces.append(_format(budget, found["verb"], precision, values[used]))
         used += 1
     pieces.append(text[end:])
     return join(budget, pieces)
 
 
-def _format_any(budget: Budget, verb: str, precision: int, value: Any) -> str:
-    pieces: list[str] = []
-    _write(budget, value, pieces, 1)
-    return join(budget, pieces)
-
-
-def _format_whole(budget: Budget, verb: str, precision: int, value: Any) -> str:
+def _format(budget: Budget, verb: str, precision: int, value: Any) -> str:
+    if verb == "s":
+        pieces: list[str] = []
+        _write(budget, value, pieces, 1)
+        return join(budget, pieces)
+    if verb in "fe":
+        if type(value) not in NUMBERS:
+            raise make_type_error(f"%{verb}", value)
+        budget.add_text(320 + precision)
+        budget.spend(4 + precision // 8)
+        number = float(normalize_number(value)) if value.__class__ is int else float(value)
+        if math.isfinite(number):
+            return f"{number:.{precision}{verb}}"
+        return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+    if verb in "xX" and isinstance(value, str | bytes):
+        # four bytes of a character have two digits each
+        budget.add_text(8 * len(value) if isinstance(value, str) else 2 * len(value))
+        raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+        return raw.hex() if verb == "x" else raw.hex().upper()
     value = normalize_number(value) if value.__class__ is int else value
     if value.__class__ is bool and verb == "b":
         return "1" if value else "0"
@@ -161,33 +174,6 @@ def _format_whole(budget: Budget, verb: str, precision: int, value: Any) -> str:
         raise make_type_error(f"%{verb}", value)
     budget.add_text(66)
     return format(int(value), verb)
-
-
-def _format_hexadecimal(budget: Budget, verb: str, precision: int, value: Any) -> str:
-    if not isinstance(value, str | bytes):
-        return _format_whole(budget, verb, precision, value)
-    budget.add_text(8 * len(value) if isinstance(value, str) else 2 * len(value))
-    raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
-    return raw.hex() if verb == "x" else raw.hex().upper()
-
-
-def _format_decimal(budget: Budget, verb: str, precision: int, value: Any) -> str:
-    if type(value) not in NUMBERS:
-        raise make_type_error(f"%{verb}", value)
-    budget.add_text(320 + precision)
-    budget.spend(4 + precision // 8)
-    number = float(normalize_number(value)) if value.__class__ is int else float(value)
-    if math.isfinite(number):
-        return f"{number:.{precision}{verb}}"
-    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
-
-
-_VERBS: Mapping[str, Callable[[Budget, str, int, Any], str]] = {
-    "s": _format_any,
-    **dict.fromkeys("dbo", _format_whole),
-    **dict.fromkeys("xX", _format_hexadecimal),
-    **dict.fromkeys("fe", _format_decimal),
-}
 
 
 def _write(budget: Budget, value: Any, pieces: list[str], depth: int) -> None:
