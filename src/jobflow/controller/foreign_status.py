@@ -91,15 +91,14 @@ class ForeignStatuses:
 
     async def begin(self, seen: dict[Key, SeenStatus]) -> None:
         """Note the flows whose status others have written before the term. `flow_changed` must be
-        called from now on. Flows that have changed since they were seen are read again. Empties
-        `seen`, which has an entry for every flow."""
+        called from now on. Empties `seen`."""
         for key, (version, writer) in seen.items():
             flow = self._store.flows.get(*key)
             if flow is not None and flow.metadata.resource_version != version:
-                self._unseen.add(key)
+                self._unseen.add(key)  # it has changed since it was seen
             elif flow is not None:
                 self._note(flow, writer)
-        seen.clear()
+        seen.clear()  # it has an entry for every flow of the cluster
         async with asyncio.TaskGroup() as group:
             for key in self._unseen:
                 group.create_task(retried(partial(self._look_again, key)))
@@ -124,17 +123,18 @@ class ForeignStatuses:
 
     def _note(self, flow: JobFlow, writer: StatusWriter | None) -> None:
         """Plan from an empty status if somebody else has written that of a flow which JobFlow has
-        started. A flow that Volcano's controller has started is taken over as it is."""
+        started."""
         jobs = self._store.jobs_of(flow.metadata.uid)
-        if writer is None or (not writer.after_ours and not any(map(_is_ours, jobs.values()))):
-            return
+        annotations = (job.metadata.annotations or {} for job in jobs.values())
+        is_ours = any(labels.TARGET_ENDS in each for each in annotations)
+        if writer is None or not (writer.after_ours or is_ours):
+            return  # a flow that Volcano's controller has started is taken over as it is
         if flow.final and not jobs:
             return  # nothing is left that its phases could be rebuilt from
         self._own[key_of(flow)] = OwnStatus(JobFlowStatus(), writer.name)
 
     def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        """Keep the last status of JobFlow if somebody else has written another. An API server that
-        was restored from a backup has older versions, which are taken as they are."""
+        """Keep the last status of JobFlow if somebody else has written another."""
         flow = new or old
         assert flow is not None
         key = key_of(flow)
@@ -146,7 +146,7 @@ class ForeignStatuses:
         if key in self._unseen:
             return
         was, now = (version_of(each.metadata.resource_version) for each in (old, new))
-        if now < was:
+        if now < was:  # the API server was restored from a backup: its status is taken as it is
             self._own.pop(key, None)
         if now <= was:
             return
@@ -203,7 +203,3 @@ class ForeignStatuses:
             "own again. If it is Volcano's jobflow controller, turn that off"
         )
         return Event(EventType.WARNING, "StatusOverwritten", message)
-
-
-def _is_ours(job: Job) -> bool:
-    return labels.TARGET_ENDS in (job.metadata.annotations or {})

@@ -92,11 +92,10 @@ class WorkQueue(Generic[K]):
     - while a server asked to wait (`retry` with `at_least`), and while it rests (`rest`): not at
       all.
 
-    The queue hands out one key per iteration of the event loop, so that other tasks can run between
-    two keys. A key that is added while it is worked on is handed out again after `done`. `clock`
-    returns seconds and `dice` a number from 0 to 1; tests set both. `gives_way` tells of a key that
-    becomes ready whether it comes after the others, and `most_yielding` how many of those may be
-    worked on at once, so that they do not keep all workers.
+    A key that is added while it is worked on is handed out again after `done`. `clock` returns
+    seconds and `dice` a number from 0 to 1; tests set both. `gives_way` tells of a key that becomes
+    ready whether it comes after the others, and `most_yielding` how many of those may be worked on
+    at once, so that they do not keep all workers.
     """
 
     def __init__(
@@ -155,10 +154,8 @@ class WorkQueue(Generic[K]):
 
     def retry(self, key: K, *, at_least: float = 0.0) -> float:
         """Put the key in backoff and return its seconds. They double with each `retry` until
-        `forget`, and are at least the `at_least` that a server asked for.
-
-        Called by the worker that has the key. Replaces a requeue.
-        """
+        `forget`, and are at least the `at_least` that a server asked for. Called by the worker that
+        has the key."""
         failing = self._failing.setdefault(key, FailedKey())
         now = self._clock()
         wait = delay(failing.failures, first=FIRST_RETRY, most=LONGEST_RETRY, dice=self._dice)
@@ -168,7 +165,7 @@ class WorkQueue(Generic[K]):
         failing.asked_until = max(failing.asked_until, now + at_least)
         self._hooks.retried()
         if not self._closed:
-            self._due.pop(key, None)
+            self._due.pop(key, None)  # a requeue that was asked for waits for the backoff too
             self._schedule(key, failing.until)
         return wait
 
@@ -178,8 +175,7 @@ class WorkQueue(Generic[K]):
         return max(0.0, failing.until - self._clock()) if failing is not None else 0.0
 
     def rest(self, key: K, seconds: float) -> None:
-        """Let events of the key wait for so long, so that the next work includes them all. Called
-        by the worker that has the key."""
+        """Let events of the key wait for so long. Called by the worker that has the key."""
         self._resting[key] = self._clock() + seconds
 
     def forget(self, key: K) -> None:
@@ -189,12 +185,9 @@ class WorkQueue(Generic[K]):
     # ------------------------------------------------------------------ taking
 
     async def get(self) -> K | None:
-        """Wait for a key and return it; None once the queue is closed. `done` gives it back.
-
-        This cancels a requeue of the key, because the worker requests a new one.
-        """
+        """Wait for a key and return it; None once the queue is closed. `done` gives it back."""
         async with self._turn:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # other tasks run between two keys
             while not self._ready.has_next and not self._closed:
                 self._news.clear()
                 await self._news.wait()
@@ -202,22 +195,21 @@ class WorkQueue(Generic[K]):
                 return None
             key = self._ready.pop()
         self._working.add(key)
-        self._due.pop(key, None)
+        self._due.pop(key, None)  # the worker asks for a new time
         self._resting.pop(key, None)
         self._hooks.waited(self._clock() - self._since.pop(key))
         self._hooks.depth(len(self._ready))
         return key
 
     def done(self, key: K) -> None:
-        """End the work on the key. It is handed out again after an event in the meantime, and at
-        the end of its backoff."""
+        """End the work on the key."""
         self._working.discard(key)
         self._ready.done(key)
         if self._closed:
             return
         if self._ready.has_next:
             self._news.set()
-        if key in self._since:
+        if key in self._since:  # an event came in the meantime
             self._push(key)
         if (failing := self._failing.get(key)) is not None:
             self._schedule(key, max(failing.until, self._clock() + FLOOR))
@@ -249,6 +241,7 @@ class WorkQueue(Generic[K]):
         self._due[key] = at
         self._count += 1
         heapq.heappush(self._later, (at, self._count, key))
+        # an entry cannot be removed from the middle of a heap
         if len(self._later) > 2 * len(self._due) + VOID_ENTRIES:
             self._later = [entry for entry in self._later if self._due.get(entry[2]) == entry[0]]
             heapq.heapify(self._later)

@@ -109,13 +109,13 @@ class Reconciler(Listener):
     # ------------------------------------------------------------------ events to keys
 
     def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        """Queue a flow that was added, changed or deleted. The status that this process wrote is no
-        news, unless the plan continues with it."""
+        """Queue a flow that was added, changed or deleted."""
         flow = new or old
         assert flow is not None
         self.foreign.flow_changed(old, new)
         if new is None:
             self._pod_index.forget(flow)
+        # the status that this process wrote is no news, unless the plan continues with it
         if new is not None and self._memory.has_written(new):
             self._queue.add_soon(key_of(flow), SETTLE_SECONDS)
         else:
@@ -141,14 +141,13 @@ class Reconciler(Listener):
                 self._queue.add(key_of(flow))
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
-        """Queue the flow of a job, and the flows that wait for the name of this job. If the job has
-        not ended and its flow waits only for ends, the flow has time."""
+        """Queue the flow of a job, and the flows that wait for the name of this job."""
         progresses = new is not None and not any(_is_ending(job) for job in (old, new))
         for job in (old, new):
             owner = self._store.owners.of(job) if job is not None else None
             if job is not None and owner is not None:
                 key = (job.metadata.namespace, owner.name)
-                if progresses and key in self._awaiting_ends:
+                if progresses and key in self._awaiting_ends:  # only the status changes
                     self._queue.add_soon(key, SETTLE_SECONDS)
                 else:
                     self._queue.add(key)
@@ -197,29 +196,23 @@ class Reconciler(Listener):
             self._hooks.reconciled(self._clock() - started, result)
 
     async def _reconcile_safely(self, key: Key) -> ReconcileOutcome:
-        """Reconcile later if the copies cannot be followed now. Turn an exception into an error of
-        this flow only."""
+        """Reconcile later if the copies cannot be followed now."""
         if not self._store.is_followed:
             return ReconcileOutcome(after=UNFOLLOWED_SECONDS, held=True)
         try:
             return await self.reconcile(key)
-        except Exception as error:
+        except Exception as error:  # a fault in our code concerns this flow only
             log.exception("reconcile failed", flow="/".join(key))
             return ReconcileOutcome(error=f"{type(error).__name__}: {error}")
 
     def _settle(self, key: Key, outcome: ReconcileOutcome) -> ReconcileResult:
-        """Decide when the flow is reconciled again. No other place handles an outcome.
-
-        An error puts the flow in backoff, in which no failed request is repeated. A requeue waits
-        for its end (a rule of the queue). A plan after an event leaves out the requests that failed
-        (`due`) and sends the others, so that a flow with one failing request can still be
-        cancelled. Only a reconcile without an error, without a request left out and without a
-        repetition at once ends the backoff.
-        """
+        """Decide when the flow is reconciled again. No other place handles an outcome."""
+        # in backoff no failed request is repeated. A requeue waits for its end; a plan after an
+        # event sends the other requests (`due_of`), so that the flow can still be cancelled
         if outcome.error:
             wait = self._queue.retry(key, at_least=outcome.retry_after)
             log.warning("retrying", flow="/".join(key), error=outcome.error, seconds=round(wait, 3))
-        elif not outcome.held and not outcome.again:
+        elif not outcome.held and not outcome.again:  # nothing was left out
             self._queue.forget(key)
         if outcome.after is not None:
             self._queue.add_after(key, outcome.after)
@@ -242,7 +235,7 @@ class Reconciler(Listener):
             self._recorder.record(stored, event)
             return ReconcileOutcome(again=True)
         answers = self._memory.of(stored)
-        if not self._queue.backoff(key):
+        if not self._queue.backoff(key):  # what failed before the backoff may be sent again
             answers.failed.clear()
         unjudged = await self._judge_first(stored, answers)
         return unjudged or await self._plan_and_apply(stored, answers)
@@ -279,7 +272,7 @@ class Reconciler(Listener):
 
     async def _judge_first(self, stored: JobFlow, answers: Answers) -> ReconcileOutcome | None:
         """Judge a flow once before its first plan: it may have been stored without review. Return
-        the outcome if it could not be judged, or has changed meanwhile."""
+        the outcome if no plan can follow."""
         flow = self.foreign.own(stored)
         generation = flow.metadata.generation
         is_judged = answers.verdict is not None and answers.verdict[0] == generation
@@ -321,17 +314,14 @@ class Reconciler(Listener):
         )
 
     def _status_wait(self, flow: JobFlow, plan: Plan, answers: Answers) -> float | None:
-        """Seconds until the plan's status may be written; None if there is nothing to write.
-
-        A status that the server stored differently (a CRD without our fields drops them) is not
-        sent again.
-        """
+        """Return the seconds until the plan's status may be written; None if there is nothing to
+        write."""
         if (wait := self.foreign.wait(key_of(flow))) is not None:
             return wait
         if plan.status == flow.status:
             return None
         if answers.sent == (timeless(plan.status), flow.metadata.resource_version):
-            return None
+            return None  # the server stored it differently: a CRD without our fields drops them
         if plan.urgent or answers.written_at is None:
             return 0.0
         now = self._clock()
@@ -376,8 +366,7 @@ def is_unstarted(flow: JobFlow) -> bool:
 
 
 def _is_ending(job: Job | None) -> bool:
-    """Whether a vcjob has ended, or is about to: it is neither Pending nor Running, or is being
-    deleted."""
+    """Whether a vcjob has ended, or is about to."""
     return job is not None and (
         job.phase not in (JobPhase.PENDING, JobPhase.RUNNING)
         or job.metadata.deletion_timestamp is not None

@@ -84,33 +84,27 @@ class Answers:
 
     def joined(self, now: datetime, wait: timedelta) -> datetime:
         """Return when pods are read again: together with other pods of the flow if these are due
-        within twice the wait, so that a thousand jobs do not cause a thousand plans."""
+        within twice the wait."""
         own, others = now + wait, self.next_read
+        # else a thousand jobs would cause a thousand plans
         if others is None or not own <= others <= own + wait:
             self.next_read = own
             return own
         return others
 
     def outdate(self, jobs: Mapping[str, Job]) -> None:
-        """Forget answers that no longer apply. Pods that were read count as long as their vcjob
-        has ended; if it is gone or was resumed, they are read again. The time of an abort counts
-        until the vcjob has ended."""
+        """Forget answers that no longer apply to these jobs."""
         if self.read or self.unread or self.aborts:
             ended = {job.metadata.uid: job.ended for job in jobs.values()}
             for uid in self.read.keys() | self.unread.keys():
-                if not ended.get(uid):
+                if not ended.get(uid):  # it is gone, or somebody has resumed it
                     self.read.pop(uid, None)
                     self.unread.pop(uid, None)
-            for key in [key for key in self.aborts if _is_over(key, ended)]:
-                del self.aborts[key]
-
-
-def _is_over(key: str, ended: Mapping[str, bool]) -> bool:
-    """Whether the time of an abort, or of a Command on a child flow, counts no more. A retry is
-    about a flow that has ended, and counts until it runs."""
-    uid, _, action = key.partition(" ")
-    has_ended = ended.get(uid)
-    return has_ended is None or has_ended != (action in RETRIES)
+            for key in [*self.aborts]:
+                uid, _, action = key.partition(" ")
+                # an abort counts until the job has ended, a retry of a child flow until it runs
+                if ended.get(uid) != (action in RETRIES):
+                    del self.aborts[key]
 
 
 def timeless(status: JobFlowStatus) -> JobFlowStatus:
@@ -158,9 +152,9 @@ class Memory:
                 self._waiting.pop((flow[0], name), None)
 
     def hold(self, flow: JobFlow, job: Job, *, owner_alive: bool, now: datetime) -> None:
-        """Note that a vcjob of somebody else has the name. An event reports its deletion; the
-        backoff is for a missing event."""
+        """Note that a vcjob of somebody else has the name."""
         answers, name = self.of(flow), job.metadata.name
+        # an event reports its deletion; the backoff is for a missing event
         retry_at = now + self._wait(answers, name)
         answers.holders[name] = Holder(job, owner_alive, retry_at)
         self._waiting.setdefault((flow.metadata.namespace, name), set()).add(key_of(flow))
@@ -175,10 +169,8 @@ class Memory:
         return flows
 
     def refuse(self, flow: JobFlow, name: str, error: ApiError, now: datetime) -> None:
-        """Note that a create was refused. If a quota or missing rights refuse it, the flow's other
-        creates are held back too, and one of them may be tried after a backoff of 1 s to 1 min, or
-        never if the namespace is being deleted. Any other refusal holds back this vcjob alone, for
-        a backoff of 1 s to 5 min."""
+        """Note that a create was refused: for this vcjob alone, or by a quota or missing rights,
+        which hold back the flow's other creates too."""
         answers = self.of(flow)
         if why := error.for_the_namespace:
             self._hold_back(answers, name, why, None if error.namespace_gone else now)
@@ -187,11 +179,10 @@ class Memory:
         answers.refusals[name] = Refusal(error.code, error.message, retry_at)
 
     def _hold_back(self, answers: Answers, name: str, why: str, now: datetime | None) -> None:
-        """Hold back creates. Creates that were under way together count as one try. `now`: None if
-        no create can succeed any more."""
+        """Hold back creates. `now`: None if no create can succeed any more."""
         held, retry_at = answers.held, None
         if now is not None and held is not None and not held.is_due(now):
-            retry_at = held.retry_at
+            retry_at = held.retry_at  # creates that were under way together count as one try
         elif now is not None:
             wait = delay(
                 answers.held_tries, first=FIRST_REFUSAL, most=LONGEST_HELD, dice=self._dice
@@ -204,8 +195,7 @@ class Memory:
         answers.held = Held(why, retry_at, tried)
 
     def refuse_claim(self, flow: JobFlow, name: str, error: ApiError, now: datetime) -> None:
-        """Note that the create of a claim was refused. It may be tried again after a backoff of 1 s
-        to 5 min, or never if the namespace is being deleted."""
+        """Note that the create of a claim was refused."""
         answers = self.of(flow)
         retry_at = None if error.namespace_gone else now + self._wait(answers, _claim(name))
         why = error.for_the_namespace or error.message
@@ -214,7 +204,7 @@ class Memory:
     def hold_claim(
         self, flow: JobFlow, name: str, owner: OwnerReference | None, *, going: bool, now: datetime
     ) -> None:
-        """Note that the name of a claim is in use. It is tried again after the same backoff."""
+        """Note that the name of a claim is in use."""
         answers = self.of(flow)
         retry_at = now + self._wait(answers, _claim(name))
         answers.claims[name] = ClaimHolder(owner, going, retry_at)
@@ -224,7 +214,7 @@ class Memory:
         answers = self.of(flow)
         answers.settle(name)
         held = answers.held
-        if held is None or not held.is_due(now):
+        if held is None or not held.is_due(now):  # it was sent before the refusal was known
             return
         answers.held_tries = 0
         tried = tuple(each for each in held.tried if each != name)
@@ -232,8 +222,7 @@ class Memory:
         answers.held = more if more.room < FREED else None
 
     def unread(self, flow: JobFlow, job_uid: str, error: Exception, now: datetime) -> PodsRead:
-        """Note that the pods of a vcjob could not be read. They may be read again after a backoff,
-        not before the time that the server asks for, and never if the answer is definite."""
+        """Note that the pods of a vcjob could not be read, and return when they may be again."""
         answers = self.of(flow)
         trouble, retry_at = str(error) or type(error).__name__, None
         if not isinstance(error, ApiError) or error.code not in DEFINITE:
@@ -254,9 +243,8 @@ class Memory:
     def _wait(self, answers: Answers, name: str) -> timedelta:
         tries = answers.refused.get(name, 0)
         answers.refused[name] = tries + 1
-        return timedelta(
-            seconds=delay(tries, first=FIRST_REFUSAL, most=LONGEST_REFUSAL, dice=self._dice)
-        )
+        wait = delay(tries, first=FIRST_REFUSAL, most=LONGEST_REFUSAL, dice=self._dice)
+        return timedelta(seconds=wait)
 
 
 def _claim(name: str) -> str:

@@ -184,18 +184,17 @@ class Recorder:
             await self._send_waiting()
 
     async def _send_waiting(self) -> None:
-        """Send the Events that wait now; those that come meanwhile wait for others, too."""
         for _ in range(len(self._pending)):
             if self._stopped:
                 return
             await self._send_next()
             await asyncio.sleep(self._pause)
-        if self._pending:
+        if self._pending:  # those that came meanwhile wait for others too
             self._send_later()
 
     def stop(self) -> None:
-        """Let `run` return after the present request. The server may still execute a cancelled
-        write, so a new leader would have to wait for it."""
+        """Let `run` return after the present request."""
+        # not cancelled: the server may still execute the write, and a new leader would have to wait
         self._stopped = True
         self._due.set()
 
@@ -205,9 +204,8 @@ class Recorder:
         until = time.monotonic() + seconds
         for _ in range(len(self._pending)):
             if time.monotonic() >= until:
-                log.warning(
-                    "events given up, the API server is too slow", events=len(self._pending)
-                )
+                left = len(self._pending)
+                log.warning("events given up, the API server is too slow", events=left)
                 return
             await self._send_next()
 
@@ -221,23 +219,20 @@ class Recorder:
             self._failed(event, f"{type(error).__name__}: {error}", again=True)
 
     async def _send(self, event: Pending) -> None:
-        """Raise the count of a known Event, else create it. A known Event may have expired, and an
-        unknown one may exist because an earlier process created it."""
+        """Raise the count of a known Event, else create it."""
         name, namespace = event.name, event.meta.namespace
         if name in self._counts:
             try:
                 await self._raise(event, name, self._counts[name])
                 return
             except ApiError as error:
-                if not error.not_found:
+                if not error.not_found:  # the API server keeps Events for an hour
                     raise
         try:
-            await self._client.create(
-                EVENTS, event.meta.namespace, msgspec.json.encode(event.body())
-            )
+            await self._client.create(EVENTS, namespace, msgspec.json.encode(event.body()))
             self._remember(name, event.times)
         except ApiError as error:
-            if not error.already_exists:
+            if not error.already_exists:  # an earlier process created it
                 raise
             there = await self._client.get(EVENTS, namespace, name, Counted)
             await self._raise(event, name, there.count)
@@ -257,6 +252,7 @@ class Recorder:
     def _failed(self, event: Pending, error: str, *, again: bool) -> None:
         event.tries += 1
         if again and event.tries < TRIES:
+            # it moves to the end, so that others do not wait for its tries
             if later := self._pending.pop(event.kind, None):
                 event.take_in(later)
             self._pending[event.kind] = event

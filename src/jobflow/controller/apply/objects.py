@@ -42,14 +42,12 @@ READS_AT_ONCE = 32
 
 
 class LiveReads:
-    """Reads of objects in the namespace of a flow. All raise ApiError or one of NETWORK_ERRORS.
-
-    They share connections with the watches, so they are bounded; a flow with many of them does not
-    keep the others waiting.
-    """
+    """Reads of objects in the namespace of a flow. All raise ApiError or one of NETWORK_ERRORS."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        # bounded, because they share connections with the watches; fair, so that a flow with many
+        # reads does not keep others waiting
         self._slots: FairSlots[Key] = FairSlots(seconds=0.0, at_once=READS_AT_ONCE)
 
     async def flow(self, flow: JobFlow) -> JobFlow | None:
@@ -82,14 +80,14 @@ class LiveReads:
         return SOMEBODY if writer is None else writer.name
 
     async def job(self, flow: JobFlow, name: str) -> Job:
-        """Read a vcjob. If the rest cannot be read, return only its metadata, which is enough to
-        know its owner, and does not tell whether it has ended."""
+        """Read a vcjob. If the rest cannot be read, return only its metadata."""
         try:
             return await self._get(flow, JOBS, name, Job)
         except UnreadableAnswer as error:
             found = await self._get(flow, JOBS, name, Object)
             flow_name = "/".join(key_of(flow))
             log.warning("job cannot be read", flow=flow_name, job=name, error=error.message)
+            # enough to know its owner; it does not tell whether it has ended
             return Job(metadata=found.metadata)
 
     async def child(self, flow: JobFlow, name: str) -> JobFlow:
@@ -143,12 +141,9 @@ async def _pods_of(client: Client, namespace: str, job: str, uid: str) -> tuple[
 
 
 async def catch_up_pods(client: Client, store: Store) -> None:
-    """Read the pods of every ended vcjob without known pods whose end is not recorded yet.
-
-    A plan does not ask for the pods of a vcjob without known pods, because it may never have had
-    any. After a change of leader the watch of pods may be behind that of vcjobs. Errors are only
-    logged, because pods add only details to an end.
-    """
+    """Read the pods of every ended vcjob without known pods whose end is not recorded yet: after a
+    change of leader the watch of pods may be behind that of vcjobs, and no plan asks for the pods
+    of a vcjob that may never have had any."""
     slots = asyncio.Semaphore(READS_AT_ONCE)
 
     async def learn(job: Job) -> None:
@@ -158,7 +153,7 @@ async def catch_up_pods(client: Client, store: Store) -> None:
                 pods = await _pods_of(client, namespace, name, job.metadata.uid)
         except (ApiError, *NETWORK_ERRORS) as error:
             log.warning("pods cannot be read", job=f"{namespace}/{name}", error=str(error))
-            return
+            return  # they would only add details to an end
         for pod in pods:
             store.pods.cache.learn(pod)
 

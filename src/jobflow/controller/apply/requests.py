@@ -106,12 +106,8 @@ def due_of(plan: Plan, status_wait: float | None, failed: Collection[str]) -> Du
 
 
 def status_patch(flow: JobFlow, status: JobFlowStatus) -> bytes:
-    """Return the body of a PATCH of the flow's status subresource.
-
-    It has the fields that differ, and null for those to remove (RFC 7396), so fields that this
-    version does not know stay. Because of version and UID, the API server refuses it (409) if the
-    flow has changed.
-    """
+    """Return the body of a PATCH of the flow's status subresource: the fields that differ, and null
+    for those to remove (RFC 7396). Fields that this version does not know stay."""
     changes = difference(*(msgspec.to_builtins(each) for each in _reduced(flow.status, status)))
     if (records := status.job_status_list) and records != flow.status.job_status_list:
         changes["jobStatusList"] = msgspec.Raw(msgspec.json.encode(records))
@@ -126,8 +122,8 @@ def guarded_patch(meta: ObjectMeta, changes: dict[str, Any]) -> bytes:
 
 def _reduced(before: JobFlowStatus, after: JobFlowStatus) -> tuple[JobFlowStatus, JobFlowStatus]:
     """Return both without most of their equal parts, and without the list of records, which is
-    replaced as a whole. Few of a thousand steps change at a time, and comparing structs costs a
-    tenth of comparing their JSON."""
+    replaced as a whole."""
+    # few of a thousand steps change at a time, and comparing structs costs a tenth of their JSON
     old, new = before.conditions, after.conditions
     if old and new:
         changed = [key for key, each in new.items() if old.get(key) != each]

@@ -38,34 +38,34 @@ class FairSlots(Generic[K]):
     @asynccontextmanager
     async def slot(self, owner: K) -> AsyncIterator[None]:
         """Wait for a slot and use it while the body runs."""
-        await self._wait(owner)
-        try:
-            yield
-        finally:
-            self._release()
-
-    async def _wait(self, owner: K) -> None:
         request = asyncio.get_running_loop().create_future()
         self._queues.setdefault(owner, deque()).append(request)
         self._hand_out()
         try:
             await request
         except asyncio.CancelledError:
-            if not request.cancelled():
+            if not request.cancelled():  # the slot was handed out a moment ago
                 self._release()
             raise
+        try:
+            yield
+        finally:
+            self._release()
 
     def _release(self) -> None:
         self._in_use -= 1
         self._hand_out()
 
     def _hand_out(self, due: float = 0.0) -> None:
-        """Start every slot that may begin now, and set the timer for the next one. `due` is the
-        time that the timer was set to: event loops call a little too early."""
-        now = max(asyncio.get_running_loop().time(), due)
+        """Start every slot that may begin now, and set the timer for the next one. `due`: the time
+        that the timer was set to."""
+        now = max(asyncio.get_running_loop().time(), due)  # event loops call a little too early
         while self._in_use < self._at_once and (owner := self._next()) is not None:
-            if (at := self._free_at()) > now:
-                self._set_timer(at)
+            is_full = len(self._begun) == self._begun.maxlen
+            at = self._begun[0] + self._seconds if is_full else 0.0
+            if at > now:
+                if self._timer is None:
+                    self._timer = asyncio.get_running_loop().call_at(at, self._timer_fired, at)
                 return
             self._queues[owner].popleft().set_result(None)
             self._queues.move_to_end(owner)
@@ -82,15 +82,6 @@ class FairSlots(Generic[K]):
                 return owner
             del self._queues[owner]
         return None
-
-    def _free_at(self) -> float:
-        if len(self._begun) < (self._begun.maxlen or 0):
-            return 0.0
-        return self._begun[0] + self._seconds
-
-    def _set_timer(self, at: float) -> None:
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_at(at, self._timer_fired, at)
 
     def _timer_fired(self, at: float) -> None:
         self._timer = None

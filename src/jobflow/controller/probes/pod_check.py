@@ -194,16 +194,11 @@ def http_request(ip: str, check: Check) -> bytes:
         headers[name.lower()] = (name, value.strip(" \t").encode(errors="replace"))
     fields = [(name.encode(errors="replace"), value) for name, value in headers.values()]
     sender = h11.Connection(h11.CLIENT)
-    head = sender.send(h11.Request(method="GET", target=_target(check.path or ""), headers=fields))
+    path = (check.path or "").partition("#")[0]  # a fragment is not sent
+    target = quote(path if path.startswith("/") else f"/{path}", safe=SAFE, errors="replace")
+    head = sender.send(h11.Request(method="GET", target=target, headers=fields))
     end = sender.send(h11.EndOfMessage())
     return (head or b"") + (end or b"")
-
-
-def _target(path: str) -> str:
-    """Return a request target for this path and query. A fragment is not sent; characters that a
-    target cannot contain are percent-encoded."""
-    path = path.partition("#")[0]
-    return quote(path if path.startswith("/") else f"/{path}", safe=SAFE, errors="replace")
 
 
 class _Check:
@@ -237,11 +232,13 @@ class _Check:
         try:
             yield reader, writer
         finally:
-            # close would wait for a pod that does not read
-            writer.transport.abort()
+            writer.transport.abort()  # close would wait for a pod that does not read
 
     async def _answer(self, reader: asyncio.StreamReader) -> str:
-        receiver = _expecting_answer()
+        receiver = h11.Connection(h11.CLIENT, max_incomplete_event_size=LARGEST_HEAD)
+        # h11 reads an answer only after a request; this one is not sent
+        receiver.send(h11.Request(method="GET", target="/", headers=[("Host", "")]))
+        receiver.send(h11.EndOfMessage())
         start, size = b"", 0
         while chunk := await reader.read(CHUNK):
             start, size = start or chunk[: len(START)], size + len(chunk)
@@ -260,13 +257,6 @@ class _Check:
             if size > LARGEST_HEAD:
                 return LONG_HEAD
         return HUNG_UP
-
-
-def _expecting_answer() -> h11.Connection:
-    receiver = h11.Connection(h11.CLIENT, max_incomplete_event_size=LARGEST_HEAD)
-    receiver.send(h11.Request(method="GET", target="/", headers=[("Host", "")]))
-    receiver.send(h11.EndOfMessage())
-    return receiver
 
 
 def _code(receiver: h11.Connection) -> int | None:

@@ -83,8 +83,7 @@ class Prober:
         return len(self._waiting)
 
     def want(self, flow: Key, flow_uid: str, probes: Sequence[JobProbe]) -> None:
-        """Run these probes for the flow, and no others. Called after each plan of the flow, so
-        also after each change of its pods."""
+        """Run these probes for the flow, and no others."""
         known = self._flows.get(flow)
         if known is not None and known.uid != flow_uid:
             self.forget(flow)
@@ -96,7 +95,7 @@ class Prober:
         known.wanted = {(probe.step, probe.uid): _probe_key(probe) for probe in probes}
         for key in known.watches.keys() - known.wanted.values():
             self._stop(known.watches.pop(key))
-        self._wake_changed(known)
+        self._wake_changed(known)  # each change of its pods leads to a plan of the flow
         for probe in probes:
             if _probe_key(probe) not in known.watches:
                 watch = known.watches[_probe_key(probe)] = _Watch(flow, probe)
@@ -203,8 +202,7 @@ class Prober:
     async def _check_all(
         self, flow: Key, checks: Sequence[PodCheck]
     ) -> tuple[PodCheck, str] | None:
-        """Return the first check that failed and the pod's answer, and cancel the other checks.
-        None if all passed."""
+        """Return the first check that failed and the pod's answer; None if all passed."""
         remaining = iter(checks)
         failures: list[tuple[PodCheck, str]] = []
 
