@@ -1,7 +1,5 @@
 """The states of the steps of a flow, and of their items and runs, in its status."""
 
-from __future__ import annotations
-
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
 from jobflow.core.names import format_job_name
@@ -18,6 +16,7 @@ def condition_of(flow: JobFlow, step: str) -> StepCondition:
 
 def read_index(text: str) -> int | None:
     """Return the index of an item or a run, such as that of `train/3`; None if it is no number."""
+    # `int` takes more: signs, spaces, and digits of other scripts
     is_number = text.isascii() and text.isdigit() and len(text) < _MAX_DIGITS
     return int(text) if is_number else None
 

@@ -1,7 +1,5 @@
 """Exit codes, and the errors and warnings that commands print. Scripts rely on the codes."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator
@@ -41,6 +39,7 @@ class Errors:
 
     def add_code(self, code: int) -> None:
         """Note the exit code for a flow."""
+        # the codes rise with what is wrong
         self.code = max(self.code, code)
 
 
@@ -60,6 +59,7 @@ def print_error(*sentences: object, severity: str = "error") -> None:
 
 def discard_output() -> None:
     """Let Python's last flush at exit write to nowhere."""
+    # closing stdout would fail too, because Python flushes it at exit
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, sys.stdout.fileno())
     os.close(sink)
@@ -72,6 +72,7 @@ def exit_on(code: int, *errors: type[Exception], file: object = "") -> Iterator[
     try:
         yield
     except errors as error:
+        # its own text has an errno, which tells users nothing
         if isinstance(error, OSError) and (name := error.filename or file):
             print_error(f"{name}: {error.strerror}")
         else:

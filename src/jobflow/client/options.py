@@ -1,7 +1,5 @@
 """Choices of a caller: the cluster, the flows, the files, and how the sandbox runs pods."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -35,6 +33,7 @@ class Selection:
         from jobflow.api.labels import parse_label_selector
 
         try:
+            # here, so that a wrong selector is a wrong call, before any request
             parse_label_selector(self.selector or "")
         except ValueError:
             advice = "write it like team=vision,stage!=test"

@@ -1,7 +1,5 @@
 """Flows run in a sandbox of this process until they end."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,21 +14,10 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, FlowPhase, StepPhase
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, NAMESPACES, QUEUES, Object, Resource
 from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld, sandbox_world
-from jobflow.client.errors import (
-    FAILED,
-    INTERRUPTED,
-    SUCCESS,
-    UNUSABLE,
-    CommandError,
-)
+from jobflow.client import errors
+from jobflow.client.errors import CommandError
+from jobflow.client.flows import follow
 from jobflow.client.flows.children import read_children
-from jobflow.client.flows.follow import (
-    Display,
-    FlowFollower,
-    follow_scope,
-    following_children,
-    scope_of,
-)
 from jobflow.client.manifests.check import Report
 from jobflow.client.manifests.objects import Manifest, faults_of
 from jobflow.client.manifests.sources import ManifestFault
@@ -64,7 +51,7 @@ def node_runner(nodes: NodeOptions) -> Iterator[Runner]:
             stack.enter_context(runner)
         except OSError as error:
             sentence = f"{error.filename}: {error.strerror}; it has to be a folder for the logs"
-            raise CommandError(UNUSABLE, sentence) from error
+            raise CommandError(errors.UNUSABLE, sentence) from error
         yield runner
 
 
@@ -168,52 +155,43 @@ def stuck_reason(flow: JobFlow, templates: Collection[Key]) -> str:
         resume = format_command("jobflow resume", flow.metadata)
         way_out = f"remove suspend to run it here, or resume it on a cluster with {resume}"
         return f"is suspended (spec.suspend): {way_out}"
-    if (blocked := _find_blocked(flow, templates)) is None:
-        return ""
-    if blocked.templates:
-        plural, pronoun = ("s", "them") if len(blocked.templates) > 1 else ("", "it")
-        names = ", ".join(blocked.templates)
-        return f"waits for the JobTemplate{plural} {names}: add {pronoun} to the FILEs"
-    if blocked.approvals:
+    missing, approvals = _find_blocks(flow, templates)
+    if missing:
+        plural, pronoun = ("s", "them") if len(missing) > 1 else ("", "it")
+        return f"waits for the JobTemplate{plural} {', '.join(missing)}: add {pronoun} to the FILEs"
+    if approvals:
         return (
-            f"waits for the approval of {join_names(blocked.approvals)}, which nobody can give "
+            f"waits for the approval of {join_names(approvals)}, which nobody can give "
             "here: set approval.timeout and approval.default, or run it on a cluster or in "
             "`jobflow sandbox`"
         )
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Blocked:
-    """The missing templates and open approvals that a flow waits for."""
-
-    templates: Sequence[str]
-    approvals: Sequence[str]
-
-
-def _find_blocked(flow: JobFlow, templates: Collection[Key]) -> _Blocked | None:
-    """Return what all unfinished steps wait for, or None if one of them can still run."""
+def _find_blocks(flow: JobFlow, templates: Collection[Key]) -> tuple[list[str], list[str]]:
+    """Return the missing templates and open approvals that all unfinished steps wait for, none if
+    one of them can still run."""
     conditions = flow.status.conditions or {}
     missing: dict[str, None] = {}
     approvals: list[str] = []
     for step in flow.all_steps:
         condition = conditions.get(format_job_name(flow.metadata.name, step.name))
         if condition is None:
-            return None
+            return [], []
         if condition.phase in ENDED_STEP_PHASES:
             continue
         if condition.phase != StepPhase.WAITING or condition.reason not in _BLOCKED:
-            return None
+            return [], []
         if step.approval is not None and condition.reason:
             if step.approval.timeout is not None:
-                return None
+                return [], []
             approvals.append(step.name)
         elif condition.reason == StepReason.WAITING_FOR_TEMPLATE:
             template = step.template_for(step.case_of(condition.decisions))
             if template is None or (flow.metadata.namespace, template) in templates:
-                return None
+                return [], []
             missing[template] = None
-    return _Blocked(list(missing), approvals)
+    return [*missing], approvals
 
 
 @dataclass(slots=True)
@@ -239,16 +217,16 @@ class RunResult:
         """The exit code."""
         phases = {flow.status.state.phase for flow in self.flows}
         if self.interrupted:
-            return INTERRUPTED
+            return errors.INTERRUPTED
         if self.faults:
-            return UNUSABLE
+            return errors.UNUSABLE
         if FlowPhase.FAILED in phases:
-            return FAILED
-        return SUCCESS if phases == {FlowPhase.SUCCEED} else UNUSABLE
+            return errors.FAILED
+        return errors.SUCCESS if phases == {FlowPhase.SUCCEED} else errors.UNUSABLE
 
 
 async def run_in_sandbox(
-    report: Report, runner: Runner, display: Display, stop: asyncio.Event
+    report: Report, runner: Runner, display: follow.Display, stop: asyncio.Event
 ) -> RunResult:
     """Run the flows of a report without faults until all have settled, or until `stop` is set."""
     async with sandbox_world(SandboxOptions(runner=runner)) as world:
@@ -259,7 +237,7 @@ async def run_in(
     world: SandboxWorld,
     report: Report,
     runner: Runner,
-    display: Display,
+    display: follow.Display,
     stop: asyncio.Event,
     is_done: Callable[[JobFlow | None, AppliedObjects], bool],
 ) -> RunResult:
@@ -267,14 +245,14 @@ async def run_in(
     applied = await apply(world.client, report)
     if applied.faults:
         return RunResult(faults=applied.faults)
-    scope = scope_of(applied.flows, lambda flow: key_of(flow) in applied.flows)
+    scope = follow.scope_of(applied.flows, lambda flow: key_of(flow) in applied.flows)
 
-    def all_done(follower: FlowFollower) -> bool:
+    def all_done(follower: follow.FlowFollower) -> bool:
         return all(is_done(follower.flows.get(key), applied) for key in applied.flows)
 
-    async with follow_scope(world.client, scope, display.show) as follower:
+    async with follow.follow_scope(world.client, scope, display.show) as follower:
         shown = [*follower.flows.values()] if display.shows_children else []
-        async with following_children(world.client, shown, display.show_child):
+        async with follow.following_children(world.client, shown, display.show_child):
             with display:
                 finished = await run_unless(stop, follower.until(all_done))
     result = await _result(world, applied, follower.flows, interrupted=not finished)

@@ -1,8 +1,6 @@
 """SIGINT, SIGTERM and SIGHUP as an event, so that a command can clean up. A second SIGINT cancels
 the command, another second signal kills it."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections.abc import Coroutine, Iterator
@@ -23,6 +21,7 @@ def interruption() -> Iterator[asyncio.Event]:
 
     def restore() -> None:
         for number in numbers:
+            # another handler may have been set meanwhile
             if signal.getsignal(number) is interrupt:
                 signal.signal(number, before[number])
 
@@ -50,6 +49,7 @@ async def run_unless(event: asyncio.Event, work: Coroutine[Any, Any, object]) ->
             return True
         return False
     finally:
+        # both are awaited, so that a signal leaves no request half sent
         task.cancel()
         interrupted.cancel()
         await asyncio.wait((task, interrupted))

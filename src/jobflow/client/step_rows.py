@@ -144,6 +144,7 @@ class StepRow:
 
     def time_in_phase(self, now: datetime) -> timedelta | None:
         """The duration, or how long a Waiting step has waited."""
+        # whole seconds, as the times of a status
         since = self.condition.last_transition_time
         if self.phase == StepPhase.WAITING:
             return None if since is None else max(truncate_to_second(now) - since, timedelta())
@@ -160,6 +161,7 @@ def without(message: str, told: Iterable[str]) -> str:
     messages are cut, so it may have only the beginning of it."""
     whole = f": {message}"
     for each in filter(None, told):
+        # the message ends with the told one only if nothing differs up to its end
         at = whole.find(f": {each[:_START]}")
         if at >= 0 and each.startswith(whole[at + 2 :].removesuffix("…")):
             return whole[2:at]
@@ -239,6 +241,7 @@ def _run_rows(
         if (run := runs.get(index)) is None:
             message = waits(index) if waits is not None else ""
             run = RunCondition(phase=StepPhase.WAITING, message=message)
+        # so that a row of a run is read as that of a step
         condition = StepCondition(**{name: getattr(run, name) for name in run.__struct_fields__})
         yield StepRow(
             Step(name=f"{row.step}/{index}"),
@@ -264,6 +267,7 @@ def requested_hours(flow: JobFlow) -> str:
     """`1.25 core hours, 2.5 GiB hours and 0.5 GPU hours`: requests of all finished jobs."""
     conditions = (flow.status.conditions or {}).values()
     hours = [hours for each in conditions if (hours := each.requested_hours) is not None]
+    # as numbers, because quantities of a status are texts
     totals = {
         unit: sum(float(getattr(each, field) or 0) for each in hours)
         for unit, field in (("core", "cpu"), ("GiB", "memory"), ("GPU", "gpu"))

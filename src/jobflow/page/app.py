@@ -1,7 +1,5 @@
 """The ASGI app of the page: its addresses, and what answers them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
@@ -80,6 +78,7 @@ class PageApp:
         """Ends the streams, which would otherwise last as long as the pages are open."""
         self._pages = Pages()
         self._namespace = namespace or watches.client.namespace
+        # no page describes the addresses: they are for this page's own scripts alone
         app = FastAPI(openapi_url=None, dependencies=[Depends(check_names)])
         app.exception_handler(NoSuchName)(answer_no_such_name)
         app.get(HOME)(self.list_flows)
@@ -87,11 +86,13 @@ class PageApp:
         app.get(HOME + "/{namespace}/{name}")(self.show_flow)
         app.get(HOME + "/{namespace}/{name}/stream")(self.stream_flow)
         self.guard = Guard(app)
+        # these may last, so that they need `closing` to end with the server
         add_log_routes(app, watches, self.closing)
         add_action_routes(app, watches.client, self.guard.form_token, self.closing)
         app.get(HOME + "/{namespace}/{name}/job")(self.show_job)
         app.get("/static/phases.css")(phases_css)
         app.get("/static/{name}")(static_file)
+        # browsers ask for it whatever a document says
         app.get("/favicon.ico")(partial(static_file, "icon.svg"))
         self.app = app
 
@@ -138,6 +139,7 @@ class PageApp:
 
     async def _document(self, view: View, **values: Any) -> Response:
         async with view.watch as live:
+            # drawn while the watch is held: the cluster has answered, or was waited for long enough
             fragments = list(view.draw(live))
         text = render_page(
             view.template,
@@ -150,6 +152,7 @@ class PageApp:
         return HTMLResponse(text)
 
     def _stream(self, request: Request, view: View) -> Response:
+        # the browser sends the header only when it connects again by itself
         last = request.headers.get("last-event-id") or request.query_params.get("last", "")
         shown = self._pages.find(request.query_params.get("page_id", ""), last)
 
@@ -170,6 +173,7 @@ async def phases_css() -> Response:
 
 async def static_file(name: str) -> Response:
     """A file of the page's own, by its exact name."""
+    # compared by name, so that no part of a path reaches the file system
     path = next((path for path in _STATIC.iterdir() if path.name == name), None)
     if path is None:
         return PlainTextResponse("There is no such file.\n", status_code=404)

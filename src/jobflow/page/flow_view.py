@@ -76,8 +76,10 @@ class FlowView:
         """Return the flow at the time of the address; the present one if there is none, or the
         flow had ended by then."""
         start, at = first_start(self.flow), read_time(self.query.at)
+        # the present is shown live, not as a moment of the past
         if at is None or start is None or at >= self.end:
             return self
+        # a link may name any time
         at = max(at, start)
         return replace(self, flow=flow_at(self.flow, at), now=at, at=at)
 
@@ -148,6 +150,7 @@ class SelectedStep:
         run: RunCondition = condition
         if choice.index is not None:
             unknown = describe_unknown_item(view.flow, step, str(choice.index))
+            # an item is in the status only once it has started
             waiting = RunCondition(index=choice.index, phase=StepPhase.WAITING)
             run = run_of(condition, choice.index) or waiting
         return cls(view, choice, step, condition, run, unknown)

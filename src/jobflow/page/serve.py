@@ -1,7 +1,5 @@
 """`jobflow ui`: serves the page on this machine, and opens it in the browser."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys
@@ -43,11 +41,13 @@ async def served_page(
     PageApp. Raises PortInUse."""
     async with Watches(client) as watches:
         page = PageApp(watches, namespace=namespace)
+        # every request passes the guard: the app has no checks of its own
         listener = HttpListener(page.guard, host=HOST, port=port, flag="--port")
         try:
             async with together() as parts:
                 serving = parts.start("page", listener.serve)
                 yield ServedPage(page, listener.port)
+                # the streams first, because the listener waits for open requests
                 parts.stopping = True
                 page.closing.close()
                 listener.stop()
@@ -86,6 +86,7 @@ async def open_browser(served: ServedPage) -> None:
     if not has_browser():
         return
     with suppress(webbrowser.Error):
+        # a browser may take seconds to start
         await asyncio.to_thread(webbrowser.open, served.new_link(once=True))
 
 

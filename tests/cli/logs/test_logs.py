@@ -13,6 +13,7 @@ from jobflow.api.resources import PODS
 from jobflow.cli.logs import read as flow_logs
 from jobflow.cli.logs.command import print_logs
 from jobflow.client.errors import CommandError
+from jobflow.client.logs import stream
 from jobflow.client.logs.selection import LogSelection
 from jobflow.client.options import Connection
 from jobflow.runtime.logs import configure
@@ -208,7 +209,7 @@ async def test_a_line_is_plain_text(
 async def test_a_huge_line_is_cut_between_characters(
     world: Cluster, pods: LoggedPods, logs: Print, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flow_logs, "LONGEST_LINE", 5)
+    monkeypatch.setattr(stream, "LONGEST_LINE", 5)
     await pods.create(world, "f-a-0", "a", text="ööö\nab\n")
     assert await logs() == "a/f-a-0 │ öö\na/f-a-0 │ ö\na/f-a-0 │ ab\n"
 

@@ -13,8 +13,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobRecord, JobRunningHistory, StepCondition
 from jobflow.api.flow.step import DependsOn, Step
 from jobflow.cli.show.timeline import timeline_lines
-from jobflow.client.flows.time_left import describe_time_left
-from jobflow.core.timelines.time_left import TimeLeft
+from jobflow.core.timelines.time_left import TimeLeft, describe_time_left
 from jobflow.core.timelines.timeline import timeline
 from support.plan.flow_statuses import START, several
 from support.sandbox.flow_commands import forbid, run_command, set_status

@@ -18,17 +18,15 @@ from jobflow.client.flows.children import FlowFamily
 from jobflow.client.logs import selection as choice
 from jobflow.client.logs.pods import (
     ALL,
-    SILENCE_SECONDS,
     check_rights,
     list_pods,
     read_family,
     why_none,
 )
 from jobflow.client.logs.selection import LogSelection, LogTarget
-from jobflow.client.logs.stream import LONGEST_LINE, clean, log_path
+from jobflow.client.logs.stream import clean, read_lines
 from jobflow.core.text import printable
 from jobflow.display.console import make_console
-from jobflow.kube.answers import line_batches
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_cyan", "bright_magenta")
@@ -66,12 +64,9 @@ async def read_logs(client: Client, flow: JobFlow, selection: LogSelection = ALL
 async def _copy(
     client: Client, target: LogTarget, selection: LogSelection, printer: LogPrinter
 ) -> None:
-    query = [("container", target.container), *selection.query]
-    if selection.timestamps:
-        query.append(("timestamps", "true"))
-    stream = client.stream(log_path(target), query=query, silence=SILENCE_SECONDS)
-    async with aclosing(stream):
-        async for lines in line_batches(stream, longest=LONGEST_LINE):
+    stamps = [("timestamps", "true")] if selection.timestamps else []
+    async with aclosing(read_lines(client, target, [*selection.query, *stamps])) as batches:
+        async for lines in batches:
             printer.print(target.step, target.name, lines)
 
 

@@ -15,14 +15,19 @@ from jobflow.api.volcano.job import JobPhase
 from jobflow.client.errors import FAILED, SUCCESS, CommandError, print_error
 from jobflow.client.flows.children import read_children
 from jobflow.client.flows.find_flow import connect, find_flow, find_flows
-from jobflow.client.flows.time_left import describe_time_left
 from jobflow.client.options import Connection
 from jobflow.core.drawing.phase_looks import style_of
 from jobflow.core.drawing.svg import ticks, timeline_svg
 from jobflow.core.text import format_count, format_duration, printable
 from jobflow.core.timelines.rows import with_children
 from jobflow.core.timelines.spans import Span, State
-from jobflow.core.timelines.time_left import NoEstimate, TimeLeft, learn, time_left
+from jobflow.core.timelines.time_left import (
+    NoEstimate,
+    TimeLeft,
+    describe_time_left,
+    learn,
+    time_left,
+)
 from jobflow.core.timelines.timeline import StepTimeline, Timeline, timeline
 from jobflow.display.console import columns_of, make_console
 from jobflow.display.formats import DrawingOutput, print_json

@@ -1,7 +1,5 @@
 """Child flows of flows on a cluster, and their places below an outer flow."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +18,7 @@ async def read_children(client: Client, flows: Iterable[JobFlow]) -> Mapping[str
     """Return the child flows below these flows, at any level, by name. The names of flows in other
     namespaces do not matter, because a flow names only its own children. Raises CommandError."""
     found: dict[str, JobFlow] = {}
+    # flows with one root share a request
     for namespace, root in dict.fromkeys(
         (flow.metadata.namespace, root_label(flow)) for flow in flows if has_children(flow)
     ):
@@ -85,10 +84,12 @@ class FlowFamily:
         self._flows[name] = flow
         if flow.metadata.uid == self.top.metadata.uid:
             self.top = flow
+        # another UID is another flow of the same name
         if before is not None and before.metadata.uid == flow.metadata.uid:
             return False
         # vcjobs and pods name their flow by this value of a label
         self._names[to_label_value(qualify_name(flow.metadata.namespace, name))] = name
+        # its children may be known already, and have a place now
         self._placed.clear()
         return True
 

@@ -1,7 +1,5 @@
 """CronJobFlows that a command names: `cjf/nightly`, or `nightly` where only they can be meant."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -36,6 +34,7 @@ def split_names(names: Iterable[str]) -> tuple[list[str], list[str]]:
     for name in names:
         prefix, slash, rest = name.rpartition("/")
         if slash and prefix in CRON_PREFIXES:
+            # a dict keeps the order and takes each name once
             crons[rest] = None
         else:
             flows.append(name)
@@ -50,6 +49,7 @@ def means_crons(names: Iterable[str]) -> bool:
 async def find_cron(client: Client, name: str) -> FoundCron:
     """Return a CronJobFlow of the client's namespace. Raises CommandError."""
     prefix, slash, bare = name.rpartition("/")
+    # `jf/nightly` names another kind
     if slash and prefix not in CRON_PREFIXES:
         raise CommandError(UNUSABLE, f'"{name}" is not a CronJobFlow: write {bare} or cjf/{bare}')
     namespace = client.namespace

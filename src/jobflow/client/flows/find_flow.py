@@ -1,7 +1,5 @@
 """The JobFlows that a command names or selects, and the errors that prevent reading them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -89,6 +87,7 @@ async def read_flow(client: Client, name: str) -> bytes:
     CommandError; it is NoSuchFlow, with the nearest name, if the flow does not exist."""
     name, namespace = bare_name(name), client.namespace
     missing = f'JobFlow "{name}" does not exist in namespace "{namespace}"'
+    # no object can have it, and it must not change the path of the request
     if not all_names([name, namespace]):
         raise NoSuchFlow(UNUSABLE, missing)
     try:
@@ -174,6 +173,7 @@ def describe_place(client: Client, selection: Selection) -> str:
 
 def check_exclusive(names: Sequence[str], selection: Selection) -> None:
     """Raise CommandError if there are both names and a selection."""
+    # `delete train -l team=x` could mean both
     if names and selection != NO_SELECTION:
         raise CommandError(UNUSABLE, "a FLOW excludes -l and -A: give names or a selection")
 
@@ -226,6 +226,7 @@ def raise_unless_missing(error: ApiError) -> None:
     if error.code == 401:
         expired = "the cluster does not accept your login (401): log in again, then retry"
         raise CommandError(UNUSABLE, expired) from None
+    # without a name, the kind itself is missing
     if error.not_found and not (details and details.name):
         raise CommandError(UNUSABLE, NOT_INSTALLED) from None
     if error.code == 403:
@@ -239,6 +240,7 @@ async def first_names(client: Client, resource: Resource) -> list[str]:
     """Return the names on the first page of objects of the client's namespace. Raises ApiError."""
     kind, namespace = ItemList[Object], client.namespace
     pages = client.list(resource, kind, namespace=namespace, accept=METADATA_ONLY)
+    # a list that is left open would hold its connection
     async with aclosing(pages):
         async for page in pages:
             return [item.metadata.name for item in page.items or ()]

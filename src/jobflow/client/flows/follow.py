@@ -90,6 +90,7 @@ class FlowFollower(LiveObjects[JobFlow]):
                 raise self.show_error
             if is_done(self):
                 return
+            # without the right, or without the kind, it would wait for ever
             if self.cache.served is False:
                 raise CommandError(FAILED, _NEEDS_RIGHTS)
             if self.task is not None and self.task.done():
@@ -103,6 +104,7 @@ class FlowFollower(LiveObjects[JobFlow]):
 
     def _update(self, old: JobFlow | None, new: JobFlow | None) -> None:
         flow = new if new is not None else old
+        # the request may bring more than was asked for
         if flow is None or not self._wanted(flow):
             return
         known = self.flows.get(key := key_of(flow))
@@ -148,6 +150,7 @@ async def following(
 def scope_of(keys: Collection[Key], wanted: Callable[[JobFlow], bool]) -> Scope:
     """Return the narrowest request that has the flows with these keys."""
     namespaces = {namespace for namespace, _ in keys}
+    # a fieldSelector takes one name
     names = {name for _, name in keys}
     namespace = next(iter(namespaces)) if len(namespaces) == 1 else ""
     query = [("fieldSelector", f"metadata.name={name}") for name in names if len(names) == 1]
@@ -169,8 +172,10 @@ async def follow_scope(
     for flow in seen:
         follower.cache.learn(flow)
     try:
+        # before the body runs, so that it begins with the flows as they are now
         await follower.reflector.reread()
     except ApiError as error:
+        # they could be read, so only the right to list or watch is missing
         if seen and error.code in (403, 404):
             raise CommandError(FAILED, f"{_NEEDS_RIGHTS}: {error.message}") from None
         raise_unless_missing(error)
@@ -199,6 +204,7 @@ async def following_children(
         roots.setdefault(flow.metadata.namespace, set()).add(root_label(flow))
     async with AsyncExitStack() as stack:
         followers: list[FlowFollower] = []
+        # children are in the namespace of their parent
         for namespace, names in roots.items():
             selector = labels.ROOT
             if len(names) <= _MOST_ROOTS:
@@ -207,6 +213,7 @@ async def following_children(
             try:
                 follower = follow_scope(client, scope, show)
                 followers.append(await stack.enter_async_context(follower))
+            # the flows themselves can be followed without them
             except (CommandError, *NETWORK_ERRORS) as error:
                 print_error(f"child flows cannot be followed: {error}", severity="warning")
         yield followers

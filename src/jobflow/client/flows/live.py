@@ -1,7 +1,5 @@
 """Objects of a cluster that one list and watch keeps up to date, and signals of their changes."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Generic, TypeVar
 

@@ -1,7 +1,5 @@
 """Explanations of flows, from all that a cluster knows about them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -92,6 +90,7 @@ async def read_facts(
     an item, with at most three requests for each (and a further one for each 500 pods)."""
     jobs = list_queued_jobs(flow, step, index=index, now=datetime.now(UTC))
     shown, namespace = jobs[:MAX_JOBS], flow.metadata.namespace
+    # one for all jobs, so that each missing right is named once
     reader = _SchedulingReader(client, namespace)
     owner = to_label_value(qualify_name(namespace, flow.metadata.name))
     found = await all_of(*(reader.read(job, owner) for job in shown))
@@ -126,6 +125,7 @@ class _SchedulingReader:
         groups = await self._list(POD_GROUPS, ItemList[PodGroup], job, labels)
         pods = await self._list(PODS, ItemList[Pod], job, {JOB_NAME: job.name})
         queue = next((queue_of(group) for group in groups or ()), "")
+        # a PodGroup that was never scheduled may not be there yet
         if not queue and pods:
             queue = (pods[0].metadata.labels or {}).get(QUEUE_NAME, "")
         return Scheduling(groups, await self._queue(queue) if queue else None, pods)
@@ -146,6 +146,7 @@ class _SchedulingReader:
         try:
             return [await self.client.get(QUEUES, "", name, Queue)]
         except ApiError as error:
+            # the queue is missing, not the kind
             if error.not_found and error.status.details and error.status.details.name:
                 return []
             self._note(QUEUES, "get", error)
@@ -189,6 +190,7 @@ async def _read_group(client: Client, flow: JobFlow) -> Group | None:
         return None
     from jobflow.store.groups import Groups
 
+    # the controller decides by the same index
     groups = Groups()
     try:
         async for page in client.list(JOBFLOWS, RawList, namespace=flow.metadata.namespace):
@@ -213,5 +215,6 @@ def _find_causes(
         for run in each.runs or (each,)
         if run.flow and (index is None or name != step or run.index == index)
     ]
+    # what has failed explains more than what still runs
     failed = [run.flow for run in runs if run.phase == StepPhase.FAILED]
     return failed or [run.flow for run in runs if run.phase not in ENDED_STEP_PHASES]

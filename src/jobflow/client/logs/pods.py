@@ -1,7 +1,5 @@
 """The pods whose logs are read, the rights that this needs, and why there may be none."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from jobflow.api.flow.jobflow import JobFlow, RetainPolicy
@@ -30,8 +28,6 @@ _ABORTS = frozenset(
 )
 """Reasons for which JobFlow aborts a job, whose pods Volcano then deletes."""
 _LATER = "-f shows the logs of those that will start"
-SILENCE_SECONDS = 60.0
-"""How long an API server may take to send more of a log that it has."""
 
 
 async def read_family(client: Client, flow: JobFlow, selection: LogSelection) -> FlowFamily:
@@ -47,6 +43,7 @@ async def list_pods(client: Client, flow: JobFlow, selection: LogSelection) -> l
     found: list[Pod] = []
     namespace = flow.metadata.namespace
     try:
+        # pods of the flow and of its child flows have no label in common
         for query in pods_queries(flow, selection):
             async for page in client.list(PODS, ItemList[Pod], namespace=namespace, query=query):
                 found += page.items or ()
@@ -109,6 +106,7 @@ def _why_no_pods(family: FlowFamily, selection: LogSelection, later: str) -> str
         ended, conditions = phase in ENDED_STEP_PHASES, {selection.step: condition}
     started = any(each.attempts or each.runs for each in conditions.values())
     why = f": {message}" if message else ""
+    # first, because a skipped step may have had jobs before a retry
     if phase == StepPhase.SKIPPED:
         return f"has no pods, because it was skipped{why}"
     if not started:

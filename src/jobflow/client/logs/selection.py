@@ -1,8 +1,6 @@
 """The containers of a flow and of its child flows whose logs a command reads, and why there may be
 none."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -77,6 +75,7 @@ def choose_step(flow: JobFlow, text: str | None, *, follow: bool) -> tuple[str |
     condition = condition_of(flow, name)
     started = [run.index for run in condition.runs or () if run.index is not None]
     if (index := read_index(number)) is not None:
+        # an item that has not started has a log only for those who wait
         may_start = follow and condition.phase not in ENDED_STEP_PHASES
         if may_start or index in started:
             return name, index
@@ -168,6 +167,7 @@ def _start_key(family: FlowFamily, pod: Pod) -> tuple[datetime, list[int], str]:
     if (found := family.find(created_by(pod))) is not None:
         step = found.step_names.get(labels.get(STEP, ""), "")
         first, *indexes = "/".join((*found.path, step)).split("/")
+        # pods of one second are in the order of the steps above them, then of their own
         order = [_position(family.top, first), *(read_index(each) or 0 for each in indexes)]
         order += [_position(found.flow, step), read_index(labels.get(INDEX, "")) or 0]
     return pod.status.start_time or _NEVER, order, meta.name
@@ -190,6 +190,7 @@ def place_pod(family: FlowFamily, pod: Pod, selection: LogSelection) -> PlacedFl
 
 def is_selected(flow: PlacedFlow, selection: LogSelection) -> bool:
     """Return whether a flow is the one itself, or runs for the selected step or item."""
+    # `above` leads to the top, which is not a part of the selection
     below = flow.path[len(selection.above) :]
     if not below or selection.step is None:  # labels select the pods of the flow itself
         return True
@@ -214,6 +215,7 @@ def status_of(pod: Pod, container: str) -> ContainerStatus | None:
 def _has_failed(pod: Pod, container: str) -> bool:
     if (status := status_of(pod, container)) is None:
         return False
+    # a container that was restarted has failed in its last state
     ends = (status.state.terminated, status.last_state.terminated)
     return any(end is not None and end.exit_code != 0 for end in ends)
 
@@ -232,6 +234,7 @@ def why_waiting(pod: Pod, container: str) -> str:
         )
         return f"the pod is not scheduled: {unscheduled}" if unscheduled else "it has not started"
     waiting = status.state.waiting
+    # between two restarts, the log of the last run can be read
     if waiting is None or status.last_state.terminated is not None:
         return ""
     return ": ".join(filter(None, (waiting.reason or "it has not started", waiting.message)))

@@ -1,10 +1,8 @@
 """The log of one container, followed over restarts of the container and broken connections."""
 
-from __future__ import annotations
-
 import asyncio
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from typing import Protocol
 
@@ -13,7 +11,7 @@ from jobflow.api.volcano.pod import Pod
 from jobflow.client.logs.selection import LogSelection, LogTarget, status_of, why_waiting
 from jobflow.core.text import printable
 from jobflow.kube.answers import line_batches
-from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Query
 from jobflow.kube.clock import ExponentialBackoff
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
@@ -22,6 +20,7 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 def clean(line: bytes) -> str:
     """Return a line as text without control sequences; tabs stay."""
     text = line.decode(errors="replace")
+    # most lines are, and need no more
     if text.isprintable():
         return text
     return "\t".join(map(without_escapes, text.rstrip("\r").split("\t")))
@@ -30,6 +29,7 @@ def clean(line: bytes) -> str:
 def without_escapes(line: str) -> str:
     """Return the text that a terminal would show at the end, without colours, so that a log cannot
     move the cursor."""
+    # after a carriage return, a terminal writes over the line
     text = next(filter(None, reversed(line.split("\r"))), "")
     return printable(_ESCAPES.sub("", text).expandtabs(8))
 
@@ -37,6 +37,8 @@ def without_escapes(line: str) -> str:
 LONGEST_LINE = 256 * 1024
 """Bytes after which a line is cut, so that no log needs more memory."""
 _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*(?:Z|[-+]\d\d:\d\d)) ?")
+SILENCE_SECONDS = 60.0
+"""How long an API server may take to send more of a log that it has."""
 _MOST_ERRORS = 5
 """Errors in a row after which the log of a pod that has ended is given up."""
 
@@ -61,6 +63,17 @@ def log_path(target: LogTarget) -> str:
     """Return the URL path of a container's log."""
     meta = target.pod.metadata
     return PODS.path(meta.namespace, meta.name, "log")
+
+
+async def read_lines(
+    client: Client, target: LogTarget, query: Query = ()
+) -> AsyncGenerator[Sequence[bytes], None]:
+    """Yield the lines of a container's log as it is now. Raises ApiError and NETWORK_ERRORS."""
+    query = [("container", target.container), *query]
+    stream = client.stream(log_path(target), query=query, silence=SILENCE_SECONDS)
+    async with aclosing(stream):
+        async for lines in line_batches(stream, longest=LONGEST_LINE):
+            yield lines
 
 
 class Position:
@@ -92,6 +105,7 @@ class Position:
                 yield line if timestamps else line[found.end() :]
 
     def _is_unread(self, time: bytes) -> bool:
+        # sinceTime has no fractions, so lines of the last second come again
         if time < self.time:
             return False
         if time > self.time:
@@ -170,6 +184,7 @@ class ContainerFollower:
     async def _read(self, run: int) -> None:
         """Read the log to its end, or to an error after which it is to be read again."""
         try:
+            # held only while a log is open, not between two
             async with self._slots:
                 await self._copy()
         except ApiError as error:

@@ -4,28 +4,20 @@ A value with one fault is read as if it were right and checked further, so that 
 faults.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import ChainMap, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.labels import CRON
+from jobflow.client.manifests import objects
 from jobflow.client.manifests.flag_values import parse_params, set_name, set_params
-from jobflow.client.manifests.objects import (
-    DEFAULT_NAMESPACE,
-    Manifest,
-    Manifests,
-    load,
-    manifest_of,
-)
+from jobflow.client.manifests.objects import Manifest, Manifests
 from jobflow.client.manifests.sources import UNREADABLE, ManifestFault, Source, SourcePlace
 from jobflow.client.manifests.typed import TypedManifest, is_about_key, to_typed
 from jobflow.client.options import FileOptions
@@ -57,13 +49,13 @@ class Report:
 
 
 def check_files(
-    options: FileOptions, *, namespace: str = DEFAULT_NAMESPACE, name: str | None = None
+    options: FileOptions, *, namespace: str = objects.DEFAULT_NAMESPACE, name: str | None = None
 ) -> Report:
     """Check FILEs with these params; files without an object of JobFlow are a fault too.
     `namespace` is that of objects without one, `name` replaces that of the only flow. Raises
     CommandError."""
     values = parse_params(options.param or ())
-    manifests = load(options.files, sys.stdin.buffer)
+    manifests = objects.load(options.files, sys.stdin.buffer)
     manifests.objects = [
         replace(manifest, default_namespace=namespace) for manifest in manifests.objects
     ]
@@ -85,18 +77,19 @@ def check(manifests: Manifests, *, lenient: bool = False) -> Report:
     """Check all manifests together. `lenient` turns faults that admission only warns about, such as
     unknown fields of jobs, into warnings."""
     report = Report(faults=list(manifests.faults))
+    by_kind = {
+        "JobFlow": report.flows,
+        "JobTemplate": report.templates,
+        "CronJobFlow": report.crons,
+    }
     for manifest in manifests.objects:
         typed = to_typed(manifest)
         if typed is None:
             report.others.append(manifest)
             continue
         report.typed.append(typed)
-        if typed.kind == "JobFlow":
-            report.flows.append(manifest)
-        elif typed.kind == "JobTemplate":
-            report.templates.append(manifest)
-        elif typed.kind == "CronJobFlow":
-            report.crons.append(manifest)
+        if typed.kind in by_kind:
+            by_kind[typed.kind].append(manifest)
     everywhere: dict[str, dict[str, JobTemplate]] = defaultdict(dict)
     by_file: dict[tuple[int, str], dict[str, JobTemplate]] = defaultdict(dict)
     for typed in report.typed:
@@ -201,22 +194,16 @@ def _duplicate_objects(ours: Iterable[TypedManifest]) -> Iterator[ManifestFault]
 def add_flows_of_crons(report: Report) -> list[str]:
     """Add a flow of each CronJobFlow to the flows of a report without faults, as if this were a
     scheduled time. Return the names of the CronJobFlows."""
-    flows = [*_flows(report)]
-    report.flows += [manifest_of(flow) for flow in flows]
-    return [flow["metadata"]["annotations"][CRON] for flow in flows]
-
-
-def _flows(report: Report) -> Iterator[dict[str, Any]]:
     from jobflow.core.cron.flows import build_flow  # commands without a CronJobFlow need none
 
+    names = []
     for manifest in report.crons:
         cron = msgspec.convert(manifest.data, CronJobFlow)
-        meta = msgspec.structs.replace(
-            cron.metadata,
-            namespace=manifest.namespace,
-            name=manifest.name or manifest.generate_name.rstrip("-."),
-        )
+        name = manifest.name or manifest.generate_name.rstrip("-.")
+        meta = msgspec.structs.replace(cron.metadata, namespace=manifest.namespace, name=name)
         flow = build_flow(msgspec.structs.replace(cron, metadata=meta), datetime.now(UTC))
         del flow["metadata"]["ownerReferences"]  # there is no such CronJobFlow
-        spec = manifest.data["spec"]["jobFlowTemplate"]["spec"]
-        yield flow | {"spec": spec}
+        flow["spec"] = manifest.data["spec"]["jobFlowTemplate"]["spec"]
+        report.flows.append(objects.manifest_of(flow))
+        names.append(flow["metadata"]["annotations"][CRON])
+    return names

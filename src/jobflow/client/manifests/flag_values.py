@@ -5,8 +5,6 @@ mappings alone are read as YAML, so that their words need no quotes, but with th
 of JSON.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -46,7 +44,13 @@ def read_flag_value(text: str) -> Node:
     not end as a list, mapping or quoted text, or has characters that UTF-8 does not have."""
     trimmed = text.strip()
     if trimmed.startswith(_BRACKETS) or _QUOTED.fullmatch(trimmed):
-        return _parse(text)
+        parsed = list(documents(text, json_value))
+        if len(parsed) > 1:
+            raise FlagValueError("has more text after its end; put all of it into double quotes")
+        if isinstance(node := parsed[0], NotYAMLError):
+            is_short = node.message.startswith("not YAML")
+            raise FlagValueError(f"{'is' if is_short else 'cannot be read:'} {node.message}")
+        return node
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -62,18 +66,6 @@ def is_json(text: str) -> bool:
 def json_value(text: str) -> Scalar:
     """Return the value of a plain word: a number, true, false or null of JSON, or the text."""
     return plain_value(text) if is_json(text) or not text else text
-
-
-def _parse(text: str) -> Node:
-    parsed = list(documents(text, json_value))
-    if len(parsed) > 1:
-        raise FlagValueError("has more text after its end; put all of it into double quotes")
-    [node] = parsed
-    if isinstance(node, NotYAMLError):
-        message = node.message
-        is_short = message.startswith("not YAML")
-        raise FlagValueError(f"is {message}" if is_short else f"cannot be read: {message}")
-    return node
 
 
 def parse_params(arguments: Iterable[str], flag: str = "--param") -> dict[str, Node]:
@@ -124,7 +116,11 @@ def set_params(
         for name, param in _params(manifest):
             known.setdefault(name)
             if name in values:
-                _set_value(param, values[name])
+                # its faults are shown at the param's name, because the value is in no file
+                at = param.entries["name"]
+                value = _moved(values[name], at.value.span)
+                param.entries["value"] = MappingEntry(at.key, value)
+                param.duplicates = [each for each in param.duplicates if each.key != "value"]
                 manifest.__dict__.pop("data", None)  # cached with the old value
     if unknown := [name for name in values if name not in known]:
         raise CommandError(UNUSABLE, "\n".join(_unknown(name, [*known], flow) for name in unknown))
@@ -153,26 +149,15 @@ def _params(manifest: Manifest) -> Iterator[tuple[str, MappingNode]]:
         return
     params = _child(spec, "params")
     for param in params.items if isinstance(params, ListNode) else ():
-        name = _text(_child(param, "name"))
-        if isinstance(param, MappingNode) and name is not None:
-            yield name, param
+        name = _child(param, "name")
+        if isinstance(param, MappingNode) and isinstance(name, ScalarNode):
+            if isinstance(name.value, str):
+                yield name.value, param
 
 
 def _child(node: Node | None, key: str) -> Node | None:
     entry = node.entries.get(key) if isinstance(node, MappingNode) else None
     return entry.value if entry is not None else None
-
-
-def _text(node: Node | None) -> str | None:
-    value = node.value if isinstance(node, ScalarNode) else None
-    return value if isinstance(value, str) else None
-
-
-def _set_value(param: MappingNode, value: Node) -> None:
-    """Set the value; its faults are shown at the param's name, because it is in no file."""
-    name = param.entries["name"]
-    param.entries["value"] = MappingEntry(name.key, _moved(value, name.value.span))
-    param.duplicates = [each for each in param.duplicates if each.key != "value"]
 
 
 def _moved(node: Node, span: Span) -> Node:
@@ -201,8 +186,14 @@ def read_durations(file: str, names: Collection[str]) -> dict[str, float]:
         errors = [each.message for each in parsed if isinstance(each, NotYAMLError)]
         raise CommandError(UNUSABLE, f"{file}: {errors[0] if errors else _SHAPE}")
     found: dict[str, float] = {}
-    faults = [*_unknown_names(root, names), *_twice(root)]
+    again = "is given twice: remove one of them"
+    faults = [(each.again.line, f"{each.key} {again}") for each in root.duplicates]
+    suggester = Suggester([*names])
     for name, entry in root.entries.items():
+        if name not in names:
+            guess = did_you_mean(suggester.nearest(name))
+            unknown = f"{name}: no step or JobTemplate of the flows has this name{guess}"
+            faults.append((entry.key.line, unknown))
         try:
             found[name] = _seconds(entry.value)
         except ValueError as error:
@@ -211,22 +202,6 @@ def read_durations(file: str, names: Collection[str]) -> dict[str, float]:
         lines = (f"{file}:{line}: {fault}" for line, fault in sorted(faults))
         raise CommandError(UNUSABLE, "\n".join(lines))
     return found
-
-
-def _unknown_names(root: MappingNode, names: Collection[str]) -> Iterator[tuple[int, str]]:
-    suggester = Suggester([*names])
-    for name, entry in root.entries.items():
-        if name not in names:
-            guess = did_you_mean(suggester.nearest(name))
-            yield (
-                entry.key.line,
-                f"{name}: no step or JobTemplate of the flows has this name{guess}",
-            )
-
-
-def _twice(root: MappingNode) -> Iterator[tuple[int, str]]:
-    for each in root.duplicates:
-        yield each.again.line, f"{each.key} is given twice: remove one of them"
 
 
 def _seconds(node: Node) -> float:

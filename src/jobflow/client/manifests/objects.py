@@ -10,13 +10,8 @@ from typing import Any, BinaryIO
 import msgspec
 
 from jobflow.api.resources import Status
-from jobflow.client.manifests.sources import (
-    UNREADABLE,
-    ManifestFault,
-    Source,
-    SourcePlace,
-    read_files,
-)
+from jobflow.client.manifests import sources
+from jobflow.client.manifests.sources import ManifestFault, Source, SourcePlace
 from jobflow.client.manifests.yaml_errors import NotYAMLError, Span
 from jobflow.client.manifests.yaml_nodes import (
     Duplicate,
@@ -58,8 +53,7 @@ class Manifest:
 
     @property
     def name(self) -> str:
-        """`metadata.name`, or "" if it is missing or no text."""
-        return self._metadata("name") or ""
+        return self._metadata("name")
 
     @property
     def namespace(self) -> str:
@@ -68,18 +62,17 @@ class Manifest:
 
     @property
     def own_namespace(self) -> str:
-        """`metadata.namespace`, or "" if it is missing or no text."""
-        return self._metadata("namespace") or ""
+        return self._metadata("namespace")
 
     @property
     def generate_name(self) -> str:
-        """`metadata.generateName`, or "" if it is missing or no text."""
-        return self._metadata("generateName") or ""
+        return self._metadata("generateName")
 
-    def _metadata(self, key: str) -> str | None:
+    def _metadata(self, key: str) -> str:
+        """Return a field of the metadata, "" if it is missing or no text."""
         metadata = self.data.get("metadata")
         value = metadata.get(key) if isinstance(metadata, dict) else None
-        return value if isinstance(value, str) else None
+        return value if isinstance(value, str) else ""
 
     def place(self, path: str, *, of_key: bool = False) -> SourcePlace:
         """Return the place of a JSON path, or of the nearest value above it that exists. A scalar
@@ -166,15 +159,21 @@ class Manifests:
 def load(files: Iterable[str], stdin: BinaryIO) -> Manifests:
     """Read FILEs (`read_files`) and return all objects; a List is replaced by its items."""
     loaded = Manifests()
-    for source in read_files(files, stdin):
+    for source in sources.read_files(files, stdin):
         if isinstance(source, ManifestFault):
             loaded.sources.append(source.place.source)
             loaded.faults.append(source)
             continue
         loaded.sources.append(source)
-        found = [*_objects(source)]
-        loaded.objects += (each for each in found if isinstance(each, Manifest))
-        loaded.faults += (each for each in found if isinstance(each, ManifestFault))
+        found = [*documents(source.text)]
+        if not found:
+            empty = ManifestFault(SourcePlace(source), sources.UNREADABLE, "contains no object")
+            loaded.faults.append(empty)
+        for document in found:
+            if isinstance(document, NotYAMLError):
+                loaded.faults.append(_unreadable(source, document.span, document.message))
+            else:
+                _add_objects(loaded, source, document)
     return loaded
 
 
@@ -189,33 +188,22 @@ def manifest_of(flow: Mapping[str, Any]) -> Manifest:
     return Manifest(Source(f"jf/{name}", text), node)
 
 
-def _objects(source: Source) -> Iterator[Manifest | ManifestFault]:
-    found = [*documents(source.text)]
-    if not found:
-        yield ManifestFault(SourcePlace(source), UNREADABLE, "contains no object")
-    for document in found:
-        if isinstance(document, NotYAMLError):
-            yield _unreadable(source, document.span, document.message)
-        else:
-            yield from _expanded(source, document)
-
-
-def _expanded(source: Source, node: Node) -> Iterator[Manifest | ManifestFault]:
-    """Return the object, or the objects of a `kind: List`."""
+def _add_objects(loaded: Manifests, source: Source, node: Node) -> None:
+    """Add an object, or the objects of a `kind: List`."""
     if not isinstance(node, MappingNode):
-        yield _unreadable(source, node.span, _NO_OBJECT)
+        loaded.faults.append(_unreadable(source, node.span, _NO_OBJECT))
         return
     manifest, items = Manifest(source, node), node.entries.get("items")
     if items and isinstance(items.value, ListNode) and str(manifest.kind).endswith("List"):
         for item in items.value.items:
-            yield from _expanded(source, item)
+            _add_objects(loaded, source, item)
     else:
-        yield manifest
+        loaded.objects.append(manifest)
 
 
 def _unreadable(source: Source, span: Span, message: str) -> ManifestFault:
     place = SourcePlace(source, span.line, span.column, span.width)
-    return ManifestFault(place, UNREADABLE, message)
+    return ManifestFault(place, sources.UNREADABLE, message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """FILE arguments as texts (files, folders and stdin), and faults at places in them."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Iterable, Iterator
@@ -103,14 +101,15 @@ def _folder(name: str) -> list[str | ManifestFault]:
         return [_unreadable(name, f"cannot be read: {error.strerror}")]
     if not files:
         return [_unreadable(name, f"contains no {', '.join('*' + each for each in SUFFIXES)} file")]
-    return [_in_folder(file) for file in files if not file.is_dir()]
-
-
-def _in_folder(file: Path) -> str | ManifestFault:
-    """Return the path of a regular file. Nobody may ever write into a FIFO that a folder has."""
-    if file.is_file() or not file.exists():
-        return str(file)
-    return _unreadable(str(file), "is not a regular file; to read it anyway, name it as FILE")
+    found: list[str | ManifestFault] = []
+    for file in files:
+        if file.is_file() or not file.exists():
+            found.append(str(file))
+        elif not file.is_dir():
+            # nobody may ever write into a FIFO that a folder has
+            message = "is not a regular file; to read it anyway, name it as FILE"
+            found.append(_unreadable(str(file), message))
+    return found
 
 
 def _read(file: str, stdin: BinaryIO) -> Source | ManifestFault:
@@ -125,17 +124,13 @@ def _read(file: str, stdin: BinaryIO) -> Source | ManifestFault:
     if len(content) > MAX_BYTES:
         return _unreadable(name, f"is larger than {MAX_BYTES // 2**20} MiB, so it is no manifest")
     if name.endswith(PYTHON_SUFFIX):
-        return _unreadable(name, _is_python(name))
+        command = f"python {shlex.quote(name)}"
+        check = f"`{command} | jobflow lint -` if it prints YAML"
+        return _unreadable(name, f"is Python, not YAML: run `{command}`, or {check}")
     try:
         return Source(name, content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         return _not_utf8(name, content, error.start)
-
-
-def _is_python(name: str) -> str:
-    command = f"python {shlex.quote(name)}"
-    check = f"`{command} | jobflow lint -` if it prints YAML"
-    return f"is Python, not YAML: run `{command}`, or {check}"
 
 
 def _not_utf8(name: str, content: bytes, at: int) -> ManifestFault:

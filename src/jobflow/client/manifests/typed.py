@@ -4,8 +4,6 @@ A value of the wrong type is left out, and a misspelt key is read by its right n
 rules can check the rest.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Objects as YAML that kubectl reads as the same values."""
 
-from __future__ import annotations
-
 import io
 import sys
 from collections.abc import Iterable, Mapping

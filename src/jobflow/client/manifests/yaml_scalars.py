@@ -5,8 +5,6 @@ booleans and `0777` is octal, but dates and sexagesimals stay text. Every row of
 tests/client/manifests/test_yaml_scalars.py was run through kubectl 1.32.
 """
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """Answers to steps that wait for approval, and their refusals."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A Command about a flow, sent as vcctl sends those for vcjobs; the controller handles it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -82,19 +80,12 @@ async def create_command(
     try:
         created = await client.create(COMMANDS, meta.namespace, encoded(command))
     except ApiError as error:
-        raise CommandError(FAILED, _explained(error, verb, meta.namespace)) from None
+        why = error.message
+        if error.code == 403 and not error.namespace_gone:
+            needs = f"{verb.gerund} needs the right to create commands.{COMMANDS.group}"
+            why = f'{needs} in namespace "{meta.namespace}": {error.message}'
+        elif error.code == 404 and not error.namespace_gone:
+            lacks = f"this cluster has no Commands ({COMMANDS.api_version})"
+            why = f"{lacks}, which {verb.gerund} needs: install Volcano"
+        raise CommandError(FAILED, why) from None
     return decoder(Object).decode(created).metadata.name
-
-
-def _explained(error: ApiError, verb: Verb, namespace: str) -> str:
-    if error.namespace_gone or error.code not in (403, 404):
-        return error.message
-    if error.code == 403:
-        return (
-            f"{verb.gerund} needs the right to create commands.{COMMANDS.group} in namespace "
-            f'"{namespace}": {error.message}'
-        )
-    return (
-        f"this cluster has no Commands ({COMMANDS.api_version}), which {verb.gerund} needs: "
-        "install Volcano"
-    )

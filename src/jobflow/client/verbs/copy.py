@@ -1,7 +1,5 @@
 """New flows with the spec of an existing flow or of a CronJobFlow."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

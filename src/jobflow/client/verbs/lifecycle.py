@@ -1,7 +1,5 @@
 """The Commands that cancel, suspend, resume and retry a flow, its deletion, and their refusals."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -118,11 +116,6 @@ def _suspend_refusal(flow: JobFlow) -> str:
     return f"is already suspended; {resume} resumes it{running}"
 
 
-def _abort_refusal(flow: JobFlow) -> str:
-    can_abort = _is_suspended(flow) and not _runs_no_job(flow)
-    return "" if can_abort else _suspend_refusal(flow)
-
-
 def _resume_refusal(flow: JobFlow) -> str:
     phase = flow.status.state.phase
     if phase == FlowPhase.FAILED:
@@ -148,7 +141,13 @@ SUSPEND = Verb(
     ),
     exit_code=_suspend_exit_code,
 )
-SUSPEND_AND_ABORT = replace(SUSPEND, action=Action.ABORT_JOB, refusal=_abort_refusal)
+SUSPEND_AND_ABORT = replace(
+    SUSPEND,
+    action=Action.ABORT_JOB,
+    refusal=lambda flow: (
+        "" if _is_suspended(flow) and not _runs_no_job(flow) else _suspend_refusal(flow)
+    ),
+)
 RESUME = Verb(
     name="resume",
     gerund="resuming",
@@ -173,7 +172,12 @@ def _retry_refusal(flow: JobFlow, *, tolerated: bool = False) -> str:
     if phase == FlowPhase.FAILED:
         return ""
     if phase == FlowPhase.SUCCEED:
-        return "" if tolerated and has_tolerated_failures(flow) else _succeeded(flow)
+        again = f"{format_command('jobflow resubmit', flow.metadata)} runs its spec once more"
+        if not has_tolerated_failures(flow):
+            return f"has succeeded; {again}"
+        retry = format_command("jobflow retry --tolerated", flow.metadata)
+        which = f"{retry} runs its tolerated failures again"
+        return "" if tolerated else f"has succeeded; {which}, {again}"
     if flow.status.suspended_at is not None:
         return f"is suspended; {format_command('jobflow resume', flow.metadata)} resumes it"
     which = "a flow that has ended" if tolerated else "a Failed flow"
@@ -181,16 +185,6 @@ def _retry_refusal(flow: JobFlow, *, tolerated: bool = False) -> str:
         f"is {state_of(flow)}; only {which} can be retried. "
         f"{format_command('jobflow why', flow.metadata)} explains what it waits for, "
         f"{format_command('jobflow cancel', flow.metadata)} cancels it"
-    )
-
-
-def _succeeded(flow: JobFlow) -> str:
-    again = format_command("jobflow resubmit", flow.metadata)
-    if not has_tolerated_failures(flow):
-        return f"has succeeded; {again} runs its spec once more"
-    retry = format_command("jobflow retry --tolerated", flow.metadata)
-    return (
-        f"has succeeded; {retry} runs its tolerated failures again, {again} runs its spec once more"
     )
 
 
@@ -239,11 +233,9 @@ async def delete_flow(client: Client, flow: JobFlow) -> None:
     try:
         await client.delete(JOBFLOWS, meta.namespace, meta.name, uid=meta.uid)
     except ApiError as error:
-        raise CommandError(FAILED, _explained(error, flow)) from None
-
-
-def _explained(error: ApiError, flow: JobFlow) -> str:
-    if error.conflict:
-        replaced = f"JobFlow {flow.metadata.name} was replaced by another of the same name"
-        return f"{replaced}: it was not deleted"
-    return f"JobFlow {flow.metadata.name} was not deleted: {error.message}"
+        why = f"JobFlow {meta.name} was not deleted: {error.message}"
+        if error.conflict:  # its UID is another one
+            why = (
+                f"JobFlow {meta.name} was replaced by another of the same name: it was not deleted"
+            )
+        raise CommandError(FAILED, why) from None

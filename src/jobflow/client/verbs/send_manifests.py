@@ -1,7 +1,5 @@
 """Manifests sent to a cluster: templates and CronJobFlows by server-side apply, flows by create."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence
@@ -126,7 +124,12 @@ class _Sender:
             stored = await self._send("PATCH", path, manifest, content_type=APPLY)
         except ApiError as error:
             return error
-        return Applied(stored) if before is None else Applied(stored, _compare(before, stored))
+        if before is None:
+            return Applied(stored)
+        if not before:
+            return Applied(stored, "created")
+        is_same = _of_the_user(before) == _of_the_user(stored)
+        return Applied(stored, "unchanged" if is_same else "configured")
 
     async def _read(self, path: str) -> dict[str, Any] | None:
         """Return the stored object, empty if there is none; None if it may not be read."""
@@ -169,12 +172,6 @@ class _Sender:
             self.sent.warnings += (each for each in warnings if each not in self.sent.warnings)
         stored["metadata"].pop("managedFields", None)
         return stored
-
-
-def _compare(before: dict[str, Any], after: dict[str, Any]) -> str:
-    if not before:
-        return "created"
-    return "unchanged" if _of_the_user(before) == _of_the_user(after) else "configured"
 
 
 def _of_the_user(obj: dict[str, Any]) -> dict[str, Any]:
@@ -236,14 +233,12 @@ def _note_refusal(sent: Sent, manifest: Manifest, error: ApiError) -> None:
         raise CommandError(UNUSABLE, f'namespace "{namespace}" does not exist: {create}')
     if error.not_found or error.code == 401:
         raise_unless_missing(error)
-    sent.faults += [_explained(fault) for fault in faults_of(manifest, error.status)]
-
-
-def _explained(fault: ManifestFault) -> ManifestFault:
-    if fault.reason != _FIELD_CONFLICT:
-        return fault
-    message = (
-        f"{fault.message}: apply the file with that tool, or take the field over with `kubectl "
-        f"apply --server-side --force-conflicts --field-manager={FIELD_MANAGER} -f FILE`"
-    )
-    return replace(fault, message=message)
+    for fault in faults_of(manifest, error.status):
+        if fault.reason == _FIELD_CONFLICT:
+            take_over = (
+                "apply the file with that tool, or take the field over with `kubectl apply "
+                f"--server-side --force-conflicts --field-manager={FIELD_MANAGER} -f FILE`"
+            )
+            sent.faults.append(replace(fault, message=f"{fault.message}: {take_over}"))
+        else:
+            sent.faults.append(fault)

@@ -30,6 +30,7 @@ from jobflow.core.spec.compiled import CompiledFlow, compile_flow
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.readiness import Requirement, StepEnd, TargetState, combine_states
+from jobflow.core.text import format_duration, join_names, printable
 from jobflow.core.timelines.spans import Attempts, State, runs_of, spans_of_job
 from jobflow.core.timestamps import truncate_to_second
 
@@ -62,6 +63,15 @@ class TimeLeft:
     unknown: tuple[str, ...] = ()
     """Steps whose templates have never completed; they count as no time."""
 
+    @property
+    def basis(self) -> str:
+        """`5 or more completed jobs of each template`."""
+        text = f"{self.runs} or more completed jobs of each template"
+        if not self.unknown:
+            return text
+        names = join_names([printable(name) for name in self.unknown])
+        return f"{text}; without {names}, whose template has never completed"
+
 
 @dataclass(frozen=True, slots=True)
 class NoEstimate:
@@ -69,6 +79,15 @@ class NoEstimate:
 
     why: str
     """A clause: `the flow is suspended`."""
+
+
+def describe_time_left(left: TimeLeft | NoEstimate) -> str:
+    """Return `at least 12m to 20m, by 5 or more completed jobs of each template`."""
+    if isinstance(left, NoEstimate):
+        return printable(f"unknown, because {left.why}")
+    low, high = format_duration(left.low), format_duration(left.high)
+    text = f"{'at least ' if left.at_least else ''}{low}"
+    return text + (f" to {high}" if low != high else "") + f", by {left.basis}"
 
 
 def time_left(

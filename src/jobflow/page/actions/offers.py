@@ -1,27 +1,17 @@
 """The actions that a page offers for a flow, and why some of them are refused at present."""
 
-from __future__ import annotations
-
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
+from typing import Any
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import StepCondition
+from jobflow.api.flow.status import FlowPhase
+from jobflow.client.conditions import condition_of
 from jobflow.client.flows.find_flow import state_of
+from jobflow.client.verbs import lifecycle as verbs
 from jobflow.client.verbs.command import Verb, refuse
-from jobflow.client.verbs.lifecycle import (
-    CANCEL,
-    CANCEL_NOW,
-    RESUME,
-    RETRY,
-    RETRY_TOLERATED,
-    SUSPEND,
-    SUSPEND_AND_ABORT,
-    refuse_delete,
-)
-from jobflow.core.names import format_job_name
 from jobflow.core.spec.readiness import has_tolerated_failures
 from jobflow.core.text import format_command, join_names
 from jobflow.core.timelines.runs_again import RunsAgain, list_runs_again, sum_lost
@@ -176,47 +166,21 @@ ACTIONS: Mapping[str, Action] = {
     )
 }
 VERBS: Mapping[str, tuple[Verb, str, Verb]] = {
-    "suspend": (SUSPEND, "abort", SUSPEND_AND_ABORT),
-    "cancel": (CANCEL, "now", CANCEL_NOW),
-    "resume": (RESUME, "", RESUME),
-    "retry": (RETRY, "", RETRY),
-    "retry-tolerated": (RETRY_TOLERATED, "", RETRY_TOLERATED),
+    "suspend": (verbs.SUSPEND, "abort", verbs.SUSPEND_AND_ABORT),
+    "cancel": (verbs.CANCEL, "now", verbs.CANCEL_NOW),
+    "resume": (verbs.RESUME, "", verbs.RESUME),
+    "retry": (verbs.RETRY, "", verbs.RETRY),
+    "retry-tolerated": (verbs.RETRY_TOLERATED, "", verbs.RETRY_TOLERATED),
 }
 """The Command of an action, a field, and the Command if that field is set."""
 _RETRIES = {"retry": False, "retry-tolerated": True}
 """The actions that retry a flow, and whether tolerated failures run again too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A button."""
-
-    name: str
-    label: str
-    refusal: str
-    """Why the command would be refused now; "" if it would not."""
-    note: str = ""
-    """The sentences of the dialog about this flow."""
-    again: Sequence[RunsAgain] = ()
-    """The first steps that a retry runs again."""
-    more: int = 0
-    """How many steps more it runs again."""
-    lost: timedelta = timedelta()
-    """How long the jobs ran of those that have completed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Offers:
-    """The buttons of a flow."""
-
-    buttons: tuple[Offer, ...]
-    has_finally: bool
-
-
 def list_offers(
     flow: JobFlow, children: Mapping[str, JobFlow], now: datetime, *, is_deleted: bool
-) -> Offers:
-    """Return the actions for a flow as it is now, of two that exclude each other the one that fits.
+) -> dict[str, Any]:
+    """Return the buttons for a flow as it is now, of two that exclude each other the one that fits.
     `children`: the flows below it, by name; `is_deleted`: nothing can be done to it any more."""
     is_suspended = not _refuse_verb("resume", flow)
     names = (
@@ -225,8 +189,9 @@ def list_offers(
         "retry",
         *(("retry-tolerated",) if flow.final and has_tolerated_failures(flow) else ()),
         "resubmit",
-        "cancel-and-delete" if refuse_delete(flow) else "delete",
+        "cancel-and-delete" if verbs.refuse_delete(flow) else "delete",
     )
+    # its last state stays on the page, and would offer what cannot be done
     gone = f"JobFlow {flow.metadata.name} was deleted" if is_deleted else ""
     buttons = []
     for name in names:
@@ -234,21 +199,25 @@ def list_offers(
         again: Sequence[RunsAgain] = ()
         if name in _RETRIES and not refusal:
             again = list_runs_again(flow, children, now, tolerated=_RETRIES[name])
-        note = _describe_retry(flow, again) if again else ""
-        listed, more = again[:MAX_AGAIN], max(0, len(again) - MAX_AGAIN)
-        label, lost = ACTIONS[name].label, sum_lost(again)
-        buttons.append(Offer(name, label, refusal, note, listed, more, lost))
-    return Offers(tuple(buttons), bool(flow.spec.finally_))
+        button = {
+            "name": name,
+            "label": ACTIONS[name].label,
+            "refusal": refusal,  # the button is disabled, but says why
+            "note": _describe_retry(flow, again) if again else "",
+            "again": again[:MAX_AGAIN],
+            "more": max(0, len(again) - MAX_AGAIN),
+            "lost": sum_lost(again),
+        }
+        buttons.append(button)
+    return {"buttons": buttons, "has_finally": bool(flow.spec.finally_)}
 
 
 def _describe_retry(flow: JobFlow, again: Sequence[RunsAgain]) -> str:
     """Return of which versions the jobs of a retry are made, in sentences."""
-    conditions, name = flow.status.conditions or {}, flow.metadata.name
     places = {each.place for each in again}
     jobs = [
-        (step, step.case_of(condition.decisions))
+        (step, step.case_of(condition_of(flow, step.name).decisions))
         for step in flow.all_steps
-        for condition in [conditions.get(format_job_name(name, step.name), StepCondition())]
         if step.name in places and not ends_in_status(step)
     ]
     place = "" if flow.metadata.namespace in ("", "default") else f" -n {flow.metadata.namespace}"
@@ -273,9 +242,14 @@ def _describe_retry(flow: JobFlow, again: Sequence[RunsAgain]) -> str:
 def _refusal(name: str, flow: JobFlow) -> str:
     """Return the first sentence of a refusal, with the phase in place of all that the page says of
     the state of the flow, and with the buttons in place of their commands."""
-    if name not in _REFUSALS:
-        return ""
-    why = _REFUSALS[name](flow).replace(state_of(flow), flow.status.state.phase or "Pending")
+    why = ""
+    if name in VERBS:
+        why = _refuse_verb(name, flow)
+    elif name == "resubmit" and flow.is_child:
+        see = format_command("jobflow get", flow.metadata)
+        why = f"JobFlow {flow.metadata.name} is a child flow, which its parent creates; see {see}"
+    why = why.replace(state_of(flow), flow.status.state.phase or FlowPhase.PENDING)
+    # the sentence is one for terminals
     for each in ("resume", "retry", "retry-tolerated", "resubmit"):
         line = ACTIONS[each].line or each
         why = why.replace(format_command(f"jobflow {line}", flow.metadata), ACTIONS[each].label)
@@ -286,20 +260,3 @@ def _refuse_verb(name: str, flow: JobFlow) -> str:
     """Return why neither form of the command has an effect."""
     plain, _, full = VERBS[name]
     return refuse(flow, plain) and refuse(flow, full)
-
-
-def _refuse_resubmit(flow: JobFlow) -> str:
-    if not flow.is_child:
-        return ""
-    why = format_command("jobflow get", flow.metadata)
-    return f"JobFlow {flow.metadata.name} is a child flow, which its parent creates; see {why}"
-
-
-_REFUSALS: Mapping[str, Callable[[JobFlow], str]] = {
-    "suspend": lambda flow: _refuse_verb("suspend", flow),
-    "resume": lambda flow: _refuse_verb("resume", flow),
-    "cancel": lambda flow: _refuse_verb("cancel", flow),
-    "retry": lambda flow: _refuse_verb("retry", flow),
-    "retry-tolerated": lambda flow: _refuse_verb("retry-tolerated", flow),
-    "resubmit": _refuse_resubmit,
-}

@@ -1,10 +1,7 @@
 """The forms of a page: each does what the command of the same name does."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from fastapi import FastAPI, Request
@@ -28,17 +25,6 @@ from jobflow.page.web.guard import HOME, BadForm, read_form
 from jobflow.page.web.stream import Closing
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The result of an action."""
-
-    message: str
-    flow: str = ""
-    """The name of a flow that was created."""
-    is_gone: bool = False
-    """Whether the flow was deleted."""
-
-
 async def perform(
     client: Client,
     namespace: str,
@@ -46,27 +32,27 @@ async def perform(
     action: str,
     fields: Mapping[str, str],
     stop: asyncio.Event,
-) -> Done:
-    """Do an action of ACTIONS to a flow. Raises CommandError with its refusal, KeyError for an
-    unknown action, and NETWORK_ERRORS. An action that lasts is given up at `stop`."""
+) -> dict[str, str]:
+    """Do an action of ACTIONS to a flow, and return the answer to its form. Raises CommandError
+    with its refusal, and NETWORK_ERRORS. An action that lasts is given up at `stop`."""
+    # read anew: the page may be older, and the flow of this name another one
     raw = await _read(client, namespace, name)
-    flow, said = to_flow(raw), ACTIONS[action].done
+    flow, subject, link, home = to_flow(raw), name, "", ""
     if action == "resubmit":
         new = fields.get("name", "").strip() or None
-        created = await create_copy(client, raw, _lines(fields.get("param", "")), new)
-        return Done(said.format(name=created), created)
-    if action in ("delete", "cancel-and-delete"):
+        subject = await create_copy(client, raw, _lines(fields.get("param", "")), new)
+        link = flow_path(namespace, subject)
+    elif action in ("delete", "cancel-and-delete"):
         await _delete(client, flow, stop, cancels=action != "delete")
-        return Done(said.format(name=name), is_gone=True)
-    if action in ("approve", "reject"):
-        verb, step = (APPROVE if action == "approve" else REJECT), fields.get("step", "")
+        home = f"{HOME}?{urlencode({'ns': namespace})}"
+    elif action in ("approve", "reject"):
+        verb, subject = (APPROVE if action == "approve" else REJECT), fields.get("step", "")
         outputs = _lines(fields.get("output", ""))
-        answer = Answer(verb, step, fields.get("comment", ""), outputs)
-        await create_answer(client, flow, answer)
-        return Done(said.format(name=step))
-    plain, field, full = VERBS[action]
-    await send_verb(client, flow, full if fields.get(field) else plain)
-    return Done(said.format(name=name))
+        await create_answer(client, flow, Answer(verb, subject, fields.get("comment", ""), outputs))
+    else:
+        plain, field, full = VERBS[action]
+        await send_verb(client, flow, full if fields.get(field) else plain)
+    return {"message": ACTIONS[action].done.format(name=subject), "link": link, "home": home}
 
 
 async def _delete(client: Client, flow: JobFlow, stop: asyncio.Event, *, cancels: bool) -> None:
@@ -74,6 +60,7 @@ async def _delete(client: Client, flow: JobFlow, stop: asyncio.Event, *, cancels
     if why and not cancels:
         raise CommandError(UNUSABLE, why)
     if why:
+        # the webhook refuses to delete a flow that has not ended
         await cancel_first(client, flow)
         async with following(client, [flow]) as follower:
             if not await run_unless(stop, follower.until(lambda each: each.all_final)):
@@ -106,22 +93,21 @@ def add_action_routes(app: FastAPI, client: Client, form_token: str, closing: Cl
             fields = await read_form(request, form_token)
         except BadForm as error:
             return _refused(403, str(error))
+        # the name becomes a part of a request to the cluster
         if action not in ACTIONS or not all_names([namespace, name]):
             return _refused(404, "there is no such action")
         try:
+            # an action that waits for the end of a flow must not keep the server from ending
             with closing.event() as stop:
-                done = await perform(client, namespace, name, action, fields, stop)
+                answer = await perform(client, namespace, name, action, fields, stop)
         except CommandError as error:
-            return _refused(200, str(error))
+            return _refused(200, str(error))  # an answer to the user, not an error of HTTP
         except NETWORK_ERRORS as error:
             return _refused(200, unreachable(error))
-        link = flow_path(namespace, done.flow) if done.flow else ""
-        home = f"{HOME}?{urlencode({'ns': namespace})}" if done.is_gone else ""
-        return JSONResponse({"message": done.message, "link": link, "home": home})
+        return JSONResponse(answer)
 
     app.post(HOME + "/{namespace}/{name}/actions/{action}")(act)
 
 
 def _refused(code: int, sentence: str) -> Response:
-    """A refusal by the cluster is 200, because it is an answer to the user."""
     return JSONResponse({"error": sentence}, status_code=code)

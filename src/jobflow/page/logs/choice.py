@@ -1,9 +1,7 @@
 """The logs that a pane shows, as its address names them."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
 from jobflow.api.volcano.pod import Pod, PodPhase
 from jobflow.client.logs.selection import LogSelection, LogTarget, attempt_of, containers_of
@@ -18,6 +16,7 @@ TAIL = 500
 MIN_TAIL = 50
 MAX_CHOICES = 500
 """Names of a list to choose from."""
+_ORDER: tuple[str, ...] = (PodPhase.FAILED, PodPhase.RUNNING, PodPhase.PENDING)
 
 
 def read_selection(params: Mapping[str, str], choice: StepChoice | None) -> LogSelection:
@@ -27,6 +26,7 @@ def read_selection(params: Mapping[str, str], choice: StepChoice | None) -> LogS
     return LogSelection(
         step=choice.step if choice is not None else None,
         index=choice.index if choice is not None else None,
+        # the browser keeps no more
         tail=min(lines, MAX_LINES),
         task=params.get("task") or None,
         pod=params.get("pod") or None,
@@ -40,43 +40,29 @@ def share_of(tail: int, sources: int) -> int:
     return max(min(tail, MAX_LINES // max(sources, 1)), MIN_TAIL)
 
 
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """The names from which a user can choose, in order."""
-
-    task: tuple[str, ...] = ()
-    pod: tuple[str, ...] = ()
-    container: tuple[str, ...] = ()
-    attempt: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, pods: Iterable[Pod]) -> Choices:
-        """Return the choices among these pods."""
-        listed = list(pods)
-        names = (name for pod in listed for name in containers_of(pod))
-        attempts = {attempt_of(pod) for pod in listed}
-        return cls(
-            task=_first(pod.task for pod in listed),
-            pod=_first(sorted(pod.metadata.name for pod in listed)),
-            container=_first(names),
-            attempt=_first(sorted(attempts, key=lambda each: (len(each), each))),
-        )
-
-
-def _first(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(name for name in dict.fromkeys(names) if name)[:MAX_CHOICES]
-
-
-_ORDER = (PodPhase.FAILED, PodPhase.RUNNING, PodPhase.PENDING)
+def list_choices(pods: Sequence[Pod]) -> dict[str, list[str]]:
+    """Return the names of tasks, pods, containers and attempts from which a user can choose."""
+    # as numbers: `10` after `9`
+    attempts = sorted(map(attempt_of, pods), key=lambda each: (len(each), each))
+    names = {
+        "task": [pod.task for pod in pods],
+        "pod": sorted(pod.metadata.name for pod in pods),
+        "container": [name for pod in pods for name in containers_of(pod)],
+        "attempt": attempts,
+    }
+    unique = {kind: filter(None, dict.fromkeys(each)) for kind, each in names.items()}
+    return {kind: [*islice(each, MAX_CHOICES)] for kind, each in unique.items()}
 
 
 def most_telling(targets: Iterable[LogTarget]) -> list[LogTarget]:
     """Return at most MAX_SOURCES containers: those of pods that failed first, then those that run;
     of each the ones that started last."""
-    listed = list(targets)[::-1]
-    listed.sort(key=lambda each: _rank(each.pod))
-    return listed[:MAX_SOURCES]
 
+    def rank(target: LogTarget) -> int:
+        phase = target.pod.phase
+        return _ORDER.index(phase) if phase in _ORDER else len(_ORDER)
 
-def _rank(pod: Pod) -> int:
-    return _ORDER.index(PodPhase(pod.phase)) if pod.phase in _ORDER else len(_ORDER)
+    # sorting keeps this order among pods of one rank
+    newest = [*targets][::-1]
+    newest.sort(key=rank)
+    return newest[:MAX_SOURCES]

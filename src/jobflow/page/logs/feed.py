@@ -3,14 +3,12 @@
 Nothing of it is HTML: static/logs.js sets texts.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator
-from contextlib import AsyncExitStack
-from dataclasses import asdict, replace
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -31,7 +29,7 @@ from jobflow.client.logs.stream import ContainerFollower, clean, split_stamp
 from jobflow.core.names import format_job_name
 from jobflow.core.text import format_count
 from jobflow.kube.client import ApiError, Client
-from jobflow.page.logs.choice import MAX_SOURCES, Choices, most_telling, share_of
+from jobflow.page.logs.choice import MAX_SOURCES, list_choices, most_telling, share_of
 from jobflow.page.watches.step import LivePage
 from jobflow.page.web.stream import Closing
 
@@ -57,10 +55,9 @@ class LogFeed:
         self._lines: deque[tuple[int, str, str]] = deque()
         self._sources: dict[str, int] = {}
         """Numbers of the containers whose lines are sent, by name."""
-        self._tails: dict[str, int | None] = {}
-        """With how many lines each container begins."""
-        self._attempts: dict[str, str] = {}
-        """The attempt of each container, if only one run of the step is shown."""
+        self._known: dict[str, dict[str, Any]] = {}
+        """What the browser is told of each container, by name: with how many lines it begins, and
+        its attempt, if only one run of the step is shown."""
         self._new_sources: list[dict[str, Any]] = []
         self._followers: dict[tuple[str, str], ContainerFollower] = {}
         """By UID of the pod and container."""
@@ -83,22 +80,14 @@ class LogFeed:
         number = self._sources.get(name)
         if number is None:
             number = self._sources[name] = len(self._sources)
-            label = self._label(name)
-            tail = self._tails.get(name)
-            attempt = self._attempts.get(name, "")
-            self._new_sources.append(
-                {"id": number, "name": label, "title": name, "tail": tail, "attempt": attempt}
-            )
+            self._new_sources.append({"id": number, **self._known[name]})
         for line in lines:
             stamp, rest = split_stamp(line)
-            self._lines.append((number, _normal(stamp), _cut(clean(rest))))
+            text = clean(rest)
+            if (more := len(text) - LONGEST_TEXT) > 0:
+                text = f"{text[:LONGEST_TEXT]}… ({more:,} more characters are in the download)"
+            self._lines.append((number, _normal(stamp), text))
         self._changed.set()
-
-    def _label(self, name: str) -> str:
-        """Return the pod without what all pods of the step begin with, and the container."""
-        step, flow = self._selection.step or "", self._page.flow.name
-        pod = name.removeprefix(f"{step}/")
-        return pod.removeprefix(f"{format_job_name(flow, step)}-") or pod
 
     async def drain(self) -> None:
         """Return once there is room for more lines."""
@@ -111,6 +100,7 @@ class LogFeed:
     async def messages(self, client: Client, closing: Closing) -> AsyncGenerator[bytes, None]:
         """Yield messages, a line each, until no more lines can come or the server ends."""
         async with AsyncExitStack() as stack:
+            # logs that are followed would take all connections of the page
             streams = await stack.enter_async_context(client.sibling())
             stack.push_async_callback(self._stop)
             for signal in (self._page.changed, closing):
@@ -118,38 +108,30 @@ class LogFeed:
                 stack.callback(signal.unwatch, self._changed)
             shown: dict[str, Any] = {}
             while not closing.is_set:
+                # before looking, so that a change while the message is made is not lost
                 self._changed.clear()
                 self._follow(streams)
                 state = self._state()
                 changes = {name: each for name, each in state.items() if shown.get(name) != each}
-                message = changes | self._take()
                 shown = state
-                yield msgspec.json.encode(message) + b"\n"
+                if count := min(len(self._lines), BATCH):
+                    changes["lines"] = [self._lines.popleft() for _ in range(count)]
+                if self._new_sources:
+                    changes["sources"], self._new_sources = self._new_sources, []
+                self._has_room.set()
+                yield msgspec.json.encode(changes) + b"\n"
+                # only a browser that was told the end does not connect again
                 if self._is_over and not self._lines:
                     yield b'{"end":true}\n'
                     return
                 if not self._lines:
-                    await self._wait()
-
-    async def _wait(self) -> None:
-        try:
-            await asyncio.wait_for(self._changed.wait(), QUIET_SECONDS)
-        except TimeoutError:
-            pass
+                    with suppress(TimeoutError):  # then a message shows that the server lives
+                        await asyncio.wait_for(self._changed.wait(), QUIET_SECONDS)
 
     async def _stop(self) -> None:
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
-
-    def _take(self) -> dict[str, Any]:
-        """Return the next lines, with the containers that no message has named."""
-        count = min(len(self._lines), BATCH)
-        taken: dict[str, Any] = {"lines": [self._lines.popleft() for _ in range(count)]}
-        if self._new_sources:
-            taken["sources"], self._new_sources = self._new_sources, []
-        self._has_room.set()
-        return {name: each for name, each in taken.items() if each}
 
     # ------------------------------------------------------------------ what is followed
 
@@ -157,14 +139,18 @@ class LogFeed:
         targets = self._targets()
         by_key = {(each.pod.metadata.uid, each.container): each for each in targets}
         for key, follower in self._followers.items():
+            # a pod that is gone ends its follower
             follower.update(by_key[key].pod if key in by_key else None)
         new = [key for key in by_key if key not in self._followers and key not in self._old]
+        # each is an open connection to the API server
         room = max(MAX_SOURCES - len(self._running), 0)
         chosen = most_telling(by_key[key] for key in new)[:room]
         self._left_out = len(new) - len(chosen) + len(self._old)
+        # so that the first lines of all fit into the pane
         present = share_of(self._selection.tail or 0, len(chosen))
         options = replace(self._selection, timestamps=True)
         for target in chosen:
+            # all of a log that starts while somebody looks is new
             is_later = self._has_begun or bool(why_waiting(target.pod, target.container))
             tail = self._selection.tail if is_later else present
             self._start(streams, target, replace(options, tail=tail))
@@ -179,22 +165,20 @@ class LogFeed:
         return find_targets(step.family(flow), step.all_pods, self._selection)
 
     def _start(self, streams: Client, target: LogTarget, options: LogSelection) -> None:
-        slots = asyncio.Semaphore(1)
-        self._tails[target.name] = options.tail
-        is_one_run = self._selection.index is not None or INDEX not in (
-            target.pod.metadata.labels or {}
-        )
-        if is_one_run and target.step == self._selection.step:
-            self._attempts[target.name] = attempt_of(target.pod)
-        follower = ContainerFollower(streams, target, options, self, slots)
-        self._followers[target.pod.metadata.uid, target.container] = follower
+        name, step, meta = target.name, self._selection.step or "", target.pod.metadata
+        is_one_run = self._selection.index is not None or INDEX not in (meta.labels or {})
+        attempt = attempt_of(target.pod) if is_one_run and target.step == step else ""
+        # all pods of a step begin with its name and that of its job
+        pod = name.removeprefix(f"{step}/")
+        label = pod.removeprefix(f"{format_job_name(self._page.flow.name, step)}-") or pod
+        about = {"name": label, "title": name, "tail": options.tail, "attempt": attempt}
+        self._known[name] = about
+        follower = ContainerFollower(streams, target, options, self, asyncio.Semaphore(1))
+        self._followers[meta.uid, target.container] = follower
         task = asyncio.create_task(self._run(follower))
         self._running.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        self._changed.set()
+        task.add_done_callback(self._running.discard)
+        task.add_done_callback(lambda _: self._changed.set())
 
     async def _run(self, follower: ContainerFollower) -> None:
         name = follower.target.name
@@ -222,7 +206,7 @@ class LogFeed:
         return {
             "empty": empty or ("" if self._sources else self._why_silent(targets)),
             "notes": self._notes(targets) if self._sources else self._unread(),
-            "choices": asdict(Choices.of(pods)),
+            "choices": list_choices(pods),
         }
 
     def _why_silent(self, targets: list[LogTarget]) -> str:
@@ -250,7 +234,8 @@ class LogFeed:
 
     def _next_attempt(self) -> Iterator[str]:
         """Yield that the lines are those of an earlier attempt, if a later one has none yet."""
-        shown = [int(each) for each in map(self._attempts.get, self._sources) if each]
+        attempts = [self._known[name]["attempt"] for name in self._sources]
+        shown = [int(each) for each in attempts if each]
         flow, step = self._page.flow.flow, self._selection.step or ""
         if flow is None or not shown:
             return
@@ -285,10 +270,3 @@ def _normal(stamp: bytes) -> str:
     if found is None:
         return stamp.decode()
     return f"{found[1].decode()}.{(found[2] or b'').decode().ljust(9, '0')}Z"
-
-
-def _cut(text: str) -> str:
-    if len(text) <= LONGEST_TEXT:
-        return text
-    more = len(text) - LONGEST_TEXT
-    return f"{text[:LONGEST_TEXT]}… ({more:,} more characters are in the download)"

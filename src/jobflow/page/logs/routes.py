@@ -1,7 +1,5 @@
 """The addresses of logs: lines that are followed, and a file of plain text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -12,7 +10,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.client.errors import CommandError
-from jobflow.client.logs.pods import SILENCE_SECONDS, list_pods, read_family, why_none
+from jobflow.client.logs.pods import list_pods, read_family, why_none
 from jobflow.client.logs.selection import (
     LogSelection,
     LogTarget,
@@ -20,8 +18,7 @@ from jobflow.client.logs.selection import (
     pods_below,
     why_waiting,
 )
-from jobflow.client.logs.stream import LONGEST_LINE, clean, log_path
-from jobflow.kube.answers import line_batches
+from jobflow.client.logs.stream import clean, read_lines
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.page.logs.choice import read_selection
 from jobflow.page.logs.feed import LogFeed
@@ -39,6 +36,7 @@ async def log_file(
     read is said in its place."""
     try:
         pods = await list_pods(client, flow, selection)
+        # after the pods, so that the flow of each pod is known
         family = await read_family(client, flow, selection)
     except (CommandError, *NETWORK_ERRORS) as error:
         yield f"{error}\n".encode()
@@ -47,6 +45,7 @@ async def log_file(
     if not targets:
         none = why_none(family, pods_below(family, pods, selection), selection)
         yield f"{none}\n".encode()
+    # logs may take all connections of a client
     async with client.sibling() as streams:
         for target in targets:
             async with aclosing(_one_log(streams, target, targets)) as parts:
@@ -61,11 +60,9 @@ async def _one_log(
     if why := why_waiting(target.pod, target.container):
         yield f"{target.name}: no log yet: {why}\n".encode()
         return
-    query = [("container", target.container)]
-    stream = client.stream(log_path(target), query=query, silence=SILENCE_SECONDS)
     try:
-        async with aclosing(stream):
-            async for lines in line_batches(stream, longest=LONGEST_LINE):
+        async with aclosing(read_lines(client, target)) as batches:
+            async for lines in batches:
                 text = "".join(f"{prefix}{clean(line)}\n" for line in lines)
                 yield text.encode(errors="replace")
     except (ApiError, *NETWORK_ERRORS) as error:
@@ -90,6 +87,7 @@ def add_log_routes(app: FastAPI, watches: Watches, closing: Closing) -> None:
 
     async def download_logs(request: Request, namespace: str, name: str) -> Response:
         step = request.query_params.get("step", "")
+        # the pods are read once, so the flow is all that is needed of the watch
         async with one_flow(watches, namespace, name) as live:
             flow = live.flow
         choice = StepChoice.of(flow, step) if flow is not None else None
@@ -97,6 +95,7 @@ def add_log_routes(app: FastAPI, watches: Watches, closing: Closing) -> None:
             return PlainTextResponse("There is no such step.\n", status_code=404)
         selection = replace(read_selection(request.query_params, choice), tail=None)
         text = log_file(watches.client, flow, selection)
+        # a header takes no slash and no quote
         file = re.sub(r"[^A-Za-z0-9.-]", "-", f"{name}-{step}.log")
         headers = {"content-disposition": f'attachment; filename="{file}"'}
         return StreamingResponse(text, media_type="text/plain; charset=utf-8", headers=headers)

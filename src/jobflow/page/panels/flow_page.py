@@ -1,7 +1,5 @@
 """The page of a flow: header, failures, one tab, and the selected step."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The graph of a flow: every step from the start, from left to right, and its state."""
 
-from __future__ import annotations
-
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass

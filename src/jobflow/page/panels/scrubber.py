@@ -1,7 +1,5 @@
 """The way back in time: a slider over the time of a flow, with marks where something happened."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The table of all steps: phase, times, attempts and reasons, in an order that the user chooses."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,13 +1,10 @@
 """Where the time of a flow went: its critical path, the states on it, and the time that is left."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from jobflow.client.flows.time_left import describe_time_left
 from jobflow.core.text import format_duration
 from jobflow.core.timelines.spans import State
 from jobflow.core.timelines.time_left import NoEstimate, time_left
@@ -43,8 +40,8 @@ def estimate(view: FlowView) -> Estimate | None:
     left = time_left(view.flow, history, now=now)
     if isinstance(left, NoEstimate):
         return Estimate(None, None, left.why)
-    words = describe_time_left(left).partition(", by ")[2]
-    return Estimate(add(now, left.low), add(now, left.high), f"by {words}", left.at_least)
+    low, high = add(now, left.low), add(now, left.high)
+    return Estimate(low, high, f"by {left.basis}", left.at_least)
 
 
 def time_spent(found: Timeline | None, left: Estimate | None) -> Fragment:

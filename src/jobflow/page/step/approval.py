@@ -1,7 +1,5 @@
 """The approval of a step: its question, its answer, and the buttons to answer it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from itertools import islice

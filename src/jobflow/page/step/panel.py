@@ -1,7 +1,5 @@
 """The panel of the selected step: why it waits or failed, and its other sections."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from urllib.parse import urlencode

@@ -1,7 +1,5 @@
 """The pods of a step, and the events of its jobs, PodGroups and pods."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jobflow.api.volcano.pod import Pod, PodPhase

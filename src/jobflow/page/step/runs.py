@@ -1,7 +1,5 @@
 """The runs of a step: attempts, items of a forEach or runs of a repeat, and the child flow."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jobflow.api.flow.status import ENDED_STEP_PHASES, JobRecord, RunCondition, StepPhase

@@ -1,7 +1,5 @@
 """The inputs and results of a step: decisions, outputs, params, vars, and its probe."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime

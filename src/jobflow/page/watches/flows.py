@@ -1,10 +1,8 @@
 """The watches of flows: summaries of all flows of a namespace, and one flow with its details."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 
 import msgspec
@@ -16,7 +14,6 @@ from jobflow.api.resources import JOBFLOWS, NAMESPACES, Object, ObjectMeta, Stru
 from jobflow.client.errors import CommandError
 from jobflow.client.flows.children import has_children
 from jobflow.client.flows.find_flow import to_flow
-from jobflow.client.flows.live import Signal
 from jobflow.core.names import root_label
 from jobflow.core.timelines.time_left import History, learn
 from jobflow.kube.answers import ItemList, RawList
@@ -39,41 +36,7 @@ async def list_namespaces(client: Client, chosen: str) -> list[str]:
 
 
 MAX_FLOWS = 2_000
-"""Flows that are read."""
-
-
-class EarlierFlows:
-    """Reads flows in the background, once somebody asks for what they tell."""
-
-    def __init__(self, client: Client, namespace: str, changed: Signal) -> None:
-        self._client, self._namespace, self._changed = client, namespace, changed
-        self._task: asyncio.Task[None] | None = None
-        self._history: History | None = None
-
-    def history(self) -> History | None:
-        """Return the running times of jobs; None until they are read. `changed` tells when."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._read())
-        return self._history
-
-    async def stop(self) -> None:
-        """Stop reading."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-
-    async def _read(self) -> None:
-        flows: list[JobFlow] = []
-        try:
-            async for page in self._client.list(JOBFLOWS, RawList, namespace=self._namespace):
-                flows += [to_flow(each) for each in page.items or ()]
-                if len(flows) >= MAX_FLOWS:
-                    break
-        except (ApiError, CommandError, *NETWORK_ERRORS):  # the estimate is made of what was read
-            pass
-        self._history = learn(flows)
-        self._changed.notify()
+"""Earlier flows from which running times are learned."""
 
 
 class SummaryStatus(Struct, frozen=True, kw_only=True):
@@ -116,19 +79,20 @@ class LiveFlow(Live[JobFlow]):
     def __init__(self, client: Client, namespace: str, name: str) -> None:
         query = [("fieldSelector", f"metadata.name={name}")]
         super().__init__(client, JOBFLOWS, JobFlow, namespace=namespace, query=query)
-        self._client = client
-        self._below: Live[JobFlow] | None = None
-        self._earlier = EarlierFlows(client, namespace, self.changed)
         self.name = name
         self.flow: JobFlow | None = None
         """The flow, or its last state if it is deleted; None if it does not exist."""
         self.is_deleted = False
+        self._client = client
+        self._below: Live[JobFlow] | None = None
+        self._history: History | None = None
+        self._reading: asyncio.Task[None] | None = None
 
-    def children(self) -> Mapping[str, JobFlow]:
-        """Return the child flows below the flow, at any level, by name. They are watched from the
-        first call on."""
-        if self._below is None and self.flow is not None and has_children(self.flow):
-            query = [("labelSelector", f"{labels.ROOT}={root_label(self.flow)}")]
+    def below(self, flow: JobFlow) -> Live[JobFlow]:
+        """Return the watch of the child flows below the flow, at any level, which begins with the
+        first call."""
+        if self._below is None:
+            query = [("labelSelector", f"{labels.ROOT}={root_label(flow)}")]
             self._below = Live(
                 self._client,
                 JOBFLOWS,
@@ -138,19 +102,43 @@ class LiveFlow(Live[JobFlow]):
                 changed=self.changed,
             )
             self._below.start()
+        return self._below
+
+    def children(self) -> Mapping[str, JobFlow]:
+        """Return the child flows below the flow, at any level, by name."""
+        if self._below is None and self.flow is not None and has_children(self.flow):
+            self.below(self.flow)
         return {flow.metadata.name: flow for flow in self._below.cache} if self._below else {}
 
     def history(self) -> History | None:
         """Return what earlier flows of the namespace tell about running times. They are read once,
-        after the first call; None until then."""
-        return self._earlier.history()
+        after the first call; None until then. `changed` tells when."""
+        # each drawing asks for it
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._learn())
+        return self._history
 
     async def stop(self) -> None:
         """Stop all that was started for the flow."""
-        await self._earlier.stop()
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
         if self._below is not None:
             await self._below.stop()
         await super().stop()
+
+    async def _learn(self) -> None:
+        flows: list[JobFlow] = []
+        try:
+            async for page in self._client.list(JOBFLOWS, RawList, namespace=self.namespace):
+                flows += [to_flow(each) for each in page.items or ()]
+                # more do not make the estimate better
+                if len(flows) >= MAX_FLOWS:
+                    break
+        except (ApiError, CommandError, *NETWORK_ERRORS):  # the estimate is made of what was read
+            pass
+        self._history = learn(flows)
+        self.changed.notify()
 
     def _update(self, old: JobFlow | None, new: JobFlow | None) -> None:
         flow = new if new is not None else old
@@ -161,17 +149,11 @@ class LiveFlow(Live[JobFlow]):
 
 def summaries(watches: Watches, namespace: str) -> AbstractAsyncContextManager[LiveFlows]:
     """Provide the flows of a namespace; "" is all namespaces."""
-
-    def make(client: Client) -> LiveFlows:
-        return Live(client, JOBFLOWS, FlowSummary, namespace=namespace)
-
-    return watches.using(("flows", namespace), make)
+    key, client = ("flows", namespace), watches.client
+    return watches.using(key, lambda: Live(client, JOBFLOWS, FlowSummary, namespace=namespace))
 
 
 def one_flow(watches: Watches, namespace: str, name: str) -> AbstractAsyncContextManager[LiveFlow]:
     """Provide a flow."""
-
-    def make(client: Client) -> LiveFlow:
-        return LiveFlow(client, namespace, name)
-
-    return watches.using(("flow", namespace, name), make)
+    key = ("flow", namespace, name)
+    return watches.using(key, lambda: LiveFlow(watches.client, namespace, name))

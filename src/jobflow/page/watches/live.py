@@ -106,25 +106,30 @@ class Watches:
         await asyncio.gather(*self._ends.values(), return_exceptions=True)
 
     @asynccontextmanager
-    async def using(self, key: Hashable, make: Callable[[Client], L]) -> AsyncIterator[L]:
+    async def using(self, key: Hashable, make: Callable[[], L]) -> AsyncIterator[L]:
         """Provide the watch with this key, which begins with its first user. It is returned once
         the cluster has answered."""
+        # somebody came back while the watch lingered
         if (ending := self._ends.pop(key, None)) is not None:
             ending.cancel()
+        # one watch for all pages that show the same
         if key not in self._live:
-            self._live[key] = made = make(self.client)
+            self._live[key] = made = make()
             made.start()
         self._users[key] = self._users.get(key, 0) + 1
         live: Any = self._live[key]
         try:
+            # a document without content would be replaced at once by its stream
             await live.answered()
             yield live
         finally:
+            # also if the request was cancelled while it waited
             self._users[key] -= 1
             if not self._users[key] and not self._is_closed:
                 self._ends[key] = asyncio.create_task(self._end(key))
 
     async def _end(self, key: Hashable) -> None:
+        # a link to another page of the same flow must not list everything once more
         await asyncio.sleep(LINGER_SECONDS)
         live = self._live.pop(key)
         del self._users[key], self._ends[key]

@@ -1,13 +1,10 @@
 """What a page reads now and then, because it cannot be watched for a single step: words of Volcano
 about its jobs that wait, child flows that explain it, events, and a job as YAML."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import msgspec
@@ -16,6 +13,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepPhase
 from jobflow.api.resources import EVENTS, JOBS, POD_GROUPS, PODS, Object, ObjectMeta, Struct
 from jobflow.api.volcano.pod import Pod, PodPhase
+from jobflow.client.conditions import condition_of, run_of
 from jobflow.client.errors import CommandError
 from jobflow.client.flows.live import Signal
 from jobflow.client.flows.why import explain_children, read_facts
@@ -23,7 +21,7 @@ from jobflow.client.manifests.write_yaml import yaml_text
 from jobflow.core.admission.object_names import all_names
 from jobflow.core.explain.explain import explain_step
 from jobflow.core.explain.scheduling import NO_FACTS, SchedulingFacts
-from jobflow.core.names import format_job_name
+from jobflow.core.timelines.spans import runs_of
 from jobflow.kube.answers import ItemList, describe_network_error
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.page.watches.flows import LiveFlow
@@ -38,12 +36,20 @@ MAX_EVENTS = 40
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-class _Involved(Struct, frozen=True, kw_only=True):
+_TELLING: tuple[str, ...] = (PodPhase.FAILED, PodPhase.PENDING, PodPhase.RUNNING)
+"""The phases of the pods that tell most."""
+
+
+class InvolvedObject(Struct, frozen=True, kw_only=True):
+    """The object that an event is about: a Job, a PodGroup or a Pod."""
+
     kind: str = ""
     name: str = ""
 
 
-class _Event(Struct, frozen=True, kw_only=True):
+class Event(Struct, frozen=True, kw_only=True):
+    """An event of the cluster."""
+
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     type: str = ""
     reason: str = ""
@@ -51,115 +57,78 @@ class _Event(Struct, frozen=True, kw_only=True):
     count: int | None = None
     last_timestamp: datetime | None = None
     event_time: datetime | None = None
-    involved_object: _Involved = msgspec.field(default_factory=_Involved)
+    involved_object: InvolvedObject = msgspec.field(default_factory=InvolvedObject)
 
     @property
     def time(self) -> datetime | None:
+        """When it happened last."""
         return self.last_timestamp or self.event_time or self.metadata.creation_timestamp
 
 
-@dataclass(frozen=True, slots=True)
-class EventLine:
-    """An event."""
-
-    time: datetime | None
-    is_warning: bool
-    kind: str
-    """Job, PodGroup or Pod."""
-    name: str
-    reason: str
-    message: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class FoundEvents:
-    """Events, the newest first."""
-
-    lines: tuple[EventLine, ...] = ()
-    problem: str = ""
-    """The right that is missing to read them."""
+class MayNotListEvents(Exception):
+    """The user may not list events; the text is a sentence about it."""
 
 
 async def read_events(
     client: Client, flow: JobFlow, step: str, index: int | None, pods: Sequence[Pod]
-) -> FoundEvents:
+) -> list[Event]:
     """Return the events of the jobs of a step, or of an item of it, of their PodGroups and of
-    `pods`: of those that tell most, at most MAX_JOBS and MAX_PODS. Raises ApiError and
-    NETWORK_ERRORS."""
+    `pods`, the newest first: of those that tell most, at most MAX_JOBS and MAX_PODS. Raises
+    MayNotListEvents, ApiError and NETWORK_ERRORS."""
     namespace = flow.metadata.namespace
+
+    def rank(pod: Pod) -> int:
+        return _TELLING.index(pod.phase) if pod.phase in _TELLING else len(_TELLING)
+
     jobs = list_jobs(flow, step, index)[:MAX_JOBS]
     groups = await all_of(*(_name_group(client, namespace, job) for job in jobs))
     objects = [
         *((JOBS.kind, job) for job in jobs),
         *((POD_GROUPS.kind, group) for group in groups if group),
-        *((PODS.kind, pod.metadata.name) for pod in sorted(pods, key=_telling)[:MAX_PODS]),
+        *((PODS.kind, pod.metadata.name) for pod in sorted(pods, key=rank)[:MAX_PODS]),
     ]
     try:
         found = await all_of(*(_events_of(client, namespace, *each) for each in objects))
     except ApiError as error:
         if error.code != 403:
             raise
-        needed = f'You may not list events in namespace "{namespace}": {error.message}'
-        return FoundEvents(problem=needed)
-    lines = [_line(event) for events in found for event in events]
-    lines.sort(key=lambda line: line.time or _LONG_AGO, reverse=True)
-    return FoundEvents(tuple(lines[:MAX_EVENTS]))
+        refusal = f'You may not list events in namespace "{namespace}": {error.message}'
+        raise MayNotListEvents(refusal) from None
+    events = [event for each in found for event in each]
+    events.sort(key=lambda event: event.time or _LONG_AGO, reverse=True)
+    return events[:MAX_EVENTS]
 
 
 def list_jobs(flow: JobFlow, step: str, index: int | None) -> list[str]:
     """Return the names of the current or last vcjobs of a step, or of an item of it: failed ones
     first, then those that have not ended."""
-    key = format_job_name(flow.metadata.name, step)
-    condition = (flow.status.conditions or {}).get(key)
-    if condition is None:
-        return []
-    runs: Iterable[RunCondition] = condition.runs or (condition,)
+    condition = condition_of(flow, step)
+    runs: Sequence[RunCondition] = runs_of(condition)
     if index is not None:
-        runs = (run for run in condition.runs or () if run.index == index)
-    return [run.job for run in sorted(runs, key=_urgency) if run.job]
+        run = run_of(condition, index)
+        runs = [run] if run is not None else []
+
+    def rank(run: RunCondition) -> int:
+        if run.phase == StepPhase.FAILED:
+            return 0
+        return 2 if run.phase in ENDED_STEP_PHASES else 1
+
+    return [run.job for run in sorted(runs, key=rank) if run.job]
 
 
-def _urgency(run: RunCondition) -> int:
-    if run.phase == StepPhase.FAILED:
-        return 0
-    return 2 if run.phase in ENDED_STEP_PHASES else 1
-
-
-def _telling(pod: Pod) -> int:
-    order = (PodPhase.FAILED, PodPhase.PENDING, PodPhase.RUNNING)
-    return order.index(PodPhase(pod.phase)) if pod.phase in order else len(order)
-
-
-async def _name_group(client: Client, namespace: str, job: str) -> str:
-    """Return the name of the PodGroup of a job, "" if the job cannot be read."""
+async def _name_group(client: Client, namespace: str, job: str) -> str | None:
+    """Return the name of the PodGroup of a job, None if the job cannot be read."""
     try:
         found = await client.get(JOBS, namespace, job, Object)
     except ApiError:
-        return ""
-    return f"{job}-{found.metadata.uid}"
+        return None
+    return f"{job}-{found.metadata.uid}"  # as Volcano names it
 
 
-async def _events_of(client: Client, namespace: str, kind: str, name: str) -> list[_Event]:
-    selector = f"involvedObject.kind={kind},involvedObject.name={name}"
-    found: list[_Event] = []
-    query = [("fieldSelector", selector)]
-    async for page in client.list(EVENTS, ItemList[_Event], namespace=namespace, query=query):
-        found += page.items or ()
-    return found
-
-
-def _line(event: _Event) -> EventLine:
-    about = event.involved_object
-    return EventLine(
-        event.time,
-        event.type == "Warning",
-        about.kind,
-        about.name,
-        event.reason,
-        event.message,
-        event.count or 1,
-    )
+async def _events_of(client: Client, namespace: str, kind: str, name: str) -> list[Event]:
+    query = [("fieldSelector", f"involvedObject.kind={kind},involvedObject.name={name}")]
+    pages = client.list(EVENTS, ItemList[Event], namespace=namespace, query=query)
+    return [event async for page in pages for event in page.items or ()]
 
 
 async def read_job(client: Client, namespace: str, name: str) -> str:
@@ -176,6 +145,7 @@ async def read_job(client: Client, namespace: str, name: str) -> str:
         return f"Job {name} cannot be read: {error.message}\n"
     except NETWORK_ERRORS as error:
         return f"The cluster does not answer: {describe_network_error(error)}\n"
+    # longer than the job itself, and nobody reads them
     job["metadata"].pop("managedFields", None)
     return yaml_text(job)
 
@@ -203,7 +173,7 @@ class StepReadings:
         self.facts: SchedulingFacts = NO_FACTS
         self.children: tuple[str, ...] = ()
         """Sentences about child flows that explain the step."""
-        self.events: tuple[EventLine, ...] = ()
+        self.events: Sequence[Event] = ()
         """Events of the step's jobs, their PodGroups and pods; the newest first."""
         self.problem = ""
         """Why events are missing."""
@@ -240,9 +210,11 @@ class StepReadings:
                 event.clear()
                 await self._read()
                 self._was_read.set()
+                # however often flow and pods change
                 await asyncio.sleep(PAUSE_SECONDS)
                 flow = self._live.flow
                 with suppress(TimeoutError):
+                    # of a flow that has ended, nothing changes by itself
                     has_ended = flow is None or flow.final
                     await asyncio.wait_for(event.wait(), None if has_ended else RENEW_SECONDS)
         finally:
@@ -252,24 +224,25 @@ class StepReadings:
     async def _read(self) -> None:
         if (flow := self._live.flow) is None:
             return
-        before = self._shown
+        # compared at the end, because most readings change nothing
+        before, problem = self._shown, ""
+        step, index = self._step, self._index
         try:
-            await self._read_causes(flow)
-            found = await read_events(self._client, flow, self._step, self._index, self._pods(flow))
-            self.events, self.problem = found.lines, found.problem
+            # all or none: causes and child flows explain each other
+            facts = await read_facts(self._client, flow, step, index)
+            found = explain_step(flow, step, index=index, now=datetime.now(UTC), facts=facts)
+            children = await explain_children(self._client, flow, found, step, index)
+            self.facts, self.children = facts, tuple(children)
+            self.events = await read_events(self._client, flow, step, index, self._pods(flow))
         except (KeyError, IndexError):  # a later flow of this name has no such step or item
             return
+        except MayNotListEvents as error:
+            self.events, problem = (), str(error)
         except (ApiError, CommandError, *NETWORK_ERRORS) as error:
-            self.problem = f"Some of it could not be read: {error}"
+            problem = f"Some of it could not be read: {error}"
+        self.problem = problem
         if self._shown != before:
             self.changed.notify()
-
-    async def _read_causes(self, flow: JobFlow) -> None:
-        facts = await read_facts(self._client, flow, self._step, self._index)
-        now = datetime.now(UTC)
-        found = explain_step(flow, self._step, index=self._index, now=now, facts=facts)
-        children = await explain_children(self._client, flow, found, self._step, self._index)
-        self.facts, self.children = facts, tuple(children)
 
     @property
     def _shown(self) -> tuple[object, ...]:

@@ -7,16 +7,14 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.resources import JOBFLOWS, PODS
+from jobflow.api.resources import PODS
 from jobflow.api.volcano.pod import Pod
 from jobflow.client.conditions import read_index
 from jobflow.client.flows.children import FlowFamily, may_have_children
 from jobflow.client.flows.live import Signal
 from jobflow.client.logs.selection import LogSelection, pods_below, pods_queries
-from jobflow.core.names import root_label
-from jobflow.kube.client import Client, Query
+from jobflow.kube.client import Query
 from jobflow.page.watches.flows import LiveFlow, one_flow
 from jobflow.page.watches.live import Live, Watches
 from jobflow.page.watches.readings import StepReadings
@@ -106,52 +104,40 @@ async def live_page(
 ) -> AsyncIterator[LivePage]:
     """Provide a flow and its step of this name, `STEP` or `STEP/INDEX`. `reads`: also what is read
     now and then."""
+    client = watches.client
     async with AsyncExitStack() as stack:
         live = await stack.enter_async_context(one_flow(watches, namespace, name))
         flow = live.flow
         choice = StepChoice.of(flow, step) if flow is not None else None
+        # the page draws that there is none, and its stream goes on until there is
         if flow is None or choice is None:
             yield LivePage(live, None, None, live.changed)
             return
-        chosen = await stack.enter_async_context(_live_step(watches, flow, choice))
+
+        async def watch_pods(query: Query) -> Live[Pod]:
+            pods = watches.using(
+                ("pods", namespace, str(query)),
+                lambda: Live(client, PODS, Pod, namespace=namespace, query=query),
+            )
+            return await stack.enter_async_context(pods)
+
+        selection = LogSelection(step=choice.step, index=choice.index)
+        pods = await asyncio.gather(*map(watch_pods, pods_queries(flow, selection)))
+        children = None
+        if may_have_children(flow, choice.step):
+            # the flow may show them too: one watch serves both
+            children = live.below(flow)
+            await children.answered()
+        chosen = LiveStep(choice, pods, children)
         signals = [each.changed for each in (live, *chosen.lives)]
         readings = None
         if reads:
-
-            def make(client: Client) -> StepReadings:
-                return StepReadings(client, live, choice.step, choice.index, chosen.pods, signals)
-
-            key = ("readings", namespace, name, str(choice))
-            readings = await stack.enter_async_context(watches.using(key, make))
-            signals = [*signals, readings.changed]
+            about = choice.step, choice.index
+            readings = await stack.enter_async_context(
+                watches.using(
+                    ("readings", namespace, name, str(choice)),
+                    lambda: StepReadings(client, live, *about, chosen.pods, signals[:]),
+                )
+            )
+            signals.append(readings.changed)
         yield LivePage(live, chosen, readings, JoinedSignal(signals))
-
-
-@asynccontextmanager
-async def _live_step(
-    watches: Watches, flow: JobFlow, choice: StepChoice
-) -> AsyncIterator[LiveStep]:
-    namespace = flow.metadata.namespace
-    selection = LogSelection(step=choice.step, index=choice.index)
-    async with AsyncExitStack() as stack:
-
-        async def pods(query: Query) -> Live[Pod]:
-            def make(client: Client) -> Live[Pod]:
-                return Live(client, PODS, Pod, namespace=namespace, query=query)
-
-            key = ("pods", namespace, str(query))
-            return await stack.enter_async_context(watches.using(key, make))
-
-        async def children() -> Live[JobFlow] | None:
-            if not may_have_children(flow, choice.step):
-                return None
-            query = [("labelSelector", f"{labels.ROOT}={root_label(flow)}")]
-
-            def make(client: Client) -> Live[JobFlow]:
-                return Live(client, JOBFLOWS, JobFlow, namespace=namespace, query=query)
-
-            key = ("children", namespace, root_label(flow))
-            return await stack.enter_async_context(watches.using(key, make))
-
-        found = await asyncio.gather(*map(pods, pods_queries(flow, selection)))
-        yield LiveStep(choice, found, await children())

@@ -1,7 +1,5 @@
 """Filters of templates (times, phases, addresses), and the style sheet of phases."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -51,6 +49,7 @@ def percent(since: datetime, seconds: float) -> float:
 
 def slider_value(slider: Any) -> int:
     """Return the value of a slider: the time that is shown, or the present one, in seconds."""
+    # a slider that nobody has moved is at the end
     shown = slider.at or slider.end or datetime.now(UTC)
     passed = int((shown - slider.start).total_seconds())
     most: int = slider.seconds

@@ -90,6 +90,7 @@ class Shown:
     def update(self, fragments: Iterable[Fragment]) -> Update | None:
         """Return what to send so that the browser shows these fragments, None if it already does.
         Only what has changed is rendered."""
+        # a new dict, so that elements that are gone are forgotten
         update, contents = Update({}, {}), dict[str, _Content]()
         for fragment in fragments:
             self._compare(fragment, update, contents)
@@ -106,10 +107,12 @@ class Shown:
     def _compare(self, fragment: Fragment, update: Update, contents: dict[str, _Content]) -> None:
         now = _content(fragment)
         before = self._contents.get(fragment.id)
+        # the new HTML has the children too, so they are noted, not compared
         if before is None or before[:2] != now[:2]:
             update.html[fragment.id] = str(fragment.render())
             self._mark(fragment, contents)
             return
+        # the element itself stays: only its children can differ
         contents[fragment.id] = now
         if before[2] != now[2]:
             update.order[fragment.id] = list(now[2])

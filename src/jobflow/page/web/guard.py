@@ -4,8 +4,6 @@ The page acts with the user's rights on the cluster, so every other site and eve
 machine has to be kept out. docs/security.md says against what each check protects.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 from urllib.parse import parse_qs

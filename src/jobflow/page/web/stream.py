@@ -5,8 +5,6 @@ If a connection breaks, the browser tells the last update that it got; if the se
 or has forgotten the page, it sends everything once more.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
@@ -38,6 +36,7 @@ class Pages:
 
     def add(self, fragments: Iterable[Fragment]) -> str:
         """Return the number of a document that was made of these fragments."""
+        # a number of its own for each document, as two tabs may show the same address
         self._count += 1
         number = str(self._count)
         shown = Shown()
@@ -48,6 +47,7 @@ class Pages:
     def find(self, number: str, last: str) -> Shown:
         """Return what a page shows whose last update was `last`, for one connection: an earlier
         connection of the page, which may not have noticed its end yet, keeps its own."""
+        # taken out and put back, so that the pages forgotten first are those not used for longest
         before = self._shown.pop(number, Shown())
         shown = before.copy() if last == str(before.sequence) else Shown(before.sequence)
         self._keep(number, shown)
@@ -109,14 +109,17 @@ async def updates(
     for signal in watched:
         signal.watch(changed)
     try:
+        # EventSource alone would wait some seconds, which differ between browsers
         yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
         while not closing.is_set:
+            # before drawing: a change during it makes another update
             changed.clear()
             update = shown.update(fragments())
             if update is None:
                 yield b"event: alive\ndata:\n\n"
             else:
                 yield _event(shown.sequence, update)
+            # a burst of changes is one update, and the first of them is not delayed
             await asyncio.sleep(COALESCE_SECONDS)
             try:
                 async with asyncio.timeout(QUIET_SECONDS):
