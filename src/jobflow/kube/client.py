@@ -47,6 +47,7 @@ Code 0 means that no answer came."""
 
 PAGE = 500
 """Objects in a page of a list."""
+PAGE_SECONDS = 60.0
 MERGE_PATCH = "application/merge-patch+json"
 
 
@@ -191,7 +192,6 @@ class Client:
         query: Query = (),
         limit: int = PAGE,
         accept: str = "",
-        timeout: float = 60.0,  # noqa: ASYNC109 - of each page
     ) -> AsyncGenerator[P, None]:
         """Yield the pages of a list, each requested when it is needed. Without a resourceVersion in
         `query` the read is consistent. Raises ApiError, with code 410 if the list took longer than
@@ -206,7 +206,7 @@ class Client:
                 resource.path(namespace),
                 query=[*query, *paging],
                 accept=accept,
-                timeout=timeout,
+                timeout=PAGE_SECONDS,
             )
             page = pages.decode(body)
             yield page

@@ -2,7 +2,6 @@
 one that writes on Commands who sends them."""
 
 from base64 import b64encode
-from collections.abc import Sequence
 from typing import Any
 
 from jobflow.api.kinds import KINDS
@@ -31,65 +30,47 @@ IS_AN_ANSWER = f"object.action in ['{Action.APPROVE_STEP}', '{Action.REJECT_STEP
 def webhook_configuration(url: str, ca_bundle: bytes, *, name: str = NAME) -> dict[str, Any]:
     """Return the manifest for a webhook at `url` (`https://host:port`, no path) under a PEM CA. Its
     rules name no subresource, so writes of a status are not reviewed."""
-    base = url.rstrip("/")
     webhooks = [
-        _webhook(
-            each.crd_name,
-            each.resource,
-            url=base + each.review_path,
-            ca_bundle=ca_bundle,
-            operations=["CREATE", "UPDATE", "DELETE"],
-        )
+        _webhook(each.crd_name, each.resource, url + each.review_path, ca_bundle, "DELETE")
         for each in KINDS.values()
     ]
     return _configuration(VALIDATING_WEBHOOKS, name, webhooks)
 
 
-def command_configuration(
-    url: str, ca_bundle: bytes, *, name: str = NAME, exempt: Sequence[str] = ()
-) -> dict[str, Any]:
+def command_configuration(url: str, ca_bundle: bytes) -> dict[str, Any]:
     """Return the manifest for the review of Commands about flows. Answers to approvals are a
-    webhook of their own, which may fail closed while another one fails open. `exempt`: the users of
-    the controller."""
-    others = f"!(request.userInfo.username in {list(exempt)})"
-    # a controller must be able to cancel flows while no webhook answers
-    not_ours = [{"name": "not-by-the-controller", "expression": others}] if exempt else []
-    webhooks = [
-        _webhook(
-            each,
-            COMMANDS,
-            url=url.rstrip("/") + PATH,
-            ca_bundle=ca_bundle,
-            operations=["CREATE", "UPDATE"],
-        )
-        | {
-            "reinvocationPolicy": "IfNeeded",
-            "matchConditions": [
-                {"name": "of-a-flow", "expression": OF_A_FLOW},
-                {"name": "by-action", "expression": condition},
-                *not_ours,
-            ],
-        }
-        for each, condition in (
-            (APPROVALS_WEBHOOK, IS_AN_ANSWER),
-            (COMMANDS_WEBHOOK, f"!({IS_AN_ANSWER})"),
-        )
-    ]
-    return _configuration(MUTATING_WEBHOOKS, name, webhooks)
+    webhook of their own, which may fail closed while another one fails open."""
+    webhooks = []
+    for name, condition in (
+        (APPROVALS_WEBHOOK, IS_AN_ANSWER),
+        (COMMANDS_WEBHOOK, f"!({IS_AN_ANSWER})"),
+    ):
+        webhook = _webhook(name, COMMANDS, url + PATH, ca_bundle)
+        # another webhook may change who the Command says that it is from
+        webhook["reinvocationPolicy"] = "IfNeeded"
+        webhook["matchConditions"] = [
+            {"name": "of-a-flow", "expression": OF_A_FLOW},
+            {"name": "by-action", "expression": condition},
+        ]
+        webhooks.append(webhook)
+    return _configuration(MUTATING_WEBHOOKS, NAME, webhooks)
 
 
 def _configuration(kind: Resource, name: str, webhooks: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
-        "metadata": {"name": name},
-        "webhooks": webhooks,
-    }
+    head = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}}
+    return {**head, "webhooks": webhooks}
 
 
 def _webhook(
-    name: str, resource: Resource, *, url: str, ca_bundle: bytes, operations: list[str]
+    name: str, resource: Resource, url: str, ca_bundle: bytes, *more_operations: str
 ) -> dict[str, Any]:
+    rule = {
+        "apiGroups": [resource.group],
+        "apiVersions": [resource.version],
+        "resources": [resource.plural],
+        "operations": ["CREATE", "UPDATE", *more_operations],
+        "scope": "Namespaced",
+    }
     return {
         "name": name,
         "admissionReviewVersions": ["v1"],
@@ -99,13 +80,5 @@ def _webhook(
         "matchPolicy": "Equivalent",
         "timeoutSeconds": TIMEOUT_SECONDS,
         "clientConfig": {"url": url, "caBundle": b64encode(ca_bundle).decode()},
-        "rules": [
-            {
-                "apiGroups": [resource.group],
-                "apiVersions": [resource.version],
-                "resources": [resource.plural],
-                "operations": operations,
-                "scope": "Namespaced",
-            }
-        ],
+        "rules": [rule],
     }

@@ -10,7 +10,6 @@ from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -22,6 +21,7 @@ from jobflow.sandbox.nodes import supervisor
 from jobflow.sandbox.nodes.logs import LOG_LIMIT, Logs, read_message
 from jobflow.sandbox.nodes.pod_spec import ContainerContext, RunnableContainer
 from jobflow.sandbox.nodes.runner import ContainerProgress, PodProgress, Report
+from jobflow.sandbox.nodes.simulate import utc_now
 from jobflow.sandbox.nodes.supervisor import LAST_GRACE
 
 log = structlog.get_logger(__name__)
@@ -149,7 +149,6 @@ class PodContext(ContainerContext):
     """Returns the path of a new temporary file."""
     restarts: RestartLimits
     failed: Callable[[FailedRun], None]
-    clock: Callable[[], datetime]
 
 
 @dataclass(eq=False)
@@ -173,7 +172,7 @@ class PodLife:
         waiting = ContainerProgress(reason="PodInitializing" if self._spec.init_containers else "")
         self._init = [_Container(each, True) for each in self._spec.init_containers or ()]
         self._main = [_Container(each, False, waiting) for each in self._spec.containers or ()]
-        self._began = context.clock()
+        self._began = utc_now()
         self._changed = asyncio.Event()
         self._stop = asyncio.Event()
         self._deleted = False
@@ -263,18 +262,18 @@ class PodLife:
                 container.state = ended
 
     async def _run_once(self, container: _Container) -> None:
-        before, clock = container.state, self._context.clock
+        before = container.state
         restarts = before.restarts + (1 if before.last else 0)
-        running = ContainerProgress(clock(), restarts=restarts, last=before.last)
+        running = ContainerProgress(utc_now(), restarts=restarts, last=before.last)
 
         def on_start() -> None:
             nonlocal running
-            running = replace(running, started=clock())
+            running = replace(running, started=utc_now())
             self._set_state(container, running)
 
         end = await self._execute(container, on_start)
         ended = replace(running, exit_code=end.code, reason=end.reason, message=end.message)
-        self._set_state(container, replace(ended, finished=clock()))
+        self._set_state(container, replace(ended, finished=utc_now()))
 
     async def _execute(self, own: _Container, on_start: Callable[[], None]) -> ContainerExit:
         """Execute the command of a container; return its end with its termination message."""
@@ -347,7 +346,7 @@ class PodLife:
         return PodProgress(
             phase=phase,
             started=min(starts, default=self._began),
-            finished=self._context.clock() if self.over.is_set() else None,
+            finished=utc_now() if self.over.is_set() else None,
             containers=states,
             init_containers=[container.state for container in self._init],
             address=self._context.addresses(self._pod.metadata.name),

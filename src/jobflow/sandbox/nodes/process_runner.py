@@ -31,7 +31,7 @@ from jobflow.sandbox.nodes.pod import (
 )
 from jobflow.sandbox.nodes.pod_spec import RunnablePodSpec, faults, pod_spec
 from jobflow.sandbox.nodes.runner import Assignment, ContainerProgress, PodProgress, Report
-from jobflow.sandbox.nodes.simulate import Clock, utc_now
+from jobflow.sandbox.nodes.simulate import utc_now
 
 __all__ = ["START_ERROR", "FailedRun", "ProcessRunner", "RestartLimits"]
 
@@ -42,13 +42,10 @@ class ProcessRunner:
 
     graceful = True
 
-    def __init__(
-        self, logs: Path, *, restarts: RestartLimits | None = None, clock: Clock = utc_now
-    ) -> None:
+    def __init__(self, logs: Path, *, restarts: RestartLimits | None = None) -> None:
         self.failures: list[FailedRun] = []
         self._parent = logs
         self._restarts = restarts or RestartLimits()
-        self._clock = clock
         self._addresses = Addresses()
         self._lives: dict[str, PodLife] = {}
         self._names: dict[tuple[str, str], PodLife] = {}
@@ -56,7 +53,7 @@ class ProcessRunner:
         self._numbers = itertools.count()
 
     def __enter__(self) -> ProcessRunner:
-        self.folder, self._mark = new_folder(self._parent, self._clock())
+        self.folder, self._mark = new_folder(self._parent, utc_now())
         self._logs = Logs(self.folder)
         self._scratch = Path(tempfile.mkdtemp(prefix="jobflow-"))
         return self
@@ -81,7 +78,7 @@ class ProcessRunner:
         pod = assignment.pod
         if pod.phase == PodPhase.RUNNING:
             # Its processes ended with the sandbox that ran them.
-            started, now = assignment.started, self._clock()
+            started, now = assignment.started, utc_now()
             why = "The container could not be located when the pod was terminated"
             lost = [ContainerProgress(started, now, 137, UNKNOWN, why)]
             containers = lost * len(pod.spec.containers or ())
@@ -133,7 +130,6 @@ class ProcessRunner:
             scratch=lambda: self._scratch / f"message-{next(self._numbers)}",
             restarts=self._restarts,
             failed=self.failures.append,
-            clock=self._clock,
         )
 
 

@@ -129,8 +129,14 @@ class VirtualJob:
             asked = self._requests[pod.task]
             if self.room.fits(asked):
                 self.room.take(asked)
-                pod.began = now
-                yield from self._script_of(pod)
+                pod.began = start = now
+                # A task with listed phases counts from the first pod since the last restart.
+                if pod.facts.task in self.script.phases:
+                    mates = (mate for mate in self._pods.values() if mate.restart == pod.restart)
+                    start = min(mate.began for mate in mates if mate.began is not None)
+                for change in self.script.marks(pod.facts.task):
+                    at = add(start, change.at)
+                    yield DueChange(at, pod.facts.name, pod.facts.uid, change)
 
     def run(self, now: datetime) -> None:
         while (request := self._queue.take(self.spec, self.status, self._facts(), now)) is not None:
@@ -183,7 +189,23 @@ class VirtualJob:
         self._queue.offer(pod_request(before, pod.facts, self.spec, self._facts()))
 
     def pods(self) -> tuple[Pod, ...]:
+        """Return the pods as the API server would have them."""
         return tuple(self._object(pod) for pod in self._pods.values())
+
+    def _object(self, pod: _VirtualPod) -> Pod:
+        task, facts, change = (self.spec.tasks or [])[pod.task], pod.facts, pod.change
+        vcjob = Vcjob(self.metadata, self.spec, self.status)
+        found = msgspec.convert(build_pod(vcjob, task, pod.index), Pod)
+        metadata = msgspec.structs.replace(
+            found.metadata, uid=facts.uid, creation_timestamp=pod.began
+        )
+        found = msgspec.structs.replace(found, metadata=metadata)
+        if change is None or pod.began is None:
+            return found
+        finished = facts.since if change.phase in ENDED_POD_PHASES else None
+        progress = pod_status(found, progress_of(change, pod.began, finished))
+        status = msgspec.convert(progress, type(found.status))
+        return msgspec.structs.replace(found, status=status)
 
     def count_running(self, task: str) -> int:
         facts = (pod.facts for pod in self._pods.values())
@@ -211,29 +233,3 @@ class VirtualJob:
         )
         self._pods[pod] = _VirtualPod(facts, task, index, self.status.retry_count or 0)
         self._queue.offer(pod_request(None, facts, self.spec, self._facts()))
-
-    def _script_of(self, pod: _VirtualPod) -> Iterator[DueChange]:
-        """Yield the phase changes of a pod that starts. A task with listed phases counts from the
-        start of the job's first pod since its last restart."""
-        facts, start = pod.facts, pod.began
-        if facts.task in self.script.phases:
-            mates = (each for each in self._pods.values() if each.restart == pod.restart)
-            start = min(mate.began for mate in mates if mate.began is not None)
-        assert start is not None
-        for change in self.script.marks(facts.task):
-            yield DueChange(add(start, change.at), facts.name, facts.uid, change)
-
-    def _object(self, pod: _VirtualPod) -> Pod:
-        task, facts, change = (self.spec.tasks or [])[pod.task], pod.facts, pod.change
-        vcjob = Vcjob(self.metadata, self.spec, self.status)
-        found = msgspec.convert(build_pod(vcjob, task, pod.index), Pod)
-        metadata = msgspec.structs.replace(
-            found.metadata, uid=facts.uid, creation_timestamp=pod.began
-        )
-        found = msgspec.structs.replace(found, metadata=metadata)
-        if change is None or pod.began is None:
-            return found
-        finished = facts.since if change.phase in ENDED_POD_PHASES else None
-        progress = pod_status(found, progress_of(change, pod.began, finished))
-        status = msgspec.convert(progress, type(found.status))
-        return msgspec.structs.replace(found, status=status)

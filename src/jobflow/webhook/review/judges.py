@@ -9,7 +9,7 @@ from jobflow.api.flow.control import Concurrency, ConcurrencyPolicy
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, JobTemplate
 from jobflow.api.kinds import FlowObject
-from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBS, ObjectMeta, Resource
+from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBS, ObjectMeta, OwnerReference, Resource
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.tree_budget import TreeBudget
 from jobflow.core.admission.changes import Need
@@ -31,16 +31,9 @@ from jobflow.core.json_values import is_same_json
 from jobflow.core.manifests.crd_schema import job_spec_violations, schema_violations
 from jobflow.core.manifests.volume_claims import with_placeholders
 from jobflow.core.violations import Verdict, Violation
+from jobflow.webhook import tried_pods
 from jobflow.webhook.review.envelope import Forbidden, NotReady, UserInfo
-from jobflow.webhook.review.owners import owner_changes
-from jobflow.webhook.tried_pods import (
-    MOST_TRIED,
-    DryRun,
-    add_patched_pod_faults,
-    add_pod_faults,
-    patched_pods,
-    pod_templates,
-)
+from jobflow.webhook.tried_pods import DryRun
 
 T = TypeVar("T", bound=FlowObject)
 
@@ -147,11 +140,11 @@ class Judge(ABC, Generic[T]):
 
     async def _try_pods(self, facts: FlowFacts, verdict: Verdict) -> Verdict:
         """Add the API server's faults of patched pod templates to the verdict on a new flow."""
-        if not (tried := patched_pods(facts)):
+        if not (tried := tried_pods.patched_pods(facts)):
             return verdict
-        first = [each.template for each in tried[:MOST_TRIED]]
+        first = [each.template for each in tried[: tried_pods.MOST_TRIED]]
         answers = await self._cluster.dry_run(facts.flow.metadata.namespace, first)
-        return add_patched_pod_faults(verdict, tried, answers)
+        return tried_pods.add_patched_pod_faults(verdict, tried, answers)
 
     async def _check_rights(self, user: UserInfo, new: T) -> None:
         need = ", and JobFlow creates such jobs for its users"
@@ -177,6 +170,54 @@ class Judge(ABC, Generic[T]):
         if verdict.violations and await self._cluster.namespace_terminating(namespace):
             return validate(old, namespace_terminating=True)
         return verdict
+
+
+_Owners = Mapping[tuple[str, str], OwnerReference]
+
+
+class OwnerChanges(NamedTuple):
+    """Owners that an update adds or removes: JobFlows (parents) and CronJobFlows. One that becomes
+    the controller of the flow counts as added, one that no longer is counts as removed.
+
+    A plan takes a child flow for what a step has run, and a schedule counts and deletes its flows
+    (docs/decisions/child-flows.md, docs/decisions/schedules.md).
+    """
+
+    parents: tuple[OwnerReference, ...] = ()
+    lost_parents: tuple[OwnerReference, ...] = ()
+    crons: tuple[OwnerReference, ...] = ()
+
+
+def owner_changes(old: ObjectMeta | None, new: ObjectMeta) -> OwnerChanges:
+    """Return what changes; `old` is None for a new flow. `blockOwnerDeletion`, which the garbage
+    collector edits, does not count."""
+    had = None if old is None else old.owner_references
+    # nearly every update
+    if had == new.owner_references:
+        return OwnerChanges()
+    old_parents, parents = _owners(had, JOBFLOWS.kind), _owners(new.owner_references, JOBFLOWS.kind)
+    old_crons = _owners(had, CRONJOBFLOWS.kind)
+    return OwnerChanges(
+        parents=_added(old_parents, parents),
+        lost_parents=_added(parents, old_parents),
+        crons=_added(old_crons, _owners(new.owner_references, CRONJOBFLOWS.kind)),
+    )
+
+
+def _owners(references: Sequence[OwnerReference] | None, kind: str) -> _Owners:
+    """Return the owners of a kind, in any API group, by name and UID."""
+    found = [ref for ref in references or () if ref.kind == kind]
+    # the last one of a key wins
+    found.sort(key=lambda ref: bool(ref.controller))
+    return {(ref.name, ref.uid): ref for ref in found}
+
+
+def _added(before: _Owners, after: _Owners) -> tuple[OwnerReference, ...]:
+    return tuple(
+        ref
+        for key, ref in after.items()
+        if key not in before or (ref.controller and not before[key].controller)
+    )
 
 
 class FlowJudge(Judge[JobFlow]):
@@ -258,13 +299,13 @@ class TemplateJudge(Judge[JobTemplate]):
         verdict = validate_template(new, Known(queues=queues))
         if not verdict.violations:
             await self._check_rights(user, new)
-        tried = pod_templates(with_placeholders(new.spec))
+        tried = tried_pods.pod_templates(with_placeholders(new.spec))
         # without rights in the namespace every dry run would be refused
         if not tried or not self._cluster.follows(namespace):
             return verdict
-        first = [each.template for each in tried[:MOST_TRIED]]
+        first = [each.template for each in tried[: tried_pods.MOST_TRIED]]
         answers = await self._cluster.dry_run(namespace, first)
-        return add_pod_faults(verdict, tried, answers)
+        return tried_pods.add_pod_faults(verdict, tried, answers)
 
     async def update(self, old: JobTemplate, new: JobTemplate, user: UserInfo) -> Verdict:
         if new.metadata.deletion_timestamp is not None or is_same_json(old.spec, new.spec):

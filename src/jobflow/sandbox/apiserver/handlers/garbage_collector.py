@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from jobflow.sandbox.apiserver.handlers.writes import (
@@ -133,10 +133,17 @@ class GarbageCollector:
         return "gone" if is_served else "alive"
 
     async def _drop_references(self, target: Target, uids: list[str]) -> None:
+        await self._keep(target, "ownerReferences", lambda each: each["uid"] not in uids)
+
+    async def _remove_finalizer(self, kind: Kind, stored: Stored, finalizer: str) -> None:
+        await self._keep(Target(kind, *stored.key), "finalizers", lambda each: each != finalizer)
+
+    async def _keep(self, target: Target, field: str, stays: Callable[[Any], bool]) -> None:
+        """Remove entries of a list in the metadata of an object."""
+
         def change(current: Stored) -> Object:
-            kept = [each for each in references(current) if each["uid"] not in uids]
-            metadata = {**current.metadata, "ownerReferences": kept}
-            return {**current.obj, "metadata": metadata}
+            kept = [each for each in current.metadata.get(field) or () if stays(each)]
+            return {**current.obj, "metadata": {**current.metadata, field: kept}}
 
         await self._writer.update(target, change, WriteOptions(user=COLLECTOR))
 
@@ -168,14 +175,6 @@ class GarbageCollector:
                 await self._empty(defined, "", WriteOptions(user=COLLECTOR))
             if not self._storage.bucket(stored.key[1]).objects:
                 await self._remove_finalizer(kind, stored, CLEANUP)
-
-    async def _remove_finalizer(self, kind: Kind, stored: Stored, finalizer: str) -> None:
-        def change(current: Stored) -> Object:
-            metadata = dict(current.metadata)
-            metadata["finalizers"] = [f for f in metadata["finalizers"] if f != finalizer]
-            return {**current.obj, "metadata": metadata}
-
-        await self._writer.update(Target(kind, *stored.key), change, WriteOptions(user=COLLECTOR))
 
     async def _empty(self, kind: Kind, namespace: str, write: WriteOptions) -> None:
         """Start the deletion of all objects; raise a refusal at the end."""
