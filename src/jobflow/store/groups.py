@@ -9,19 +9,7 @@ from typing import NamedTuple
 
 from jobflow.api.flow.control import ConcurrencyPolicy
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.core.spec.concurrency import (
-    NO_GROUP,
-    Group,
-    Member,
-    Order,
-    get_group,
-    get_limit,
-    get_order,
-    get_policy,
-    holds_place,
-    is_ending,
-    is_waiting,
-)
+from jobflow.core.spec import concurrency
 from jobflow.kube.cache import Key, key_of
 
 GroupKey = tuple[str, str]
@@ -33,8 +21,8 @@ class _Entry(NamedTuple):
     group."""
 
     group: GroupKey
-    member: Member
-    order: Order
+    member: concurrency.Member
+    order: concurrency.Order
     holds: bool
     waits: bool
     limit: int
@@ -46,8 +34,8 @@ class _Entry(NamedTuple):
 class _Members:
     """The flows of one group that matter."""
 
-    holders: dict[str, Member] = field(default_factory=dict)
-    line: list[Order] = field(default_factory=list)
+    holders: dict[str, concurrency.Member] = field(default_factory=dict)
+    line: list[concurrency.Order] = field(default_factory=list)
     """The flows that wait, in their order."""
     waiting: dict[str, _Entry] = field(default_factory=dict)
     acting: dict[str, None] = field(default_factory=dict)
@@ -100,17 +88,17 @@ class Groups:
         if before is not None and new is not None and before.member.uid == new.metadata.uid:
             group = before.group  # the spec of a flow does not change
         else:
-            group = (flow.metadata.namespace, "" if new is None else get_group(new))
+            group = (flow.metadata.namespace, "" if new is None else concurrency.get_group(new))
         if new is not None and group[1]:
             meta = new.metadata
             after = self._entries[key] = _Entry(
                 group=group,
-                member=Member(meta.name, meta.uid, is_ending(new)),
-                order=get_order(new),
-                holds=holds_place(new),
-                waits=is_waiting(new),
-                limit=get_limit(new),
-                acts=get_policy(new) is not ConcurrencyPolicy.WAIT,
+                member=concurrency.Member(meta.name, meta.uid, concurrency.is_ending(new)),
+                order=concurrency.get_order(new),
+                holds=concurrency.holds_place(new),
+                waits=concurrency.is_waiting(new),
+                limit=concurrency.get_limit(new),
+                acts=concurrency.get_policy(new) is not ConcurrencyPolicy.WAIT,
             )
         # most changes of a flow do not matter to its group
         if before == after:
@@ -131,13 +119,13 @@ class Groups:
             found += ((group[0], name) for name in members.next())
         return found
 
-    def of(self, flow: JobFlow, starting: Collection[str] = ()) -> Group:
+    def of(self, flow: JobFlow, starting: Collection[str] = ()) -> concurrency.Group:
         """Return the group of a flow as the flow sees it. `starting`: names of flows of the group
         that are about to start, although their status does not say so yet."""
         entry = self._entries.get(key_of(flow))
         members = None if entry is None else self._groups.get(entry.group)
         if entry is None or members is None:
-            return NO_GROUP
+            return concurrency.NO_GROUP
         own, waiting = entry.member.name, members.waiting
         # a flow never waits for itself
         holders = {name: member for name, member in members.holders.items() if name != own}
@@ -146,7 +134,7 @@ class Groups:
                 holders[name] = waiting[name].member
         line = members.line[: bisect_left(members.line, entry.order)]
         before = [waiting[name] for _, name in line if name not in starting]
-        return Group(
+        return concurrency.Group(
             holders=tuple(holders[name] for name in sorted(holders)),
             before=tuple(each.member for each in before),
             moves=bool(before) and len(holders) < before[0].limit,

@@ -13,27 +13,22 @@ from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobOutline, JobSpec, JobStatus
 from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.timestamps import add, truncate_to_second
+from jobflow.sandbox.jobs import policies
 from jobflow.sandbox.jobs.job_queue import JobQueue
 from jobflow.sandbox.jobs.objects import Vcjob, build_pod, partition_of, with_defaults
-from jobflow.sandbox.jobs.policies import (
-    SYNC,
-    BusAction,
-    BusEvent,
-    JobRequest,
-    PodFacts,
-    pod_request,
-)
 from jobflow.sandbox.jobs.state_machine import JobSnapshot, failed, pod_name, step
 from jobflow.sandbox.nodes.runner import pod_status
 from jobflow.sandbox.nodes.simulate import PhaseChange, SimulationScript, progress_of, read_script
 from jobflow.sandbox.virtual_time.capacity import Amounts, Room, gang_requests, pod_requests
 
-_ABORT = JobRequest(event=BusEvent.COMMAND_ISSUED, action=BusAction.ABORT)
+_ABORT = policies.JobRequest(
+    event=policies.BusEvent.COMMAND_ISSUED, action=policies.BusAction.ABORT
+)
 
 
 @dataclass(slots=True)
 class _VirtualPod:
-    facts: PodFacts
+    facts: policies.PodFacts
     task: int
     index: int
     restart: int
@@ -74,7 +69,7 @@ class VirtualJob:
     def __post_init__(self) -> None:
         self.gang = gang_requests(self.spec)
         self._requests = [pod_requests(task) for task in self.spec.tasks or ()]
-        self._queue.offer(SYNC)
+        self._queue.offer(policies.SYNC)
 
     @classmethod
     def create(cls, manifest: Mapping[str, Any], uid: str, now: datetime, room: Room) -> VirtualJob:
@@ -116,7 +111,7 @@ class VirtualJob:
             return False
         self.start = now
         # Its pods can be created now.
-        self._queue.offer(SYNC)
+        self._queue.offer(policies.SYNC)
         return True
 
     def start_pods(self, now: datetime) -> Iterator[DueChange]:
@@ -155,13 +150,13 @@ class VirtualJob:
             for doomed in changes.delete:
                 if (pod := self._pods.pop(doomed.name, None)) is not None:
                     self._free(pod)
-                    self._queue.offer(SYNC)
+                    self._queue.offer(policies.SYNC)
             for task, index in changes.create:
                 self._create_pod(task, index, now)
             self._queue.done(request)
             if changes.status != self.status:
                 self.status = changes.status
-                self._queue.offer(SYNC)
+                self._queue.offer(policies.SYNC)
         if self.ended and self.end is None:
             self.end = now
 
@@ -186,7 +181,7 @@ class VirtualJob:
             ready=change.phase is PodPhase.RUNNING,
             since=now,
         )
-        self._queue.offer(pod_request(before, pod.facts, self.spec, self._facts()))
+        self._queue.offer(policies.pod_request(before, pod.facts, self.spec, self._facts()))
 
     def pods(self) -> tuple[Pod, ...]:
         """Return the pods as the API server would have them."""
@@ -211,7 +206,7 @@ class VirtualJob:
         facts = (pod.facts for pod in self._pods.values())
         return sum(each.task == task and each.phase is PodPhase.RUNNING for each in facts)
 
-    def _facts(self) -> dict[str, PodFacts]:
+    def _facts(self) -> dict[str, policies.PodFacts]:
         return {name: pod.facts for name, pod in self._pods.items()}
 
     def _free(self, pod: _VirtualPod) -> None:
@@ -223,7 +218,7 @@ class VirtualJob:
         name = spec.name or ""
         pod = pod_name(self.metadata.name, name, index)
         self._made += 1
-        facts = PodFacts(
+        facts = policies.PodFacts(
             pod,
             name,
             uid=f"{self.metadata.uid}-{self._made}",
@@ -232,4 +227,4 @@ class VirtualJob:
             since=now,
         )
         self._pods[pod] = _VirtualPod(facts, task, index, self.status.retry_count or 0)
-        self._queue.offer(pod_request(None, facts, self.spec, self._facts()))
+        self._queue.offer(policies.pod_request(None, facts, self.spec, self._facts()))

@@ -24,6 +24,7 @@ from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
 from jobflow.kube.clock import ExponentialBackoff
 from jobflow.kube.reflector import Reflector
+from jobflow.sandbox.jobs import policies
 from jobflow.sandbox.jobs.job_queue import JobQueue
 from jobflow.sandbox.jobs.objects import (
     Vcjob,
@@ -32,16 +33,6 @@ from jobflow.sandbox.jobs.objects import (
     pod_facts,
     read_vcjob,
     template_fault,
-)
-from jobflow.sandbox.jobs.policies import (
-    SYNC,
-    BusAction,
-    BusEvent,
-    JobRequest,
-    PodFacts,
-    evicted_request,
-    pod_request,
-    policy_faults,
 )
 from jobflow.sandbox.jobs.state_machine import JobSnapshot, failed, step
 from jobflow.sandbox.nodes.runner import Runner
@@ -130,7 +121,7 @@ class JobController:
         self._tracked: dict[str, TrackedJob] = {}
         self._pods_of: dict[str, dict[str, Pod]] = {}
         """By the UID of their vcjob, and their names."""
-        self._facts_of: dict[str, dict[str, PodFacts]] = {}
+        self._facts_of: dict[str, dict[str, policies.PodFacts]] = {}
         self._deleted: set[str] = set()
         """UIDs of the pods that the controller deleted and that still exist."""
 
@@ -175,7 +166,7 @@ class JobController:
             tracked.faults = self._faults(tracked.job)
             # Its own writes of counts come back by the watch and must not cause another sync.
             if bytes(before.spec) != bytes(new.spec) or phase != tracked.phase:
-                self._offer(tracked, SYNC)
+                self._offer(tracked, policies.SYNC)
 
     def _track(self, stored: VcjobObject) -> None:
         job = read_vcjob(stored)
@@ -183,9 +174,9 @@ class JobController:
         self._tracked[tracked.uid] = tracked
         facts = self._facts_of.get(tracked.uid, {})
         for name, pod in list(self._pods_of.get(tracked.uid, {}).items()):
-            tracked.queue.offer(pod_request(None, facts[name], job.spec, facts))
+            tracked.queue.offer(policies.pod_request(None, facts[name], job.spec, facts))
             self._run_pod(pod)
-        self._offer(tracked, SYNC)
+        self._offer(tracked, policies.SYNC)
 
     def _faults(self, job: Vcjob) -> Sequence[str]:
         if job.fault or job.status.state.phase in ENDED_PHASES:
@@ -195,9 +186,9 @@ class JobController:
             for index, task in enumerate(job.spec.tasks or ())
             if (fault := template_fault(task))
         ]
-        return [*policy_faults(job.spec), *templates, *self._runner.faults(job)]
+        return [*policies.policy_faults(job.spec), *templates, *self._runner.faults(job)]
 
-    def _offer(self, tracked: TrackedJob, request: JobRequest) -> None:
+    def _offer(self, tracked: TrackedJob, request: policies.JobRequest) -> None:
         tracked.queue.offer(request)
         self._wake(tracked)
 
@@ -219,7 +210,7 @@ class JobController:
         processNextCommand). Its target is found by name."""
         while True:
             command = await self._new_commands.get()
-            meta, target, action = command.metadata, command.target, BusAction.SYNC
+            meta, target, action = command.metadata, command.target, policies.BusAction.SYNC
             assert target is not None
             try:
                 # The first DELETE wins, so that no Command acts twice.
@@ -229,11 +220,14 @@ class JobController:
             except Refused as error:
                 log.warning("command cannot be deleted", command=meta.name, error=str(error))
                 continue
-            if command.action in set(BusAction):
-                action = BusAction(command.action)
+            if command.action in set(policies.BusAction):
+                action = policies.BusAction(command.action)
             stored = self._jobs.get(meta.namespace, target.name)
             if stored is not None and (tracked := self._tracked.get(stored.metadata.uid)):
-                self._offer(tracked, JobRequest(event=BusEvent.COMMAND_ISSUED, action=action))
+                self._offer(
+                    tracked,
+                    policies.JobRequest(event=policies.BusEvent.COMMAND_ISSUED, action=action),
+                )
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is None and old is not None and old.owner:
@@ -247,7 +241,9 @@ class JobController:
             if self._node is not None:
                 self._node.forget(old)
             if (tracked := self._tracked.get(old.owner)) is not None:
-                self._offer(tracked, SYNC if is_ours else evicted_request(pod_facts(old)))
+                self._offer(
+                    tracked, policies.SYNC if is_ours else policies.evicted_request(pod_facts(old))
+                )
         if new is None or not new.owner:
             return
         name = new.metadata.name
@@ -261,7 +257,7 @@ class JobController:
             self._node.begin(new)
         if (tracked := self._tracked.get(new.owner)) is not None:
             before = pod_facts(old) if old is not None else None
-            self._offer(tracked, pod_request(before, facts[name], tracked.job.spec, facts))
+            self._offer(tracked, policies.pod_request(before, facts[name], tracked.job.spec, facts))
         self._run_pod(new)
 
     def _run_pod(self, pod: Pod) -> None:
@@ -303,7 +299,7 @@ class JobController:
                     await self._warn(tracked, "FailedCreate", str(error))
                 if tracked.refusals == REFUSALS:
                     # Terminating needs no further pods, so it may succeed where creating did not.
-                    tracked.queue.offer(JobRequest(action=BusAction.TERMINATE))
+                    tracked.queue.offer(policies.JobRequest(action=policies.BusAction.TERMINATE))
                     continue
                 if tracked.refusals > REFUSALS:
                     log.error("giving a vcjob up", job=tracked.name, error=str(error))
@@ -319,7 +315,7 @@ class JobController:
             wait = max(0.0, (due - self._clock()).total_seconds())
             tracked.alarm = asyncio.get_running_loop().call_later(wait, self._wake, tracked)
 
-    async def _execute(self, tracked: TrackedJob, request: JobRequest) -> None:
+    async def _execute(self, tracked: TrackedJob, request: policies.JobRequest) -> None:
         now, job = self._clock(), tracked.job
         # Without a webhook of Volcano here, the controller refuses what cannot run.
         if tracked.faults and tracked.phase not in ENDED_PHASES:
@@ -355,7 +351,7 @@ class JobController:
         # The next sync must not create it again before the watch brings it.
         self._pods.learn(pod)
 
-    async def _delete(self, tracked: TrackedJob, pod: PodFacts) -> None:
+    async def _delete(self, tracked: TrackedJob, pod: policies.PodFacts) -> None:
         """Delete a pod, which counts as terminating until the watch confirms that it is gone."""
         target = self._pods_of.get(tracked.uid, {}).get(pod.name)
         if target is None or target.metadata.uid != pod.uid or self._node is None:

@@ -27,23 +27,8 @@ from jobflow.kube.cache import Cache, KubeObject
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.kube.clock import ExponentialBackoff
 from jobflow.kube.reflector import Reflector
+from jobflow.webhook.certificates import pki
 from jobflow.webhook.certificates.live import Live, Now, utc_now
-from jobflow.webhook.certificates.pki import (
-    CERTIFICATE,
-    KEY,
-    CertificateError,
-    Policy,
-    Ring,
-    RingChange,
-    due_change,
-    is_older_unused,
-    issuer_of,
-    new_ring,
-    pem,
-    pem_key,
-    read_ring,
-    time_to_next_change,
-)
 
 log = structlog.get_logger(__name__)
 
@@ -69,10 +54,10 @@ def trusts(configuration: Configuration, authority: x509.Certificate) -> bool:
 
 
 def correction(
-    configuration: Configuration, ring: Ring, policy: Policy, *, now: datetime
+    configuration: Configuration, ring: pki.Ring, policy: pki.Policy, *, now: datetime
 ) -> dict[str, Any] | None:
     """Return a strategic merge patch that corrects the caBundles, or None if they are correct."""
-    drop_old = is_older_unused(ring, policy, now=now)
+    drop_old = pki.is_older_unused(ring, policy, now=now)
     changed = []
     for webhook in configuration.webhooks:
         had = _bundle(webhook)
@@ -80,7 +65,7 @@ def correction(
         kept = () if drop_old else (each for each in had if each.not_valid_after_utc > now)
         wanted = list(dict.fromkeys([*ring.authorities, *kept]))
         if set(wanted) != set(had):
-            bundle = b64encode(b"".join(map(pem, wanted))).decode()
+            bundle = b64encode(b"".join(map(pki.pem, wanted))).decode()
             changed.append({"name": webhook.name, "clientConfig": {"caBundle": bundle}})
     if not changed:
         return None
@@ -115,7 +100,7 @@ class SharedCertificate:
         self,
         client: Client,
         live: Live,
-        policy: Policy,
+        policy: pki.Policy,
         *,
         namespace: str,
         secret: str,
@@ -130,7 +115,7 @@ class SharedCertificate:
         self._wake = asyncio.Event()
         self._backoff = ExponentialBackoff(most=LONGEST_WAIT)
         self._trouble = ""
-        self._held: Ring | None = None
+        self._held: pki.Ring | None = None
         self._missed: set[str] = set()
         self._trusted_since: dict[x509.Certificate, datetime] = {}
         self._secret = self._reflector(SECRETS, Secret, secret, namespace)
@@ -187,25 +172,25 @@ class SharedCertificate:
         assert ring is not None, "without a ring a new one is due"
         await self._correct_bundles(ring)
         adopted = self._adopt(ring)
-        wait = time_to_next_change(ring, self._policy, now=self._now())
+        wait = pki.time_to_next_change(ring, self._policy, now=self._now())
         # in the middle of a rotation the next step is due when API servers know the new CA
         return (wait if ring.rotated and adopted else self._policy.settle).total_seconds()
 
-    def _due(self) -> RingChange | None:
+    def _due(self) -> pki.RingChange | None:
         """The change that is due, or None. Reads the Secret into `_held`."""
         now, held = self._now(), self._held
         secret = self._secret.cache.get(self._namespace, self._name)
         if secret is None:
             # a certificate in use stays, so that a deleted Secret interrupts nothing
             reason = "the Secret does not exist yet" if held is None else "the Secret was deleted"
-            return RingChange(new_ring(self._policy, now=now, held=held), reason)
+            return pki.RingChange(pki.new_ring(self._policy, now=now, held=held), reason)
         try:
-            ring = read_ring(secret.data or {})
-        except CertificateError as error:
+            ring = pki.read_ring(secret.data or {})
+        except pki.CertificateError as error:
             self._live.refuse(f"Secret {self._namespace}/{self._name}: {error}")
             # replicas go on with what they have read before
-            repaired = held or new_ring(self._policy, now=now)
-            return RingChange(repaired, f"its content cannot be used: {error}")
+            repaired = held or pki.new_ring(self._policy, now=now)
+            return pki.RingChange(repaired, f"its content cannot be used: {error}")
         # kept also if the Secret is deleted or damaged later
         self._held = ring
         for authority in ring.authorities:
@@ -213,11 +198,11 @@ class SharedCertificate:
                 self._trusted_since.pop(authority, None)
             else:
                 self._trusted_since.setdefault(authority, now)
-        return due_change(
+        return pki.due_change(
             ring, self._policy, now=now, trusted=self._has_settled(ring.newest.certificate)
         )
 
-    async def _write(self, due: RingChange) -> None:
+    async def _write(self, due: pki.RingChange) -> None:
         """Create or change the Secret. Raises ApiError 409 if another replica was faster."""
         cache = self._secret.cache
         body: dict[str, Any] = {"data": due.ring.data()}
@@ -242,7 +227,7 @@ class SharedCertificate:
         log.info("certificates written", secret=self._name, reason=due.reason)
         cache.learn(decoder(Secret).decode(answer))
 
-    async def _correct_bundles(self, ring: Ring) -> None:
+    async def _correct_bundles(self, ring: pki.Ring) -> None:
         for (kind, name), reflector in self._configurations.items():
             missed = f"{kind.kind} {name}"
             if (configuration := reflector.cache.get("", name)) is None:
@@ -266,7 +251,7 @@ class SharedCertificate:
             log.info("caBundle written", configuration=name, webhooks=len(patch["webhooks"]))
             reflector.cache.learn(decoder(Configuration).decode(answer))
 
-    def _adopt(self, ring: Ring) -> bool:
+    def _adopt(self, ring: pki.Ring) -> bool:
         """Serve the ring's certificate if it is trusted, or no usable one is; return whether it
         is."""
         now = self._live.certificate
@@ -274,12 +259,12 @@ class SharedCertificate:
             return True
         # a certificate that works is kept until API servers trust the next one
         if now is not None and not self._live.waiting_for():
-            if issuer_of(now, [ring.issuer]) is None and not self._has_settled(ring.issuer):
+            if pki.issuer_of(now, [ring.issuer]) is None and not self._has_settled(ring.issuer):
                 return False
         where = f"Secret {self._namespace}/{self._name}"
-        chain, key = pem(ring.serving.certificate), pem_key(ring.serving.key)
-        with contextlib.suppress(CertificateError):  # `put` logs it, and the old one stays
-            self._live.put(chain, key, f"{CERTIFICATE} of {where}", f"its {KEY}")
+        chain, key = pki.pem(ring.serving.certificate), pki.pem_key(ring.serving.key)
+        with contextlib.suppress(pki.CertificateError):  # `put` logs it, and the old one stays
+            self._live.put(chain, key, f"{pki.CERTIFICATE} of {where}", f"its {pki.KEY}")
         return True
 
     def _is_trusted(self, authority: x509.Certificate) -> bool:

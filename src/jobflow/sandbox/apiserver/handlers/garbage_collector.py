@@ -12,13 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jobflow.sandbox.apiserver.handlers.writes import (
-    FOREGROUND,
-    ORPHAN,
-    DeleteOptions,
-    Preconditions,
-    Writer,
-)
+from jobflow.sandbox.apiserver.handlers import writes
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
 from jobflow.sandbox.apiserver.requests.targets import (
@@ -35,7 +29,7 @@ _RETRY_SECONDS = 1.0
 
 
 class GarbageCollector:
-    def __init__(self, storage: Storage, registry: Registry, writer: Writer) -> None:
+    def __init__(self, storage: Storage, registry: Registry, writer: writes.Writer) -> None:
         self._storage = storage
         self._registry = registry
         self._writer = writer
@@ -116,8 +110,8 @@ class GarbageCollector:
         options["propagationPolicy"] = policy or "Background"
         write = WriteOptions(user=COLLECTOR, options=options)
         # An object of the same name may have been created meanwhile.
-        preconditions = Preconditions(uid=stored.uid)
-        wanted = DeleteOptions(propagation_policy=policy, preconditions=preconditions)
+        preconditions = writes.Preconditions(uid=stored.uid)
+        wanted = writes.DeleteOptions(propagation_policy=policy, preconditions=preconditions)
         await self._writer.delete(target, wanted, write)
 
     def _state(self, reference: dict[str, Any], dependent: Stored) -> str:
@@ -127,7 +121,7 @@ class GarbageCollector:
         is_near = place is not None and place[1][0] in ("", dependent.key[0])
         owner = self._storage.get(*place) if place is not None and is_near else None
         if owner is not None:
-            return "waiting" if _has(owner, FOREGROUND) else "alive"
+            return "waiting" if _has(owner, writes.FOREGROUND) else "alive"
         # An owner of a kind that is not served here may exist elsewhere.
         is_served = self._registry.of(reference["apiVersion"], reference["kind"])
         return "gone" if is_served else "alive"
@@ -149,13 +143,13 @@ class GarbageCollector:
 
     async def _finalize(self, kind: Kind, stored: Stored) -> None:
         dependents = self._owners.dependents(stored.uid)
-        if _has(stored, ORPHAN):
+        if _has(stored, writes.ORPHAN):
             for bucket, key in dependents:
                 owned = self._registry.of_bucket(bucket)
                 if owned is not None and self._storage.get(bucket, key) is not None:
                     await self._drop_references(Target(owned, *key), [stored.uid])
-            await self._remove_finalizer(kind, stored, ORPHAN)
-        elif _has(stored, FOREGROUND):
+            await self._remove_finalizer(kind, stored, writes.ORPHAN)
+        elif _has(stored, writes.FOREGROUND):
             blocking = False
             for bucket, key in dependents:
                 owned, dependent = self._registry.of_bucket(bucket), self._storage.get(bucket, key)
@@ -168,7 +162,7 @@ class GarbageCollector:
                     for reference in references(remaining)
                 )
             if not blocking:
-                await self._remove_finalizer(kind, stored, FOREGROUND)
+                await self._remove_finalizer(kind, stored, writes.FOREGROUND)
         elif _has(stored, CLEANUP):
             defined = self._registry.of_bucket(stored.key[1])
             if defined is not None:
@@ -182,7 +176,7 @@ class GarbageCollector:
         for stored in self._storage.bucket(kind.bucket).select(namespace):
             if stored.is_deleted:
                 continue
-            wanted = DeleteOptions(propagation_policy="Background")
+            wanted = writes.DeleteOptions(propagation_policy="Background")
             try:
                 await self._writer.delete(Target(kind, *stored.key), wanted, write)
             except RequestFailure as failed:
