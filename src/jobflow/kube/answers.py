@@ -278,7 +278,7 @@ class Identity(msgspec.Struct, rename="camel"):
     uid: str = ""
     resource_version: str = ""
     managed_fields: msgspec.Raw = msgspec.Raw(b"[]")
-    """Who has written what, in a list (`status_writers`)."""
+    """Who has written what, in a list (`find_status_writer`)."""
 
 
 class Identified(msgspec.Struct):
