@@ -105,6 +105,8 @@ class PlanContext:
     now: datetime
     second: datetime
     """`now` in whole seconds."""
+    terminating: bool
+    """Whether the flow is being deleted."""
     layout: CompiledFlow
     records: Mapping[str, JobRecord]
     """The stored records of vcjobs, by name."""
@@ -127,7 +129,8 @@ class PlanContext:
         assign(observed, layout, view, flow)
         facts = Facts(stored_lifecycle(flow, second))
         progress = Progress(*_stored(observed, facts), PlanBudget())
-        return cls(flow, view, now, second, layout, records, observed, facts, progress)
+        terminating = flow.metadata.deletion_timestamp is not None
+        return cls(flow, view, now, second, terminating, layout, records, observed, facts, progress)
 
     def with_facts(self, facts: Facts) -> PlanContext:
         """Return the context for another round of decisions. The effects of Commands make the
@@ -146,22 +149,15 @@ class PlanContext:
         """Why no step, item or attempt starts at present, or None."""
         return self.facts.lifecycle.pause or self.facts.failing
 
-    @lazy_property
-    def terminating(self) -> bool:
-        """Whether the flow is being deleted."""
-        return self.flow.metadata.deletion_timestamp is not None
-
     @property
     def later(self) -> datetime:
         """When expressions that this plan may not evaluate any more are evaluated."""
         return self.now + NEXT_PLAN_DELAY
 
     @lazy_property
-    def flow_phase(self) -> FlowPhase | None:
+    def flow_phase(self) -> FlowPhase:
         """The value of `flow.phase` in `finally`: how the flow ends by its other steps, which have
         ended by the stored status."""
-        if self.layout.last_from == len(self.layout.steps):
-            return None
         failed = self.facts.lifecycle.ending_reason or any(
             fails_flow(each.step, each.stored) for each in self.observed[: self.layout.last_from]
         )
@@ -180,8 +176,6 @@ class PlanContext:
     @lazy_property
     def children(self) -> frozenset[str]:
         """Names of the child flows that the View or the status has."""
-        if not self.layout.has_children:
-            return frozenset()
         names = {n for n, job in self.view.jobs.items() if work_of_object(job).has_steps}
         for condition in (self.flow.status.conditions or {}).values():
             names |= {run.flow for run in (condition, *(condition.runs or ())) if run.flow}
@@ -191,7 +185,7 @@ class PlanContext:
         """Return the facts of the attempt of a step with this name: each case of a `switch` may
         have another kind, and a retry of the flow may choose another case."""
         own = work_of(step)
-        if own.has_steps or name not in self.children:
+        if own.has_steps or not self.layout.has_children or name not in self.children:
             return own
         return next((work for work in works_of(step) if work.has_steps), own)
 
@@ -220,9 +214,9 @@ class PlanContext:
             self.flow,
             self._standing,
             lambda: self._failures,
-            self.flow_phase if phase is None else phase,
+            self.flow_phase if phase is None and self.layout.finally_names else phase,
             index=None if run is None else run.index,
-            item=UNSET if run is None else run.item,
+            item=UNSET if run is None or run.index is None else run.item,
             run=ended,
             attempt=attempt,
             last=self._last(run) if run is not None and run.step.repeat is not None else UNSET,

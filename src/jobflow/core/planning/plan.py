@@ -59,55 +59,7 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         status = invalid_status(ctx, view.violations)
         events = tuple(flow_events(flow, status))
         return Plan(actions=(), status=status, urgent=True, events=events)
-    return _unfinished(ctx)
-
-
-def is_unjudged(flow: JobFlow, jobs: Mapping[str, Job]) -> bool:
-    """Whether a flow has not begun, so that the View for its plan needs the verdict of `judge`."""
-    return not jobs and flow.metadata.deletion_timestamp is None and untouched(flow)
-
-
-def judge(flow: JobFlow, most: float = math.inf) -> Sequence[Violation] | None:
-    """Return the violations of a flow that may have been stored without review; None if it is more
-    effort to find them than `most`."""
-    return find_violations(flow, compile_flow(flow).outline_of_flows, most)
-
-
-def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
-    """Plan an ended flow: retry it if a Command says so, else delete vcjobs that are due, and in
-    the end the flow itself."""
-    second = truncate_to_second(now)
-    lifecycle = stored_lifecycle(flow, second)
-    commands = read_commands(flow, view, lifecycle, second, has_ended=lambda: True)
-    if commands.retry is not None:
-        tolerated = commands.retry is Action.RETRY_TOLERATED
-        status = restarted(flow, view, now, commands.handled, tolerated=tolerated)
-        message = "the steps that failed run again, and all that depends on them"
-        events = (*commands.events, Event(EventType.NORMAL, "FlowRetried", message))
-        return Plan(commands.deletes, status, urgent=True, continues=True, events=events)
-    kept = retention(flow, view, now)
-    lives = any(not job.ended for job in view.jobs.values())
-    strays = end_strays(PlanContext.of(flow, view, now)) if lives else ()
-    status = flow.status
-    if commands.handled != status.handled_commands:
-        status = msgspec.structs.replace(status, handled_commands=commands.handled)
-    until = expires(flow)
-    expired = until is not None and until <= now
-    deletes = (DeleteFlow(flow.metadata.uid),) if expired else ()
-    return Plan(
-        actions=(*kept.deletes, *strays, *commands.deletes, *deletes),
-        status=status,
-        urgent=commands.urgent,
-        continues=commands.urgent,
-        events=commands.events,
-        requeue_after=_until((kept.wake_at, until), now),
-    )
-
-
-def _unfinished(ctx: PlanContext) -> Plan:
-    """Plan a flow that has not ended: decide its steps, and again if that is changed by Commands,
-    its parent, its timeout, or its place in a concurrency group."""
-    flow, view, now = ctx.flow, ctx.view, ctx.now
+    flow, view = ctx.flow, ctx.view  # with params resolved, and without namesakes
     ctx, decisions = _decide(ctx)
     commands = read_commands(
         flow,
@@ -167,6 +119,48 @@ def _unfinished(ctx: PlanContext) -> Plan:
     )
 
 
+def is_unjudged(flow: JobFlow, jobs: Mapping[str, Job]) -> bool:
+    """Whether a flow has not begun, so that the View for its plan needs the verdict of `judge`."""
+    return not jobs and flow.metadata.deletion_timestamp is None and untouched(flow)
+
+
+def judge(flow: JobFlow, most: float = math.inf) -> Sequence[Violation] | None:
+    """Return the violations of a flow that may have been stored without review; None if it is more
+    effort to find them than `most`."""
+    return find_violations(flow, compile_flow(flow).outline_of_flows, most)
+
+
+def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
+    """Plan an ended flow: retry it if a Command says so, else delete vcjobs that are due, and in
+    the end the flow itself."""
+    second = truncate_to_second(now)
+    lifecycle = stored_lifecycle(flow, second)
+    commands = read_commands(flow, view, lifecycle, second, has_ended=lambda: True)
+    if commands.retry is not None:
+        tolerated = commands.retry is Action.RETRY_TOLERATED
+        status = restarted(flow, view, now, commands.handled, tolerated=tolerated)
+        message = "the steps that failed run again, and all that depends on them"
+        events = (*commands.events, Event(EventType.NORMAL, "FlowRetried", message))
+        return Plan(commands.deletes, status, urgent=True, continues=True, events=events)
+    kept = retention(flow, view, now)
+    lives = any(not job.ended for job in view.jobs.values())
+    strays = end_strays(PlanContext.of(flow, view, now)) if lives else ()
+    status = flow.status
+    if commands.handled != status.handled_commands:
+        status = msgspec.structs.replace(status, handled_commands=commands.handled)
+    until = expires(flow)
+    expired = until is not None and until <= now
+    deletes = (DeleteFlow(flow.metadata.uid),) if expired else ()
+    return Plan(
+        actions=(*kept.deletes, *strays, *commands.deletes, *deletes),
+        status=status,
+        urgent=commands.urgent,
+        continues=commands.urgent,
+        events=commands.events,
+        requeue_after=_until((kept.wake_at, until), now),
+    )
+
+
 def _decide(ctx: PlanContext) -> tuple[PlanContext, list[StepDecision]]:
     """Return one decision a step, by position, and the context with all facts.
 
@@ -177,33 +171,26 @@ def _decide(ctx: PlanContext) -> tuple[PlanContext, list[StepDecision]]:
     while True:
         steps = PendingSteps(ctx, begun_steps(ctx))
         decisions = steps.run()
-        grown = _more_facts(ctx, steps, decisions)
-        if grown is None:
+        facts, stop, layout = ctx.facts, steps.stopping, ctx.layout
+        aborts = stop.is_active and stop.policy is FailurePolicy.ABORT
+        daemons = frozenset[int]()
+        if layout.has_daemons and not facts.ending_daemons:
+            daemons = finally_and_daemons.ending_daemons(ctx, decisions)
+        if steps.failing:
+            grown = facts
+        elif aborts and stop.failed and not facts.aborted_for:
+            grown = replace(facts, aborted_for=stop.why, spared=stop.spared())
+        elif aborts and not (stop.failed or facts.failing):
+            grown = replace(facts, failing=stop.pause)
+        elif daemons:
+            names = frozenset(layout.steps[position].name for position in daemons)
+            grown = replace(facts, ending_daemons=names)
+        else:
             made = in_room(ctx, decisions)
-            if not made.faults or ctx.facts.faults:
+            if not made.faults or facts.faults:
                 return ctx, with_times(ctx, made.decisions)
-            grown = replace(ctx.facts, ended=steps.ended(), faults=made.faults)
-        ctx = ctx.with_facts(grown)
-
-
-def _more_facts(
-    ctx: PlanContext, steps: PendingSteps, decisions: Sequence[StepDecision]
-) -> Facts | None:
-    """Return the facts with those that a round has added; None if it has added none."""
-    facts, stop = ctx.facts, steps.stopping
-    if steps.failing:
-        return replace(facts, ended=steps.ended())
-    if stop.is_active and stop.policy is FailurePolicy.ABORT:
-        if stop.failed and not facts.aborted_for:
-            spared = stop.spared()
-            return replace(facts, ended=steps.ended(), aborted_for=stop.why, spared=spared)
-        if not (stop.failed or facts.failing):
-            return replace(facts, ended=steps.ended(), failing=stop.pause)
-    if not facts.ending_daemons and ctx.layout.has_daemons:
-        if ending := finally_and_daemons.ending_daemons(ctx, decisions):
-            names = frozenset(ctx.layout.steps[position].name for position in ending)
-            return replace(facts, ended=steps.ended(), ending_daemons=names)
-    return None
+            grown = replace(facts, faults=made.faults)
+        ctx = ctx.with_facts(replace(grown, ended=steps.ended()))
 
 
 def _until(moments: Iterable[datetime | None], now: datetime) -> timedelta | None:

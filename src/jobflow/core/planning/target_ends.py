@@ -11,8 +11,8 @@ only the one end that its step must have waited for.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from operator import attrgetter
-from typing import TypeVar
 
 import msgspec
 
@@ -26,8 +26,6 @@ from jobflow.core.planning.decision import TargetEnd
 from jobflow.core.planning.observed.steps import NOTHING, ObservedRun, ObservedStep
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
-
-T = TypeVar("T")
 
 MOST_BYTES = 16 * 1024
 """Most bytes of the annotation's value."""
@@ -64,24 +62,16 @@ def parse_ends(text: str) -> Mapping[str, TargetEnd]:
     """Return the ends in an annotation's value, by target; empty if it is not in this form."""
     if not text or len(text) > MOST_BYTES:
         return {}
-    entries = _decode(text, dict[str, msgspec.Raw]) or {}
-    ends = {name: _decode(entry, TargetEnd) for name, entry in entries.items()}
-    return {
-        name: end
-        for name, end in ends.items()
-        if end is not None
-        and end.phase in ENDED_STEP_PHASES
-        and end.reason in _REASONS
-        and (end.reason or end.phase == StepPhase.COMPLETED)
-        and 0 <= end.attempts < MOST_ATTEMPTS
-    }
-
-
-def _decode(text: str | msgspec.Raw, form: type[T]) -> T | None:
-    try:
-        return msgspec.json.decode(text, type=form)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return None
+    ends: dict[str, TargetEnd] = {}
+    with suppress(msgspec.MsgspecError, RecursionError, UnicodeError):
+        for name, entry in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items():
+            with suppress(msgspec.MsgspecError):  # the other entries may be in order
+                end = msgspec.json.decode(entry, type=TargetEnd)
+                known = end.phase in ENDED_STEP_PHASES and end.reason in _REASONS
+                has_reason = end.reason or end.phase == StepPhase.COMPLETED
+                if known and has_reason and 0 <= end.attempts < MOST_ATTEMPTS:
+                    ends[name] = end
+    return ends
 
 
 def ends_of_targets(run: ObservedRun, ctx: PlanContext) -> str:

@@ -57,7 +57,7 @@ class CompiledFlow:
             self.loops[i] = step.for_each is not None or step.repeat is not None
             self.runs_steps[i] = may_run_steps(step)
         self.has_children: bool = any(self.runs_steps)
-        self.ends_in_status = [i for i, step in options if ends_in_status(step)]
+        self.ends_in_status = frozenset([i for i, step in options if ends_in_status(step)])
         """Positions of the steps that may run work without objects."""
         self.graph = outline.graph
         looped = frozenset([i for i, step in options if step.for_each is not None])

@@ -109,9 +109,5 @@ class Claims:
 
 def created_claims(ctx: PlanContext) -> list[str] | None:
     """Return the names of the claims that exist, for the status; None if there are none."""
-    stored = ctx.flow.status.volume_claims
-    answers = ctx.view.claims
-    if not answers:
-        return stored
-    made = [name for name, answer in answers.items() if answer is None]
-    return sorted({*(stored or ()), *made}) or None
+    made = [name for name, answer in ctx.view.claims.items() if answer is None]
+    return sorted({*(ctx.flow.status.volume_claims or ()), *made}) or None

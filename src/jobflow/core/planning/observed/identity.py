@@ -190,7 +190,8 @@ def assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flow
     for name, job in view.jobs.items():
         position = by_key.get(name)
         if position is not None and not loops[position]:  # most jobs
-            plain.setdefault(position, []).append(_with_attempt(job, 1))
+            first = job if attempt_of(job) == 1 else _with_attempt(job, 1)
+            plain.setdefault(position, []).append(first)
             continue
         place = _place_of(job, layout)
         if place is None or place.attempt > 1:

@@ -74,7 +74,15 @@ def _histories(job: Job, old: JobRecord | None, now: datetime) -> list[JobRunnin
     phase only once, with its last time, so they are put behind the known ones at the largest
     overlap."""
     known = list((old.running_histories if old is not None else None) or ())
-    seen = _phases(job, now)
+    status, made = job.status, job.metadata.creation_timestamp
+    fallback = status.state.last_transition_time or now
+    seen = [(c.status, c.last_transition_time or fallback) for c in status.conditions or ()]
+    if seen and seen[0][0] == JobPhase.PENDING and made is not None:
+        seen[0] = (JobPhase.PENDING, made)  # a vcjob is Pending since its creation
+    phase = status.state.phase or JobPhase.PENDING
+    if not seen or seen[-1][0] != phase:
+        first = made if phase == JobPhase.PENDING and not seen else None
+        seen.append((phase, first or fallback))
     for shared in range(len(seen), 0, -1):
         ended_in = seen[max(shared - len(known), 0) : shared]
         if known and all(map(_same, known[-len(ended_in) :], ended_in)):
@@ -91,17 +99,3 @@ def _same(known: JobRunningHistory, seen: tuple[str, datetime]) -> bool:
     # Volcano moves the time of a phase while it lasts
     state, since = seen
     return known.state == state and (known.end_timestamp is None or since <= known.end_timestamp)
-
-
-def _phases(job: Job, now: datetime) -> list[tuple[str, datetime]]:
-    """Return (phase, since when) of each known phase; a vcjob is Pending since its creation."""
-    status, made = job.status, job.metadata.creation_timestamp
-    fallback = status.state.last_transition_time or now
-    phases = [(c.status, c.last_transition_time or fallback) for c in status.conditions or ()]
-    if phases and phases[0][0] == JobPhase.PENDING and made is not None:
-        phases[0] = (JobPhase.PENDING, made)
-    phase = status.state.phase or JobPhase.PENDING
-    if not phases or phases[-1][0] != phase:
-        first = made if phase == JobPhase.PENDING and not phases else None
-        phases.append((phase, first or fallback))
-    return phases

@@ -108,7 +108,7 @@ class ObservedRun(msgspec.Struct):
     @property
     def kind(self) -> WorkKind:
         """The kind of work that it runs, in the chosen case of `switch`."""
-        return self.step.kind_of(self.case)
+        return self.step.kind_of(self.step.case_of(self.decided))
 
     @property
     def work(self) -> Work:
@@ -122,16 +122,14 @@ class ObservedRun(msgspec.Struct):
 
     def new_condition(self, **fields: Any) -> RunCondition:
         """Return a new condition that keeps what lasts from one attempt to the next."""
-        return RunCondition(index=self.index, **self._kept(), **fields)
-
-    def _kept(self) -> dict[str, Any]:
-        stored = self.stored
-        return {
-            "failures": stored.failures,
-            "disruptions": stored.disruptions,
-            "past_attempts": stored.past_attempts,
-            "avoid_nodes": stored.avoid_nodes,
-        }
+        return RunCondition(
+            index=self.index,
+            failures=self.stored.failures,
+            disruptions=self.stored.disruptions,
+            past_attempts=self.stored.past_attempts,
+            avoid_nodes=self.stored.avoid_nodes,
+            **fields,
+        )
 
 
 class ObservedStep(ObservedRun):
@@ -168,7 +166,14 @@ class ObservedStep(ObservedRun):
 
     def new_condition(self, **fields: Any) -> StepCondition:
         """Return a new condition that keeps what lasts from one attempt to the next."""
-        return StepCondition(decisions=self.stored.decisions, **self._kept(), **fields)
+        return StepCondition(
+            decisions=self.stored.decisions,
+            failures=self.stored.failures,
+            disruptions=self.stored.disruptions,
+            past_attempts=self.stored.past_attempts,
+            avoid_nodes=self.stored.avoid_nodes,
+            **fields,
+        )
 
 
 def gather(

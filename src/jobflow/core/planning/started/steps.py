@@ -36,7 +36,7 @@ def begun_steps(ctx: PlanContext, among: Iterable[int] | None = None) -> dict[in
     all."""
     found: dict[int, StepDecision] = {}
     answered = bool(ctx.view.refusals or ctx.view.holders)
-    ends, ended = recorded_ends(ctx), ctx.facts.ended
+    ends, ended, in_status = recorded_ends(ctx), ctx.facts.ended, ctx.layout.ends_in_status
     for position in ctx.layout.order if among is None else among:
         observed = ctx.observed[position]
         stored = observed.stored
@@ -54,7 +54,7 @@ def begun_steps(ctx: PlanContext, among: Iterable[int] | None = None) -> dict[in
         if decision is not None:
             found[position] = decision
             ctx.progress.standing[position] = decision.condition
-            if not must_be_stored(observed.step, decision.condition):
+            if position not in in_status or not must_be_stored(observed.step, decision.condition):
                 ctx.progress.ends[position] = ctx.end_of(observed.step, decision.condition)
     return found
 
@@ -79,7 +79,11 @@ def end_strays(ctx: PlanContext) -> Iterator[Action]:
     does not know. A user may have resumed one that it knows.
     """
     strays: list[Job] = []
-    if _ends_all_steps(ctx):
+    flow, steps = ctx.flow, ctx.observed[: ctx.layout.last_from]
+    is_halted = flow.status.state.reason in HALTS
+    if policy_of(flow) is FailurePolicy.ABORT:
+        is_halted = is_halted or any(fails_flow(each.step, each.stored) for each in steps)
+    if is_halted and not flow.final:
         for observed in ctx.observed:
             for run in observed.each:
                 has_ended = run.stored.phase in ENDED_STEP_PHASES
@@ -95,12 +99,3 @@ def end_strays(ctx: PlanContext) -> Iterator[Action]:
         is_going = job.metadata.deletion_timestamp or job.metadata.name in ctx.view.deleted
         if not (job.ended or is_going):
             yield from object_work_of(job).abort(job, None, ctx).actions
-
-
-def _ends_all_steps(ctx: PlanContext) -> bool:
-    flow = ctx.flow
-    if flow.final or flow.status.state.reason in HALTS:
-        return not flow.final
-    if policy_of(flow) is not FailurePolicy.ABORT:
-        return False
-    return any(fails_flow(each.step, each.stored) for each in ctx.observed[: ctx.layout.last_from])

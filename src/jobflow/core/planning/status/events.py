@@ -49,11 +49,16 @@ def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator
             yield Event(EventType.NORMAL, f"{noun.title()}Created", message)
         elif new.attempts > old.attempts and asks(new):
             yield Event(EventType.NORMAL, "ApprovalRequested", f"step {name}: {new.message}")
-        if new.phase in api.ENDED_STEP_PHASES:
-            if new.phase == api.StepPhase.SKIPPED:
-                skipped.setdefault(new.reason, []).append(name)
-            else:
-                yield _ended(observed.step, new)
+        if new.phase == api.StepPhase.SKIPPED:
+            skipped.setdefault(new.reason, []).append(name)
+        elif new.reason == StepReason.OUTPUTS_MISSING:
+            yield Event(EventType.WARNING, new.reason, f"step {name}: completed; {new.message}")
+        elif new.phase == api.StepPhase.COMPLETED:
+            how = (is_asked(observed.step) and new.message) or "completed"
+            yield Event(EventType.NORMAL, "StepCompleted", f"step {name}: {how}")
+        elif new.phase == api.StepPhase.FAILED:
+            message = f"step {name}: {new.message or new.reason}"
+            yield Event(EventType.WARNING, "StepFailed", message)
         elif new.reason in TROUBLES and new.reason != old.reason and not new.runs:
             troubles.setdefault((new.reason, new.message), []).append(name)
     for (reason, message), names in troubles.items():
@@ -94,16 +99,6 @@ def flow_events(flow: JobFlow, status: api.JobFlowStatus) -> Iterator[Event]:
 
 def _steps(names: Sequence[str]) -> str:
     return f"{'step' if len(names) == 1 else 'steps'} {join_names(names)}"
-
-
-def _ended(step: Step, new: api.StepCondition) -> Event:
-    name = step.name
-    if new.reason == StepReason.OUTPUTS_MISSING:
-        return Event(EventType.WARNING, new.reason, f"step {name}: completed; {new.message}")
-    if new.phase == api.StepPhase.COMPLETED:
-        how = (is_asked(step) and new.message) or "completed"
-        return Event(EventType.NORMAL, "StepCompleted", f"step {name}: {how}")
-    return Event(EventType.WARNING, "StepFailed", f"step {name}: {new.message or new.reason}")
 
 
 def _run_events(

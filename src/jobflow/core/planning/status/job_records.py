@@ -143,7 +143,9 @@ def job_lists(
     """Return the `…Jobs` lists by field name, without empty ones. If the record of a vcjob was
     dropped for the status's size, its run's condition counts."""
     lists: dict[str, list[str]] = {}
-    recorded = {record.name for record in records} | ctx.children
+    recorded = {record.name for record in records}
+    if ctx.layout.has_children:
+        recorded |= ctx.children
     for record in records:
         lost = record.end_timestamp is not None and record.state not in ENDED_PHASES
         into = UNKNOWN_LIST if lost else _LISTS.get(record.state, UNKNOWN_LIST)

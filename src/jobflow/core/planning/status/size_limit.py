@@ -73,7 +73,13 @@ def fitted(
     is_whole = not stored.conditions or any(
         len(record.running_histories or ()) > 1 for record in stored.job_status_list or ()
     )
-    if fits is not None and (is_whole or _uncut(status) != _uncut(stored)):
+    uncut = _replace(
+        stored,
+        conditions=status.conditions,
+        job_status_list=status.job_status_list,
+        pod_failure_ratio=status.pod_failure_ratio,
+    )
+    if fits is not None and (is_whole or status != uncut):
         return fits
     named = find_named()
     for drop in DROPS:
@@ -94,10 +100,6 @@ def fitted(
 
 def _size(status: JobFlowStatus) -> int:
     return len(msgspec.json.encode(status))
-
-
-def _uncut(status: JobFlowStatus) -> JobFlowStatus:
-    return _replace(status, conditions=None, job_status_list=None, pod_failure_ratio="")
 
 
 def _histories_but_the_last(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:

@@ -82,7 +82,7 @@ def flow_status(
         job_status_list=records or None,
         next_jobs=next_jobs or None,
         pod_failure_ratio=pod_failure_ratio(decisions),
-        volume_claims=created_claims(ctx),
+        volume_claims=created_claims(ctx) if ctx.view.claims else stored.volume_claims,
         handled_commands=handled,
         suspended_seconds=lifecycle.suspended_seconds,
         suspended_at=lifecycle.suspended_at,

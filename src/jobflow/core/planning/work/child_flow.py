@@ -72,9 +72,8 @@ def settle(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
     """Return the end of a run whose child flow has ended."""
     assert isinstance(job, ChildFlow)
     state, failure, reason = job.status.state, job.failure, ""
-    if is_aborted(run, job):
-        failure = None
     if job.phase in FAILURES:
+        failure = None if is_aborted(run, job) else failure
         by_hand = state.reason == StepReason.CANCELLED
         reason = StepReason.CANCELLED if by_hand else StepReason.FLOW_FAILED
     end = AttemptEnd(

@@ -23,7 +23,7 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision
 from jobflow.core.planning.observed.identity import pack_uid
 from jobflow.core.planning.observed.job_history import before_its_end
-from jobflow.core.planning.observed.steps import FAILURES, ObservedRun
+from jobflow.core.planning.observed.steps import ObservedRun
 from jobflow.core.planning.work.abort import aborted
 from jobflow.core.pods.failure import describe_end
 from jobflow.core.pods.outputs import OutputsTooLarge
@@ -115,8 +115,8 @@ def ends_as(reason: str) -> StepPhase:
 
 
 def is_aborted(run: ObservedRun, job: Job) -> bool:
-    """Return whether the end of an attempt that did not complete is the abort that is recorded."""
-    if run.stored.abort_time is None or job.phase not in FAILURES:
+    """Return whether the end of an attempt that has failed is the abort that is recorded."""
+    if run.stored.abort_time is None:
         return False
     return run.stored.reason != StepReason.SUSPENDED or job.phase == JobPhase.ABORTED
 

@@ -160,7 +160,7 @@ def _look(run: ObservedRun, job: Job, ctx: PlanContext) -> _Seen:
     pod = find_output_pod(job.spec, (*pods, *ctx.view.gone_pods.get(uid, {}).values()))
     outputs = None if pod is None else read_message(job.spec, pod)
     containers = 1 if pod is None else count_containers(pod)
-    if is_aborted(run, job):
+    if has_failed and is_aborted(run, job):
         return _Seen(pods, outputs=outputs, containers=containers)
     needed = run.step.name in ctx.layout.outputs_needed and has_output_pod(job.spec)
     blamed = None
