@@ -7,23 +7,27 @@ An output that begins like JSON and is none (NaN, a dict as Python prints it, tw
 text, so an expression that reads a key of it has no value. `explain_failure` names it.
 """
 
+from __future__ import annotations
+
 import math
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from jobflow.api.schema.nesting import MAX_DEPTH
 from jobflow.core.cel.budget import Budget, BudgetExceededError, CelError
-from jobflow.core.cel.language.compiler import FunctionCall, Program, compile_program
 from jobflow.core.cel.language.macros import EvaluationFrame
 from jobflow.core.cel.language.parser import parse
 from jobflow.core.cel.language.tree import CelSyntaxError, Comparison, Mention, find_comparisons
 from jobflow.core.cel.language.values import describe_type, make_depth_error, normalize_number
+
+if TYPE_CHECKING:
+    from jobflow.core.cel.language.compiler import FunctionCall, Program
 
 MAX_LENGTH = 1024
 """Characters of an expression."""
@@ -101,6 +105,9 @@ def parse_cached(text: str) -> Expression | ExpressionFault:
             if not character.isprintable() and character not in "\n\r\t\u00a0":
                 code = f"U+{ord(character):04X}"
                 return ExpressionFault(f"has the invisible character {code}; remove it", at)
+    # a third of CEL: a flow without expressions and most commands need none of it
+    from jobflow.core.cel.language.compiler import compile_program
+
     try:
         program = compile_program(parse(text))
     except CelSyntaxError as error:
