@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -10,6 +10,8 @@ from rich.text import Text
 
 from jobflow.core.text import printable
 
+GAP = "   "
+"""Between the columns of a table."""
 MAX_WIDTH = 100
 """Columns of a paragraph on a wider terminal, because longer lines are hard to read."""
 _COMMAND = re.compile("`[^`]+`")
@@ -64,3 +66,30 @@ def _wrap(console: Console, sentence: str, width: int) -> Iterator[str]:
     lines = Text(_COMMAND.sub(join, sentence)).wrap(console, width)
     for number, line in enumerate(lines):
         yield (_INDENT if number else "") + line.plain.replace(_SPACE, " ").rstrip()
+
+
+def fitting(sizes: Mapping[str, int], optional: Iterable[str], width: int | None) -> dict[str, int]:
+    """Return the columns of a table that fit into a width, with their sizes. The `optional` are
+    left out in this order; None is no limit."""
+    kept = dict(sizes)
+    for name in optional:
+        if width is not None and line_width(kept) > width:
+            kept.pop(name, None)
+    return kept
+
+
+def line_width(sizes: Mapping[str, int]) -> int:
+    """Return the width of a line with these columns."""
+    return sum(sizes.values()) + len(GAP) * (len(sizes) - 1)
+
+
+def offset_of(name: str, sizes: Mapping[str, int]) -> int:
+    """Return where a column starts."""
+    names = [*sizes]
+    return sum(sizes[each] + len(GAP) for each in names[: names.index(name)])
+
+
+def join_cells(cells: Mapping[str, str], sizes: Mapping[str, int]) -> str:
+    """Return the line of a table, whose cells are padded to the sizes of their columns."""
+    padded = (cells[name] + " " * (size - cell_len(cells[name])) for name, size in sizes.items())
+    return GAP.join(padded).rstrip()

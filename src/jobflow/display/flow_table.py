@@ -1,6 +1,6 @@
 """A table of flows, as `kubectl get` prints one: a line each, wide or narrow."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from rich.cells import cell_len
@@ -10,13 +10,13 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.core.drawing.phase_looks import style_of
 from jobflow.core.text import format_duration, printable
+from jobflow.display.console import fitting, join_cells, offset_of
 
-_GAP = "   "
-_COLUMNS = ("NAME", "PHASE", "REASON", "PROGRESS", "DURATION", "AGE")
+COLUMNS = ("NAME", "PHASE", "REASON", "PROGRESS", "DURATION", "AGE")
 _OPTIONAL = ("AGE", "REASON", "DURATION", "PROGRESS")
 """Columns that are left out on a narrow terminal, in this order."""
 
-Cells = tuple[str, ...]
+Cells = Mapping[str, str]
 
 
 def phase_of(flow: JobFlow) -> str:
@@ -32,26 +32,23 @@ class FlowTable:
         self, width: int | None = None, *, namespaces: bool = False, wide: bool = False
     ) -> None:
         self._width = width
-        self._namespaces = namespaces
-        self._wide = wide
-        self._names = (
-            *(("NAMESPACE",) if namespaces else ()),
-            *_COLUMNS,
-            *(("MESSAGE",) if wide else ()),
-        )
-        self._sizes = [cell_len(name) for name in self._names]
-        self._columns = self._fitting()
+        names = (*(("NAMESPACE",) if namespaces else ()), *COLUMNS)
+        self._names = (*names, *(("MESSAGE",) if wide else ()))
+        self._sizes = {name: cell_len(name) for name in self._names}
+        self._shown = self._fitting()
 
     def resize(self, width: int) -> None:
         """Fit the columns into the width of a terminal that has changed."""
         self._width = width
-        self._columns = self._fitting()
+        self._shown = self._fitting()
 
     def lines(self, flows: Iterable[JobFlow], now: datetime) -> list[Text]:
         """Return the header and a line for each flow; child flows are indented below theirs."""
         rows = [self._cells(flow, now, level=level) for flow, level in _with_levels(flows)]
         self._grow(rows)
-        return [self._header(), *map(self._line, rows)]
+        header = self._line({name: name for name in self._names})
+        header.stylize("bold")
+        return [header, *map(self._line, rows)]
 
     def row(self, flow: JobFlow, now: datetime, *, phase: str = "", level: int = 0) -> Text:
         """Return the line of one more flow, or of one that has changed; `phase` replaces its
@@ -62,37 +59,26 @@ class FlowTable:
 
     def without_times(self, flow: JobFlow) -> Cells:
         """Return the cells of a flow that change only with the flow."""
-        cells = zip(self._names, self._cells(flow, datetime.max.replace(tzinfo=UTC)), strict=True)
-        return tuple(cell for name, cell in cells if name not in ("DURATION", "AGE"))
+        cells = self._cells(flow, datetime.max.replace(tzinfo=UTC))
+        return {name: cell for name, cell in cells.items() if name not in ("DURATION", "AGE")}
 
-    def _grow(self, rows: Sequence[Cells]) -> None:
-        widest = [max(map(cell_len, column)) for column in zip(*rows, strict=True)] or self._sizes
-        self._sizes = list(map(max, self._sizes, widest))
-        self._columns = self._fitting()
+    def _grow(self, rows: Iterable[Cells]) -> None:
+        for row in rows:
+            for name, cell in row.items():
+                self._sizes[name] = max(self._sizes[name], cell_len(cell))
+        self._shown = self._fitting()
 
-    def _fitting(self) -> list[int]:
-        """Return the columns that fit into the width."""
-        columns = [i for i, name in enumerate(self._names) if name != "MESSAGE"]
-        for name in _OPTIONAL:
-            needed = sum(self._sizes[i] + len(_GAP) for i in columns) - len(_GAP)
-            if self._width is not None and needed > self._width:
-                columns.remove(self._names.index(name))
-        return columns + ([len(self._names) - 1] if self._wide else [])
-
-    def _header(self) -> Text:
-        return self._cut(Text(self._joined(self._names), style="bold"))
+    def _fitting(self) -> dict[str, int]:
+        """Return the columns that fit into the width, with their sizes."""
+        sizes = dict(self._sizes)
+        # a message may be longer than any terminal, so it is cut and leaves out no column
+        message = {"MESSAGE": sizes.pop("MESSAGE")} if "MESSAGE" in sizes else {}
+        return fitting(sizes, _OPTIONAL, self._width) | message
 
     def _line(self, cells: Cells) -> Text:
-        line, phase = Text(self._joined(cells)), self._names.index("PHASE")
-        start = sum(self._sizes[i] + len(_GAP) for i in self._columns if i < phase)
-        line.stylize(style_of(cells[phase]), start, start + len(cells[phase]))
-        return self._cut(line)
-
-    def _joined(self, cells: Cells) -> str:
-        padded = (cells[i] + " " * (self._sizes[i] - cell_len(cells[i])) for i in self._columns)
-        return _GAP.join(padded).rstrip()
-
-    def _cut(self, line: Text) -> Text:
+        line, phase = Text(join_cells(cells, self._shown)), cells["PHASE"]
+        start = offset_of("PHASE", self._shown)
+        line.stylize(style_of(phase), start, start + len(phase))
         if self._width is not None:
             line.truncate(self._width, overflow="ellipsis")
         return line
@@ -102,17 +88,17 @@ class FlowTable:
         end = status.completion_time if flow.final else now
         ran = end - status.start_time if status.start_time and end else None
         age = now - meta.creation_timestamp if meta.creation_timestamp else None
-        texts = (
-            *((meta.namespace,) if self._namespaces else ()),
-            "  " * level + meta.name,
-            phase or phase_of(flow),
-            status.state.reason,
-            status.progress or f"0/{len(flow.all_steps)}",
-            format_duration(ran),
-            format_duration(age),
-            *((status.state.message,) if self._wide else ()),
-        )
-        return tuple(map(printable, texts))
+        cells = {
+            "NAMESPACE": meta.namespace,
+            "NAME": "  " * level + meta.name,
+            "PHASE": phase or phase_of(flow),
+            "REASON": status.state.reason,
+            "PROGRESS": status.progress or f"0/{len(flow.all_steps)}",
+            "DURATION": format_duration(ran),
+            "AGE": format_duration(age),
+            "MESSAGE": status.state.message,
+        }
+        return {name: printable(cells[name]) for name in self._names}
 
 
 def level_of(flow: JobFlow, known: Mapping[str, JobFlow]) -> int:

@@ -30,10 +30,17 @@ from jobflow.core.spec.approvals import asks
 from jobflow.core.text import format_duration, printable
 from jobflow.core.timelines.spans import runs_of
 from jobflow.core.work import may_run_steps
-from jobflow.display.console import columns_of, print_lines
+from jobflow.display.console import (
+    GAP,
+    columns_of,
+    fitting,
+    join_cells,
+    line_width,
+    offset_of,
+    print_lines,
+)
 
 _GAP = "  "
-_TABLE_GAP = "   "
 _UNLIMITED = 1_000_000
 """Columns of a line if there is no terminal."""
 _REQUESTED = "requested: "
@@ -323,9 +330,8 @@ def print_trees(
         print_lines(console, tree.lines(now, columns_of(console)))
 
 
-_STEP, _JOB, _PHASE, _START = range(4)
 _HEADER = ("STEP", "JOB", "PHASE", "START", "DURATION")
-_OPTIONAL = (_JOB, _START)
+_OPTIONAL = ("JOB", "START")
 """Columns that are left out on a narrow terminal, in this order."""
 
 
@@ -336,21 +342,24 @@ def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Te
     rows = step_rows(flow)
     cells = [_cells(row, now) for row in rows]
     messages = [row.result if row.is_completed else row.with_reason for row in rows]
-    sizes = [max(map(cell_len, column)) for column in zip(_HEADER, *cells, strict=True)]
-    columns = _fitting(sizes, width)
-    indent = _offset(sizes, columns)
+    sizes = {name: max(map(cell_len, (name, *(row[name] for row in cells)))) for name in _HEADER}
+    sizes = fitting(sizes, _OPTIONAL, width)
+    indent = line_width(sizes) + len(GAP)
     room = _UNLIMITED if width is None else width - indent
     is_beside = room >= 2 * _MIN_ROOM
     if not is_beside:
         indent, room = 4, max((width or 0) - 4, 2 * _MIN_ROOM)
-    last = "MESSAGE" if is_beside and any(messages) else ""
-    yield Text(_joined(_HEADER, sizes, columns, last), style="bold")
+    sizes["MESSAGE"] = 0  # the last column needs no padding
+    heading = {name: name for name in _HEADER}
+    heading["MESSAGE"] = "MESSAGE" if is_beside and any(messages) else ""
+    yield Text(join_cells(heading, sizes), style="bold")
+    start = offset_of("PHASE", sizes)
     for line_cells, message in zip(cells, messages, strict=True):
         wrapped = _wrapped(message, room)
         beside = wrapped[:1] if is_beside else []
-        line = Text(_joined(line_cells, sizes, columns, "".join(beside)))
-        start = _offset(sizes, columns[: columns.index(_PHASE)])
-        line.stylize(style_of(line_cells[_PHASE]), start, start + len(line_cells[_PHASE]))
+        line = Text(join_cells({**line_cells, "MESSAGE": "".join(beside)}, sizes))
+        phase = line_cells["PHASE"]
+        line.stylize(style_of(phase), start, start + len(phase))
         yield line
         yield from (Text(" " * indent + text) for text in wrapped[len(beside) :])
     hours = requested_hours(flow)
@@ -358,26 +367,11 @@ def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Te
         yield Text(f"{_REQUESTED}{hours}", style="dim")
 
 
-def _cells(row: StepRow, now: datetime) -> Sequence[str]:
-    start = row.times.start.astimezone().strftime("%H:%M:%S") if row.times.start else ""
-    duration = format_duration(row.duration(now), tenths=True)
-    return row.step, row.job, row.phase, start, duration
-
-
-def _fitting(sizes: Sequence[int], width: int | None) -> Sequence[int]:
-    """Return the columns that fit into `width`."""
-    columns = list(range(len(sizes)))
-    for column in _OPTIONAL:
-        if width is not None and _offset(sizes, columns) - len(_TABLE_GAP) > width:
-            columns.remove(column)
-    return columns
-
-
-def _offset(sizes: Sequence[int], columns: Sequence[int]) -> int:
-    """Return where the column after these starts."""
-    return sum(sizes[column] + len(_TABLE_GAP) for column in columns)
-
-
-def _joined(cells: Sequence[str], sizes: Sequence[int], columns: Sequence[int], last: str) -> str:
-    padded = (cells[i] + " " * (sizes[i] - cell_len(cells[i])) for i in columns)
-    return _TABLE_GAP.join((*padded, last)).rstrip()
+def _cells(row: StepRow, now: datetime) -> Mapping[str, str]:
+    return {
+        "STEP": row.step,
+        "JOB": row.job,
+        "PHASE": row.phase,
+        "START": row.times.start.astimezone().strftime("%H:%M:%S") if row.times.start else "",
+        "DURATION": format_duration(row.duration(now), tenths=True),
+    }

@@ -4,7 +4,6 @@ explained."""
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import chain
 
 from rich.cells import cell_len
 
@@ -20,13 +19,11 @@ from jobflow.core.cron.flows import belongs_to, format_scheduled_time
 from jobflow.core.explain.cron import explain_cron
 from jobflow.core.names import to_label_value
 from jobflow.core.text import format_duration, printable
-from jobflow.display.console import make_console, print_sentences
+from jobflow.display.console import join_cells, make_console, print_sentences
 from jobflow.display.formats import GetOutput, print_json
 from jobflow.display.objects import print_raw
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import Client
-
-_GAP = "   "
 
 
 async def get_crons(
@@ -72,34 +69,31 @@ def _table(crons: Sequence[CronJobFlow], namespaces: bool, wide: bool) -> list[s
     names = ["NAME", "SCHEDULE", "SUSPEND", "ACTIVE", "LAST SCHEDULE", "AGE"]
     names = [*(["NAMESPACE"] if namespaces else []), *names]
     names += ["TIME ZONE", "LAST SUCCESS"] if wide else []
-    rows = [_cells(cron, namespaces, wide, now) for cron in crons]
-    sizes = [max(map(cell_len, column)) for column in zip(names, *rows, strict=True)]
-    return [
-        _GAP.join(
-            cell + " " * (size - cell_len(cell)) for cell, size in zip(row, sizes, strict=True)
-        ).rstrip()
-        for row in chain([names], rows)
-    ]
+    rows = [{name: name for name in names}, *(_cells(cron, now) for cron in crons)]
+    sizes = {name: max(cell_len(row[name]) for row in rows) for name in names}
+    return [join_cells(row, sizes) for row in rows]
 
 
-def _cells(cron: CronJobFlow, namespaces: bool, wide: bool, now: datetime) -> list[str]:
+def _cells(cron: CronJobFlow, now: datetime) -> dict[str, str]:
+    """Return the cells of all columns, by name. `<none>` is kubectl's word."""
     meta, spec, status = cron.metadata, cron.spec, cron.status
-    cells = [
-        *([meta.namespace] if namespaces else []),
-        meta.name,
-        spec.schedule or "",
-        str(cron.suspended),
-        str(max(status.active_count or 0, len(status.active or ()))),
-        _since(status.last_schedule_time, now),
-        _since(meta.creation_timestamp, now),
-    ]
-    if wide:
-        cells += [spec.time_zone or "UTC", _since(status.last_successful_time, now)]
-    return [printable(cell) for cell in cells]
-
-
-def _since(time: datetime | None, now: datetime) -> str:
-    return format_duration(now - time) if time is not None else "<none>"
+    cells = {
+        "NAMESPACE": meta.namespace,
+        "NAME": meta.name,
+        "SCHEDULE": spec.schedule or "",
+        "SUSPEND": str(cron.suspended),
+        # the list of active flows is cut, the count is missing in old statuses
+        "ACTIVE": str(max(status.active_count or 0, len(status.active or ()))),
+        "TIME ZONE": spec.time_zone or "UTC",
+    }
+    times = {
+        "LAST SCHEDULE": status.last_schedule_time,
+        "AGE": meta.creation_timestamp,
+        "LAST SUCCESS": status.last_successful_time,
+    }
+    for name, time in times.items():
+        cells[name] = format_duration(now - time) if time is not None else "<none>"
+    return {name: printable(cell) for name, cell in cells.items()}
 
 
 async def print_cron_explanation(name: str, step: str | None, options: ClusterOptions) -> int:

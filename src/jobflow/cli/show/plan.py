@@ -28,7 +28,7 @@ from jobflow.core.pods.resources import parse_quantity
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import format_count, format_duration, join_names, printable
 from jobflow.core.timelines.time_left import History, learn
-from jobflow.display.console import columns_of, make_console
+from jobflow.display.console import GAP, columns_of, fitting, line_width, make_console
 from jobflow.display.formats import PlanOutput, print_json
 from jobflow.kube.client import ApiError, Client
 from jobflow.sandbox.nodes.simulate import DEFAULT_SECONDS
@@ -233,7 +233,6 @@ def _why_nothing_runs(flow: JobFlow) -> str:
 
 # -------------------------------------------------------------------- output
 
-_GAP = "   "
 _HEADER = ("START", "END", "DURATION", "STEP", "ATTEMPT", "PHASE", "JOB")
 _OPTIONAL = ("JOB", "DURATION", "ATTEMPT")
 """Columns that are left out on a narrow terminal, in this order."""
@@ -283,21 +282,16 @@ def table_lines(
     if all(row.get("ATTEMPT", "1") == "1" for row in rows):
         del sizes["ATTEMPT"]
 
-    def excess() -> int:
-        """Return by how many columns a line exceeds the width."""
-        return 0 if width is None else sum(sizes.values()) + len(_GAP) * (len(sizes) - 1) - width
-
-    for name in _OPTIONAL:
-        if excess() > 0:
-            sizes.pop(name, None)
-    sizes["STEP"] = max(sizes["STEP"] - max(excess(), 0), len("STEP"))
+    sizes = fitting(sizes, _OPTIONAL, width)
+    excess = 0 if width is None else line_width(sizes) - width
+    sizes["STEP"] = max(sizes["STEP"] - max(excess, 0), len("STEP"))
     row: Mapping[str, str] | None
     for row in (None, *rows):
         line = Text(style="bold" if row is None else "")
         for name, size in sizes.items():
             cell = name if row is None else row.get(name, "")
             style = style_of(cell) if name == "PHASE" and row is not None else ""
-            line.append(cut_name(cell, size, ascii_only), style).append(_GAP)
+            line.append(cut_name(cell, size, ascii_only), style).append(GAP)
         line.rstrip()
         if width is not None:
             line.truncate(width)
