@@ -188,14 +188,18 @@ def _summed_up_node(nodes: Sequence[Node]) -> Node:
 def _node(
     step: Step, condition: StepCondition, default: str, *, is_last: bool, is_left_out: bool
 ) -> Node:
+    work, flow = work_of(step).word, step.flow_for(None)
+    if flow is not None:
+        work += f" of {format_count(len(child_spec(flow).all_steps), 'step')}"
     parts = (
         "finally" if is_last else "",
         "not in targets" if is_left_out else "",
         "daemon" if step.daemon else "",
-        _work(step),
+        work,
         format_run_progress(step, condition, brief=True) or _loop(step),
         "item by item" if step.matches_items else "",
-        format_case(step, condition) or _cases(step),
+        format_case(step, condition)
+        or (format_count(len(step.switch), "case") if step.switch else ""),
     )
     return Node(
         step.name,
@@ -206,14 +210,6 @@ def _node(
     )
 
 
-def _work(step: Step) -> str:
-    """Return `approval`, or `flow of 3 steps`; "" for a job."""
-    word, inner = work_of(step).word, step.flow_for(None)
-    if inner is None:
-        return word
-    return f"{word} of {format_count(len(child_spec(inner).all_steps), 'step')}"
-
-
 def _loop(step: Step) -> str:
     """Return the number of runs of a step that has not started."""
     if step.fan_out is not None:
@@ -222,10 +218,6 @@ def _loop(step: Step) -> str:
     if step.repeat is not None:
         return f"up to {format_count(to_number(step.repeat.max) or MAX_RUNS, 'run')}"
     return ""
-
-
-def _cases(step: Step) -> str:
-    return format_count(len(step.switch), "case") if step.switch else ""
 
 
 def _label(step: Step, target: Step) -> str:

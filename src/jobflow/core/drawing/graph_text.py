@@ -1,7 +1,5 @@
 """The graph of a flow in languages of other programs: Mermaid, Graphviz's dot and JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -10,8 +10,6 @@ to the right of the first of them:
     ●───╯  report
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -104,7 +102,8 @@ class _Lanes:
     def draw(self, node: int) -> str:
         """Draw the line of a node and move on to the next."""
         before = [owner is not None for owner in self._owners]
-        owners = {self._owner(target) for target in self.targets[node]}
+        groups = {target: self._groups.get(target) for target in self.targets[node]}
+        owners = {target if group is None else group.members[0] for target, group in groups.items()}
         sources = {at for at, owner in enumerate(self._owners) if owner in owners}
         ended = [at for at in sorted(sources) if self._reaches_last(at)]
         group = self._groups.get(node)
@@ -132,10 +131,6 @@ class _Lanes:
             self._owners.pop()
         return text
 
-    def _owner(self, node: int) -> int:
-        group = self._groups.get(node)
-        return node if group is None else group.members[0]
-
     def _reaches_last(self, lane: int) -> bool:
         """Let a lane reach one more node; return whether that was the last one, and end it."""
         owner = self._owners[lane]
@@ -155,15 +150,12 @@ class _Lanes:
 
     def _free_lane(self, first: int, count: int = 1) -> int:
         """Return the first one of so many free lanes side by side, and add missing ones."""
+        taken = {lane for lane, owner in enumerate(self._owners) if owner is not None} | self._freed
         at = first
-        while any(self._is_taken(lane) for lane in range(at, at + count)):
+        while not taken.isdisjoint(range(at, at + count)):
             at += 1
         self._owners += [None] * (at + count - len(self._owners))
         return at
-
-    def _is_taken(self, lane: int) -> bool:
-        is_owned = lane < len(self._owners) and self._owners[lane] is not None
-        return is_owned or lane in self._freed
 
     def _text(
         self, lane: int, out: int | None, sources: Collection[int], before: Sequence[bool]

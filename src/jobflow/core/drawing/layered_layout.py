@@ -7,8 +7,6 @@ several columns passes a bend in each; arrows from one node share their bends. A
 in nodes, arrows and bends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 

@@ -1,8 +1,6 @@
 """How the phases of flows, steps and jobs are shown: the one table of icons, colours and priorities
 for the terminal, the page, SVG, Mermaid and dot."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 

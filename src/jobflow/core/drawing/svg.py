@@ -4,8 +4,6 @@ The documents have their own style sheet, for light and dark, and escaped text. 
 colour, symbol and word.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from html import escape
@@ -17,9 +15,7 @@ from jobflow.core.drawing.graph_layout import (
     CHAR,
     HEIGHT,
     PADDING,
-    PlacedArrow,
     PlacedGraph,
-    PlacedLabel,
     PlacedNode,
     cut,
     place_graph,
@@ -105,8 +101,12 @@ def graph_svg(graph: FlowGraph) -> str:
 
 def _elements(placed: PlacedGraph) -> Iterator[str]:
     """Yield the elements of a graph: arrows first, so that nodes cover them."""
-    yield from map(_arrow, placed.arrows)
-    yield from map(_label, placed.labels)
+    for arrow in placed.arrows:
+        kind = "arrow conditional" if arrow.arrow.label else "arrow"
+        yield f'<path class="{kind}" d="{arrow.path}" marker-end="url(#tip)"/>'
+    for label in placed.labels:
+        text = xml_text(label.text)
+        yield f'<text class="small halo end" x="{label.x:.1f}" y="{label.y:.1f}">{text}</text>'
     for node in placed.nodes:
         yield _node(node)
         for inner in node.inner:
@@ -131,16 +131,6 @@ def _node(placed: PlacedNode) -> str:
         f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{placed.width:.1f}" '
         f'height="{placed.height:.0f}" rx="{HEIGHT / 2 if node.is_last else 8}"/>{texts}</g>'
     )
-
-
-def _arrow(placed: PlacedArrow) -> str:
-    kind = "arrow conditional" if placed.arrow.label else "arrow"
-    return f'<path class="{kind}" d="{placed.path}" marker-end="url(#tip)"/>'
-
-
-def _label(placed: PlacedLabel) -> str:
-    text = xml_text(placed.text)
-    return f'<text class="small halo end" x="{placed.x:.1f}" y="{placed.y:.1f}">{text}</text>'
 
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -204,11 +194,15 @@ def _row(row: StepTimeline, found: Timeline, left: float, top: float) -> str:
     middle = top + _BAR - 3
     weight = "bold" if row.is_critical else ""
     mark = f'<rect class="critical" x="{MARGIN}" y="{top}" width="4" height="{_BAR}" rx="2"/>'
+    layers = [*_CLASSES]  # running jobs are drawn over queued ones
+    spans = sorted(row.spans, key=lambda span: layers.index(span.state))
+    times = (f"{state} {format_duration(time)}" for state, time in row.times.items() if time)
+    title = f"{row.step}: {', '.join((row.phase, *times))}"
     parts = [
-        f"<title>{xml_text(_describe(row))}</title>",
+        f"<title>{xml_text(title)}</title>",
         mark if row.is_critical else "",
         f'<text class="{weight}" x="{MARGIN + 10}" y="{middle}">{xml_text(cut(row.step))}</text>',
-        *(_bar(span, found, left, top) for span in sorted(row.spans, key=_rank)),
+        *(_bar(span, found, left, top) for span in spans),
     ]
     text, x = row.phase, left + 4
     if row.start is not None and row.end is not None:
@@ -216,11 +210,6 @@ def _row(row: StepTimeline, found: Timeline, left: float, top: float) -> str:
         text += f" {row.phase}" if row.phase != StepPhase.COMPLETED else ""
     parts.append(f'<text class="small" x="{x:.1f}" y="{middle}">{xml_text(text)}</text>')
     return f'<g class="{f"step {class_of(row.phase)}".strip()}">{"".join(parts)}</g>'
-
-
-def _rank(span: Span) -> int:
-    """Return the layer of a bar: running jobs are drawn over queued ones."""
-    return list(_CLASSES).index(span.state)
 
 
 def _bar(span: Span, found: Timeline, left: float, top: float) -> str:
@@ -233,11 +222,6 @@ def _bar(span: Span, found: Timeline, left: float, top: float) -> str:
         f'<rect class="{_CLASSES[span.state]}" x="{left + x:.1f}" y="{y:.1f}" '
         f'width="{width:.1f}" height="{height}" rx="2"/>'
     )
-
-
-def _describe(row: StepTimeline) -> str:
-    times = (f"{state} {format_duration(time)}" for state, time in row.times.items() if time)
-    return f"{row.step}: {', '.join((row.phase, *times))}"
 
 
 def _legend(times: Mapping[State, timedelta], left: float, y: float) -> Iterator[str]:

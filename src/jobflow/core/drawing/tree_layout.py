@@ -5,8 +5,6 @@ of a fork are below the fork, and their join is the last of the same level. Depe
 position does not show are written behind the step: "after c, d".
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -48,10 +46,14 @@ def branches(flow: JobFlow, *, max_level: int = MAX_LEVEL) -> list[Branch]:
     for step, level in _walk(below, max_level):
         parent = tree.parent[step] if tree.depth[step] <= max_level + 1 else _ROOT
         above = "" if parent == _ROOT else graph.names[parent]
-        follows = _follows(steps[step], daemons, above)
-        if step >= last:
-            follows = ", ".join(filter(None, ("finally", follows)))
-        lines.append(Branch(steps[step], level, follows))
+        spec = steps[step]
+        parts = (
+            "finally" if step >= last else "",
+            "daemon" if spec.daemon else "",
+            _dependencies(spec, daemons, above),
+            "item by item" if spec.matches_items else "",
+        )
+        lines.append(Branch(spec, level, ", ".join(filter(None, parts))))
     return lines
 
 
@@ -121,16 +123,6 @@ _DEPENDENCIES: dict[str, tuple[str, str]] = {
     Condition.RUNNING: ("once {} runs", "once {} run"),
 }
 """By condition, the words for one target, and for all of several."""
-
-
-def _follows(step: Step, daemons: frozenset[str], above: str) -> str:
-    """`daemon, after c, d`. `above` is the step whose line this line is directly below."""
-    parts = ["daemon"] if step.daemon else []
-    if dependencies := _dependencies(step, daemons, above):
-        parts.append(dependencies)
-    if step.matches_items:
-        parts.append("item by item")
-    return ", ".join(parts)
 
 
 def _dependencies(step: Step, daemons: frozenset[str], above: str) -> str:

@@ -1,7 +1,5 @@
 """Explanations of `jobflow why cjf/NAME`: when the next flow starts, and what prevents it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -5,8 +5,6 @@ explain decisions without making any. An explanation has a bounded length: of ma
 situation, it names a few and counts the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime

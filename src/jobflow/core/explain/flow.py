@@ -1,7 +1,5 @@
 """Sentences about a whole flow: its state, failures, running and waiting steps, and what to do."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime

@@ -1,7 +1,5 @@
 """One item of a forEach or one run of a repeat, as a step of its own that can be explained."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime

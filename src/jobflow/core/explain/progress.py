@@ -1,7 +1,5 @@
 """Progress of a step in a few words: its runs, the tasks of its job, the case of its switch."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Sentences on what to do about the reason of a step: what to run, read or correct."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 

@@ -4,8 +4,6 @@ They are read from the status and spec of a flow, by the tables that made the de
 (`spec/readiness.py`). A search is linear in steps and targets, and ends also if targets are cyclic.
 """
 
-from __future__ import annotations
-
 from collections import deque
 
 from jobflow.api.flow.status import StepPhase

@@ -4,8 +4,6 @@ They state facts that Volcano has written, never a position in the queue: the or
 plugins of the scheduler, and on jobs that the user may not see.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Sentences about one step: its phase, since when, why, and what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any

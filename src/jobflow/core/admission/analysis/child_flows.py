@@ -5,8 +5,6 @@ with what it inherits, and with the known values of its params. A param with ano
 reference, which fits any type.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar

@@ -22,7 +22,7 @@ from jobflow.api.flow.step import (
     TaskStatusProbe,
     TCPSocketProbe,
 )
-from jobflow.api.flow.traits import Found, Referring, Relation, find_set
+from jobflow.api.flow.traits import Found, Relation, find_set
 from jobflow.core.admission.analysis.child_flows import Child, ChildParams, child_flows
 from jobflow.core.admission.analysis.flow_expressions import (
     FlowExpressions,
@@ -46,16 +46,13 @@ from jobflow.core.admission.analysis.jobs.resolved_specs import (
     owners_of,
     resolved_layers,
 )
-from jobflow.core.admission.analysis.places import ExpressionPlace
 from jobflow.core.admission.analysis.tree_budget import TreeBudget
 from jobflow.core.admission.analysis.visible_names import NameScope
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.lazy import lazy_property
 from jobflow.core.manifests.job_fields import claim_type, misfits
-from jobflow.core.manifests.layers import Rank
 from jobflow.core.manifests.volume_claims import claim_spec
 from jobflow.core.names import predict_generated_name
-from jobflow.core.spec.expressions import NamedFailure, find_named_failures
 from jobflow.core.spec.graph import (
     NO_STEPS,
     Graph,
@@ -271,8 +268,6 @@ class FlowFacts:
                     found.append(ProbeEntry(i, f"{path}.{place}", place, asked))
         return found
 
-    # ------------------------------------------------------------------- expressions
-
     @lazy_property
     def written_expressions(self) -> list[WrittenExpression]:
         """Every expression, in the order of the flow; outputs last."""
@@ -290,25 +285,6 @@ class FlowFacts:
     def reference_trial(self) -> ReferenceTrial:
         """Trial evaluation of references to params and items."""
         return ReferenceTrial(self.flow, self.steps, self.budget, self.level)
-
-    @lazy_property
-    def referring(self) -> list[tuple[ExpressionPlace, Any, str]]:
-        """Values of steps that may have references and are neither part of a job nor of a child
-        flow, each with its place and its JSON path."""
-        return [
-            (ExpressionPlace(i, each.trait.stage), each.value, f"{self.path(i)}.{each.path}")
-            for i, step in self.steps_with_options
-            for each in find_set(step, Referring)
-            if not each.trait.below
-        ]
-
-    @lazy_property
-    def named_failures(self) -> Mapping[str, NamedFailure]:
-        """By step, the facts of its failure that the status keeps for expressions and
-        references."""
-        return find_named_failures(self.flow.spec, [step for _, step in self.steps_with_options])
-
-    # ------------------------------------------------------------------ names of jobs
 
     @lazy_property
     def flow_name(self) -> str:
@@ -340,8 +316,6 @@ class FlowFacts:
             return 0
         return max(len(count.longest_suffix) for count in set(self.job_counts))
 
-    # ------------------------------------------------------------------- child flows
-
     @lazy_property
     def steps_with_flows(self) -> list[int]:
         """Steps that may run a child flow."""
@@ -359,8 +333,6 @@ class FlowFacts:
         params = [child.params for child in self.children if child.params is not None]
         return [*self.resolved_layers, *params]
 
-    # ------------------------------------------------------------- layers and templates
-
     @lazy_property
     def resolved_layers(self) -> list[ResolvedLayer]:
         """Jobs of steps and cases without a template, their arguments and their patches, in the
@@ -374,11 +346,6 @@ class FlowFacts:
             owner.written.job_spec is not None or owner.written.container is not None
             for owner in self.owners
         )
-
-    @lazy_property
-    def work(self) -> list[ResolvedLayer]:
-        """The layers that are in place of a template."""
-        return [each for each in self.resolved_layers if each.layer.rank is Rank.WORK]
 
     @lazy_property
     def misfits(self) -> list[tuple[ResolvedLayer, Verdict]]:

@@ -5,8 +5,6 @@ The controller judges each child flow again when it is created, so whatever the 
 unjudged in one is judged then. The verdict warns of it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from functools import cache

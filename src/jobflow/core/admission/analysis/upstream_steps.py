@@ -1,7 +1,5 @@
 """The steps that each step depends on, and those that have ended when it starts, as bits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from jobflow.api.flow.step import Condition, Step, Strategy

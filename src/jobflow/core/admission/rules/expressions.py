@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from jobflow.api.flow.traits import Stage
+from jobflow.api.flow.traits import Referring, Stage, find_set
 from jobflow.core.admission.analysis.child_flows import MAX_PARAM_VALUES, ChildParams
 from jobflow.core.admission.analysis.flow_expressions import (
     MAX_CHARACTERS,
@@ -93,7 +93,11 @@ def names_in_references_exist(facts: FlowFacts) -> Iterator[Violation]:
     written: list[tuple[ExpressionPlace, Any, str, Callable[[str], str]]] = [
         (each.place, each.written, each.path, each.written_path) for each in facts.references
     ]
-    written += [(*each, str) for each in facts.referring]
+    for i, step in facts.steps_with_options:
+        for found in find_set(step, Referring):
+            if not found.trait.below:  # the others are parts of jobs and of child flows
+                path = f"{facts.path(i)}.{found.path}"
+                written.append((ExpressionPlace(i, found.trait.stage), found.value, path, str))
     for place, value, value_path, written_path in written:
         for path, reference in find_references(value, value_path):
             detail = scope.reference_fault(place, reference.root, reference.keys)
@@ -200,7 +204,7 @@ RULES: Rules = (
         ),
     ),
     RuleGroup(
-        lambda facts: facts.references or facts.referring,
+        lambda facts: facts.steps_with_options,
         (names_in_references_exist, references_are_small),
     ),
 )

@@ -22,7 +22,7 @@ from jobflow.core.limits import MAX_NEXT_JOBS as MOST_NEXT
 from jobflow.core.manifests.layers import free_form_values
 from jobflow.core.names import MAX_NAME
 from jobflow.core.spec.approvals import MAX_BY_BYTES
-from jobflow.core.spec.expressions import measure_fields
+from jobflow.core.spec.expressions import find_named_failures, measure_fields
 from jobflow.core.spec.param_values import params_of
 from jobflow.core.violations import Reason, Violation, join_path
 from jobflow.core.work import is_asked, may_run_steps
@@ -156,7 +156,8 @@ def least_status(facts: FlowFacts) -> int:
             size += STATUS_OF_A_PROBER + names if names else 0
     if facts.steps_with_options:
         size += _StatusOfOptions(facts).total
-    for name, named in facts.named_failures.items():
+    readers = [step for _, step in facts.steps_with_options]
+    for name, named in find_named_failures(facts.flow.spec, readers).items():
         position = facts.position(name)
         runs = 1 if position is None else facts.job_counts[position].runs or 1
         # after the end of the step only itself has the facts of its failure, before that every run

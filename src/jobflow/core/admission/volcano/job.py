@@ -90,22 +90,20 @@ def _tasks(job: JobView) -> Iterator[Violation]:
         if task.name is None:
             continue
         path = f"{task.path}.name"
-        if not DNS_LABEL.fullmatch(task.name):
-            yield from _label_violations(task.name, path)
+        if len(task.name) > MAX_NAME:
+            detail = (
+                f"{len(task.name)} characters, but a task's name has at most {MAX_NAME}; shorten it"
+            )
+            yield Violation(path, Reason.TOO_LONG, task.name, detail)
+        if "." in task.name:
+            detail = 'a task\'s name cannot hold ".": use lower-case letters, digits and "-"'
+            yield Violation(path, Reason.INVALID, task.name, detail)
+        elif not DNS_LABEL.fullmatch(task.name):
+            found = name_violations(path, task.name)
+            yield from (each for each in found if each.reason is not Reason.TOO_LONG)
         if (first := seen.setdefault(task.name, task.index)) != task.index:
             detail = f"tasks[{first}] already has this name; give each task its own"
             yield Violation(path, Reason.DUPLICATE, task.name, detail)
-
-
-def _label_violations(name: str, path: str) -> Iterator[Violation]:
-    if len(name) > MAX_NAME:
-        detail = f"{len(name)} characters, but a task's name has at most {MAX_NAME}; shorten it"
-        yield Violation(path, Reason.TOO_LONG, name, detail)
-    if "." in name:
-        detail = 'a task\'s name cannot hold ".": use lower-case letters, digits and "-"'
-        yield Violation(path, Reason.INVALID, name, detail)
-    else:
-        yield from (v for v in name_violations(path, name) if v.reason is not Reason.TOO_LONG)
 
 
 def _gang(job: JobView) -> Iterator[Violation]:
@@ -182,20 +180,15 @@ def _volumes(job: JobView) -> Iterator[Violation]:
             if (first := seen.setdefault(mount_path, index)) != index:
                 detail = f"volumes[{first}] is mounted there already"
                 yield Violation(f"{path}.mountPath", Reason.DUPLICATE, mount_path, detail)
-        yield from _volume_claim(volume, path)
-
-
-def _volume_claim(volume: Map, path: str) -> Iterator[Violation]:
-    name = volume.get("volumeClaimName")
-    claim = volume.get("volumeClaim")
-    if claim is None and not name:
-        detail = "set volumeClaimName (an existing claim) or volumeClaim (a new one)"
-        yield Violation(f"{path}.volumeClaimName", Reason.REQUIRED, name, detail)
-    elif claim is not None and name:
-        detail = "excludes volumeClaimName: the job uses an existing claim or a new one"
-        yield Violation(f"{path}.volumeClaim", Reason.FORBIDDEN, claim, detail)
-    if name and isinstance(name, str):
-        yield from name_violations(f"{path}.volumeClaimName", name)
+        name, claim = volume.get("volumeClaimName"), volume.get("volumeClaim")
+        if claim is None and not name:
+            detail = "set volumeClaimName (an existing claim) or volumeClaim (a new one)"
+            yield Violation(f"{path}.volumeClaimName", Reason.REQUIRED, name, detail)
+        elif claim is not None and name:
+            detail = "excludes volumeClaimName: the job uses an existing claim or a new one"
+            yield Violation(f"{path}.volumeClaim", Reason.FORBIDDEN, claim, detail)
+        if name and isinstance(name, str):
+            yield from name_violations(f"{path}.volumeClaimName", name)
 
 
 def _partitions_and_topologies(job: JobView) -> Iterator[Violation]:
@@ -261,10 +254,16 @@ def _task_dependencies(job: JobView) -> Iterator[Violation]:
             if not isinstance(target, str):
                 continue
             path = f"{task.path}.dependsOn.name[{index}]"
-            if target in names and target != task.name and target not in known:
-                known[target] = None
+            if target == task.name:
+                detail = "a task cannot wait for itself"
+                yield Violation(path, Reason.INVALID, target, detail)
+            elif target not in names:
+                detail = f"no such task{did_you_mean(suggester.nearest(target))}"
+                yield Violation(path, Reason.INVALID, target, detail)
+            elif target in known:
+                yield Violation(path, Reason.DUPLICATE, target, "name it once")
             else:
-                yield _target_violation(path, target, task.name, names, suggester)
+                known[target] = None
         graph.setdefault(task.name or "", known)
     try:
         graphlib.TopologicalSorter(graph).prepare()
@@ -273,17 +272,6 @@ def _task_dependencies(job: JobView) -> Iterator[Violation]:
         detail = f"the tasks wait for each other, so they never start: {cycle}"
         first = next(task for task in job.tasks if task.name == error.args[1][0])
         yield Violation(f"{first.path}.dependsOn.name", Reason.INVALID, first.name, detail)
-
-
-def _target_violation(
-    path: str, target: str, task: str | None, names: Mapping[str, None], suggester: Suggester
-) -> Violation:
-    if target == task:
-        return Violation(path, Reason.INVALID, target, "a task cannot wait for itself")
-    if target not in names:
-        detail = f"no such task{did_you_mean(suggester.nearest(target))}"
-        return Violation(path, Reason.INVALID, target, detail)
-    return Violation(path, Reason.DUPLICATE, target, "name it once")
 
 
 _FIELDS_OF_RULES: Mapping[Callable[[JobView], Iterator[Violation]], frozenset[str]] = {

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from jobflow.core.admission.object_names import DNS_LABEL
-from jobflow.core.admission.volcano.job_view import JobView, Map, TaskView, elements, mapping, text
+from jobflow.core.admission.volcano.job_view import JobView, TaskView, elements, mapping, text
 from jobflow.core.names import MAX_NAME, predict_pod_names
 from jobflow.core.suggest import list_supported
 from jobflow.core.violations import Reason, Violation
@@ -38,36 +38,38 @@ def pod_violations(job: JobView) -> Iterator[Violation]:
         yield from _containers(task)
         if task.raw.get("topologyPolicy") is not None:
             yield from _topology_policy(task)
-    if job.job_name:
-        yield from _pod_names(job, job.job_name)
+    if job.job_name and job.tasks:
+        pod = job.job_name + predict_pod_names(job.raw).longest
+        if (more := len(pod) - MAX_NAME) > 0:
+            detail = (
+                f"its pod {pod} would have {len(pod)} characters, {more} too many: shorten the "
+                "name of the flow, the step or the task"
+            )
+            yield Violation(f"{job.path}.tasks", Reason.INVALID, job.job_name, detail)
 
 
 def _containers(task: TaskView) -> Iterator[Violation]:
-    path = f"{task.path}.template.spec"
-    pod = task.pod_spec
+    pod, pod_path = task.pod_spec, f"{task.path}.template.spec"
     if not pod.get("containers"):
         detail = "a pod has at least one container"
-        yield Violation(f"{path}.containers", Reason.REQUIRED, None, detail)
+        yield Violation(f"{pod_path}.containers", Reason.REQUIRED, None, detail)
     seen: dict[str, str] = {}
     for key in _CONTAINER_LISTS:
         for index, container in elements(pod, key):
-            yield from _container(container, f"{path}.{key}[{index}]", seen)
-
-
-def _container(container: Map, path: str, seen: dict[str, str]) -> Iterator[Violation]:
-    name = container.get("name")
-    if not name:
-        yield Violation(f"{path}.name", Reason.REQUIRED, name, "a container has a name")
-    elif isinstance(name, str):
-        if not DNS_LABEL.fullmatch(name):
-            detail = 'lower-case letters, digits and "-", at most 63, as in "main"'
-            yield Violation(f"{path}.name", Reason.INVALID, name, detail)
-        if (first := seen.setdefault(name, path)) != path:
-            detail = f"{first} already has this name"
-            yield Violation(f"{path}.name", Reason.DUPLICATE, name, detail)
-    if not container.get("image"):
-        detail = "a container has an image"
-        yield Violation(f"{path}.image", Reason.REQUIRED, None, detail)
+            path, name = f"{pod_path}.{key}[{index}]", container.get("name")
+            if not name:
+                yield Violation(f"{path}.name", Reason.REQUIRED, name, "a container has a name")
+            elif isinstance(name, str):
+                if not DNS_LABEL.fullmatch(name):
+                    detail = 'lower-case letters, digits and "-", at most 63, as in "main"'
+                    yield Violation(f"{path}.name", Reason.INVALID, name, detail)
+                # init containers share the names of the others
+                if (first := seen.setdefault(name, path)) != path:
+                    detail = f"{first} already has this name"
+                    yield Violation(f"{path}.name", Reason.DUPLICATE, name, detail)
+            if not container.get("image"):
+                detail = "a container has an image"
+                yield Violation(f"{path}.image", Reason.REQUIRED, None, detail)
 
 
 def _topology_policy(task: TaskView) -> Iterator[Violation]:
@@ -101,13 +103,3 @@ def _whole_cpus(quantity: Any) -> bool:
         return True
     value = Fraction(match[1]) * Fraction(10) ** int(match[2] or 0) * _SUFFIXES[match[3] or ""]
     return value > 0 and value.denominator == 1
-
-
-def _pod_names(job: JobView, job_name: str) -> Iterator[Violation]:
-    pod = job_name + predict_pod_names(job.raw).longest
-    if job.tasks and len(pod) > MAX_NAME:
-        detail = (
-            f"its pod {pod} would have {len(pod)} characters, {len(pod) - MAX_NAME} too many: "
-            "shorten the name of the flow, the step or the task"
-        )
-        yield Violation(f"{job.path}.tasks", Reason.INVALID, job_name, detail)

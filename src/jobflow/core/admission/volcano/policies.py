@@ -5,7 +5,7 @@ fault.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from jobflow.core.admission.volcano.job_view import JobView, Map, elements, integer, text, texts
 from jobflow.core.suggest import list_supported
@@ -61,14 +61,17 @@ def duration_violations(raw: Map, key: str, path: str) -> Iterator[Violation]:
 def _of_list(owner: Map, path: str) -> Iterator[Violation]:
     policies = [(f"{path}[{i}]", policy) for i, policy in elements(owner, "policies")]
     for at, policy in policies:
-        for rule in _RULES_OF_ONE:
-            yield from rule(policy, at)
+        yield from _of_one(policy, at)
         yield from duration_violations(policy, "timeout", at)
     yield from _named_once(policies)
-    yield from _any_event_alone(policies)
+    named = [place for at, policy in policies for place in _events(policy, at)]
+    if {event for _, event in named} - {ANY_EVENT}:
+        for at in [at for at, event in named if event == ANY_EVENT][:1]:
+            detail = '"*" is every event, so no policy may name another; remove it or the others'
+            yield Violation(at, Reason.INVALID, ANY_EVENT, detail)
 
 
-def _event_or_exit_code(policy: Map, path: str) -> Iterator[Violation]:
+def _of_one(policy: Map, path: str) -> Iterator[Violation]:
     has_event = bool(policy.get("event") or policy.get("events"))
     has_exit_code = policy.get("exitCode") is not None
     if has_event and has_exit_code:
@@ -77,42 +80,24 @@ def _event_or_exit_code(policy: Map, path: str) -> Iterator[Violation]:
     elif not has_event and not has_exit_code:
         detail = "set when the policy acts: event, events or exitCode"
         yield Violation(f"{path}.event", Reason.REQUIRED, None, detail)
-
-
-def _exit_code_is_a_failure(policy: Map, path: str) -> Iterator[Violation]:
+    for at, event in _events(policy, path):
+        if event not in EVENTS:
+            detail = _supported(event, EVENTS, _VOLCANOS_EVENTS)
+            yield Violation(at, Reason.NOT_SUPPORTED, event, detail)
     if integer(policy, "exitCode") == 0:
         detail = (
             "0 is no failure, and a policy acts on exit codes of failures; "
             "for success use event: TaskCompleted"
         )
         yield Violation(f"{path}.exitCode", Reason.INVALID, 0, detail)
-
-
-def _events_are_known(policy: Map, path: str) -> Iterator[Violation]:
-    for at, event in _events(policy, path):
-        if event not in EVENTS:
-            detail = _supported(event, EVENTS, _VOLCANOS_EVENTS)
-            yield Violation(at, Reason.NOT_SUPPORTED, event, detail)
-
-
-def _action_is_known(policy: Map, path: str) -> Iterator[Violation]:
-    """With an exit code, Volcano does not require an action, and ignores an unknown one."""
     action = policy.get("action")
-    if not action:
-        if policy.get("event") or policy.get("events"):
-            detail = list_supported(None, ACTIONS)
-            yield Violation(f"{path}.action", Reason.REQUIRED, action, detail)
-    elif isinstance(action, str) and action not in ACTIONS:
+    # with an exit code, Volcano does not require an action, and ignores an unknown one
+    if not action and has_event:
+        detail = list_supported(None, ACTIONS)
+        yield Violation(f"{path}.action", Reason.REQUIRED, action, detail)
+    elif action and isinstance(action, str) and action not in ACTIONS:
         detail = _supported(action, ACTIONS, _VOLCANOS_ACTIONS)
         yield Violation(f"{path}.action", Reason.NOT_SUPPORTED, action, detail)
-
-
-_RULES_OF_ONE: tuple[Callable[[Map, str], Iterator[Violation]], ...] = (
-    _event_or_exit_code,
-    _events_are_known,
-    _exit_code_is_a_failure,
-    _action_is_known,
-)
 
 
 def _named_once(policies: list[tuple[str, Map]]) -> Iterator[Violation]:
@@ -126,15 +111,6 @@ def _named_once(policies: list[tuple[str, Map]]) -> Iterator[Violation]:
             if (first := seen.setdefault(value, path)) != path:
                 word = "event" if isinstance(value, str) else "exit code"
                 yield Violation(at, Reason.DUPLICATE, value, f"{first} already has this {word}")
-
-
-def _any_event_alone(policies: list[tuple[str, Map]]) -> Iterator[Violation]:
-    named = [place for path, policy in policies for place in _events(policy, path)]
-    others = {event for _, event in named} - {ANY_EVENT}
-    if others:
-        for at in [at for at, event in named if event == ANY_EVENT][:1]:
-            detail = '"*" is every event, so no policy may name another; remove it or the others'
-            yield Violation(at, Reason.INVALID, ANY_EVENT, detail)
 
 
 def _events(policy: Map, path: str) -> Iterator[tuple[str, str]]:
