@@ -168,14 +168,11 @@ class ClusterOptions(Connection):
 
     @property
     def as_json(self) -> bool:
-        """Whether the output is JSON."""
         return self.output is Output.JSON
 
 
 @dataclass(frozen=True, slots=True)
 class GetOptions:
-    """Flags of `jobflow get`."""
-
     phase: Annotated[
         str | None,
         typer.Option(
@@ -212,8 +209,6 @@ class FollowOptions:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """Flags of `jobflow delete`."""
-
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Cancel flows that have not ended, then delete them.")
     ] = False
@@ -258,8 +253,6 @@ class RetryOptions:
 
 @dataclass(frozen=True, slots=True)
 class BackfillOptions:
-    """Flags of `jobflow backfill`."""
-
     begin: Annotated[
         str,
         typer.Option(

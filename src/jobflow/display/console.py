@@ -79,12 +79,10 @@ def fitting(sizes: Mapping[str, int], optional: Iterable[str], width: int | None
 
 
 def line_width(sizes: Mapping[str, int]) -> int:
-    """Return the width of a line with these columns."""
     return sum(sizes.values()) + len(GAP) * (len(sizes) - 1)
 
 
 def offset_of(name: str, sizes: Mapping[str, int]) -> int:
-    """Return where a column starts."""
     names = [*sizes]
     return sum(sizes[each] + len(GAP) for each in names[: names.index(name)])
 

@@ -46,8 +46,8 @@ class FlowTable:
         """Return the header and a line for each flow; child flows are indented below theirs."""
         rows = [self._cells(flow, now, level=level) for flow, level in _with_levels(flows)]
         self._grow(rows)
-        header = self._line({name: name for name in self._names})
-        header.stylize("bold")
+        names = {name: name for name in self._names}
+        header = self._cut(Text(join_cells(names, self._shown), style="bold"))
         return [header, *map(self._line, rows)]
 
     def row(self, flow: JobFlow, now: datetime, *, phase: str = "", level: int = 0) -> Text:
@@ -69,7 +69,6 @@ class FlowTable:
         self._shown = self._fitting()
 
     def _fitting(self) -> dict[str, int]:
-        """Return the columns that fit into the width, with their sizes."""
         sizes = dict(self._sizes)
         # a message may be longer than any terminal, so it is cut and leaves out no column
         message = {"MESSAGE": sizes.pop("MESSAGE")} if "MESSAGE" in sizes else {}
@@ -79,6 +78,9 @@ class FlowTable:
         line, phase = Text(join_cells(cells, self._shown)), cells["PHASE"]
         start = offset_of("PHASE", self._shown)
         line.stylize(style_of(phase), start, start + len(phase))
+        return self._cut(line)
+
+    def _cut(self, line: Text) -> Text:
         if self._width is not None:
             line.truncate(self._width, overflow="ellipsis")
         return line

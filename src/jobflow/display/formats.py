@@ -19,8 +19,6 @@ class ObjectOutput(StrEnum):
 
 
 class GetOutput(StrEnum):
-    """Flows of `jobflow get`."""
-
     TABLE = "table"
     WIDE = "wide"
     TREE = "tree"
@@ -30,8 +28,6 @@ class GetOutput(StrEnum):
 
 
 class GraphOutput(StrEnum):
-    """The graph of `jobflow graph`."""
-
     TEXT = "text"
     JSON = "json"
     MERMAID = "mermaid"
@@ -40,16 +36,12 @@ class GraphOutput(StrEnum):
 
 
 class DrawingOutput(StrEnum):
-    """The bars of `jobflow timeline`."""
-
     TEXT = "text"
     JSON = "json"
     SVG = "svg"
 
 
 class PlanOutput(StrEnum):
-    """The jobs of `jobflow plan`."""
-
     TABLE = "table"
     GANTT = "gantt"
     JSON = "json"
@@ -57,15 +49,11 @@ class PlanOutput(StrEnum):
 
 
 class RunOutput(StrEnum):
-    """The flows of `jobflow run`."""
-
     TREE = "tree"
     JSON = "json"
 
 
 class ConvertOutput(StrEnum):
-    """The objects of `jobflow convert`."""
-
     YAML = "yaml"
     PYTHON = "python"
 

@@ -106,7 +106,6 @@ class LiveTrees(LiveDisplay):
         self._live.is_stale = True
 
     def _family(self, flow: JobFlow) -> dict[str, JobFlow]:
-        """Return the child flows with the same outermost flow."""
         return self._children.setdefault((flow.metadata.namespace, root_label(flow)), {})
 
     def lines(self, now: datetime, width: int, height: int) -> Iterator[Text]:

@@ -195,7 +195,6 @@ class Tree:
         return _beside_or_below(line, text, Text(_GAP), width)
 
     def _blocks(self, lines: Sequence[_Line], now: datetime, width: int) -> list[list[Text]]:
-        """Return the lines of each step."""
         levels = [line.level for line in lines]
         stems, next_levels = guides(levels), [*levels, 0][1:]
         phase = max(map(cell_len, (StepPhase.COMPLETED, *(line.row.phase for line in lines))))
@@ -238,7 +237,6 @@ class Tree:
 
 
 def _messages_of(row: StepRow, shown: Mapping[str, JobFlow]) -> list[str]:
-    """Return the messages of the steps of a child flow that is shown."""
     child = shown.get(row.condition.flow)
     conditions = (child.status.conditions or {}).values() if child is not None else ()
     return [printable(each.message) for each in conditions]
@@ -284,7 +282,6 @@ def _retry_time(row: StepRow, now: datetime) -> str:
 
 
 def _ranked(lines: Sequence[_Line]) -> list[int]:
-    """Return the positions of the lines, the most important first."""
     return sorted(range(len(lines)), key=lambda i: look_of(lines[i].row.phase).rank)
 
 
@@ -323,7 +320,6 @@ def print_trees(
     *,
     items: bool = False,
 ) -> None:
-    """Print flows as trees, as they are now."""
     now, ascii_only = datetime.now(UTC), console.options.ascii_only
     for flow in flows:
         tree = Tree(flow, children, ascii_only=ascii_only, items=items)

@@ -21,13 +21,13 @@ POLL_SECONDS = 0.2
 
 
 def print_crds() -> int:
-    """Print the definitions as YAML documents and return the exit code."""
+    """Print the definitions as YAML documents."""
     sys.stdout.write("---\n".join(to_yaml(crd(kind)) for kind in KINDS))
     return SUCCESS
 
 
 def apply_crds(kubeconfig: str | None) -> int:
-    """Apply the definitions, wait until they are served and return the exit code."""
+    """Apply the definitions, wait until they are served."""
     from jobflow.runtime.event_loop import run
 
     with exit_on(UNUSABLE, ConfigError), exit_on(FAILED, ApiError, CommandError):

@@ -176,8 +176,6 @@ class Command(TyperCommand):
 
 
 class Commands(typer.Typer):
-    """A group of commands."""
-
     def command(
         self, name: str | None = None, *, deferred: bool = False, **settings: Any
     ) -> Callable[[F], F]:

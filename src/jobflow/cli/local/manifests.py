@@ -5,7 +5,7 @@ Argo's workflows, and of manifests from before JobFlow moved into Volcano."""
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from typing import Any
@@ -40,13 +40,21 @@ _FOR_PYTHON = f"-o python reads {join_names(KINDS)} of {JOBTEMPLATES.api_version
 
 
 def lint_files(files: FileOptions, *, as_json: bool) -> int:
-    """Check FILEs, print the report and return the exit code."""
+    """Check FILEs, print the report."""
     with exit_on(UNUSABLE, CommandError):
         report = check_files(files)
-    report.warnings += _dropped_nulls(report)
+    detail = f"kubectl apply removes this null before it sends the object; {WAYS}"
+    for typed in report.typed:
+        if isinstance(typed.object, JobFlow | CronJobFlow):
+            manifest = typed.manifest
+            for path in islice(null_places(typed.object), MAX_FINDINGS):
+                place = manifest.place(path)
+                warning = ManifestFault(place, "", detail, path, typed.kind, manifest.name)
+                report.warnings.append(warning)
     if as_json:
         shown, others = first_of_each_file(report.faults, MAX_FINDINGS)
         print(json.dumps([fault.as_json() for fault in shown], indent=2))
+        # stdout has the faults and nothing else
         print_error(*others, severity="warning")
         print_warnings(report, make_console(stderr=True))
     else:
@@ -56,23 +64,19 @@ def lint_files(files: FileOptions, *, as_json: bool) -> int:
     return FAILED if report.faults else SUCCESS
 
 
-def _dropped_nulls(report: Report) -> Iterator[ManifestFault]:
-    """Yield a warning of each null that `kubectl apply` removes."""
-    detail = f"kubectl apply removes this null before it sends the object; {WAYS}"
-    for typed in report.typed:
-        if isinstance(typed.object, JobFlow | CronJobFlow):
-            manifest = typed.manifest
-            for path in islice(null_places(typed.object), MAX_FINDINGS):
-                place = manifest.place(path)
-                yield ManifestFault(place, "", detail, path, typed.kind, manifest.name)
-
-
 def convert_files(files: Sequence[str]) -> int:
-    """Print the converted objects of FILEs as YAML, and return the exit code. If one of them has a
-    fault, all faults are printed instead."""
+    """Print the converted objects of FILEs as YAML. If one of them has a fault, all faults are
+    printed instead."""
     manifests = load(files, sys.stdin.buffer)
-    unknown = [_unknown(each, _advice(each)) for each in manifests.objects if _result(each) is None]
-    reports = [_check(each) for each in manifests.objects if _result(each) is not None]
+    unknown, reports = [], []
+    for each in manifests.objects:
+        if _result(each) is not None:
+            reports.append(_check(each))
+        else:
+            reads = f"convert reads Jobs of {JOBS.api_version} and JobTemplates of "
+            reads += JOBTEMPLATES.api_version
+            as_python = "-o python writes it as Python"
+            unknown.append(_unknown(each, as_python if each.kind in KINDS else reads))
     faults = [*manifests.faults, *unknown, *(fault for each in reports for fault in each.faults)]
     errors = make_console(stderr=True)
     print_faults(faults, errors)
@@ -85,8 +89,8 @@ def convert_files(files: Sequence[str]) -> int:
 
 
 def convert_to_python(files: Sequence[str]) -> int:
-    """Print a Python file that makes the JobFlows, CronJobFlows and JobTemplates of FILEs, and
-    return the exit code. If one of them has a fault, all faults are printed instead."""
+    """Print a Python file that makes the JobFlows, CronJobFlows and JobTemplates of FILEs. If one
+    of them has a fault, all faults are printed instead."""
     # only -o python writes Python
     from jobflow.cli.local.to_python import to_python
 
@@ -108,8 +112,8 @@ def convert_to_python(files: Sequence[str]) -> int:
 
 def migrate_files(files: Sequence[str], *, as_json: bool = False) -> int:
     """Print all objects of FILEs as YAML, the old ones in their new form and those of Argo as
-    JobFlows, and return the exit code. Changes, and what is left to do, are printed to stderr; with
-    `as_json`, what is left to do is printed as a list instead of the objects."""
+    JobFlows. Changes, and what is left to do, are printed to stderr; with `as_json`, what is left
+    to do is printed as a list instead of the objects."""
     # the translation of Argo's workflows is as large as the rest of this command
     from jobflow.migrate.old_manifests import migrate_old
     from jobflow.migrate.report import convert_argo
@@ -131,21 +135,18 @@ def migrate_files(files: Sequence[str], *, as_json: bool = False) -> int:
         argo.print(errors)
         print_faults(report.faults, errors)
         print_warnings(report, errors)
-        _print_objects(order, manifests.objects)
+        others, separator = iter(manifests.objects), ""
+        # in the order of the files; an object of Argo that became a part of another has no text
+        for is_argo, group in groupby(
+            (each for each in order if each != ""), lambda text: text is not None
+        ):
+            print(separator, end="")
+            if is_argo:
+                print("---\n".join(map(str, group)), end="")
+            else:
+                write_yaml([next(others).data for _ in group], sys.stdout)
+            separator = "---\n"
     return FAILED if report.faults or not argo.is_complete else SUCCESS
-
-
-def _print_objects(order: Sequence[str | None], manifests: Sequence[Manifest]) -> None:
-    """Print the objects in their order; an entry is the YAML of one of Argo, or None."""
-    others, is_first = iter(manifests), True
-    for is_argo, group in groupby((text for text in order if text != ""), lambda t: t is not None):
-        if not is_first:
-            print("---")
-        if is_argo:
-            print("---\n".join(str(text) for text in group), end="")
-        else:
-            write_yaml([next(others).data for _ in group], sys.stdout)
-        is_first = False
 
 
 def _result(manifest: Manifest) -> Resource | None:
@@ -158,16 +159,9 @@ def _unknown(manifest: Manifest, advice: str) -> ManifestFault:
     return ManifestFault(manifest.place("kind"), Reason.NOT_SUPPORTED, message, "kind")
 
 
-def _advice(manifest: Manifest) -> str:
-    if manifest.kind in KINDS:
-        return "-o python writes it as Python"
-    return (
-        f"convert reads Jobs of {JOBS.api_version} and JobTemplates of {JOBTEMPLATES.api_version}"
-    )
-
-
 def _check(manifest: Manifest) -> Report:
     """Check the spec by the rules of JobTemplates; the faults have the places of the file."""
+    # both kinds have the same spec
     place = manifest.node.span
     entries = dict(manifest.node.entries)
     for key, value in (("apiVersion", JOBTEMPLATES.api_version), ("kind", JOBTEMPLATES.kind)):
@@ -180,31 +174,22 @@ def _check(manifest: Manifest) -> Report:
 def _converted(manifest: Manifest) -> dict[str, Any]:
     resource = _result(manifest)
     assert resource is not None, "other kinds are faults"
-    metadata = dict(_metadata(manifest.data["metadata"]))
-    spec = manifest.data.get("spec") or {}
-    if resource is JOBTEMPLATES:
-        _take_back(manifest.data["metadata"].get("annotations") or {}, spec)
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": metadata,
-        "spec": spec,
-    }
-
-
-def _metadata(old: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the metadata that a user writes, without those of tools and of JobFlow."""
+    old, spec = manifest.data["metadata"], manifest.data.get("spec") or {}
+    metadata: dict[str, Any] = {}
     for key in ("name", "generateName", "namespace"):
+        # the API server leaves the generateName of an object that it has named
         if key in old and not (key == "generateName" and old.get("name")):
-            yield key, old[key]
+            metadata[key] = old[key]
     for key in ("labels", "annotations"):
-        kept = {
-            name: value
-            for name, value in (old.get(key) or {}).items()
-            if is_inherited(name, value) and name not in _CREATED_BY
-        }
+        # those of tools and of JobFlow are not what a user wrote
+        given = (old.get(key) or {}).items()
+        kept = {k: v for k, v in given if is_inherited(k, v) and k not in _CREATED_BY}
         if kept:
-            yield key, kept
+            metadata[key] = kept
+    if resource is JOBTEMPLATES:
+        _take_back(old.get("annotations") or {}, spec)
+    head = {"apiVersion": resource.api_version, "kind": resource.kind}
+    return head | {"metadata": metadata, "spec": spec}
 
 
 def _take_back(annotations: dict[str, str], spec: dict[str, Any]) -> None:
@@ -214,13 +199,9 @@ def _take_back(annotations: dict[str, str], spec: dict[str, Any]) -> None:
         spec.setdefault("ttlSecondsAfterFinished", int(ttl))
     templates = maps([task.get("template") for task in maps(spec.get("tasks"))])
     for metadata in maps([template.get("metadata") for template in templates]):
-        _drop_labels(metadata)
-
-
-def _drop_labels(metadata: dict[str, Any]) -> None:
-    own = metadata.get("labels")
-    if isinstance(own, dict):
-        for name in [name for name in own if name in _CREATED_BY or not is_inherited(name, "")]:
-            del own[name]
-        if not own:
-            del metadata["labels"]
+        own = metadata.get("labels")
+        if isinstance(own, dict):
+            for name in [each for each in own if each in _CREATED_BY or not is_inherited(each, "")]:
+                del own[name]
+            if not own:
+                del metadata["labels"]

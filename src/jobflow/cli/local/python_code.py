@@ -100,8 +100,6 @@ def write_lines(text: str) -> str | None:
 
 
 class Names:
-    """The variables of a module."""
-
     def __init__(self, taken: Sequence[str]) -> None:
         self._taken = set(taken)
 

@@ -37,8 +37,8 @@ ShowPage = Callable[[Client], AbstractAsyncContextManager[object]]
 def run_flows(
     files: FileOptions, nodes: NodeOptions, *, as_json: bool, page: ShowPage | None = None
 ) -> int:
-    """Run the flows in FILEs and return the exit code. With a `page`, the sandbox stays until the
-    command is interrupted, so that its user can look, approve and resume."""
+    """Run the flows in FILEs. With a `page`, the sandbox stays until the command is interrupted, so
+    that its user can look, approve and resume."""
     with exit_on(UNUSABLE, CommandError):
         report = check_files(files)
     errors = make_console(stderr=True)
@@ -115,7 +115,7 @@ def run_sandbox(
     nodes: NodeOptions,
     page: ShowPage | None = None,
 ) -> int:
-    """Run the sandbox, and perhaps its page, until a signal and return the exit code."""
+    """Run the sandbox, and perhaps its page, until a signal."""
     logs.configure(level=logging.WARNING)
     with (
         exit_on(UNUSABLE, OSError, file=kubeconfig),

@@ -51,7 +51,6 @@ def to_python(manifests: Sequence[Manifest], *, lenient: bool) -> str:
 def _make(
     module: _Module, manifest: Manifest, templates: Mapping[tuple[str, str], str], *, is_only: bool
 ) -> str:
-    """Write a flow or a CronJobFlow, and return its variable."""
     metadata, spec = _metadata(module, manifest.data), manifest.data.get("spec") or {}
     seen = {name: each for (space, name), each in templates.items() if space == manifest.namespace}
     wanted = manifest.name or manifest.generate_name
@@ -98,11 +97,9 @@ class _Module:
         return name
 
     def statement(self, code: Code) -> None:
-        """Add an expression as a statement."""
         self._lines.append(write(code))
 
     def line(self, text: str) -> None:
-        """Add a line."""
         self._lines.append(text)
 
     def assign(self, wanted: str, code: Code) -> str:
@@ -112,11 +109,9 @@ class _Module:
         return name
 
     def variable(self, wanted: str) -> str:
-        """Return a new name like `wanted`."""
         return self._names.make(wanted)
 
     def source(self, subject: str, result: Call) -> str:
-        """Return the module, which prints `result`."""
         names: Code = Call("import ", [("", Name(each)) for each in sorted(self._imports)])
         imported = write(names, before="from jobflow.authoring ")
         if "\n" not in imported:
@@ -133,7 +128,6 @@ class _Module:
         )
 
     def add_template(self, manifest: Manifest) -> str:
-        """Write a template, and return its variable."""
         [name, *metadata] = _metadata(self, manifest.data)
         spec = self.job_spec(manifest.data.get("spec") or {}, manifest.name)
         call = Call(self.imported("Template"), [name, ("", spec), *metadata])
@@ -160,7 +154,6 @@ class _Module:
         return found
 
     def object(self, value: Mapping[str, Any], struct: type[msgspec.Struct], owner: str) -> Code:
-        """Return an object of the API as a call of its class."""
         return Call(self.imported(struct.__name__), self.fields(value, struct, owner))
 
     def job_spec(self, value: Mapping[str, Any], owner: str) -> Code:
@@ -203,7 +196,6 @@ class _Flow:
     def flow(
         self, wanted: str, metadata: _Fields, spec: Mapping[str, Any], *, is_only: bool
     ) -> str:
-        """Write the flow, and return its variable."""
         fields = self._fields(spec, wanted, params=_params(self.module, spec, wanted))
         call = Call(self.module.imported("Flow"), [*metadata, *fields])
         self.name = self.module.assign("flow" if is_only else wanted, call)
@@ -254,7 +246,6 @@ class _Flow:
             self.module.statement(call)
 
     def _sorted(self, step: Mapping[str, Any], own: Mapping[str, Any], owner: str) -> _Fields:
-        """Return the fields, those first that say what the step runs."""
         works = {key: step[key] for key in _WORKS if step.get(key) is not None}
         found = self._work(works, Step, owner)
         if not works and owner in self.templates:
@@ -296,7 +287,6 @@ class _Flow:
 
 
 def _params(module: _Module, spec: Mapping[str, Any], owner: str) -> Code:
-    """Return the params of a flow, by name."""
     entries = spec.get("params")
     if entries is None:
         return None

@@ -21,8 +21,8 @@ async def print_logs(
     follow: bool = False,
     since: str | None = None,
 ) -> int:
-    """Print the logs and return the exit code. `step`: STEP or STEP/INDEX; of a child flow with the
-    steps above it, as in train/0/fit. `since`: a duration. Raises CommandError."""
+    """Print the logs. `step`: STEP or STEP/INDEX; of a child flow with the steps above it, as in
+    train/0/fit. `since`: a duration."""
     try:
         # the API takes whole seconds, and refuses 0
         seconds = None if since is None else max(math.ceil(parse_duration(since)), 1)

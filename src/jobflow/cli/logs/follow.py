@@ -36,7 +36,7 @@ MOST_STREAMS = 50
 async def follow_logs(client: Client, flow: JobFlow, selection: LogSelection = ALL) -> None:
     """Print the logs of all pods as they are written, also of pods and child flows that start
     later, until the flow or the selected step has ended and all its logs are read. Raises
-    CommandError, OutputClosed."""
+    OutputClosed."""
     if is_over(flow, selection):
         await read_logs(client, flow, selection)
         return

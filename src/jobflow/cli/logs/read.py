@@ -36,7 +36,7 @@ _ROOM = 20
 
 async def read_logs(client: Client, flow: JobFlow, selection: LogSelection = ALL) -> bool:
     """Print the logs that exist, one after another; return whether all could be read. Raises
-    CommandError, OutputClosed."""
+    OutputClosed."""
     pods = await list_pods(client, flow, selection)
     family = await read_family(client, flow, selection)  # later, so that the flow of a pod is known
     targets = choice.find_targets(family, pods, selection)

@@ -29,8 +29,7 @@ from jobflow.kube.client import Client
 async def get_crons(
     client: Client, names: Sequence[str], selection: Selection, output: GetOutput | None
 ) -> int:
-    """Print CronJobFlows and return the exit code. `names` are `cjf`, for all of them, or
-    `cjf/NAME`. Raises CommandError."""
+    """Print CronJobFlows. `names` are `cjf`, for all of them, or `cjf/NAME`."""
     named = [name for name in names if name not in KINDS]
     flows, crons = split_names(named)
     if flows or (named and len(named) < len(names)):
@@ -97,7 +96,7 @@ def _cells(cron: CronJobFlow, now: datetime) -> dict[str, str]:
 
 
 async def print_cron_explanation(name: str, step: str | None, options: ClusterOptions) -> int:
-    """Print the explanation of a CronJobFlow and return the exit code. Raises CommandError."""
+    """Print the explanation of a CronJobFlow."""
     if step is not None:
         raise CommandError(UNUSABLE, "a CronJobFlow has no steps: give the name of a flow")
     async with await connect(options) as client:

@@ -24,7 +24,7 @@ from jobflow.kube.client import Client
 async def get_flows(
     names: Sequence[str], connection: Connection, selection: Selection, options: GetOptions
 ) -> int:
-    """Print flows, or CronJobFlows, and return the exit code. Raises CommandError."""
+    """Print flows, or CronJobFlows."""
     if means_crons(names) and options.phase is None and not options.items:
         from jobflow.cli.show.crons import get_crons
 

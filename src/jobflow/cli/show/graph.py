@@ -1,23 +1,18 @@
 """`jobflow graph`: the dependencies of a flow's steps as text, JSON, Mermaid, dot or SVG."""
 
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from rich.cells import cell_len
 from rich.text import Text
 
-from jobflow.cli.show.sources import flows_of, write
+from jobflow.cli.show.sources import flows_of
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError
 from jobflow.client.options import Connection
-from jobflow.core.drawing.flow_graph import (
-    PROBE,
-    Arrow,
-    CyclicFlowError,
-    FlowGraph,
-    nested_graph,
-)
+from jobflow.core.drawing.flow_graph import PROBE, Arrow, CyclicFlowError, FlowGraph, nested_graph
 from jobflow.core.drawing.graph_text import to_dot, to_json, to_mermaid
 from jobflow.core.drawing.lanes import NODE, Line, draw_lanes
 from jobflow.core.drawing.layered_layout import layered_layout
@@ -47,7 +42,7 @@ _ASCII = str.maketrans(
 
 
 async def print_graph(name: str, connection: Connection, output: GraphOutput) -> int:
-    """Print the graph of one flow and return the exit code. Raises CommandError."""
+    """Print the graph of one flow."""
     found = await flows_of([name], connection, children=True)
     if len(found.flows) > 1:
         names = join_names([flow.metadata.name for flow in found.flows])
@@ -60,7 +55,7 @@ async def print_graph(name: str, connection: Connection, output: GraphOutput) ->
         sentence = f"JobFlow {flow.metadata.name} cannot be drawn: {printable(str(error))}"
         raise CommandError(FAILED, sentence) from None
     if (writer := _WRITERS.get(output)) is not None:
-        write(writer(graph))
+        sys.stdout.write(writer(graph))
         return SUCCESS
     console = make_console()
     width = columns_of(console)
@@ -100,7 +95,10 @@ def graph_lines(graph: FlowGraph, width: int | None, *, ascii_only: bool = False
         drawing = _Drawing(graph, _alike(graph), ascii_only)
         lines = drawing.lanes(room)
     texts = drawing.indented(room) if lines is None else drawing.beside(lines)
-    yield from (_cut(text, width, ascii_only) for text in texts)
+    for text in texts:
+        if width is not None:
+            text.truncate(width, overflow="crop" if ascii_only else "ellipsis")
+        yield text
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +112,12 @@ class _Drawing:
 
     def lanes(self, room: int) -> list[Line] | None:
         """Return the lines of all groups; None if their lanes take more columns than `room`."""
-        targets = self._targets()
+        group_of = {member: at for at, group in enumerate(self.groups) for member in group}
+        targets = [
+            # all members have the same targets
+            [*dict.fromkeys(group_of[target] for target in self.graph.targets[group[0]])]
+            for group in self.groups
+        ]
         at = {position: rank for rank, position in enumerate(self.graph.order)}
         roots = [group for group, row in enumerate(targets) if not row]
         roots.sort(key=lambda group: at[self.groups[group][0]])
@@ -124,14 +127,6 @@ class _Drawing:
                 return None
             lines.append(line)
         return lines
-
-    def _targets(self) -> list[list[int]]:
-        """Return for each group the groups that it depends on."""
-        group_of = {member: at for at, group in enumerate(self.groups) for member in group}
-        return [
-            [*dict.fromkeys(group_of[target] for target in self.graph.targets[group[0]])]
-            for group in self.groups
-        ]
 
     def beside(self, lines: Sequence[Line]) -> Iterator[Text]:
         """Yield the lanes, and beside them the names below each other, then phases and so on."""
@@ -184,7 +179,7 @@ class _Drawing:
         return text
 
     def _dependencies(self, group: Sequence[int]) -> str:
-        """Return `after a and b, when c is Failed`."""
+        """Return `after a and b, when c and d are Failed`."""
         nodes, is_last = self.graph.nodes, self.graph.nodes[group[0]].is_last
         arrows = [
             arrow
@@ -192,25 +187,19 @@ class _Drawing:
             if nodes[arrow.source].is_last or not is_last  # `finally` says the others
         ]
         completed = [arrow.source for arrow in arrows if not arrow.label]
-        after = f"after {self._names(completed)}" if completed else ""
-        return ", ".join(filter(None, (after, self._conditions(arrows))))
-
-    def _conditions(self, into: Iterable[Arrow]) -> str:
-        """Return the conditions other than Completed: `when a and b are Finished`."""
-        arrows = sorted(
-            (arrow.is_any, arrow.condition, arrow.source) for arrow in into if arrow.label
-        )
-        return ", ".join(
-            self._condition(is_any, condition, [source for *_, source in rows])
-            for (is_any, condition), rows in groupby(arrows, key=lambda arrow: arrow[:2])
-        )
-
-    def _condition(self, is_any: bool, condition: str, sources: Sequence[int]) -> str:
-        names = self._names(sources, last="or" if is_any else "and")
-        if condition == PROBE:
-            return f"when its probe passes on {names}"
-        verb = "is" if is_any or len(sources) == 1 else "are"
-        return f"when {names} {verb} {condition}"
+        parts = [f"after {self._names(completed)}"] if completed else []
+        others = sorted((each.is_any, each.condition, each.source) for each in arrows if each.label)
+        for (is_any, condition), rows in groupby(others, key=lambda row: row[:2]):
+            sources = [source for *_, source in rows]
+            names = self._names(sources, last="or" if is_any else "and")
+            verb = "is" if is_any or len(sources) == 1 else "are"
+            is_probe = condition == PROBE
+            parts.append(
+                f"when its probe passes on {names}"
+                if is_probe
+                else f"when {names} {verb} {condition}"
+            )
+        return ", ".join(parts)
 
 
 def _alike(graph: FlowGraph) -> list[list[int]]:
@@ -231,9 +220,3 @@ def _alike(graph: FlowGraph) -> list[list[int]]:
     for members in alike.values():
         groups += [members] if len(members) >= _FOLDED else [[each] for each in members]
     return groups
-
-
-def _cut(text: Text, width: int | None, ascii_only: bool) -> Text:
-    if width is not None:
-        text.truncate(width, overflow="crop" if ascii_only else "ellipsis")
-    return text

@@ -101,7 +101,7 @@ class Script:
 
 
 async def print_plan(names: Sequence[str], connection: Connection, options: PlanOptions) -> int:
-    """Plan the flows, print what would happen, and return the exit code. Raises CommandError."""
+    """Plan the flows, print what would happen."""
     capacity: Amounts | None = None
     if options.capacity is not None:
         try:

@@ -1,11 +1,11 @@
 """Flows that a command gets as FILE or as FLOW of a cluster, with their templates."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.resources import JOBTEMPLATES, ListMeta, Struct
@@ -16,7 +16,7 @@ from jobflow.client.manifests.check import add_flows_of_crons, check_files
 from jobflow.client.options import Connection, FileOptions
 from jobflow.display.console import make_console
 from jobflow.display.report import print_report, print_warnings
-from jobflow.kube.client import ApiError, Client
+from jobflow.kube.client import ApiError
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -41,6 +41,7 @@ def is_file(name: str) -> bool:
     return (
         name == "-"
         or name.endswith(_SUFFIXES)
+        # a folder may have the name of a flow; its prefix tells them apart
         or (not name.startswith(("jf/", "jobflow")) and Path(name).exists())
     )
 
@@ -55,14 +56,17 @@ async def flows_of(
     """Return the flows that FILEs contain and the flows of the cluster. Raises CommandError if one
     does not exist or has a fault; the faults are printed."""
     found = FoundFlows()
-    files = [name for name in names if is_file(name)]
-    if files:
+    if files := [name for name in names if is_file(name)]:
         _read_files(files, param, found)
-    flows = [name for name in names if not is_file(name)]
-    if flows:
+    if flows := [name for name in names if not is_file(name)]:
         async with await connect(connection) as client:
             found.flows += [await find_flow(client, name) for name in unique_names(flows)]
-            found.templates += await _list_templates(client)
+            templates = client.list(JOBTEMPLATES, _Templates, namespace=client.namespace)
+            try:
+                async for page in templates:
+                    found.templates += page.items
+            except ApiError as error:  # a cluster without the kind has no templates
+                raise_unless_missing(error)
             if children:
                 found.children = await read_children(client, found.flows)
     return found
@@ -80,28 +84,9 @@ def _read_files(files: Sequence[str], param: Sequence[str], found: FoundFlows) -
         raise CommandError(UNUSABLE, "the files contain no JobFlow")
     for manifest in report.flows:
         flow = msgspec.convert(manifest.data, JobFlow)
-        found.flows.append(_with_namespace(flow, manifest.namespace))
+        metadata = replace(flow.metadata, namespace=manifest.namespace)
+        found.flows.append(replace(flow, metadata=metadata))
     for manifest in report.templates:
         template = msgspec.convert(manifest.data, JobTemplate)
-        metadata = msgspec.structs.replace(template.metadata, namespace=manifest.namespace)
-        found.templates.append(msgspec.structs.replace(template, metadata=metadata))
-
-
-def _with_namespace(flow: JobFlow, namespace: str) -> JobFlow:
-    metadata = msgspec.structs.replace(flow.metadata, namespace=namespace)
-    return msgspec.structs.replace(flow, metadata=metadata)
-
-
-async def _list_templates(client: Client) -> list[JobTemplate]:
-    found: list[JobTemplate] = []
-    try:
-        async for page in client.list(JOBTEMPLATES, _Templates, namespace=client.namespace):
-            found += page.items
-    except ApiError as error:
-        raise_unless_missing(error)
-    return found
-
-
-def write(text: str) -> None:
-    """Write text to stdout as it is."""
-    sys.stdout.write(text)
+        metadata = replace(template.metadata, namespace=manifest.namespace)
+        found.templates.append(replace(template, metadata=metadata))

@@ -52,7 +52,7 @@ _ENDS_OF_PATH = 5
 
 
 async def print_timeline(name: str, connection: Connection, output: DrawingOutput) -> int:
-    """Print the timeline of a flow and return the exit code. Raises CommandError."""
+    """Print the timeline of a flow."""
     now = datetime.now(UTC)
     async with await connect(connection) as client:
         flow = await find_flow(client, name)

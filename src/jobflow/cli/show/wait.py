@@ -31,8 +31,8 @@ async def wait_for_flows(
     limit: str | None,
     output: ObjectOutput | None = None,
 ) -> int:
-    """Print a line when each flow has finished, or with `output` all flows at the end, and return
-    the exit code. `limit` is a duration such as 1h30m. Raises CommandError."""
+    """Print a line when each flow has finished, or with `output` all flows at the end. `limit` is a
+    duration such as 1h30m."""
     try:
         seconds = None if limit is None else parse_duration(limit)
     except ValueError:
@@ -111,7 +111,6 @@ class _Ends:
 
     @property
     def finished(self) -> list[JobFlow]:
-        """The flows that have finished, in the order in which they were named."""
         keys = (key_of(flow) for flow in self._flows)
         return [self._ended[key] for key in keys if key in self._ended]
 

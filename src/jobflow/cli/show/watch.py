@@ -37,7 +37,7 @@ async def watch_flows(
     names: Sequence[str], connection: Connection, selection: Selection, options: GetOptions
 ) -> int:
     """Show the named flows until all have ended, or all flows that exist or appear until the
-    command is interrupted. Return the exit code. Raises CommandError."""
+    command is interrupted."""
     names, options, output = checked(names, selection, options)
     async with await connect(connection) as client:
         watch = _Watch(client, selection, options, output)
@@ -60,8 +60,6 @@ async def watch_flows(
 
 
 class _Watch:
-    """Flows that are followed and shown."""
-
     def __init__(
         self, client: Client, selection: Selection, options: GetOptions, output: GetOutput
     ) -> None:
@@ -79,7 +77,6 @@ class _Watch:
 
     @property
     def is_live_tree(self) -> bool:
-        """Whether the display disappears at the end."""
         return isinstance(self._display, LiveTrees)
 
     def _make_display(self, console: Console, selection: Selection) -> Display:
@@ -94,13 +91,11 @@ class _Watch:
         return TableLog(console, table, wanted)
 
     async def follow_all(self, scope: Scope) -> None:
-        """Show all flows of a scope until cancelled."""
         async with follow_scope(self._client, scope, self._show, self._display.remove) as follower:
             with self._display:
                 await self._until(follower, ends=False)
 
     async def follow(self, flows: Sequence[JobFlow]) -> None:
-        """Show these flows until all have ended."""
         shown = flows if self._display.shows_children else ()
         async with (
             following_children(self._client, shown, self._display.show_child),

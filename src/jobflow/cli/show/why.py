@@ -30,8 +30,7 @@ _CONCURRENCY = 10
 async def print_explanations(
     name: str | None, step: str | None, selection: Selection, options: ClusterOptions
 ) -> int:
-    """Print why a flow, a STEP or STEP/INDEX of it, or each selected flow is in its phase. Raises
-    CommandError."""
+    """Print why a flow, a STEP or STEP/INDEX of it, or each selected flow is in its phase."""
     if name is None and selection == NO_SELECTION:
         raise CommandError(UNUSABLE, "no flow is named: give a FLOW, or select flows with -l or -A")
     check_exclusive([name] if name else [], selection)
@@ -57,7 +56,6 @@ async def print_explanations(
 
 
 async def _explain_each(client: Client, selection: Selection) -> list[dict[str, Any]]:
-    """Return the answer for each selected flow. Raises CommandError."""
     slots = asyncio.Semaphore(_CONCURRENCY)
 
     async def answer(flow: JobFlow) -> dict[str, Any]:

@@ -36,7 +36,7 @@ _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 async def trigger_cron(
     name: str, connection: Connection, param: Sequence[str], options: SubmitOptions
 ) -> int:
-    """Create a flow now, follow it if asked to, and return the exit code. Raises CommandError."""
+    """Create a flow now, follow it if asked to."""
     options.check()
     values = parse_params(param)
     async with await connect(connection) as client:
@@ -46,8 +46,7 @@ async def trigger_cron(
 
 
 async def backfill_cron(name: str, connection: Connection, options: BackfillOptions) -> int:
-    """Create the flows of all scheduled times in an interval, and return the exit code. Raises
-    CommandError."""
+    """Create the flows of all scheduled times in an interval."""
     values = parse_params(options.param or ())
     for flag, text in (("--from", options.begin), ("--to", options.end)):
         _read(flag, text)  # a wrong time is named without a cluster
@@ -93,7 +92,7 @@ def _times(schedule: Schedule, options: BackfillOptions) -> list[datetime]:
 
 
 def _read(flag: str, text: str) -> datetime:
-    """Return a date or time, without a zone unless it has one. Raises CommandError."""
+    """Return a date or time, without a zone unless it has one."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:

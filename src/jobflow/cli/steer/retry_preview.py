@@ -46,7 +46,6 @@ class Preview:
             yield f"Completed jobs of {name} that run again ran for {format_duration(lost)} in all."
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON of `-o json`: durations in whole seconds."""
         steps: list[dict[str, Any]] = []
         for each in self.again:
             step: dict[str, Any] = {"step": each.place, "phase": each.phase}
@@ -66,7 +65,7 @@ class Preview:
 async def make_previews(
     client: Client, flows: Sequence[JobFlow], how: RetryOptions
 ) -> list[Preview]:
-    """Return for each flow what would run again. Raises CommandError."""
+    """Return for each flow what would run again."""
     children, now = await read_children(client, flows), datetime.now(UTC)
     return [
         Preview(flow, list_runs_again(flow, children, now, tolerated=how.tolerated))
@@ -75,7 +74,6 @@ async def make_previews(
 
 
 def print_previews(found: Sequence[Preview], options: ClusterOptions, *, single: bool) -> None:
-    """Print the steps of each flow, as text or JSON."""
     if not options.as_json:
         for each in found:
             print("\n".join(each.lines()))

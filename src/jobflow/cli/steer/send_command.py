@@ -99,8 +99,8 @@ def summarize(flow: JobFlow, command: str) -> dict[str, str]:
 
 
 async def send_answer(name: str, connection: Connection, answer: Answer) -> int:
-    """Send the answer to a step of the flow and return the exit code. Raises CommandError if the
-    step does not wait for approval."""
+    """Send the answer to a step of the flow. Raises CommandError if the step does not wait for
+    approval."""
     from jobflow.client.verbs.answer import create_answer, outputs_annotation
 
     outputs_annotation(answer.outputs)  # a wrong value is named without a cluster

@@ -63,8 +63,7 @@ class SubmitOptions:
 
 
 async def submit_files(files: FileOptions, connection: Connection, options: SubmitOptions) -> int:
-    """Send the objects of FILEs, follow the flows if asked to, and return the exit code. Raises
-    CommandError."""
+    """Send the objects of FILEs, follow the flows if asked to."""
     options.check()
     async with await connect(connection) as client:
         report = check_files(files, namespace=client.namespace, name=options.name)
@@ -93,7 +92,7 @@ async def resubmit_flow(
     name: str, connection: Connection, param: Sequence[str], options: SubmitOptions
 ) -> int:
     """Create a flow with the spec, the labels and the annotations of another, follow it if asked
-    to, and return the exit code. Raises CommandError."""
+    to."""
     options.check()
     values = parse_params(param)
     async with await connect(connection) as client:
@@ -119,8 +118,8 @@ def checked(flow: dict[str, Any], values: Mapping[str, Node], origin: str) -> Re
 async def finish(
     client: Client, sent: Sent, options: SubmitOptions, known: Collection[str] = ()
 ) -> int:
-    """Print what was sent and what was refused, follow the flows if asked to, and return the exit
-    code. `known` are warnings that were printed before."""
+    """Print what was sent and what was refused, follow the flows if asked to. `known` are warnings
+    that were printed before."""
     for text in sent.warnings:
         if text not in known:  # the webhook warns as lint does
             print_error(printable(text), severity="warning")
@@ -173,7 +172,6 @@ def _own_faults(report: Report, connection: Connection) -> Iterator[ManifestFaul
 
 
 def _print_warnings(report: Report, options: SubmitOptions) -> None:
-    """Print the warnings about FILEs, and objects that are not sent."""
     if options.dry_run is not DryRun.CLIENT:
         # one without a path is about missing templates, of which the server knows more
         report.warnings = [warning for warning in report.warnings if warning.path]

@@ -48,7 +48,6 @@ class Followed:
 
     @property
     def code(self) -> int:
-        """The exit code of the flows."""
         if self.interrupted:
             return INTERRUPTED
         succeeded = all(flow.status.state.phase == FlowPhase.SUCCEED for flow in self.flows)
@@ -56,8 +55,6 @@ class Followed:
 
 
 class View(Enum):
-    """Display of flows while they run."""
-
     NOTHING = auto()
     PROGRESS = auto()
     TREES = auto()

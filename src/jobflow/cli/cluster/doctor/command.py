@@ -35,14 +35,12 @@ _STATUS_WIDTH = 8
 
 
 class Finding(NamedTuple):
-    """A result of a check."""
-
     check: str
     result: Result
 
 
 async def diagnose(options: ClusterOptions) -> int:
-    """Check the installation, print the findings and return the exit code. Raises CommandError."""
+    """Check the installation, print the findings."""
     async with await connect(options) as client:
         findings = await examine(Cluster(client))
     if options.as_json:

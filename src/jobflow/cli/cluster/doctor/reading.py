@@ -73,7 +73,6 @@ class Cluster:
 
     @property
     def namespace(self) -> str:
-        """The namespace of the flags or the kubeconfig."""
         return self.client.namespace
 
     async def serves(self, resource: Resource) -> bool:

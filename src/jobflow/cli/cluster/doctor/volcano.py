@@ -195,7 +195,6 @@ def _reviews(rules: Iterable[Json] | None) -> bool:
 
 
 async def _policies(cluster: Cluster) -> list[str]:
-    """Return the names of Volcano's policies for JobFlow's group."""
     try:
         policies = await cluster.read_all(resources.VALIDATING_POLICIES)
     except reading.NotServed:  # before Kubernetes 1.30
