@@ -20,20 +20,7 @@ from jobflow.controller.apply.api_answers import Memory, is_refusal, timeless
 from jobflow.controller.apply.creates import CommandSender, VolumeClaims
 from jobflow.controller.apply.objects import OBJECTS, LiveReads, ObjectKind
 from jobflow.controller.apply.requests import STATUS, Applied, Slots, request_of, status_patch
-from jobflow.core.planning.actions import (
-    AbortJob,
-    Action,
-    CancelFlow,
-    CommandFlow,
-    CreateClaim,
-    CreateJob,
-    DeleteCommand,
-    DeleteFlow,
-    DeleteJob,
-    Plan,
-    ReadJob,
-    ReadPods,
-)
+from jobflow.core.planning import actions
 from jobflow.core.planning.observed.identity import KnownJobs
 from jobflow.core.planning.observed.view import PodsRead
 from jobflow.core.work import WORK
@@ -64,7 +51,12 @@ class Applier:
         self._claims = VolumeClaims(client, self.reads, memory, now=now)
 
     async def apply(
-        self, flow: JobFlow, plan: Plan, *, write_status: bool, stored: JobFlow | None = None
+        self,
+        flow: JobFlow,
+        plan: actions.Plan,
+        *,
+        write_status: bool,
+        stored: JobFlow | None = None,
     ) -> Applied:
         """Send the plan's actions, and its status if `write_status`, all at once. `stored`: the
         flow as the API server has it, if the plan was made for another status.
@@ -74,18 +66,18 @@ class Applier:
         are in the result; only a cancellation is raised.
         """
         applied = Applied()
-        creates = (action for action in plan.actions if isinstance(action, CreateJob))
+        creates = (action for action in plan.actions if isinstance(action, actions.CreateJob))
         if guarded := [request_of(each) for each in creates if each.guard is not None]:
             await self._guard(self._compare(flow, applied), applied, *guarded)
             if applied.outdated:
                 return applied
         slots = Slots(flow, plan)
-        reading = [action for action in plan.actions if isinstance(action, ReadJob)]
+        reading = [action for action in plan.actions if isinstance(action, actions.ReadJob)]
         work: list[Coroutine[Any, Any, None]] = [
             self._within(slots, self._act(flow, action, applied), applied, request)
             for action in plan.actions
             if (request := request_of(action)) not in applied.failed
-            and not isinstance(action, ReadJob)
+            and not isinstance(action, actions.ReadJob)
         ]
         if reading:
             read = self._read_jobs(flow, reading, applied)
@@ -135,35 +127,35 @@ class Applier:
 
     # ------------------------------------------------------------------ actions
 
-    async def _act(self, flow: JobFlow, action: Action, applied: Applied) -> None:
+    async def _act(self, flow: JobFlow, action: actions.Action, applied: Applied) -> None:
         match action:
-            case CreateJob():
+            case actions.CreateJob():
                 await self._create(flow, action, applied)
-            case CreateClaim():
+            case actions.CreateClaim():
                 applied.again = True
                 await self._claims.create(flow, action)
-            case DeleteJob():
+            case actions.DeleteJob():
                 await self._delete(OBJECTS[action.kind].resource, flow, action)
                 log.info("job deleted", flow=_name(flow), job=action.name)
-            case CommandFlow():
+            case actions.CommandFlow():
                 await self._commands.send_to_child(flow, action)
-            case AbortJob():
+            case actions.AbortJob():
                 await self._commands.abort(flow, action)
-            case CancelFlow():
+            case actions.CancelFlow():
                 await self._commands.cancel(flow, action)
-            case DeleteCommand():
+            case actions.DeleteCommand():
                 await self._delete(COMMANDS, flow, action)
                 log.info("command deleted", flow=_name(flow), command=action.name)
-            case DeleteFlow():
+            case actions.DeleteFlow():
                 await self._delete_flow(flow, action, applied)
-            case ReadPods():
+            case actions.ReadPods():
                 await self._read_pods(flow, action, applied)
 
-    async def _create(self, flow: JobFlow, action: CreateJob, applied: Applied) -> None:
+    async def _create(self, flow: JobFlow, action: actions.CreateJob, applied: Applied) -> None:
         if applied.held_back:  # a create before it was refused for the whole namespace
             return
         if action.guard is not None and action.guard.gone:
-            if await self._is_there(flow, ReadJob(action.guard.gone, action.kind), applied):
+            if await self._is_there(flow, actions.ReadJob(action.guard.gone, action.kind), applied):
                 return
         namespace, kind = flow.metadata.namespace, OBJECTS[action.kind]
         body = msgspec.json.encode(action.manifest)
@@ -200,7 +192,7 @@ class Applier:
         if not applied.again:
             applied.errors.append("the flow that was read live is older than the known one")
 
-    async def _is_there(self, flow: JobFlow, action: ReadJob, applied: Applied) -> bool:
+    async def _is_there(self, flow: JobFlow, action: actions.ReadJob, applied: Applied) -> bool:
         """Whether the object of an action exists; then the next plan sees it."""
         kind = OBJECTS[action.kind]
         try:
@@ -236,7 +228,7 @@ class Applier:
         log.info("job name in use", flow=_name(flow), job=name, owner_alive=alive)
 
     async def _delete(
-        self, resource: Resource, flow: JobFlow, action: DeleteJob | DeleteCommand
+        self, resource: Resource, flow: JobFlow, action: actions.DeleteJob | actions.DeleteCommand
     ) -> None:
         """Delete the object with this UID; success too if another has its name by now (409)."""
         try:
@@ -246,7 +238,9 @@ class Applier:
             if not error.conflict:
                 raise
 
-    async def _delete_flow(self, flow: JobFlow, action: DeleteFlow, applied: Applied) -> None:
+    async def _delete_flow(
+        self, flow: JobFlow, action: actions.DeleteFlow, applied: Applied
+    ) -> None:
         """Delete the flow unless it has changed since the plan. The garbage collector deletes the
         vcjobs afterwards."""
         meta = flow.metadata
@@ -267,7 +261,9 @@ class Applier:
         else:
             log.info("flow deleted", flow=_name(flow), phase=flow.status.state.phase)
 
-    async def _read_jobs(self, flow: JobFlow, actions: list[ReadJob], applied: Applied) -> None:
+    async def _read_jobs(
+        self, flow: JobFlow, wanted: list[actions.ReadJob], applied: Applied
+    ) -> None:
         """Read the flow, then the vcjobs."""
         # in this order no vcjob is missed that an earlier plan of the flow has created
         live = await self.reads.flow(flow)
@@ -276,7 +272,7 @@ class Applier:
         applied.again = True
         if not self._store.flows.learn(live) or live.metadata.uid != flow.metadata.uid:
             return
-        for action in actions:
+        for action in wanted:
             kind = OBJECTS[action.kind]
             try:
                 found = await kind.read(self.reads, flow, action.name)
@@ -288,7 +284,7 @@ class Applier:
             else:
                 await self._take_in(flow, kind, found, applied)
 
-    async def _read_pods(self, flow: JobFlow, action: ReadPods, applied: Applied) -> None:
+    async def _read_pods(self, flow: JobFlow, action: actions.ReadPods, applied: Applied) -> None:
         """Read the pods of a vcjob. An error is an answer too; it says when to try again."""
         applied.again = True
         try:
@@ -351,5 +347,5 @@ def _name(flow: JobFlow) -> str:
     return "/".join(key_of(flow))
 
 
-def _log_create(event: str, flow: JobFlow, action: CreateJob, **more: object) -> None:
+def _log_create(event: str, flow: JobFlow, action: actions.CreateJob, **more: object) -> None:
     log.info(event, flow=_name(flow), step=action.step, job=action.name, **more)

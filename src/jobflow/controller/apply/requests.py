@@ -11,14 +11,7 @@ from msgspec.structs import replace as with_fields
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.resources import ObjectMeta
-from jobflow.core.planning.actions import (
-    Action,
-    CommandFlow,
-    CreateJob,
-    DeleteFlow,
-    Plan,
-    ReadPods,
-)
+from jobflow.core.planning import actions
 from jobflow.core.reasons import StepReason
 
 REQUESTS_AT_ONCE = 16
@@ -52,8 +45,8 @@ class Slots(asyncio.Semaphore):
     status says that creates are refused, it is one until the first create is answered: so one try
     is enough to learn that the namespace takes no more."""
 
-    def __init__(self, flow: JobFlow, plan: Plan) -> None:
-        creates = sum(isinstance(action, CreateJob) for action in plan.actions)
+    def __init__(self, flow: JobFlow, plan: actions.Plan) -> None:
+        creates = sum(isinstance(action, actions.CreateJob) for action in plan.actions)
         refused = flow.status.state.reason == StepReason.CREATE_REFUSED
         careful = creates > REQUESTS_AT_ONCE or (refused and creates > 0)
         self._spared = REQUESTS_AT_ONCE - 1 if careful else 0
@@ -70,10 +63,10 @@ STATUS = "status"
 """The status write among the requests of a plan."""
 
 
-def request_of(action: Action) -> str:
+def request_of(action: actions.Action) -> str:
     """Return a name for the request of an action; equal requests of later plans have the same."""
-    what = action.uid if isinstance(action, ReadPods | DeleteFlow) else action.name
-    if isinstance(action, CommandFlow):
+    what = action.uid if isinstance(action, actions.ReadPods | actions.DeleteFlow) else action.name
+    if isinstance(action, actions.CommandFlow):
         what = f"{action.name} {action.action}"
     return f"{type(action).__name__} {what}"
 
@@ -82,7 +75,7 @@ def request_of(action: Action) -> str:
 class Due:
     """The part of a plan that is sent now."""
 
-    plan: Plan
+    plan: actions.Plan
     status_wait: float | None
     """Seconds until the status may be written; None: it is not written."""
     held: bool = False
@@ -94,15 +87,15 @@ class Due:
         return self.status_wait == 0.0
 
 
-def due_of(plan: Plan, status_wait: float | None, failed: Collection[str]) -> Due:
+def due_of(plan: actions.Plan, status_wait: float | None, failed: Collection[str]) -> Due:
     """Return the plan without the requests that failed in the present backoff."""
     if not failed:
         return Due(plan, status_wait)
-    actions = tuple(each for each in plan.actions if request_of(each) not in failed)
-    held = len(actions) < len(plan.actions)
+    sent = tuple(each for each in plan.actions if request_of(each) not in failed)
+    held = len(sent) < len(plan.actions)
     if STATUS in failed and status_wait is not None:
         status_wait, held = None, True
-    return Due(replace(plan, actions=actions), status_wait, held)
+    return Due(replace(plan, actions=sent), status_wait, held)
 
 
 def status_patch(flow: JobFlow, status: JobFlowStatus) -> bytes:

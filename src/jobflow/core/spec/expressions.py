@@ -74,8 +74,7 @@ class StepRead(NamedTuple):
 
 
 def find_needed_outputs(spec: JobFlowSpec) -> frozenset[str]:
-    """Return the names of the steps whose outputs an expression or reference reads. They must be
-    read before the end of the step is recorded."""
+    """Return the names of the steps whose outputs an expression or reference reads."""
     steps = (*(spec.flows or ()), *(spec.finally_ or ()))
     reads = chain(chain.from_iterable(map(reads_of, steps)), reads_of_outputs(spec))
     return frozenset(each.step for each in reads if each.has_outputs)
@@ -172,12 +171,10 @@ def find_named_failures(spec: JobFlowSpec, readers: Iterable[Step]) -> dict[str,
 
 
 def _list_reads(spec: JobFlowSpec, readers: Iterable[Step]) -> Iterator[StepRead]:
-    """Yield the reads of texts that may name a failure: to parse them all costs much more."""
     for step in readers:
-        texts = chain(
-            (each.text for each in list_expressions(step)), map(str, list_referring(step))
-        )
-        if any("failure" in text for text in texts):
+        expressions = (each.text for each in list_expressions(step))
+        texts = chain(expressions, map(str, list_referring(step)))
+        if any("failure" in text for text in texts):  # to parse them all costs much more
             yield from reads_of(step)
     if any("failure" in text for text in (spec.outputs or {}).values()):
         yield from reads_of_outputs(spec)

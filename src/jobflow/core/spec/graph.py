@@ -44,9 +44,8 @@ class Graph:
         self._link(steps)
 
     def _link(self, steps: Sequence[Step]) -> None:
-        """Fill in `targets`, with a fast path for one or two targets."""
         position = self.index.get
-        rows = self.targets
+        rows = self.targets  # most steps have one or two targets: they are not worth a list
         for i, step in enumerate(steps):
             depends_on = step.depends_on
             if depends_on is None or not (names := depends_on.targets):
@@ -83,7 +82,6 @@ class Graph:
         return not (self.unknown or self.own or len(self.order) < len(self))
 
     def __len__(self) -> int:
-        """Return the number of steps."""
         return len(self.names)
 
     @lazy_property
@@ -106,8 +104,7 @@ class Graph:
     @lazy_property
     def order(self) -> Sequence[int]:
         """The steps, each after all that it depends on, and otherwise as in `spec.flows`. Steps of
-        a cycle, and all that depend on one, are left out, so the graph is acyclic if and only if
-        the order has every step."""
+        a cycle, and all that depend on one, are left out."""
         if self.in_order:
             return range(len(self))
         waits_for = [len(targets) for targets in self.targets]
@@ -209,8 +206,8 @@ Select = Callable[[Iterable[Any]], list[tuple[int, Any]]]
 
 def _with_options(struct: type[msgspec.Struct], *, within: str = "") -> Select:
     """Return a function that selects the values in which an option is set, with their positions.
-    `within`: the field of the given objects that has the value, or None. It is compiled, because it
-    looks at every step and a call for each of them takes three times as long."""
+    `within`: the field of the given objects that has the value, or None."""
+    # compiled, because it looks at every step and a call for each takes three times as long
     options = [field.name for field in fields_of(struct) if field.get(Plain) is None]
     tests = " or ".join(f"value.{name} is not None" for name in options)
     if within:

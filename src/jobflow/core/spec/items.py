@@ -26,9 +26,8 @@ def takes_items(step: Step) -> bool:
 
 
 def get_items(step: Step, decided: Decisions | None) -> Sequence[Any] | None:
-    """Return at most MAX_RUNS items of a step; None without forEach, or before `from` is decided.
-    With `count`, an item is its index.
-    A step that has the items of its targets takes them from its decisions."""
+    """Return at most MAX_RUNS items of a step; None without forEach, or before they are decided.
+    With `count`, an item is its index."""
     for_each = step.fan_out
     if for_each is None:
         return None

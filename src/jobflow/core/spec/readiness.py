@@ -150,13 +150,13 @@ def get_probe(step: Step) -> Probe | None:
 
 def get_condition(step: Step, target: str, *, is_daemon: bool = False) -> Condition:
     """Return the condition that a target must meet. By default, it must be Completed, or Running if
-    it is a daemon. An unknown word, which admission would refuse, is the default, as in Volcano's
-    own controller."""
+    it is a daemon."""
     default = Condition.RUNNING if is_daemon else Condition.COMPLETED
     depends_on = step.depends_on
     if depends_on is None:
         return default
     word = (depends_on.conditions or {}).get(target, depends_on.condition)
+    # an unknown word, which admission would refuse, is the default, as in Volcano's own controller
     return _CONDITIONS.get(word, default)
 
 
@@ -177,7 +177,7 @@ def has_targets_only(depends_on: DependsOn | None) -> bool:
 
 
 def get_strategy(step: Step) -> Strategy:
-    """Return the strategy of a step. An unknown word is the default, as for the condition."""
+    """Return the strategy of a step."""
     depends_on = step.depends_on
     return _STRATEGIES.get(depends_on.strategy if depends_on else None, Strategy.ALL)
 
@@ -242,9 +242,8 @@ def build_requirement(
 
 
 def get_end(step: Step, condition: RunCondition, *, is_cancelled: bool) -> StepEnd | None:
-    """Return how a step, or one run of it, has ended, by its condition, or None if it has not. A
-    step that is cancelled with its flow (`is_cancelled`) is Stopped, because its failure must not
-    start steps that handle failures; a child flow that a user cancels has failed."""
+    """Return how a step, or one run of it, has ended, by its condition, or None if it has not.
+    `is_cancelled`: the flow is."""
     phase = condition.phase
     if phase not in ENDED_STEP_PHASES:
         return None
@@ -253,7 +252,7 @@ def get_end(step: Step, condition: RunCondition, *, is_cancelled: bool) -> StepE
     if phase == StepPhase.SKIPPED:
         return _SKIPPED.get(condition.reason, StepEnd.NOT_TAKEN)
     if is_cancelled and condition.reason == CANCELLED:
-        return StepEnd.STOPPED
+        return StepEnd.STOPPED  # it must not start steps that handle failures
     return StepEnd.TOLERATED if is_tolerated(step, condition) else StepEnd.FAILED
 
 

@@ -56,10 +56,10 @@ def times_of(
 def _of_loop(
     condition: StepCondition, records: Mapping[str, JobRecord], since: datetime | None
 ) -> StepTimes:
-    """Return the start of the first run, and the end of the last once the step has finished. After
-    a retry of the flow, which was at `since`, only runs behind it count, unless all were before."""
+    """Return the start of the first run, and the end of the last once the step has finished."""
     times = [times_of(run, records) for run in condition.runs or ()]
     has_ended = condition.phase in ENDED_STEP_PHASES
+    # after a retry of the flow only runs behind it count, unless all were before
     again = [each for each in times if each.start and (since is None or each.start >= since)]
     times = again or (times if has_ended else [])
     start = min((each.start for each in times if each.start), default=None)
@@ -70,7 +70,7 @@ def _of_loop(
 
 
 def _measured(condition: RunCondition) -> timedelta | None:
-    """Return how long the last job ran, if it has ended and this is known more precisely than in
+    """Return how long the last job ran, if it has ended and Volcano says it more precisely than in
     seconds."""
     if condition.phase not in ENDED_STEP_PHASES:
         return None

@@ -71,7 +71,7 @@ def observe(flow: JobFlow) -> ChildFlow:
     state = status.state
     phase = _PHASES.get(state.phase, JobPhase.PENDING)
     running = _first_running(flow)
-    begun = [] if running is None else [_condition(JobPhase.RUNNING, running)]
+    begun = JobCondition(status=JobPhase.RUNNING, last_transition_time=running)
     return ChildFlow(
         metadata=ObjectMeta(
             name=meta.name,
@@ -90,7 +90,7 @@ def observe(flow: JobFlow) -> ChildFlow:
                 message=state.message if flow.final else "",
                 last_transition_time=status.completion_time if flow.final else running,
             ),
-            conditions=begun or None,
+            conditions=None if running is None else [begun],
             running_duration=status.duration if flow.final else None,
         ),
         ending=state.reason if state.reason in _HALTS else "",
@@ -104,17 +104,14 @@ def observe(flow: JobFlow) -> ChildFlow:
     )
 
 
-def _condition(phase: str, since: datetime) -> JobCondition:
-    return JobCondition(status=phase, last_transition_time=since)
-
-
 def _first_running(flow: JobFlow) -> datetime | None:
     """Return since when the flow has run, since its start or its last retry; None if no vcjob of it
-    has run. The status does not say it, so the first sign of it counts, at the latest the start."""
+    has run."""
     status = flow.status
     started = status.start_time
     if status.state.phase not in (FlowPhase.RUNNING, *_ENDS) or started is None:
         return None
+    # the status does not say when, so the first sign of it counts, at the latest the start
     signs = [since for since in _signs(flow) if since >= started]
     if not signs and status.state.phase != FlowPhase.RUNNING:
         return None

@@ -23,8 +23,9 @@ C = TypeVar("C", bound=RunCondition)
 
 
 def with_facts_of_children(flow: JobFlow, jobs: Mapping[str, Job]) -> JobFlow:
-    """Return the flow with the facts about ended child flows that its status lacks, because a
-    version that does not know these fields has written it. `jobs`: its child flows, by name."""
+    """Return the flow with the facts about ended child flows that its status lacks. `jobs`: its
+    child flows, by name."""
+    # a version that does not know these fields may have written the status
     children = {
         name: job
         for name, job in jobs.items()

@@ -52,31 +52,29 @@ PACKED_UIDS = 16_384
 
 @lru_cache(PACKED_UIDS)
 def pack_uid(uid: str) -> str:
-    """Return a UID as a status has it: its 16 bytes as base64url. Every API server makes UUIDs; any
-    other text stays as it is."""
+    """Return a UID as a status has it: its 16 bytes as base64url."""
     try:
         return urlsafe_b64encode(UUID(uid).bytes).rstrip(b"=").decode()
-    except ValueError:
+    except ValueError:  # every API server makes UUIDs; tests and other tools may not
         return uid
 
 
 def known_runs(flow: JobFlow) -> Iterator[tuple[str, RunCondition]]:
-    """Yield the conditions of attempts of which the status has the UID, with the name of the job.
-    A name that was dropped for the status's size follows from the attempt."""
+    """Yield the conditions of attempts whose UID the status has, with the name of the job."""
     for key, condition in (flow.status.conditions or {}).items():
         for run in condition.runs or (condition,):
             if run.uid:
                 first = key if run.index is None else f"{key}-{run.index}"
+                # a name that was dropped for the status's size follows from the attempt
                 yield run.job or run.flow or format_latest_name(first, run.attempts), run
 
 
 def find_creator(job: Job | JobFlow) -> str:
     """Return the UID of the flow that has created a vcjob, by its annotation, if somebody has
-    removed its owner references; else "". A child flow needs its owner reference, which only the
-    controller can add."""
+    removed its owner references; else ""."""
     meta = job.metadata
     if work_of_object(job).has_steps or meta.controller is not None:
-        return ""
+        return ""  # only the controller can add the owner reference of a child flow
     return (meta.annotations or _EMPTY).get(labels.FLOW_UID, "")
 
 
@@ -91,8 +89,8 @@ class KnownJobs:
         self._records = {record.name: record for record in flow.status.job_status_list or ()}
 
     def list_doubtful(self) -> Iterator[Job]:
-        """Yield the jobs that may be namesakes. All others have the UID that the status has, or are
-        as the record of an attempt that has ended says; this is a fast path."""
+        """Yield the jobs that may be namesakes."""
+        # fast: nearly all have the UID that the status has, or are as the record of an end says
         runs, records = self._runs, self._records
         for name, job in self._jobs.items():
             if (known := runs.get(name)) is not None:
@@ -113,24 +111,20 @@ class KnownJobs:
         return is_ours and not self.is_namesake(meta)
 
     def is_namesake(self, job: ObjectMeta, *, exists: bool = True) -> bool:
-        """Whether a job only has the name of a job of the flow.
-
-        After the end of an attempt, its job is known by its creation, and one that was lost does
-        not exist again. Without a UID, because an older version or Volcano's controller wrote the
-        status, the job of an attempt that has not ended is taken at first sight.
-        """
+        """Whether a job only has the name of a job of the flow."""
         known, record = self._runs.get(job.name), self._records.get(job.name)
         if known is not None:
             is_other = known.uid != pack_uid(job.uid)
             return is_other and not self._names_earlier_attempt(known, job)
         if record is None or record.end_timestamp is None:
-            return False
+            return False  # an older version, or Volcano's controller, wrote no UID: it is taken
+        # after the end of an attempt its job is known by its creation; a lost one never comes back
         is_other = record.start_timestamp not in (None, job.creation_timestamp)
         return is_other or (exists and record.state not in ENDED_PHASES)
 
     def _names_earlier_attempt(self, known: RunCondition, job: ObjectMeta) -> bool:
-        """Whether the UID in the status is that of an earlier attempt than the name beside it: a
-        version that does not know the field leaves it there when it starts another attempt."""
+        """Whether the UID in the status is that of an earlier attempt than the name beside it."""
+        # a version that does not know the field leaves it there when it starts another attempt
         if known.attempts < 2:
             return False
         others = (other.metadata for name, other in self._jobs.items() if name != job.name)
@@ -253,10 +247,10 @@ def _place_by_name(job: Job, layout: CompiledFlow) -> _Place | None:
 
 
 def _attempt(job: Job, *, is_first: bool) -> int:
-    """Return the number of the attempt in the label if the name allows it. A name is never used
-    twice, so the number of the attempt is at most that of the name."""
+    """Return the number of the attempt in the label if the name allows it."""
     if is_first:
         return 1
+    # a name is never used twice, so the number of the attempt is at most that of the name
     most = split_attempt_name(job.metadata.name)[1] + 1
     number = attempt_of(job)
     return number if 1 < number <= most else most
@@ -299,14 +293,14 @@ def _assign_to_runs(
 
 def _choose(run: ObservedRun, view: View, flow: JobFlow) -> None:
     """Choose the latest attempt, unless the status has a later one whose vcjob is gone, or the flow
-    was retried since. A child flow that was retried with its parent is an attempt since then."""
+    was retried since."""
     stored = run.stored
     if len(run.jobs) > 1:
         run.jobs = sorted(run.jobs, key=lambda job: (attempt_of(job), job.metadata.name))
     latest = run.jobs[-1]
     attempt = attempt_of(latest)
     if attempt == stored.past_attempts == stored.attempts and stored.job == latest.metadata.name:
-        if was_retried_with(latest, flow):
+        if was_retried_with(latest, flow):  # the same child flow is an attempt since the retry
             again = {"past_attempts": attempt - 1, "phase": JobPhase.PENDING}
             stored = run.stored = msgspec.structs.replace(stored, **again)
     if attempt < stored.attempts or attempt <= stored.past_attempts:

@@ -70,9 +70,9 @@ def before_its_end(job: Job) -> Job:
 
 
 def _histories(job: Job, old: JobRecord | None, now: datetime) -> list[JobRunningHistory]:
-    """Return the phases of the vcjob, after those of the old record: Volcano's conditions hold a
-    phase only once, with its last time, so they are put behind the known ones at the largest
-    overlap."""
+    """Return the phases of the vcjob, after those of the old record."""
+    # Volcano's conditions hold a phase only once, with its last time, so they are put behind the
+    # known ones at the largest overlap
     known = list((old.running_histories if old is not None else None) or ())
     status, made = job.status, job.metadata.creation_timestamp
     fallback = status.state.last_transition_time or now

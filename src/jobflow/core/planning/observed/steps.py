@@ -214,8 +214,7 @@ def gather(
 
 
 def with_child_as_job(stored: StepCondition) -> StepCondition:
-    """Return a stored condition with the names of child flows in `job`. Plans decide about child
-    flows as about vcjobs; only a status names them apart."""
+    """Return a stored condition with the names of child flows in `job`, as plans have them."""
     runs = stored.runs
     if runs is not None and any(run.flow for run in runs):
         runs = [_as_job(run) if run.flow else run for run in runs]
@@ -298,11 +297,11 @@ def has_run_once(run: ObservedRun, now: RunCondition, records: Mapping[str, JobR
 
 
 def _volcanos(stored: StepCondition, record: JobRecord | None, key: str) -> StepCondition:
-    """Return the condition that Volcano's controller wrote, in JobFlow's terms: it has no attempts
-    and reasons, and is dropped with the vcjob, whose end `jobStatusList` still has. Volcano
-    creates one vcjob for each step, named `key`."""
+    """Return the condition that Volcano's controller wrote, in JobFlow's terms. There is one vcjob
+    for each step, named `key`, and no count of attempts."""
     if record is None and stored == NOTHING:
         return NOTHING
+    # it is dropped with the vcjob, whose end `jobStatusList` still has
     phases = [stored.phase, record.state if record is not None else ""]
     ended = next((phase for phase in phases if phase in ENDED_PHASES), None)
     phase = ended or stored.phase or phases[1] or JobPhase.PENDING
@@ -328,7 +327,7 @@ def _remembered(step: Step, flow: str, stored: StepCondition, now: datetime) -> 
 
 
 def _with_name(stored: C, key: str, step: Step) -> C:
-    """Return a condition with the name of its vcjob, which was dropped for the status's size."""
     if may_run_steps(step) or not work_of(step).has_objects:
         return stored
+    # it was dropped for the status's size
     return msgspec.structs.replace(stored, job=format_latest_name(key, stored.attempts))

@@ -38,7 +38,8 @@ class Asked(NamedTuple):
 
 
 def intent(run: ObservedRun, ctx: PlanContext) -> str:
-    """Return the reason to abort this run, or "" if it may continue. A stored reason wins."""
+    """Return the reason to abort this run, or "" if it may continue."""
+    # a stored reason wins: its object may have been asked to end already
     return ending_reason(run, ctx) if run.stored.abort_time is None else run.stored.reason
 
 

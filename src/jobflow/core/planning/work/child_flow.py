@@ -41,7 +41,8 @@ def longest_suffix(run: ObservedRun, ctx: PlanContext) -> int:
 
 def resume(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
     """Return the decision that retries the child flow of a run that goes on after a retry of the
-    flow, so that its completed steps stay completed; None if there is none."""
+    flow; None if there is none."""
+    # a new child flow would run its completed steps once more
     stored = run.stored
     if run.started or not stored.job:
         return None
@@ -59,7 +60,7 @@ def abort(job: Job, since: datetime | None, ctx: PlanContext) -> Asked:
     assert isinstance(job, ChildFlow)
     now_too = ctx.facts.lifecycle.finally_too
     action = Action.TERMINATE_NOW if now_too else Action.TERMINATE_JOB
-    if job.ending and (job.finally_too or not now_too):
+    if job.ending and (job.finally_too or not now_too):  # it has taken the Command
         return Asked()
     command = CommandFlow(job.metadata.name, job.metadata.uid, action)
     asked = ctx.view.aborts.get(command.key)

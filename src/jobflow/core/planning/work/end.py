@@ -84,7 +84,7 @@ def ended(run: ObservedRun, job: Job, end: AttemptEnd, ctx: PlanContext) -> RunC
         message = f"its outputs could not be read: {end.missing}"
     if phase == StepPhase.COMPLETED and not (reason or message):
         message = describe_failed_pods(end.counts)
-    lasted = ""  # as Volcano's runningDuration, which may come with a later event
+    lasted = ""  # in place of Volcano's runningDuration, which may come with a later event
     begin, since = job.metadata.creation_timestamp, job.status.state.last_transition_time
     if begin is not None and since is not None:
         lasted = format_go_duration(since - begin)
@@ -124,10 +124,9 @@ def is_aborted(run: ObservedRun, job: Job) -> bool:
 def take_outputs(
     key: str, read: Callable[[], Outputs | None], ctx: PlanContext
 ) -> Outputs | OutputsTooLarge | None:
-    """Return the outputs that `read` returns, or why they are too large. They are read, and take
-    their room, once a plan."""
+    """Return the outputs that `read` returns, or why they are too large."""
     noted = ctx.progress.outputs
-    if key not in noted:
+    if key not in noted:  # rounds of decisions would take their room again
         try:
             outputs = read()
             if outputs is not None:
@@ -193,7 +192,6 @@ def describe_failed_pods(counts: Mapping[str, TaskState] | None) -> str:
 
 
 def _avoided(run: ObservedRun, end: AttemptEnd) -> list[str] | None:
-    """Return the nodes that the next attempt avoids: the last ones on which pods failed."""
     retry = run.step.retry
     if retry is None or not retry.avoid_nodes:
         return None

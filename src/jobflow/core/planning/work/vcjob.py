@@ -160,7 +160,7 @@ def _look(run: ObservedRun, job: Job, ctx: PlanContext) -> _Seen:
     pod = find_output_pod(job.spec, (*pods, *ctx.view.gone_pods.get(uid, {}).values()))
     outputs = None if pod is None else read_message(job.spec, pod)
     containers = 1 if pod is None else count_containers(pod)
-    if has_failed and is_aborted(run, job):
+    if has_failed and is_aborted(run, job):  # its reason is known without its pods
         return _Seen(pods, outputs=outputs, containers=containers)
     needed = run.step.name in ctx.layout.outputs_needed and has_output_pod(job.spec)
     blamed = None
@@ -171,6 +171,7 @@ def _look(run: ObservedRun, job: Job, ctx: PlanContext) -> _Seen:
             blamed = PodFailure(evicted, False, "one of its pods was evicted")
         is_enough = blamed is not None and blamed.sure and (outputs is not None or not needed)
     else:
+        # pods that ended well may have outputs; without any known pod there may be none
         hidden = bool(pods) or not ctx.view.pods_followed
         is_enough = outputs is not None or not (needed or (hidden and has_output_pod(job.spec)))
     missing = ""
@@ -202,11 +203,10 @@ def _end(run: ObservedRun, job: Job, seen: _Seen, ctx: PlanContext) -> AttemptEn
 
 
 def _patient_until(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
-    """Return until when reading the pods is tried again, counted from the status that says so. None
-    if the run is aborted, so that its end does not wait."""
+    """Return until when reading the pods is tried again, counted from the status that says so."""
     stored = run.stored
     if stored.abort_time is not None or intent(run, ctx) not in ("", StepReason.SUSPENDED):
-        return None
+        return None  # the end of an abort does not wait
     if stored.reason != StepReason.PODS_UNREAD:
         return ctx.now + PATIENCE
     since = job.status.state.last_transition_time
@@ -214,13 +214,13 @@ def _patient_until(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | N
 
 
 def _counts(run: ObservedRun, job: Job, pods: Iterable[Pod]) -> dict[str, TaskState] | None:
-    """Return the last counts, updated from the pods, because Volcano drops its counts in Completing
-    before the last pods are counted. For each task the source with more ended pods wins. As in
-    Volcano, a pod that is being deleted is not counted."""
+    """Return the last counts, updated from the pods. For each task the source with more ended pods
+    wins."""
+    # Volcano drops its counts in Completing, before it has counted the last pods
     counts = dict(last_counts(run, job) or {})
     seen: dict[str, Counter[str]] = {}
     for pod in pods:
-        if pod.task and pod.metadata.deletion_timestamp is None:
+        if pod.task and pod.metadata.deletion_timestamp is None:  # as in Volcano
             seen.setdefault(pod.task, Counter())[pod.phase] += 1
     for task, phases in sorted(seen.items()):
         known = counts[task].phase or {} if task in counts else {}
