@@ -49,18 +49,19 @@ def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator
             yield Event(EventType.NORMAL, f"{noun.title()}Created", message)
         elif new.attempts > old.attempts and asks(new):
             yield Event(EventType.NORMAL, "ApprovalRequested", f"step {name}: {new.message}")
-        if new.phase == api.StepPhase.SKIPPED:
+        if new.phase not in api.ENDED_STEP_PHASES:
+            if new.reason in TROUBLES and new.reason != old.reason and not new.runs:
+                troubles.setdefault((new.reason, new.message), []).append(name)
+        elif new.phase == api.StepPhase.SKIPPED:
             skipped.setdefault(new.reason, []).append(name)
         elif new.reason == StepReason.OUTPUTS_MISSING:
             yield Event(EventType.WARNING, new.reason, f"step {name}: completed; {new.message}")
         elif new.phase == api.StepPhase.COMPLETED:
             how = (is_asked(observed.step) and new.message) or "completed"
             yield Event(EventType.NORMAL, "StepCompleted", f"step {name}: {how}")
-        elif new.phase == api.StepPhase.FAILED:
+        else:
             message = f"step {name}: {new.message or new.reason}"
             yield Event(EventType.WARNING, "StepFailed", message)
-        elif new.reason in TROUBLES and new.reason != old.reason and not new.runs:
-            troubles.setdefault((new.reason, new.message), []).append(name)
     for (reason, message), names in troubles.items():
         yield Event(EventType.WARNING, reason, f"{_steps(names)}: {message}")
     for reason, names in sorted(skipped.items()):
