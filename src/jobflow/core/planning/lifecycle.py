@@ -68,20 +68,13 @@ class Lifecycle:
     """How long it was suspended before."""
 
     @property
-    def suspended(self) -> str:
-        """The sentence that says that it is suspended, or ""."""
-        if self.suspended_at is None:
-            return ""
-        if self.is_suspended_by_parent:
-            return "its parent is suspended"
-        created = self.suspended_by == BY_SPEC
-        return "the flow was created suspended" if created else "the flow is suspended"
-
-    @property
     def pause(self) -> Pause | None:
         """Why no step starts at present, or None."""
         if self.suspended_at is not None:
-            return Pause(StepReason.SUSPENDED, self.suspended)
+            created = self.suspended_by == BY_SPEC
+            why = "the flow was created suspended" if created else "the flow is suspended"
+            why = "its parent is suspended" if self.is_suspended_by_parent else why
+            return Pause(StepReason.SUSPENDED, why)
         if self.waits:
             return Pause(StepReason.CONCURRENCY, self.waits)
         if self.starting:

@@ -34,29 +34,30 @@ def retention(flow: JobFlow, view: View, now: datetime) -> Retention:
         flow.spec.job_retain_policy == RetainPolicy.DELETE
         and flow.status.state.phase == FlowPhase.SUCCEED
     ):
-        return Retention(tuple(DeleteJob.of(job) for job in _there(view)))
-    if all(_due(job) is None for job in view.jobs.values()):
+        return Retention(tuple(DeleteJob.of(job) for job in _deletable(view)))
+    if all(_expiry(job) is None for job in view.jobs.values()):
         return Retention()
-    timed = [(job, due) for job in _there(view) if (due := _due(job)) is not None]
-    recorded = _recorded(flow)
-    later = [due for _, due in timed if due > now]
-    expired = [job for job, due in timed if due <= now]
+    timed = [(job, at) for job in _deletable(view) if (at := _expiry(job)) is not None]
+    recorded = _recorded_ends(flow)
+    later = [at for _, at in timed if at > now]
+    expired = [job for job, at in timed if at <= now]
+    # a job that is deleted before the status holds its end would count as lost
     deletes = tuple(DeleteJob.of(job) for job in expired if job.metadata.name in recorded)
     return Retention(deletes, min(later, default=None), urgent=len(deletes) < len(expired))
 
 
-def _there(view: View) -> Iterator[Job]:
-    """Yield the vcjobs that may be deleted, except those whose owner references somebody has
-    removed, maybe to keep them."""
-    for name in sorted(view.jobs):
-        job = view.jobs[name]
+def _deletable(view: View) -> Iterator[Job]:
+    for name, job in sorted(view.jobs.items()):
         meta = job.metadata
-        is_there = name not in view.deleted and meta.deletion_timestamp is None
-        if is_there and meta.controller is not None:
+        exists = name not in view.deleted and meta.deletion_timestamp is None
+        # somebody has removed the owner references of the others, maybe to keep them
+        if exists and meta.controller is not None:
             yield job
 
 
-def _due(job: Job) -> datetime | None:
+def _expiry(job: Job) -> datetime | None:
+    """Return when an ended vcjob is deleted by its ttl."""
+    # anybody can edit the annotation
     ttl = (job.metadata.annotations or {}).get(labels.TTL_SECONDS)
     if ttl is None or not job.ended or not (ttl.isascii() and ttl.isdigit()):
         return None
@@ -66,7 +67,8 @@ def _due(job: Job) -> datetime | None:
     return add(end, int(ttl))
 
 
-def _recorded(flow: JobFlow) -> frozenset[str]:
+def _recorded_ends(flow: JobFlow) -> frozenset[str]:
+    """Return the names of the vcjobs whose end the status holds."""
     status = flow.status
     names = {record.name for record in status.job_status_list or () if ended(record)}
     for key, condition in (status.conditions or {}).items():

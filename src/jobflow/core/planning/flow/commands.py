@@ -67,8 +67,9 @@ def read_commands(
         view.commands.values(),
         key=lambda each: (each.metadata.creation_timestamp or _FIRST, each.metadata.name),
     )
-    there = {command.metadata.uid for command in ordered}
-    kept = [uid for uid in handled if uid in there]
+    existing = {command.metadata.uid for command in ordered}
+    # the UID of a Command that is gone is dropped, so that the status does not grow
+    kept = [uid for uid in handled if uid in existing]
     new = [command for command in ordered if command.metadata.uid not in known]
     reader = _Reader(flow, view, lifecycle, now, has_ended, find_open)
     read = [command.metadata.uid for command in reader.read(new[: max(0, AT_ONCE - len(kept))])]
@@ -78,6 +79,7 @@ def read_commands(
         retry=reader.retry,
         answers=reader.answers,
         events=tuple(reader.events),
+        # a Command is deleted once the stored status says that it was handled
         deletes=tuple(
             DeleteCommand(command.metadata.name, command.metadata.uid)
             for command in ordered
@@ -104,27 +106,27 @@ class _Reader:
         for command in commands:
             if self.retry:
                 return
-            if why := self._fault(command) or self._read(command):
+            if why := self._apply(command):
                 text = f"Command {command.metadata.name} ({command.action}) was refused: {why}"
                 self.events.append(Event(EventType.WARNING, "CommandRefused", text))
             yield command
 
-    def _fault(self, command: Command) -> str:
-        target, uid = command.target, self.flow.metadata.uid
-        if target is None or target.uid != uid:
-            other = f"another flow of this name (uid {target.uid})" if target and target.uid else ""
-            return f"it is about {other or 'no flow in particular'}; this one has the uid {uid}"
+    def _apply(self, command: Command) -> str:
+        """Apply a Command; return why it is refused, or ""."""
+        target, meta = command.target, self.flow.metadata
+        if target is None or target.uid != meta.uid:
+            # a Command names a flow by its name too, which an earlier flow may have had
+            which = "no flow in particular"
+            if target is not None and target.uid:
+                which = f"another flow of this name (uid {target.uid})"
+            return f"it is about {which}; this one has the uid {meta.uid}"
         if command.action not in set(Action):
             return f"JobFlow executes {_ACTIONS} on flows and no other action"
-        return ""
-
-    def _read(self, command: Command) -> str:
-        """Apply the Command; return why it is refused, or ""."""
         if command.action in RETRIES:
             return self._retry(tolerated=command.action == Action.RETRY_TOLERATED)
         if self.flow.final:
             return f"the flow has ended ({self.flow.status.state.phase})"
-        if self.flow.metadata.deletion_timestamp is not None:
+        if meta.deletion_timestamp is not None:
             return "the flow is being deleted"
         if command.action in ANSWERS:
             return self._answer(command)
@@ -137,43 +139,35 @@ class _Reader:
                 self.lifecycle = before.cancelled(self.now, command.message)
             case Action.TERMINATE_NOW:
                 self.lifecycle = before.cancelled(self.now, command.message, finally_too=True)
+            case Action.RESUME_JOB if before.suspended_at is None:
+                return "the flow is not suspended"
+            case Action.RESUME_JOB if before.is_suspended_by_parent:
+                return "its parent is suspended: resume that"
             case Action.RESUME_JOB:
-                return self._resume()
+                self.lifecycle = before.resumed(self.now)
             case _ if before.ending_reason:
                 return f"the flow ends already, because {before.ending_message}"
             case _:
                 self.lifecycle = before.suspended_for(command.action, self.now)
         return ""
 
-    def _resume(self) -> str:
-        before = self.lifecycle
-        if before.suspended_at is None:
-            return "the flow is not suspended"
-        if before.is_suspended_by_parent:
-            return "its parent is suspended: resume that"
-        self.lifecycle = before.resumed(self.now)
-        return ""
-
     def _answer(self, command: Command) -> str:
         given = parse_answer(command)
         if isinstance(given, str):
             return given
-        key = given.key
-        if key not in self.find_open() or self._ends(key.step):
-            return self._unasked(key)
+        key, lifecycle = given.key, self.lifecycle
+        in_finally = any(step.name == key.step for step in self.flow.spec.finally_ or ())
+        # an earlier Command of this plan may have ended the flow, before the step is answered
+        ends = lifecycle.finally_too if in_finally else lifecycle.ending_reason
+        if ends or key not in self.find_open():
+            return self._not_asked(key)
         if (before := self.answers.get(key)) is not None:
             verb = "rejected" if before.answer is ApprovalAnswer.REJECT else "approved"
             return f"step {key} has been {verb} already"
         self.answers[key] = given
         return ""
 
-    def _ends(self, name: str) -> bool:
-        """Return whether the flow ends before this step is answered."""
-        in_finally = any(step.name == name for step in self.flow.spec.finally_ or ())
-        ends = self.lifecycle.finally_too if in_finally else self.lifecycle.ending_reason
-        return bool(ends)
-
-    def _unasked(self, key: ApprovalKey) -> str:
+    def _not_asked(self, key: ApprovalKey) -> str:
         step = next((each for each in self.flow.all_steps if each.name == key.step), None)
         if step is None:
             return f'the flow has no step "{key.step}"'
@@ -184,29 +178,22 @@ class _Reader:
         return f"step {key} does not wait for approval"
 
     def _retry(self, *, tolerated: bool) -> str:
-        state = self.flow.status.state
-        if self.flow.metadata.deletion_timestamp is not None:
+        flow, state = self.flow, self.flow.status.state
+        if flow.metadata.deletion_timestamp is not None:
             return "the flow is being deleted"
-        if why := self._unended(tolerated=tolerated):
-            return why
+        if state.phase == FlowPhase.SUCCEED and tolerated:
+            if not has_tolerated_failures(flow):
+                return "the flow has succeeded without a failure that continueOnFailure tolerates"
+        elif state.phase != FlowPhase.FAILED:
+            found = "has ended" if tolerated else "has failed"
+            phase = state.phase or FlowPhase.PENDING
+            is_now = "suspended: resume it first" if self.lifecycle.suspended_at else phase
+            return f"only a flow that {found} can be retried, and this one is {is_now}"
         if state.reason == FlowReason.INVALID:
             return "the flow is invalid: delete it, correct it and apply it again"
-        if self.flow.is_child and not is_retried_with(self.flow, self.view.parent):
+        if flow.is_child and not is_retried_with(flow, self.view.parent):
             return "it is a child flow: retry its outermost flow"
-        if why := refuses_retry(self.flow, self.view):
+        if why := refuses_retry(flow, self.view):
             return why
         self.retry = Action.RETRY_TOLERATED if tolerated else Action.RESTART_JOB
         return ""
-
-    def _unended(self, *, tolerated: bool) -> str:
-        """Return why the flow has nothing to retry because of its phase, or ""."""
-        phase = self.flow.status.state.phase or FlowPhase.PENDING
-        if phase == FlowPhase.FAILED:
-            return ""
-        if phase == FlowPhase.SUCCEED and tolerated:
-            if has_tolerated_failures(self.flow):
-                return ""
-            return "the flow has succeeded without a failure that continueOnFailure tolerates"
-        found = "has ended" if tolerated else "has failed"
-        is_now = "suspended: resume it first" if self.lifecycle.suspended_at else phase
-        return f"only a flow that {found} can be retried, and this one is {is_now}"

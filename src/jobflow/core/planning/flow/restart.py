@@ -66,8 +66,7 @@ def find_runs_again(
     found: dict[int, Again] = {}
     judge = _Judge(ctx, jobs, tolerated=tolerated)
     for position in ctx.layout.order:
-        again = judge.decide(position, found)
-        if again is not None:
+        if (again := judge.decide(position, found)) is not None:
             found[position] = again
     found |= dict.fromkeys(list(_services(ctx, found)), Again(_NONE, None))
     return {position: found[position] for position in sorted(found)}
@@ -157,13 +156,11 @@ class _Judge:
         if self._tolerated or is_asked(step):
             return False
         is_tolerated = get_end(step, run, is_cancelled=False) is StepEnd.TOLERATED
-        return is_tolerated and self._ended_by_itself(run)
-
-    def _ended_by_itself(self, run: api.RunCondition) -> bool:
-        if run.reason in WITH_THE_FLOW:
+        if not is_tolerated or run.reason in WITH_THE_FLOW:
             return False
         if run.reason != api.TIMEOUT or self._ctx.facts.lifecycle.ending_reason != api.TIMEOUT:
             return True
+        # the timeout of a step and that of the flow have the same reason
         ended = run.last_transition_time
         return ended is not None and self._deadline is not None and ended < self._deadline
 
@@ -190,6 +187,10 @@ def restarted(
         for step, (key, condition) in zip(ctx.layout.steps, conditions.items(), strict=True)
     }
     stored = flow.status
+    # by this number, child flows know whether a retry is about them too
+    retries = stored.retries + ctx.layout.has_children
+    if view.parent is not None:
+        retries = view.parent.status.retries
     waits = flow.spec.concurrency is not None
     records = () if waits else stored.job_status_list or ()
     begun = any(record.state != JobPhase.PENDING for record in records) or (
@@ -212,7 +213,7 @@ def restarted(
         finally_cancelled=False,
         volume_claims=None,
         outputs=None,
-        retries=_retries(ctx, view),
+        retries=retries,
         tolerated_retried=tolerated,
         tolerated_in_children=False,
         handled_commands=handled,
@@ -233,19 +234,10 @@ def _back_to_waiting(ctx: PlanContext, position: int, kept: Collection[int]) -> 
     return api.StepCondition(last_transition_time=ctx.second, runs=runs or None, **kept_fields)
 
 
-def _retries(ctx: PlanContext, view: View) -> int:
-    """Return the number of the retry by which child flows know whether it is about them too."""
-    if view.parent is not None:
-        return view.parent.status.retries
-    stored = ctx.flow.status.retries
-    return stored + 1 if ctx.layout.has_children else stored
-
-
 def _with_children(
     condition: api.StepCondition, view: View, again: Again, *, tolerated: bool
 ) -> api.StepCondition:
-    """Return the condition of a step that runs again, with the child flows that are retried. Their
-    hours are added again when they end. Without its name, a child is made anew."""
+    """Return the condition of a step that runs again, with the child flows that are retried."""
     runs = [_with_child(run, view, again, tolerated=tolerated) for run in condition.runs or ()]
     found = msgspec.structs.replace(condition, runs=runs or None)
     if not runs:
@@ -261,7 +253,8 @@ def _with_child(run: C, view: View, again: Again, *, tolerated: bool) -> C:
     if run.phase != api.StepPhase.WAITING or child is None or not work_of_object(child).has_steps:
         return run
     if not (again.goes_on(run.index) and goes_on(child, tolerated=tolerated)):
-        return msgspec.structs.replace(run, job="")
+        return msgspec.structs.replace(run, job="")  # without its name, a child is made anew
+    # the hours of the child are added again when it ends
     hours = replace_hours(run.requested_hours, hours_of(child), None)
     return msgspec.structs.replace(run, requested_hours=hours)
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from jobflow.api.flow import step as api
 from jobflow.api.flow.status import StepCondition
-from jobflow.api.flow.step import Step, TaskStatusProbe
+from jobflow.api.flow.step import Step
 from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.planning.actions import Check, JobProbe, ProbeResult, ReadPods
 from jobflow.core.planning.observed.steps import ObservedStep
@@ -66,8 +66,6 @@ class Probing:
         self._view = view
         self._now = now
         self._counts: dict[str, list[Counts]] = {}
-        self._sizes: dict[str, Mapping[str, int]] = {}
-        """Replicas of each task, by target."""
 
     def look(
         self,
@@ -83,16 +81,22 @@ class Probing:
             return ProbeState(_UNSEEN[end])
         if end is None and (job is None or target.gone):
             return ProbeState(TargetState.NOT_YET)
+        missing = self._missing(probe, target, now)
+        if job is None and not now.job:
+            why = f"{target.step.name} ended before it had a job"
+            return ProbeState(TargetState.UNSATISFIABLE, why)
         if job is None:
-            return self._without_job(probe, target, now)
-        sizes = self._tasks(target)
+            if not missing and not (probe.http_get_list or probe.tcp_socket_list):
+                return ProbeState(TargetState.MET)
+            why = missing or "its pods cannot answer any more"
+            return ProbeState(TargetState.UNSATISFIABLE, f"the job {now.job} is gone, and {why}")
+        sizes = _replicas(target)
         if fault := next(_faults(probe, sizes, job.metadata.name), ""):
             return ProbeState(TargetState.UNSATISFIABLE, fault)
         checks = tuple(_checks(probe, sizes))
         uid, name = job.metadata.uid, job.metadata.name
         asked = JobProbe(step.name, name, uid, checks) if checks else None
         result = self._view.answers.get((step.name, uid), ProbeResult())
-        missing = self._missing(probe, target, now)
         unanswered = bool(checks) and not result.passed
         if not missing and not unanswered:
             return ProbeState(TargetState.MET, probe=asked)
@@ -110,39 +114,20 @@ class Probing:
         why = f"; its pods could not be read: {read.trouble}" if read and read.trouble else ""
         return ProbeState(TargetState.UNSATISFIABLE, f"{end_of_job} with {missing}{why}")
 
-    def _without_job(
-        self, probe: api.Probe, target: ObservedStep, now: StepCondition
-    ) -> ProbeState:
-        if not now.job:
-            why = f"{target.step.name} ended before it had a job"
-            return ProbeState(TargetState.UNSATISFIABLE, why)
-        missing = self._missing(probe, target, now)
-        if missing or probe.http_get_list or probe.tcp_socket_list:
-            why = missing or "its pods cannot answer any more"
-            return ProbeState(TargetState.UNSATISFIABLE, f"the job {now.job} is gone, and {why}")
-        return ProbeState(TargetState.MET)
-
     def _missing(self, probe: api.Probe, target: ObservedStep, now: StepCondition) -> str:
         """Return the message about the first task with too few pods in the phase, or ""."""
-        sizes = self._tasks(target)
+        sizes = _replicas(target) if probe.task_status_list else {}
         for entry in probe.task_status_list or ():
             task = entry.task_name or ""
             size = sizes.get(task)
             need = size if entry.count is None else entry.count
-            seen = self._seen(target, now, task, entry.phase)
             if need is None:
                 return f"how many pods task {task} had is not known"
+            seen = self._seen(target, now, task, entry.phase)
             if seen < need:
-                return _so_far(entry, seen, need, size)
+                of = f"{'' if need == size else 'at least '}{format_count(need, 'pod')}"
+                return f"{seen} of {of} of task {entry.task_name} {entry.phase}"
         return ""
-
-    def _tasks(self, target: ObservedStep) -> Mapping[str, int]:
-        sizes = self._sizes.get(target.key)
-        if sizes is None:
-            tasks = (target.job.spec.tasks if target.job is not None else None) or ()
-            sizes = {task.name or f"default{n}": task.replicas or 0 for n, task in enumerate(tasks)}
-            self._sizes[target.key] = sizes
-        return sizes
 
     def _seen(self, target: ObservedStep, now: StepCondition, task: str, phase: str | None) -> int:
         counts = self._counts.get(target.key)
@@ -166,6 +151,13 @@ class Probing:
             yield {task: state.phase or {} for task, state in (count or {}).items()}
 
 
+def _replicas(target: ObservedStep) -> Mapping[str, int]:
+    """Return the replicas of each task of a target; empty if its vcjob is gone."""
+    tasks = (target.job.spec.tasks if target.job is not None else None) or ()
+    # Volcano names a task without a name so
+    return {task.name or f"default{n}": task.replicas or 0 for n, task in enumerate(tasks)}
+
+
 def _tally(pods: Iterable[Pod]) -> dict[str, Counter[str]]:
     # as Volcano counts, except that an ended pod counts although it is being deleted
     counts: dict[str, Counter[str]] = {}
@@ -173,12 +165,6 @@ def _tally(pods: Iterable[Pod]) -> dict[str, Counter[str]]:
         if pod.ended or pod.metadata.deletion_timestamp is None:
             counts.setdefault(pod.task, Counter())[pod.phase] += 1
     return counts
-
-
-def _so_far(entry: TaskStatusProbe, seen: int, need: int, size: int | None) -> str:
-    at_least = "" if need == size else "at least "
-    pods = format_count(need, "pod")
-    return f"{seen} of {at_least}{pods} of task {entry.task_name} {entry.phase}"
 
 
 def _checks(probe: api.Probe, sizes: Mapping[str, int]) -> Iterator[Check]:
@@ -210,12 +196,9 @@ def _faults(probe: api.Probe, sizes: Mapping[str, int], job: str) -> Iterator[st
         if get.path and not get.path.startswith("/"):
             yield f"the path {get.path} does not begin with a slash"
     for entry in probe.task_status_list or ():
-        yield from _phase_faults(entry, sizes.get(entry.task_name or "", 0), job)
-
-
-def _phase_faults(entry: TaskStatusProbe, size: int, job: str) -> Iterator[str]:
-    if entry.phase not in REACHED:
-        yield f"{entry.phase or 'nothing'} is no phase that a pod reaches"
-    if entry.count is not None and entry.count > size:
-        pods = format_count(size, "pod")
-        yield f"task {entry.task_name} of the job {job} has {pods}, not {entry.count}"
+        size = sizes.get(entry.task_name or "", 0)
+        if entry.phase not in REACHED:
+            yield f"{entry.phase or 'nothing'} is no phase that a pod reaches"
+        if entry.count is not None and entry.count > size:
+            pods = format_count(size, "pod")
+            yield f"task {entry.task_name} of the job {job} has {pods}, not {entry.count}"
