@@ -12,13 +12,26 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition
 from jobflow.api.flow.step import Step
 from jobflow.core.names import format_job_name
-from jobflow.core.timelines.past import UNKNOWN, flow_at, forgotten, last_time, moments, phases_at
+from jobflow.core.timelines.past import UNKNOWN, flow_at, forgotten, last_time, moments
 from jobflow.core.timelines.spans import Attempts, list_retries
 from jobflow.core.timelines.timeline import first_start, timeline
 from model.carrying import Case, Simulation
 from model.random_flows import cases
 from support.laws.effort_of_laws import tries
 from support.plan.timelines import at, done, flow_of, of, record
+
+
+def present(flow: JobFlow) -> dict[str, str]:
+    conditions, name = flow.status.conditions or {}, flow.metadata.name
+    waiting = StepCondition(phase="Waiting")
+    return {
+        step.name: conditions.get(format_job_name(name, step.name), waiting).phase or "Waiting"
+        for step in flow.all_steps
+    }
+
+
+def phases_at(flow: JobFlow, time: datetime) -> dict[str, str]:
+    return present(flow_at(flow, time))
 
 
 def phases(flow: JobFlow, seconds: float) -> str:
@@ -357,15 +370,6 @@ def test_a_random_flow_is_at_each_moment_as_it_is(case: Case) -> None:
 
     simulation.advance = advance_and_check  # type: ignore[method-assign]
     simulation.run_to_end()
-
-
-def present(flow: JobFlow) -> dict[str, str]:
-    conditions, name = flow.status.conditions or {}, flow.metadata.name
-    waiting = StepCondition(phase="Waiting")
-    return {
-        step.name: conditions.get(format_job_name(name, step.name), waiting).phase or "Waiting"
-        for step in flow.all_steps
-    }
 
 
 def check_past(flow: JobFlow) -> None:

@@ -62,16 +62,6 @@ def flow_at(flow: JobFlow, moment: datetime) -> JobFlow:
     return replace(flow, status=past.status(conditions))
 
 
-def phases_at(flow: JobFlow, moment: datetime) -> Mapping[str, str]:
-    """Return the phase of each step at a time, by its name."""
-    keys, conditions = Attempts(flow).keys, flow_at(flow, moment).status.conditions or {}
-    waiting = StepCondition(phase=StepPhase.WAITING)
-    return {
-        step.name: conditions.get(key, waiting).phase or StepPhase.WAITING
-        for key, step in zip(keys, flow.all_steps, strict=True)
-    }
-
-
 def last_time(flow: JobFlow) -> datetime:
     """Return the last time that the status of a flow with a start remembers."""
     status = flow.status
