@@ -123,8 +123,7 @@ class Settings(BaseSettings):
     controller_user: Annotated[
         tuple[str, ...], NoDecode, BeforeValidator(_names), HelpHint("NAME", "the replica's own")
     ] = Field(
-        (),
-        description="Another user of the controller, who may make child flows; may be repeated",
+        (), description="Another user of the controller, who may make child flows; may be repeated"
     )
     shutdown_delay: Duration = _time(
         "0s",
@@ -137,8 +136,7 @@ class Settings(BaseSettings):
     no_webhook: bool = Field(False, description="Do not serve the webhook")
     no_controller: bool = Field(False, description="Do not run flows")
     no_leader_election: bool = Field(
-        False,
-        description="Run flows without holding the Lease; only for a single replica",
+        False, description="Run flows without holding the Lease; only for a single replica"
     )
 
     @model_validator(mode="after")

@@ -362,7 +362,8 @@ def find_status_writer(managed_fields: bytes | msgspec.Raw) -> StatusWriter | No
     """Return who has written the status of a flow after JobFlow; None if nobody has.
     `managed_fields` is JSON. Raises UnreadableAnswer."""
     owners: Sequence[FieldOwner] = decoder(list[FieldOwner]).decode(managed_fields)
-    ours = [each.time for each in owners if _writes(each) and each.manager == OWN_MANAGER]
+    own = (each for each in owners if each.manager == OWN_MANAGER)
+    ours = [each.time for each in own if each.fields.status is not None]
     last = max((time for time in ours if time is not None), default=None)
     for each in owners:
         if each.manager == OWN_MANAGER or each.fields.status is None:
@@ -371,7 +372,3 @@ def find_status_writer(managed_fields: bytes | msgspec.Raw) -> StatusWriter | No
         if is_later or each.fields.status.conditions:
             return StatusWriter(each.manager, after_ours=bool(ours))
     return None
-
-
-def _writes(owner: FieldOwner) -> bool:
-    return owner.fields.status is not None

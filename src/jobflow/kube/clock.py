@@ -34,10 +34,7 @@ class ServerClock:
     however slow the answers are. Otherwise the middle is used until the answers contradict it."""
 
     def __init__(
-        self,
-        *,
-        wall: Callable[[], float] = time.time,
-        clock: Callable[[], float] = boot_clock,
+        self, *, wall: Callable[[], float] = time.time, clock: Callable[[], float] = boot_clock
     ) -> None:
         """`wall` is the clock of this machine, in seconds since 1970, which somebody may set at any
         time; `clock` is one that nobody sets."""

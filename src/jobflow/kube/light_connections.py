@@ -41,7 +41,11 @@ class LightConnections(Connections):
 
     async def _send(self, login: Login, request: Request) -> Answer:
         if _may_have_proxy(login):
-            return await self._through_proxy()._send(login, request)
+            if self._proxied is None:
+                from jobflow.kube.pooled_connections import PooledConnections  # few have a proxy
+
+                self._proxied = PooledConnections(self.auth, self.clock)
+            return await self._proxied._send(login, request)
         loop = asyncio.get_running_loop()
         total = request.limits.total
         deadline = None if total is None else loop.time() + total
@@ -69,13 +73,6 @@ class LightConnections(Connections):
             connection.close()
             raise
         return _Answer(response, connection, self._idle, deadline, request.limits.silence)
-
-    def _through_proxy(self) -> Connections:
-        if self._proxied is None:
-            from jobflow.kube.pooled_connections import PooledConnections
-
-            self._proxied = PooledConnections(self.auth, self.clock)
-        return self._proxied
 
 
 def _may_have_proxy(login: Login) -> bool:
@@ -121,11 +118,7 @@ class _Closed(NetworkError):
 
 class _Connection:
     def __init__(
-        self,
-        login: Login,
-        host: str,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        self, login: Login, host: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._login = login
         self._headers = {"Host": host, **common_headers()}

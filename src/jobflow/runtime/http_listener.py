@@ -35,13 +35,7 @@ class HttpListener:
     `flag` is its command-line flag, for the error message. Raises PortInUse."""
 
     def __init__(
-        self,
-        app: Any,
-        *,
-        port: int,
-        flag: str,
-        host: str = "",
-        tls: ssl.SSLContext | None = None,
+        self, app: Any, *, port: int, flag: str, host: str = "", tls: ssl.SSLContext | None = None
     ) -> None:
         everywhere = not host and socket.has_dualstack_ipv6()
         family = socket.AF_INET6 if everywhere or ":" in host else socket.AF_INET

@@ -31,7 +31,7 @@ def webhook_configuration(url: str, ca_bundle: bytes, *, name: str = NAME) -> di
     """Return the manifest for a webhook at `url` (`https://host:port`, no path) under a PEM CA. Its
     rules name no subresource, so writes of a status are not reviewed."""
     webhooks = [
-        _webhook(each.crd_name, each.resource, url + each.review_path, ca_bundle, "DELETE")
+        _webhook(each.crd_name, each.resource, url, each.review_path, ca_bundle, "DELETE")
         for each in KINDS.values()
     ]
     return _configuration(VALIDATING_WEBHOOKS, name, webhooks)
@@ -45,7 +45,7 @@ def command_configuration(url: str, ca_bundle: bytes) -> dict[str, Any]:
         (APPROVALS_WEBHOOK, IS_AN_ANSWER),
         (COMMANDS_WEBHOOK, f"!({IS_AN_ANSWER})"),
     ):
-        webhook = _webhook(name, COMMANDS, url + PATH, ca_bundle)
+        webhook = _webhook(name, COMMANDS, url, PATH, ca_bundle)
         # another webhook may change who the Command says that it is from
         webhook["reinvocationPolicy"] = "IfNeeded"
         webhook["matchConditions"] = [
@@ -62,7 +62,7 @@ def _configuration(kind: Resource, name: str, webhooks: list[dict[str, Any]]) ->
 
 
 def _webhook(
-    name: str, resource: Resource, url: str, ca_bundle: bytes, *more_operations: str
+    name: str, resource: Resource, url: str, path: str, ca_bundle: bytes, *more_operations: str
 ) -> dict[str, Any]:
     rule = {
         "apiGroups": [resource.group],
@@ -79,6 +79,6 @@ def _webhook(
         "failurePolicy": "Fail",
         "matchPolicy": "Equivalent",
         "timeoutSeconds": TIMEOUT_SECONDS,
-        "clientConfig": {"url": url, "caBundle": b64encode(ca_bundle).decode()},
+        "clientConfig": {"url": url.rstrip("/") + path, "caBundle": b64encode(ca_bundle).decode()},
         "rules": [rule],
     }

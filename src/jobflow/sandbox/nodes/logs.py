@@ -45,7 +45,10 @@ class Logs:
     @contextmanager
     def next_run(self, pod: ObjectMeta, container: str) -> Iterator[Path]:
         """Create the log of a container's next run, which ends with the context. Raises OSError."""
-        log = ContainerLog(self._place(pod, container))
+        name = self.folder / _word(pod.namespace) / _word(pod.name) / _word(container)
+        self._runs[name] += 1
+        count = f".{self._runs[name]}" if self._runs[name] > 1 else ""
+        log = ContainerLog(name.with_name(f"{name.name}{count}.log"))
         self._logs.setdefault((pod.uid, container), []).append(log)
         try:
             log.path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,12 +61,6 @@ class Logs:
         """Return the log of a run, from 0, of a pod's container; None if it has not started."""
         logs = self._logs.get((pod_uid, container), [])
         return logs[run] if 0 <= run < len(logs) else None
-
-    def _place(self, pod: ObjectMeta, container: str) -> Path:
-        name = self.folder / _word(pod.namespace) / _word(pod.name) / _word(container)
-        self._runs[name] += 1
-        count = f".{self._runs[name]}" if self._runs[name] > 1 else ""
-        return name.with_name(f"{name.name}{count}.log")
 
 
 def new_folder(parent: Path, now: datetime) -> tuple[Path, int]:

@@ -6,7 +6,7 @@ default.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -249,7 +249,14 @@ class SimulateRunner:
         """Report each phase when it is due; of several that are due, only the last."""
         script, _ = _script(assignment.job)
         began: datetime | None = assignment.pod.status.start_time
-        due = list(self._due(script, assignment))
+        task, is_running = assignment.pod.task, assignment.pod.phase == PodPhase.RUNNING
+        # A task with listed phases counts from the job's start, any other from its pod's own.
+        start = assignment.job_started if task in script.phases else assignment.started
+        due = [
+            (start + timedelta(seconds=mark.at / self._speed), mark)
+            for mark in script.marks(task)
+            if not (is_running and mark.phase is PodPhase.RUNNING)
+        ]
         while due:
             wait = (due[0][0] - self._clock()).total_seconds()
             # Compared again afterwards, because this clock is not that of the event loop.
@@ -269,18 +276,6 @@ class SimulateRunner:
 
     def log(self, pod_uid: str, container: str, run: int) -> None:
         """Return None, because nothing writes a log."""
-
-    def _due(
-        self, script: SimulationScript, assignment: Assignment
-    ) -> Iterator[tuple[datetime, PhaseChange]]:
-        """Yield the remaining phase changes of the pod, each with its time. A task with listed
-        phases counts from the job's start, any other from its pod's own."""
-        task = assignment.pod.task
-        start = assignment.job_started if task in script.phases else assignment.started
-        for mark in script.marks(task):
-            if mark.phase is PodPhase.RUNNING and assignment.pod.phase == PodPhase.RUNNING:
-                continue
-            yield start + timedelta(seconds=mark.at / self._speed), mark
 
 
 def progress_of(change: PhaseChange, began: datetime, finished: datetime | None) -> PodProgress:

@@ -4,8 +4,8 @@ makespan, critical path and requested hours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from typing import Any
@@ -145,11 +145,7 @@ class VirtualCluster(VirtualTime):
 
 
 _GIB = 2**30
-_BY_EXPRESSION = (
-    StepReason.EXPRESSION_ERROR,
-    StepReason.NOT_TAKEN,
-    StepReason.UNTIL_NOT_REACHED,
-)
+_BY_EXPRESSION = (StepReason.EXPRESSION_ERROR, StepReason.NOT_TAKEN, StepReason.UNTIL_NOT_REACHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +192,35 @@ class PlannedFlows:
 
     @cached_property
     def steps(self) -> list[PlannedStep]:
-        return [
-            replace(each, step=flow.place + each.step)
-            for flow in self.cluster.all_flows
-            for each in _steps_of(flow.present)
-        ]
+        """How all steps have ended, in the order of the flows."""
+        found = []
+        for each in self.cluster.all_flows:
+            flow = each.present
+            steps = {step.name: step for step in flow.all_steps}
+            known = flow.status.conditions or {}
+            conditions = {
+                name: known.get(format_job_name(flow.metadata.name, name), StepCondition())
+                for name in steps
+            }
+            for name, condition in conditions.items():
+                read: list[str] = []
+                if condition.reason in _BY_EXPRESSION:
+                    read = [used.step for used in reads_of(steps[name]) if used.has_outputs]
+                without = [
+                    steps[target]
+                    for target in dict.fromkeys(read)
+                    if not any(run.outputs for run in runs_of(conditions[target]))
+                ]
+                planned = PlannedStep(
+                    flow=flow.metadata.name,
+                    step=each.place + name,
+                    phase=condition.phase or StepPhase.WAITING,
+                    reason=condition.reason,
+                    message=condition.message,
+                    remedy=_remedy(without) if without else "",
+                )
+                found.append(planned)
+        return found
 
     @cached_property
     def hours(self) -> Mapping[str, float]:
@@ -230,32 +250,6 @@ def _record(job: VirtualJob) -> JobRecord:
         end_timestamp=job.end,
         running_histories=None if job.start is None else [ran],
     )
-
-
-def _steps_of(flow: JobFlow) -> Iterator[PlannedStep]:
-    steps = {step.name: step for step in flow.all_steps}
-    found = flow.status.conditions or {}
-    conditions = {
-        name: found.get(format_job_name(flow.metadata.name, name), StepCondition())
-        for name in steps
-    }
-    for name, condition in conditions.items():
-        without: list[Step] = []
-        if condition.reason in _BY_EXPRESSION:
-            read = dict.fromkeys(each.step for each in reads_of(steps[name]) if each.has_outputs)
-            without = [steps[each] for each in read if not _has_outputs(conditions[each])]
-        yield PlannedStep(
-            flow.metadata.name,
-            name,
-            condition.phase or StepPhase.WAITING,
-            condition.reason,
-            condition.message,
-            _remedy(without) if without else "",
-        )
-
-
-def _has_outputs(condition: StepCondition) -> bool:
-    return any(run.outputs for run in runs_of(condition))
 
 
 def _remedy(without_outputs: Sequence[Step]) -> str:

@@ -94,11 +94,7 @@ def make_serving(
 
 
 def _make_pair(
-    name: str,
-    issuer: Pair | None,
-    *extensions: x509.ExtensionType,
-    begin: datetime,
-    end: datetime,
+    name: str, issuer: Pair | None, *extensions: x509.ExtensionType, begin: datetime, end: datetime
 ) -> Pair:
     """Return a new certificate that `issuer` signs; a CA that signs itself if that is None."""
     # all clients of Kubernetes know it, and it is made in a millisecond

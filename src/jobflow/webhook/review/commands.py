@@ -7,7 +7,7 @@ the webhook keep them away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -80,12 +80,13 @@ class CommandReviewer:
             by = _annotations(old).get(labels.BY)  # who changes nothing else does not send it
         else:
             # before the rights are asked for, which costs a request
-            if violations := tuple(_violations(command)):
-                status = invalid(self.kind, request.name, Verdict(violations), COMMANDS.group)
+            if command.action in ANSWERS and isinstance(why := parse_answer(command), str):
+                is_about_outputs = labels.OUTPUTS in why or "outputs" in why
+                path = f"metadata.annotations[{labels.OUTPUTS}]" if is_about_outputs else "message"
+                found = (Violation(path, Reason.INVALID, None, why),)
+                status = invalid(self.kind, request.name, Verdict(found), COMMANDS.group)
                 answer = refused(request.uid, status)
-                return Answer(
-                    answer, ReviewOutcome.REFUSED, operation=operation, violations=violations
-                )
+                return Answer(answer, ReviewOutcome.REFUSED, operation=operation, violations=found)
             if command.target is not None:
                 verb = APPROVE if command.action in ANSWERS else UPDATE
                 right = Right(verb, JOBFLOWS, request.namespace, command.target.name)
@@ -115,10 +116,3 @@ def _asked(command: Command) -> tuple[object, ...]:
     """Return all that decides what a Command does."""
     outputs = _annotations(command).get(labels.OUTPUTS)
     return command.target, command.action, command.message, outputs
-
-
-def _violations(command: Command) -> Iterator[Violation]:
-    if command.action in ANSWERS and isinstance(why := parse_answer(command), str):
-        outputs = labels.OUTPUTS in why or "outputs" in why
-        path = f"metadata.annotations[{labels.OUTPUTS}]" if outputs else "message"
-        yield Violation(path, Reason.INVALID, None, why)

@@ -30,7 +30,7 @@ from jobflow.core.admission.validate import (
 from jobflow.core.json_values import is_same_json
 from jobflow.core.manifests.crd_schema import job_spec_violations, schema_violations
 from jobflow.core.manifests.volume_claims import with_placeholders
-from jobflow.core.violations import Verdict, Violation
+from jobflow.core.violations import Verdict
 from jobflow.webhook import tried_pods
 from jobflow.webhook.review.envelope import Forbidden, NotReady, UserInfo
 from jobflow.webhook.tried_pods import DryRun
@@ -291,8 +291,14 @@ class TemplateJudge(Judge[JobTemplate]):
     async def create(self, new: JobTemplate, user: UserInfo) -> Verdict:
         """The user needs the right to create vcjobs: flows of other users run the template."""
         TreeBudget(self._most).spend_on_template(new.spec)
-        if misfits := _misfits(new):
-            return Verdict(misfits)
+        # decoding does not check the spec
+        if too_deep := tuple(depth_violations(new.spec, "spec")):
+            return Verdict(too_deep)
+        # the quick check first, because nearly every template fits
+        if next(job_spec_violations(new.spec, "spec"), None) is not None:
+            misfits = tuple(schema_violations(self.kind, {"spec": new.spec}, strict=False))
+            if misfits:
+                return Verdict(misfits)
         namespace = new.metadata.namespace
         # queues matter only to warnings
         queues = self._cluster.queues() if self._cluster.knows(namespace) else None
@@ -321,16 +327,6 @@ class TemplateJudge(Judge[JobTemplate]):
         _require_current(self._cluster)
         needed_by = await self._cluster.needed_by(namespace, old.metadata.name)
         return await self._judge_delete(old, partial(validate_template_delete, needed_by=needed_by))
-
-
-def _misfits(template: JobTemplate) -> tuple[Violation, ...]:
-    """Violations of the maximum depth or of the CRD's schema; decoding does not check the spec."""
-    if too_deep := tuple(depth_violations(template.spec, "spec")):
-        return too_deep
-    # the quick check first, because nearly every template fits
-    if next(job_spec_violations(template.spec, "spec"), None) is None:
-        return ()
-    return tuple(schema_violations(TemplateJudge.kind, {"spec": template.spec}, strict=False))
 
 
 def known(cluster: Cluster, namespace: str) -> Known:

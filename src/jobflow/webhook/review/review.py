@@ -169,9 +169,7 @@ class PathReviewer(Protocol):
 
 
 def reviewers(
-    cluster: Cluster,
-    large_reviews: LargeReviews | None = None,
-    rights: Rights = UNCHECKED,
+    cluster: Cluster, large_reviews: LargeReviews | None = None, rights: Rights = UNCHECKED
 ) -> dict[str, PathReviewer]:
     """Return the reviewer of each path. Without `large_reviews` they judge all reviews themselves;
     without `rights` they check no users."""

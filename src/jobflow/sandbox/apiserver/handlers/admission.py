@@ -134,8 +134,13 @@ class Admission:
         if service:
             raise CallFailed(f'{prefix}: service "{service["name"]}" not found')
         try:
-            client = self._client(config.get("caBundle") or "")
-            answer = await client.post(
+            bundle = config.get("caBundle") or ""
+            if bundle not in self._clients:
+                pem = base64.b64decode(bundle).decode("ascii") if bundle else None
+                context = ssl.create_default_context(cadata=pem)
+                # A proxy of the environment must not see reviews.
+                self._clients[bundle] = httpx.AsyncClient(verify=context, trust_env=False)
+            answer = await self._clients[bundle].post(
                 url, content=encode(review), headers={"content-type": JSON}, timeout=seconds
             )
         except httpx.TimeoutException as error:
@@ -160,14 +165,6 @@ class Admission:
         if response.get("uid") != uid:
             raise CallFailed(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
         return response
-
-    def _client(self, ca_bundle: str) -> httpx.AsyncClient:
-        if ca_bundle not in self._clients:
-            pem = base64.b64decode(ca_bundle).decode("ascii") if ca_bundle else None
-            context = ssl.create_default_context(cadata=pem)
-            # A proxy of the environment must not see reviews.
-            self._clients[ca_bundle] = httpx.AsyncClient(verify=context, trust_env=False)
-        return self._clients[ca_bundle]
 
 
 def refused(name: str, given: dict[str, Any] | None) -> RequestFailure:

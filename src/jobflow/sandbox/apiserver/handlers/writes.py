@@ -127,8 +127,18 @@ class Writer:
             new = self._next(target, wanted, current)
             new = await self._admit(WriteOperation("UPDATE", target, new, current.obj, write))
             # Webhooks took time: somebody else may have written meanwhile.
-            if self._storage.get(target.kind.bucket, target.key) is current:
-                return self._commit(target, new, current, write)
+            if self._storage.get(target.kind.bucket, target.key) is not current:
+                continue
+            # A write that changes nothing has no new version and no event, as in kube-apiserver.
+            if new == current.obj:
+                return current
+            kind, meta = target.kind, new["metadata"]
+            waits = meta.get("deletionGracePeriodSeconds") or kind.rules.finalizers(new)
+            if not meta.get("deletionTimestamp") or waits:
+                return self._store(kind, target.key, new, write)
+            if write.dry_run:
+                return Stored(target.key, new, encode(new), current.revision)
+            return self._storage.remove(kind.bucket, target.key, new)
         raise failures.conflict(target.kind, target.name)
 
     async def delete(
@@ -189,18 +199,6 @@ class Writer:
             raise failures.invalid(kind, obj["metadata"].get("name") or "", faults)
         await self._admission.validate(asked)
         return obj
-
-    def _commit(self, target: Target, new: Object, current: Stored, write: WriteOptions) -> Stored:
-        kind, meta = target.kind, new["metadata"]
-        # A write that changes nothing has no new version and no event, as in kube-apiserver.
-        if new == current.obj:
-            return current
-        waits = meta.get("deletionGracePeriodSeconds") or kind.rules.finalizers(new)
-        if meta.get("deletionTimestamp") and not waits:
-            if write.dry_run:
-                return Stored(target.key, new, encode(new), current.revision)
-            return self._storage.remove(kind.bucket, target.key, new)
-        return self._store(kind, target.key, new, write)
 
     def _commit_delete(
         self, target: Target, current: Stored, wanted: DeleteOptions, write: WriteOptions

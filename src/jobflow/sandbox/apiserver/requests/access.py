@@ -27,10 +27,7 @@ HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 User = dict[str, Any]
 """A user as `userInfo` of a review has it."""
-ADMIN: User = {
-    "username": "kubernetes-admin",
-    "groups": ["system:masters", "system:authenticated"],
-}
+ADMIN: User = {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]}
 """User of every request that impersonates nobody (`jobflow --as`)."""
 
 

@@ -127,17 +127,18 @@ class _Exchange:
         return b"".join([chunk async for chunk in self.iter_any()])
 
     async def iter_any(self) -> AsyncIterator[bytes]:
-        while (chunk := await self._next()) is not None:
+        while True:
+            # Chunks that have arrived are read even if the time is over.
+            if not self._chunks.empty():
+                chunk = self._chunks.get_nowait()
+            else:
+                async with asyncio.timeout_at(self._deadline), asyncio.timeout(self._silence):
+                    chunk = await self._chunks.get()
+            if chunk is None:
+                break
             yield chunk
         if not self._complete:
             raise NetworkError("the connection broke before the answer was complete")
-
-    async def _next(self) -> bytes | None:
-        # Chunks that have arrived are read even if the time is over.
-        if not self._chunks.empty():
-            return self._chunks.get_nowait()
-        async with asyncio.timeout_at(self._deadline), asyncio.timeout(self._silence):
-            return await self._chunks.get()
 
     def close(self) -> None:
         """Disconnect. The application may send on; nobody reads it."""
