@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import FlowPhase, RunCondition, StepPhase
+from jobflow.api.flow.status import FlowPhase, StepPhase
 from jobflow.client.step_rows import (
     StepRow,
     format_outcomes,
@@ -30,15 +30,7 @@ from jobflow.core.spec.approvals import asks
 from jobflow.core.text import format_duration, printable
 from jobflow.core.timelines.spans import runs_of
 from jobflow.core.work import may_run_steps
-from jobflow.display.console import (
-    GAP,
-    columns_of,
-    fitting,
-    join_cells,
-    line_width,
-    offset_of,
-    print_lines,
-)
+from jobflow.display.console import columns_of, fitting, join_cells, offset_of, print_lines
 
 _GAP = "  "
 _UNLIMITED = 1_000_000
@@ -65,16 +57,6 @@ class _Line:
     """Dependencies that the position does not show."""
     is_own: bool = True
     """Whether it is a step of the flow itself, not an item and not of a child flow."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """Widths of the columns of a tree."""
-
-    all: int
-    left: int
-    """Guides, icon and name."""
-    phase: int
 
 
 class Tree:
@@ -104,15 +86,17 @@ class Tree:
         on below. If `height` is too small, steps that failed or run are shown first, and the last
         line counts the others; of many child flows, those that failed or run have their steps."""
         columns = width or _UNLIMITED
+        # a display with a height is drawn several times a second
         lines = self._lines(sys.maxsize if height is None else MOST_LIVE_CHILDREN)
         told = [printable(line.row.condition.message) for line in lines if line.is_own]
         head = self._header(lines, now, columns, told)
         room = sys.maxsize if height is None else max(height - len(head), 0)
-        shown = _most_important(lines, room)
+        shown = _most_important(lines, room)  # a step has at least one line
         blocks = self._blocks(shown, now, columns)
         if len(shown) == len(lines) and sum(map(len, blocks)) <= room:
             return [*head, *chain(*blocks)]
         shown = _within(shown, [*map(len, blocks)], room - 1)
+        # drawn again, because other guides and columns fit the steps that are left
         steps = [*chain(*self._blocks(shown, now, columns))]
         return [*head, *steps[: max(room - 1, 0)], _hidden_steps(lines, shown, columns)][:height]
 
@@ -125,8 +109,13 @@ class Tree:
         shown: dict[str, JobFlow] = {}
         level = [self.flow] if self._children else []
         while level and len(shown) < most:
-            names = (run.flow for flow in level for run in self._shown_runs(flow))
-            below = [child for name in names if (child := self._children.get(name)) is not None]
+            below: list[JobFlow] = []
+            for condition in chain(*((flow.status.conditions or {}).values() for flow in level)):
+                runs = runs_of(condition)
+                if self._items or len(runs) <= FEW_CHILDREN:
+                    below += [
+                        self._children[run.flow] for run in runs if run.flow in self._children
+                    ]
             below.sort(
                 key=lambda child: look_of(child.status.state.phase or FlowPhase.PENDING).rank
             )
@@ -134,20 +123,18 @@ class Tree:
             shown |= {child.metadata.name: child for child in level}
         return shown
 
-    def _shown_runs(self, flow: JobFlow) -> Iterator[RunCondition]:
-        for condition in (flow.status.conditions or {}).values():
-            runs = runs_of(condition)
-            if self._items or len(runs) <= FEW_CHILDREN:
-                yield from runs
-
     def _lines_of(self, flow: JobFlow, shown: Mapping[str, JobFlow], level: int) -> Iterator[_Line]:
         """Yield the lines of a flow, each followed by those of its child flow."""
         shows_items = self._items or bool(shown)
         rows = {row.step: row for row in step_rows(flow, items=shows_items)}
-        for branch in self._layout(flow):
+        key = (flow.metadata.name, flow.metadata.uid)  # a child of this name may be made anew
+        if key not in self._layouts:
+            self._layouts[key] = branches(flow)
+        for branch in self._layouts[key]:
             row, at = rows[branch.step.name], level + branch.level
             few = may_run_steps(branch.step) and len(row.items) <= FEW_CHILDREN
             items = row.items if self._items or few else ()
+            # a tree tells a failure once, at the deepest line that shows it
             below = [item.message for item in items] or _messages_of(row, shown)
             own = replace(row, message=without(row.message, below))
             yield _Line(own, at, branch.follows, is_own=not level)
@@ -155,22 +142,10 @@ class Tree:
                 told = _messages_of(item, shown)
                 own = replace(item, message=without(item.message, told))
                 yield _Line(own, at + 1, is_own=False)
-                yield from self._lines_below(item, shown, at + 2)
-            if not row.items:
-                yield from self._lines_below(row, shown, at + 1)
-
-    def _lines_below(
-        self, row: StepRow, shown: Mapping[str, JobFlow], level: int
-    ) -> Iterator[_Line]:
-        child = shown.get(row.condition.flow)
-        if child is not None:
-            yield from self._lines_of(child, shown, level)
-
-    def _layout(self, flow: JobFlow) -> Sequence[Branch]:
-        key = (flow.metadata.name, flow.metadata.uid)
-        if key not in self._layouts:
-            self._layouts[key] = branches(flow)
-        return self._layouts[key]
+                if (child := shown.get(item.condition.flow)) is not None:
+                    yield from self._lines_of(child, shown, at + 2)
+            if not row.items and (child := shown.get(row.condition.flow)) is not None:
+                yield from self._lines_of(child, shown, at + 1)
 
     def header(self, now: datetime) -> list[Text]:
         """Return the line of the flow, with its whole message, because no step is below it."""
@@ -195,6 +170,7 @@ class Tree:
         return _beside_or_below(line, text, Text(_GAP), width)
 
     def _blocks(self, lines: Sequence[_Line], now: datetime, width: int) -> list[list[Text]]:
+        """Return the lines of each step. What does not fit beside the name is below it."""
         levels = [line.level for line in lines]
         stems, next_levels = guides(levels), [*levels, 0][1:]
         phase = max(map(cell_len, (StepPhase.COMPLETED, *(line.row.phase for line in lines))))
@@ -202,38 +178,32 @@ class Tree:
         lefts = [
             len(stem) + 2 + cell_len(line.row.step) for stem, line in zip(stems, lines, strict=True)
         ]
+        # one long name does not move the column of all others
         left = max((each for each in lefts if each <= most), default=most)
-        columns = _Columns(width, left, phase)
-        return [
-            self._block(line, stem, columns, now, is_parent=next_level > line.level)
-            for line, stem, next_level in zip(lines, stems, next_levels, strict=True)
-        ]
-
-    def _block(
-        self, line: _Line, stem: str, columns: _Columns, now: datetime, *, is_parent: bool
-    ) -> list[Text]:
-        """Return the lines of a step: name, phase and duration in their columns, then the text that
-        explains them. What does not fit is below the name."""
-        row, look = line.row, look_of(line.row.phase)
-        below = stem.replace("├─ ", "│  ").replace("└─ ", "   ") + ("│ " if is_parent else "  ")
-        if self._ascii:
-            stem = stem.replace("├─ ", "|- ").replace("└─ ", "`- ").replace("│", "|")
-            below = below.replace("│", "|")
-        icon = look.ascii_icon if self._ascii else look.icon
-        indent = Text(below, "dim")
-        first, *more = _wrapped(row.step, columns.all - len(below), at_hyphens=True) or [row.step]
-        drawn = [Text.assemble((stem, "dim"), (icon, look.style), " ", first)]
-        drawn += [indent + Text(part) for part in more]
-        if drawn[-1].cell_len > columns.left:  # the phase is in its column on the next line
-            drawn.append(indent.copy())
-        last = drawn.pop()
-        last.pad_right(columns.left - last.cell_len)
-        last.append(_GAP + row.phase.ljust(columns.phase), style=look.style)
-        duration = format_duration(row.time_in_phase(now), tenths=True)
-        last.append(_GAP + duration.rjust(_DURATION))
-        style = "red" if row.phase == StepPhase.FAILED else "dim"
-        text = Text(_detail(row, now) or line.follows, style)
-        return [*drawn, *_beside_or_below(last, text, indent, columns.all)]
+        blocks = []
+        for line, stem, next_level in zip(lines, stems, next_levels, strict=True):
+            # name, phase and duration in their columns, then the text that explains them
+            row, look = line.row, look_of(line.row.phase)
+            is_parent = next_level > line.level
+            below = stem.replace("├─ ", "│  ").replace("└─ ", "   ") + ("│ " if is_parent else "  ")
+            if self._ascii:
+                stem = stem.replace("├─ ", "|- ").replace("└─ ", "`- ").replace("│", "|")
+                below = below.replace("│", "|")
+            icon, indent = look.ascii_icon if self._ascii else look.icon, Text(below, "dim")
+            first, *more = _wrapped(row.step, width - len(below), at_hyphens=True) or [row.step]
+            drawn = [Text.assemble((stem, "dim"), (icon, look.style), " ", first)]
+            drawn += [indent + Text(part) for part in more]
+            if drawn[-1].cell_len > left:  # the phase is in its column on the next line
+                drawn.append(indent.copy())
+            last = drawn.pop()
+            last.pad_right(left - last.cell_len)
+            last.append(_GAP + row.phase.ljust(phase), style=look.style)
+            duration = format_duration(row.time_in_phase(now), tenths=True)
+            last.append(_GAP + duration.rjust(_DURATION))
+            style = "red" if row.phase == StepPhase.FAILED else "dim"
+            text = Text(_detail(row, now) or line.follows, style)
+            blocks.append([*drawn, *_beside_or_below(last, text, indent, width)])
+        return blocks
 
 
 def _messages_of(row: StepRow, shown: Mapping[str, JobFlow]) -> list[str]:
@@ -262,7 +232,11 @@ def _detail(row: StepRow, now: datetime) -> str:
     parts: Sequence[str]
     if row.phase == StepPhase.WAITING:
         why = row.with_reason if asks(row.condition) else row.message or row.condition.reason
-        parts = (row.runs, ": ".join(filter(None, (_retry_time(row, now), why))))
+        retry, next_attempt = "", row.condition.next_attempt_time
+        if next_attempt is not None:  # the message that follows says that the step runs again
+            delay = next_attempt - now
+            retry = f"in {format_duration(delay)}" if delay >= timedelta(seconds=1) else "now"
+        parts = (row.runs, ": ".join(filter(None, (retry, why))))
     elif row.phase == StepPhase.FAILED:
         parts = (attempt, row.with_reason, row.outputs)
     elif row.is_completed:
@@ -270,15 +244,6 @@ def _detail(row: StepRow, now: datetime) -> str:
     else:
         parts = (attempt, row.runs, row.with_reason, row.case, *format_task_progress(row.pods))
     return "; ".join(filter(None, (row.item, *parts)))
-
-
-def _retry_time(row: StepRow, now: datetime) -> str:
-    """`in 12s` or `now`; the message that follows says that the step runs again."""
-    next_attempt = row.condition.next_attempt_time
-    if next_attempt is None:
-        return ""
-    delay = next_attempt - now
-    return f"in {format_duration(delay)}" if delay >= timedelta(seconds=1) else "now"
 
 
 def _ranked(lines: Sequence[_Line]) -> list[int]:
@@ -340,12 +305,12 @@ def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Te
     messages = [row.result if row.is_completed else row.with_reason for row in rows]
     sizes = {name: max(map(cell_len, (name, *(row[name] for row in cells)))) for name in _HEADER}
     sizes = fitting(sizes, _OPTIONAL, width)
-    indent = line_width(sizes) + len(GAP)
+    sizes["MESSAGE"] = 0  # the last column needs no padding
+    indent = offset_of("MESSAGE", sizes)
     room = _UNLIMITED if width is None else width - indent
     is_beside = room >= 2 * _MIN_ROOM
     if not is_beside:
         indent, room = 4, max((width or 0) - 4, 2 * _MIN_ROOM)
-    sizes["MESSAGE"] = 0  # the last column needs no padding
     heading = {name: name for name in _HEADER}
     heading["MESSAGE"] = "MESSAGE" if is_beside and any(messages) else ""
     yield Text(join_cells(heading, sizes), style="bold")

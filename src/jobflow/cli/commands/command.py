@@ -55,11 +55,15 @@ def expand_options(command: Callable[..., int | Work | None]) -> Callable[..., N
     flags: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
         kind: Any = parameter.annotation
-        if is_dataclass(parameter.annotation):
-            sets[parameter.name] = kind
-            flags += map(_with_flag, inspect.signature(kind, eval_str=True).parameters.values())
-        else:
+        if not is_dataclass(parameter.annotation):
             flags.append(parameter)
+            continue
+        sets[parameter.name] = kind
+        for field in inspect.signature(kind, eval_str=True).parameters.values():
+            if get_origin(field.annotation) is not Annotated:  # a field of `client.options`
+                flag = FLAGS_OF_FIELDS[field.name]
+                field = field.replace(annotation=Annotated[field.annotation, flag])
+            flags.append(field)
     flags = [
         flag.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=_with_parser(flag.annotation))
         for flag in flags
@@ -71,7 +75,7 @@ def expand_options(command: Callable[..., int | Work | None]) -> Callable[..., N
             chosen = {each.name: values.pop(each.name) for each in fields(kind)}
             try:
                 values[name] = kind(**chosen)
-            except ValueError as error:
+            except ValueError as error:  # a set checks itself, also for other callers
                 raise typer.BadParameter(str(error)) from None
         done = command(**values)
         raise typer.Exit(run_command(done) if isinstance(done, Coroutine) else done or SUCCESS)
@@ -79,13 +83,6 @@ def expand_options(command: Callable[..., int | Work | None]) -> Callable[..., N
     run.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
     run.__annotations__ = {flag.name: flag.annotation for flag in flags}
     return run
-
-
-def _with_flag(field: inspect.Parameter) -> inspect.Parameter:
-    """Return a field of a dataclass with its flag, which a field of `client.options` lacks."""
-    if get_origin(field.annotation) is Annotated:
-        return field
-    return field.replace(annotation=Annotated[field.annotation, FLAGS_OF_FIELDS[field.name]])
 
 
 def _with_parser(annotation: Any) -> Any:
@@ -106,6 +103,7 @@ def _with_parser(annotation: Any) -> Any:
 def _word(words: type[StrEnum], value: str) -> StrEnum:
     if value in list(words):
         return words(value)
+    # only a wrong call needs a guess
     from jobflow.core.suggest import Suggester, did_you_mean
 
     guess = did_you_mean(Suggester(list(words)).nearest(value))

@@ -12,20 +12,12 @@ from jobflow.cli.logs.read import make_printer, read_logs, report_none, warn
 from jobflow.client.errors import FAILED, CommandError, print_error
 from jobflow.client.flows.children import FlowFamily, may_have_children
 from jobflow.client.flows.follow import FlowFollower, following, following_children
+from jobflow.client.logs import selection as choice
 from jobflow.client.logs.pods import ALL, check_rights, list_pods, read_family, why_none
-from jobflow.client.logs.selection import (
-    LogSelection,
-    LogTarget,
-    created_by,
-    find_targets,
-    is_over,
-    pods_below,
-    pods_queries,
-    why_waiting,
-)
+from jobflow.client.logs.selection import LogSelection, LogTarget, find_targets, is_over
 from jobflow.client.logs.stream import ContainerFollower
 from jobflow.kube.cache import Cache
-from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Query
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.reflector import Reflector
 from jobflow.runtime.event_loop import either
 
@@ -42,12 +34,13 @@ async def follow_logs(client: Client, flow: JobFlow, selection: LogSelection = A
         return
     pods = await list_pods(client, flow, selection)
     family = await read_family(client, flow, selection)
-    if not pods_below(family, pods, selection):
+    if not choice.pods_below(family, pods, selection):
         print_error(f"{why_none(family, (), selection)}; waiting", severity="info")
     try:
         async with client.sibling() as streams, asyncio.TaskGroup() as tasks:
             await _LogsFollower(client, streams, family, selection, tasks).run(pods)
     except BaseExceptionGroup as group:
+        # the first error has cancelled the other tasks
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
@@ -83,25 +76,26 @@ class _LogsFollower:
         self._pod_ended = asyncio.Event()
         self._has_warned = False
         self._refused = asyncio.Event()
-        self._reflectors = [*map(self._reflector, pods_queries(family.top, selection))]
         self._children: Sequence[FlowFollower] = ()
-
-    def _reflector(self, query: Query) -> Reflector[Pod]:
-        cache: Cache[Pod] = Cache(self._update)
-        cache.on_state = self._check_state
-        namespace = self._family.top.metadata.namespace
-        return Reflector(self._client, PODS, Pod, cache, namespace=namespace, query=query)
+        self._reflectors: list[Reflector[Pod]] = []
+        namespace = family.top.metadata.namespace
+        for query in choice.pods_queries(family.top, selection):
+            cache: Cache[Pod] = Cache(self._update)
+            cache.on_state = self._check_state
+            reflector = Reflector(client, PODS, Pod, cache, namespace=namespace, query=query)
+            self._reflectors.append(reflector)
 
     async def run(self, pods: Sequence[Pod]) -> None:
         for target in find_targets(self._family, pods, self._selection):
-            waits = why_waiting(target.pod, target.container)
+            # of a container that has not started, --tail and --since would leave out new lines
+            waits = choice.why_waiting(target.pod, target.container)
             self._follow(target, self._for_later if waits else self._selection)
         watching = [asyncio.create_task(each.run()) for each in self._reflectors]
         try:
             async with AsyncExitStack() as stack:
                 await self._until_over(stack)
                 await self._catch_up()
-            while self._running:
+            while self._running:  # logs end after their containers
                 await asyncio.wait(self._running)
         finally:
             for task in watching:
@@ -118,21 +112,18 @@ class _LogsFollower:
             children = following_children(self._client, [top], self._add_child)
             self._children = await stack.enter_async_context(children)
         flows = await stack.enter_async_context(following(self._client, [top]))
-        ends = (flows.until(self._is_over), self._pod_ended.wait())
-        await either(*ends, self._until_refused())
 
-    def _is_over(self, flows: FlowFollower) -> bool:
-        [flow] = flows.flows.values()
-        self._family.add(flow)
-        if flows.deleted:
-            print_error(f"JobFlow {flow.metadata.name} was deleted", severity="warning")
-        return bool(flows.deleted) or is_over(flow, self._selection)
+        def has_ended(flows: FlowFollower) -> bool:
+            [flow] = flows.flows.values()
+            self._family.add(flow)
+            if flows.deleted:
+                print_error(f"JobFlow {flow.metadata.name} was deleted", severity="warning")
+            return bool(flows.deleted) or is_over(flow, self._selection)
 
-    async def _until_refused(self) -> None:
-        """Raise CommandError once pods turn out not to be watchable."""
-        await self._refused.wait()
-        why = "the logs cannot be followed: this needs the right to watch pods"
-        raise CommandError(FAILED, why)
+        await either(flows.until(has_ended), self._pod_ended.wait(), self._refused.wait())
+        if self._refused.is_set():
+            why = "the logs cannot be followed: this needs the right to watch pods"
+            raise CommandError(FAILED, why)
 
     def _check_state(self) -> None:
         if any(each.cache.served is False for each in self._reflectors):
@@ -154,7 +145,7 @@ class _LogsFollower:
             for follower in followers.values():
                 follower.expect_no_start()
                 if is_complete and uid not in present:
-                    follower.update(None)
+                    follower.update(None)  # deleted while nobody watched
 
     def _add_child(self, flow: JobFlow) -> None:
         if self._family.add(flow):
@@ -170,8 +161,8 @@ class _LogsFollower:
         for follower in followers.values():
             follower.update(new)
         self._unplaced.pop(uid, None)
-        if new is not None and not self._family.is_known(created_by(new)):
-            self._unplaced[uid] = new
+        if new is not None and not self._family.is_known(choice.created_by(new)):
+            self._unplaced[uid] = new  # the watch of child flows may be behind that of pods
             return
         for target in find_targets(self._family, [new] if new else [], self._selection):
             if target.container not in followers:
@@ -196,5 +187,6 @@ class _LogsFollower:
         except ApiError as error:
             check_rights(error, self._family.top)
             warn(follower.target, f"the log is incomplete: {error.message}")
+        # a pod that is named starts no further container once the last has ended
         if self._selection.pod is not None and len(self._running) == 1:
             self._pod_ended.set()

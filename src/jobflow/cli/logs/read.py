@@ -16,13 +16,7 @@ from jobflow.api.volcano.pod import Pod
 from jobflow.client.errors import UNUSABLE, CommandError, discard_output, print_error, unreachable
 from jobflow.client.flows.children import FlowFamily
 from jobflow.client.logs import selection as choice
-from jobflow.client.logs.pods import (
-    ALL,
-    check_rights,
-    list_pods,
-    read_family,
-    why_none,
-)
+from jobflow.client.logs.pods import ALL, check_rights, list_pods, read_family, why_none
 from jobflow.client.logs.selection import LogSelection, LogTarget
 from jobflow.client.logs.stream import clean, read_lines
 from jobflow.core.text import printable
