@@ -22,7 +22,7 @@ from jobflow.controller.apply.requests import difference, guarded_patch
 from jobflow.controller.queue import WorkQueue
 from jobflow.core.cron.flows import belongs_to
 from jobflow.core.planning.actions import Event, EventType
-from jobflow.core.planning.cron import CancelFlow, CreateFlow, CronPlan, RemoveFlow, plan_cron
+from jobflow.core.planning.cron import CreateFlow, CronPlan, RemoveFlow, ReplaceFlow, plan_cron
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.store import Listener, Store
@@ -136,7 +136,7 @@ class Crons(Listener):
             match action:
                 case CreateFlow():
                     await self._create(cron, action)
-                case CancelFlow():
+                case ReplaceFlow():
                     await self._cancel(cron, action)
                 case RemoveFlow():
                     await self._remove(cron, action)
@@ -195,7 +195,7 @@ class Crons(Listener):
             self._recorder.record(cron, Event(EventType.WARNING, "NameInUse", message))
             raise NameInUseError(message)
 
-    async def _cancel(self, cron: CronJobFlow, action: CancelFlow) -> None:
+    async def _cancel(self, cron: CronJobFlow, action: ReplaceFlow) -> None:
         """Create the Command unless it exists."""
         message = f"replaced by the CronJobFlow {cron.metadata.name}"
         command = replacing_command(cron, action.name, action.uid, message)

@@ -90,17 +90,14 @@ class TemplateStatuses(Listener):
         if template is None:
             return
         names = self._store.template_jobs.newest(key, MAX_NAMES)
-        if names == (template.status.job_depends_on_list or []):
+        if names == (template.status.job_depends_on_list or []):  # most checks end here
             return
         self._resting.add(key)
         try:
-            await self._write(key, names)
+            body = msgspec.json.encode({"status": {"jobDependsOnList": names or None}})
+            answer = await self._client.patch(JOBTEMPLATES, *key, body, subresource="status")
+            self._store.templates.learn(decoder(JobTemplate).decode(answer))
         except (ApiError, *NETWORK_ERRORS) as error:
             if not (isinstance(error, ApiError) and error.not_found):
                 log.warning("template status not written", template="/".join(key), error=str(error))
         self._due.add_after(key, REST_SECONDS)
-
-    async def _write(self, key: Key, names: list[str]) -> None:
-        body = msgspec.json.encode({"status": {"jobDependsOnList": names or None}})
-        answer = await self._client.patch(JOBTEMPLATES, *key, body, subresource="status")
-        self._store.templates.learn(decoder(JobTemplate).decode(answer))

@@ -21,7 +21,7 @@ class _Entry(NamedTuple):
     group."""
 
     group: GroupKey
-    member: concurrency.Member
+    member: concurrency.GroupMember
     order: concurrency.Order
     holds: bool
     waits: bool
@@ -34,7 +34,7 @@ class _Entry(NamedTuple):
 class _Members:
     """The flows of one group that matter."""
 
-    holders: dict[str, concurrency.Member] = field(default_factory=dict)
+    holders: dict[str, concurrency.GroupMember] = field(default_factory=dict)
     line: list[concurrency.Order] = field(default_factory=list)
     """The flows that wait, in their order."""
     waiting: dict[str, _Entry] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class Groups:
             meta = new.metadata
             after = self._entries[key] = _Entry(
                 group=group,
-                member=concurrency.Member(meta.name, meta.uid, concurrency.is_ending(new)),
+                member=concurrency.GroupMember(meta.name, meta.uid, concurrency.is_ending(new)),
                 order=concurrency.get_order(new),
                 holds=concurrency.holds_place(new),
                 waits=concurrency.is_waiting(new),

@@ -13,10 +13,10 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.core.cron.flows import Instantiation, build_flow, scheduled_name
 from jobflow.core.planning.cron import (
     LONGEST_WAIT,
-    CancelFlow,
     CreateFlow,
     CronPlan,
     RemoveFlow,
+    ReplaceFlow,
     plan_cron,
 )
 
@@ -188,7 +188,7 @@ def test_replace_stores_its_decision_cancels_and_starts_when_the_old_flow_has_en
     first = plan_cron(subject, [running], now)
     assert (first.actions, first.status.replacing_for) == ((), now)
     subject, plan = settled(subject, [running], now)
-    assert plan.actions == (CancelFlow(name_of(1), running.metadata.uid),)
+    assert plan.actions == (ReplaceFlow(name_of(1), running.metadata.uid),)
     cancelling = flow(subject, NOON + HOUR, reason="Cancelled")
     assert settled(subject, [cancelling], now + MINUTE)[1].actions == ()
     ended = flow(subject, NOON + HOUR, "Failed")

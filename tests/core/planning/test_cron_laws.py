@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.core.cron.flows import Instantiation, build_flow, is_backfilled, is_scheduled
-from jobflow.core.planning.cron import CancelFlow, CreateFlow, RemoveFlow, plan_cron
+from jobflow.core.planning.cron import CreateFlow, RemoveFlow, ReplaceFlow, plan_cron
 
 START = datetime(2026, 6, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -42,7 +42,7 @@ class Life:
             match action:
                 case CreateFlow():
                     self.create(action)
-                case CancelFlow():
+                case ReplaceFlow():
                     assert stored.replacing_for is not None, "the decision was not stored"
                     assert self.cron.spec.concurrency_policy == "Replace"
                     self.cancelled.add(action.name)

@@ -15,7 +15,7 @@ from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.planning.observed.identity import known_runs
 from jobflow.core.planning.observed.view import PodsRead, View
 from jobflow.core.planning.plan import plan as real_plan
-from jobflow.core.spec.concurrency import NO_GROUP, Group, Member
+from jobflow.core.spec.concurrency import NO_GROUP, Group, GroupMember
 from jobflow.store.pods import entries, recorded_ends
 from jobflow.store.slim import slim_job
 from model.explorer import states
@@ -26,7 +26,7 @@ from support.plan.plan_world import World
 from support.plan.world_state import NOW
 
 Planner = Callable[[JobFlow, View, datetime], Plan]
-OTHER = Member("other", "uid-other")
+OTHER = GroupMember("other", "uid-other")
 """The other flow of the concurrency group."""
 MAX_PLANS = 20_000
 """The number of cached plans: many states look the same to the controller."""

@@ -47,7 +47,7 @@ from jobflow.core.planning.observed.view import (
     View,
 )
 from jobflow.core.planning.plan import is_unjudged, judge, plan
-from jobflow.core.spec.concurrency import Group, Member
+from jobflow.core.spec.concurrency import Group, GroupMember
 from jobflow.core.violations import Violation
 from support.plan.foreign_jobs import owner
 from support.plan.plan_pods import pods_of
@@ -201,8 +201,8 @@ class World(WorldState):
     def with_group(self, *holders: str, before: Sequence[str] = (), moves: bool = False) -> World:
         """Set the other flows of the concurrency group, by name."""
 
-        def members(names: Sequence[str]) -> tuple[Member, ...]:
-            return tuple(Member(name, f"uid-{name}") for name in names)
+        def members(names: Sequence[str]) -> tuple[GroupMember, ...]:
+            return tuple(GroupMember(name, f"uid-{name}") for name in names)
 
         return replace(self, group=Group(members(holders), members(before), moves))
 

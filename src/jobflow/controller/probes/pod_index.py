@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepPhase
 from jobflow.api.labels import STEP
-from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.names import format_job_name
 from jobflow.kube.cache import Key, key_of
@@ -44,18 +43,18 @@ class PodIndex:
         flow = self._store.flows.get(job.metadata.namespace, of_job.name)
         if flow is None or flow.metadata.uid != of_job.uid or flow.final:
             return None
-        waiting = any(_waits(flow, key) for key in self._of(flow).get(_step_of(job), ()))
+        probing = self._probing.get(flow.metadata.uid)
+        if probing is None:
+            probing = self._probing[flow.metadata.uid] = _probing(flow) or NO_PROBES
+        # a job of Volcano's own controller has no annotation with its step
+        named = (job.metadata.annotations or {}).get(STEP)
+        step = named or job.metadata.name.removeprefix(f"{of_job.name}-")
+        waiting = any(_waits(flow, key) for key in probing.get(step, ()))
         return key_of(flow) if waiting else None
 
     def forget(self, flow: JobFlow) -> None:
         """Drop a flow that was deleted."""
         self._probing.pop(flow.metadata.uid, None)
-
-    def _of(self, flow: JobFlow) -> ProbingSteps:
-        uid = flow.metadata.uid
-        if (known := self._probing.get(uid)) is None:
-            known = self._probing[uid] = _probing(flow) or NO_PROBES
-        return known
 
 
 def _probing(flow: JobFlow) -> ProbingSteps:
@@ -65,14 +64,6 @@ def _probing(flow: JobFlow) -> ProbingSteps:
             for target in step.targets:
                 found.setdefault(target, []).append(format_job_name(flow.metadata.name, step.name))
     return {target: tuple(keys) for target, keys in found.items()}
-
-
-def _step_of(job: Job) -> str:
-    """Return the step of a job. A job of Volcano's own controller has no annotation with it."""
-    reference = job.metadata.controller
-    flow = reference.name if reference is not None else ""
-    named = (job.metadata.annotations or {}).get(STEP)
-    return named or job.metadata.name.removeprefix(f"{flow}-")
 
 
 def _waits(flow: JobFlow, key: str) -> bool:

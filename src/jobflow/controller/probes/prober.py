@@ -72,9 +72,9 @@ class Prober:
         self._check = check
         self._slots = slots or FairSlots()
         self._dice = dice
-        self._flows: dict[Key, _Flow] = {}
-        self._by_uid: dict[str, _Flow] = {}
-        self._waiting: dict[_Watch, None] = {}
+        self._flows: dict[Key, _FlowProbes] = {}
+        self._by_uid: dict[str, _FlowProbes] = {}
+        self._waiting: dict[_RunningProbe, None] = {}
         """Probes that have not passed, oldest first."""
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -90,7 +90,7 @@ class Prober:
         if not probes:
             self.forget(flow)
             return
-        known = self._flows.setdefault(flow, _Flow(flow_uid))
+        known = self._flows.setdefault(flow, _FlowProbes(flow_uid))
         self._by_uid[flow_uid] = known
         known.wanted = {(probe.step, probe.uid): _probe_key(probe) for probe in probes}
         for key in known.watches.keys() - known.wanted.values():
@@ -98,7 +98,7 @@ class Prober:
         self._wake_changed(known)  # each change of its pods leads to a plan of the flow
         for probe in probes:
             if _probe_key(probe) not in known.watches:
-                watch = known.watches[_probe_key(probe)] = _Watch(flow, probe)
+                watch = known.watches[_probe_key(probe)] = _RunningProbe(flow, probe)
                 self._waiting[watch] = None
                 self._start(watch)
         self._hooks.probes(len(self))
@@ -132,16 +132,16 @@ class Prober:
 
     # ------------------------------------------------------------------ one probe
 
-    def _start(self, watch: _Watch) -> None:
+    def _start(self, watch: _RunningProbe) -> None:
         if self._tasks is not None:
             watch.task = self._tasks.create_task(self._repeat_rounds(watch))
 
-    def _stop(self, watch: _Watch) -> None:
+    def _stop(self, watch: _RunningProbe) -> None:
         self._waiting.pop(watch, None)
         if watch.task is not None:
             watch.task.cancel()
 
-    def _wake_changed(self, known: _Flow) -> None:
+    def _wake_changed(self, known: _FlowProbes) -> None:
         """Start the next round at once for each probe whose pods changed."""
         states: dict[str, PodStates] = {}
         for watch in known.watches.values():
@@ -151,7 +151,7 @@ class Prober:
             if watch.differs(states[uid]):
                 watch.pods_changed.set()
 
-    async def _repeat_rounds(self, watch: _Watch) -> None:
+    async def _repeat_rounds(self, watch: _RunningProbe) -> None:
         uid = watch.probe.uid
         while not watch.result.passed:
             watch.pods_changed.clear()
@@ -166,7 +166,7 @@ class Prober:
             elif changed:
                 watch.rounds = 0
 
-    def _set_result(self, watch: _Watch, result: ProbeResult) -> None:
+    def _set_result(self, watch: _RunningProbe, result: ProbeResult) -> None:
         if result == watch.result:
             return
         watch.result = result
@@ -176,7 +176,7 @@ class Prober:
             log.info("probe passed", flow="/".join(watch.flow), job=watch.probe.job)
         self._changed(watch.flow)
 
-    async def _pause(self, watch: _Watch) -> None:
+    async def _pause(self, watch: _RunningProbe) -> None:
         seconds = delay(watch.rounds, first=FIRST_WAIT, most=LONGEST_WAIT, dice=self._dice)
         watch.rounds += 1
         with suppress(TimeoutError):
@@ -186,7 +186,7 @@ class Prober:
 
     # ------------------------------------------------------------------ one round
 
-    async def _round(self, watch: _Watch, pods: Mapping[str, Pod]) -> str:
+    async def _round(self, watch: _RunningProbe, pods: Mapping[str, Pod]) -> str:
         """Return how the first pod failed, in a sentence; "" if all passed."""
         checks = pod_checks(watch.probe, pods)
         suspects = [check for check in checks if check.key == watch.suspect]
@@ -232,7 +232,7 @@ class Prober:
 
 
 @dataclass(slots=True, eq=False)
-class _Watch:
+class _RunningProbe:
     """A probe that runs until it passes."""
 
     flow: Key
@@ -264,9 +264,9 @@ def _probe_key(probe: JobProbe) -> _ProbeKey:
 
 
 @dataclass(slots=True, eq=False)
-class _Flow:
+class _FlowProbes:
     """The probes of one flow."""
 
     uid: str
     wanted: dict[tuple[str, str], _ProbeKey] = field(default_factory=dict)
-    watches: dict[_ProbeKey, _Watch] = field(default_factory=dict)
+    watches: dict[_ProbeKey, _RunningProbe] = field(default_factory=dict)

@@ -50,7 +50,7 @@ class CreateFlow:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelFlow:
+class ReplaceFlow:
     """Send TerminateJob to this flow."""
 
     name: str
@@ -66,7 +66,7 @@ class RemoveFlow:
     resource_version: str
 
 
-CronAction = CreateFlow | CancelFlow | RemoveFlow
+CronAction = CreateFlow | ReplaceFlow | RemoveFlow
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ class _Start:
             self.replacing_for = due
             if self._stored_replacing_for == due:  # the decision to cancel them is stored
                 self.actions += (
-                    CancelFlow(flow.metadata.name, flow.metadata.uid)
+                    ReplaceFlow(flow.metadata.name, flow.metadata.uid)
                     for flow in active
                     if flow.status.state.reason != CANCELLED
                 )

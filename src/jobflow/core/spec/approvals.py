@@ -69,7 +69,9 @@ def parse_answer(command: Command) -> StepAnswer | str:
         return "its message names no step: write the step or step/index, a space, and a comment"
     answer = ANSWERS[command.action]
     annotations = command.metadata.annotations or {}
-    by = _shorten_name(annotations.get(labels.BY, ""))
+    by = annotations.get(labels.BY, "")[:MAX_BY_BYTES]
+    while measure_json(by) > MAX_BY_BYTES + len('""'):  # wide characters, or escaped ones
+        by = by[:-1]
     text = annotations.get(labels.OUTPUTS)
     if text is None:
         return StepAnswer(parse_step(name), answer, by, comment.strip())
@@ -82,10 +84,3 @@ def parse_answer(command: Command) -> StepAnswer | str:
     except UnstorableJson:
         return f"its annotation {labels.OUTPUTS} is not a JSON object"
     return StepAnswer(parse_step(name), answer, by, comment.strip(), outputs)
-
-
-def _shorten_name(name: str) -> str:
-    name = name[:MAX_BY_BYTES]
-    while measure_json(name) > MAX_BY_BYTES + len('""'):
-        name = name[:-1]
-    return name

@@ -28,7 +28,7 @@ Order = tuple[datetime, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     """A flow of a group, as other flows of the group see it."""
 
     name: str
@@ -41,9 +41,9 @@ class Member:
 class Group:
     """The other flows of a flow's group."""
 
-    holders: tuple[Member, ...] = ()
+    holders: tuple[GroupMember, ...] = ()
     """The flows that hold a place, by name."""
-    before: tuple[Member, ...] = ()
+    before: tuple[GroupMember, ...] = ()
     """The flows that wait before it, in their order."""
     moves: bool = False
     """Whether the first of `before` can start now, so that the group is about to change."""

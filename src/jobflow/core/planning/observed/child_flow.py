@@ -16,7 +16,6 @@ import msgspec
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import (
     CANCELLED,
-    ENDED_STEP_PHASES,
     TIMEOUT,
     FlowPhase,
     RequestedHours,
@@ -71,6 +70,8 @@ def observe(flow: JobFlow) -> ChildFlow:
     state = status.state
     phase = _PHASES.get(state.phase, JobPhase.PENDING)
     running = _first_running(flow)
+    conditions = (status.conditions or {}).values()
+    failed = (each for each in conditions if each.phase == StepPhase.FAILED)
     begun = JobCondition(status=JobPhase.RUNNING, last_transition_time=running)
     return ChildFlow(
         metadata=ObjectMeta(
@@ -98,7 +99,8 @@ def observe(flow: JobFlow) -> ChildFlow:
         retries=status.retries,
         outputs=status.outputs if flow.final else None,
         failure=_failure(flow) if state.phase == FlowPhase.FAILED else None,
-        flow_error=state.phase == FlowPhase.FAILED and _has_flow_error(flow),
+        flow_error=state.phase == FlowPhase.FAILED
+        and (state.reason in _FLOW_ERRORS or any(map(is_flow_error, failed))),
         hours=_hours(flow) if flow.final else None,
         has_tolerated_failures=flow.final and has_tolerated_failures(flow),
     )
@@ -124,30 +126,23 @@ def _signs(flow: JobFlow) -> Iterator[datetime]:
             if entry.state == JobPhase.RUNNING and entry.start_timestamp is not None:
                 yield entry.start_timestamp
     for condition in (flow.status.conditions or {}).values():
-        if condition.flow and condition.phase not in _NOT_BEGUN and condition.create_time:
+        # vcjobs are in the records
+        if not condition.job and condition.phase not in _NOT_BEGUN and condition.create_time:
             yield condition.create_time
 
 
 def _failure(flow: JobFlow) -> StepFailure | None:
     """Return the failure of the first step that failed the flow, in the order of the spec."""
+    conditions = flow.status.conditions or {}
     for step in flow.all_steps:
-        condition = (flow.status.conditions or {}).get(
-            format_job_name(flow.metadata.name, step.name)
-        )
-        if condition is None or condition.phase not in ENDED_STEP_PHASES:
+        condition = conditions.get(format_job_name(flow.metadata.name, step.name))
+        if condition is None or condition.phase != StepPhase.FAILED:
             continue
-        if fails_flow(step, condition) and condition.phase == StepPhase.FAILED:
+        if fails_flow(step, condition):
             inner = condition.failure or StepFailure()
             name = f"{step.name}/{inner.step}" if inner.step else step.name
             return msgspec.structs.replace(inner, step=name)
     return None
-
-
-def _has_flow_error(flow: JobFlow) -> bool:
-    conditions = (flow.status.conditions or {}).values()
-    return flow.status.state.reason in _FLOW_ERRORS or any(
-        each.phase == StepPhase.FAILED and is_flow_error(each) for each in conditions
-    )
 
 
 def _hours(flow: JobFlow) -> RequestedHours | None:
