@@ -10,14 +10,7 @@ from typing import Any
 from jobflow.migrate.expressions import values
 from jobflow.migrate.expressions.cel import tag_value
 from jobflow.migrate.expressions.parse import split_tags
-from jobflow.migrate.expressions.values import (
-    Kind,
-    Ref,
-    Resolve,
-    Text,
-    UnsupportedExpression,
-    quote,
-)
+from jobflow.migrate.expressions.values import Kind, Ref, Text, UnsupportedExpression, quote
 from jobflow.migrate.fields import Field
 from jobflow.migrate.scopes import FlowScope, StepDraft, StepInfo, identifier
 
@@ -75,13 +68,11 @@ class Context:
     def text(self, value: Field, *, must_exist: bool = False) -> Text:
         """Return a scalar with its tags resolved. Tags without an equal are reported and stay. With
         `must_exist`, outputs that may not exist are reported too."""
-        pieces = split_tags(value.text)
-        return values.join(
-            *(
-                self.tag(piece, value, must_exist=must_exist) if i % 2 else (piece,)
-                for i, piece in enumerate(pieces)
-            )
-        )
+        pieces: list[Text] = [
+            self.tag(piece, value, must_exist=must_exist) if i % 2 else (piece,)
+            for i, piece in enumerate(split_tags(value.text))
+        ]
+        return values.join(*pieces)
 
     def tag(self, inside: str, value: Field, *, must_exist: bool = False) -> Text:
         """Return the value of a tag in a scalar; one without an equal is reported and stays."""
@@ -108,15 +99,13 @@ class Context:
                 found += _OURS.sub("$$", part)
                 continue
             plain = found.rstrip("$")
-            if dollars := "$" * ((len(found) - len(plain) + 1) // 2):  # Kubernetes halves them
+            # Kubernetes halves dollars before a reference, which a var then contains.
+            if dollars := "$" * ((len(found) - len(plain) + 1) // 2):
                 part = replace(part, cel=f"{quote(dollars)} + {values.as_text(part)}", path="")
-            found = plain + self._reference(part)
+            found = plain + (f"$({part.path})" if part.path else f"$(vars.{self.draft.var(part)})")
         return found
 
-    def _reference(self, ref: Ref) -> str:
-        return f"$({ref.path})" if ref.path else f"$(vars.{self.draft.var(ref)})"
-
-    def resolver(self, value: Field, *, must_exist: bool = True) -> Resolve:
+    def resolver(self, value: Field, *, must_exist: bool = True) -> values.Resolve:
         """Return `resolve` for a field. An output that may not exist is reported if it must, as in
         a condition, a loop or an expression; in a text, Argo leaves the tag in its place."""
 
@@ -180,7 +169,12 @@ class Context:
                     ref = _or_its_tag(ref, f"workflow.outputs.parameters.{name}")
                 return outer(name, ref)
             case ("parameters", "json") | ("parameters",):
-                return self._all_params()
+                params = {name: self._of_workflow(("parameters", name)) for name in info.params}
+                pairs = (
+                    f'{{"name": {quote(name)}, "value": {values.as_ref(value).cel}}}'
+                    for name, value in params.items()
+                )
+                return (Ref(f"[{', '.join(pairs)}]", kind=Kind.LIST, hint="params"),)
             case ("labels" | "annotations", *rest):
                 written = info.metadata.get(keys[0])
                 if isinstance(written, dict) and ".".join(rest) in written:
@@ -191,28 +185,18 @@ class Context:
                 return outer("status", ref)
             case ("failures",) if self.in_finally:
                 return outer("failures", Ref("flow.failures", kind=Kind.LIST, hint="failures"))
-            case (fact,) if (known := self._fact(fact)) is not None:
-                return known
+            case ("name",):
+                return outer("flow_name", Ref("flow.name", "flow.name", Kind.TEXT, "flow_name"))
+            case ("namespace",):
+                return (Ref("flow.namespace", "flow.namespace", Kind.TEXT, "namespace"),)
+            case ("scheduledTime",) if info.is_scheduled:
+                path = "flow.scheduledTime"
+                return outer("scheduled_time", Ref(path, path, Kind.TEXT, "scheduled_time"))
+            case ("mainEntrypoint",) if info.entrypoint:
+                return (info.entrypoint,)
+            case ("serviceAccountName",) if info.service_account:
+                return (info.service_account,)
         raise UnsupportedExpression(f"workflow.{'.'.join(keys)} has no equal here")
-
-    def _all_params(self) -> Text:
-        pairs = []
-        for name in self.scope.workflow.params:
-            value = self._of_workflow(("parameters", name))
-            pairs.append(f'{{"name": {quote(name)}, "value": {values.as_ref(value).cel}}}')
-        return (Ref(f"[{', '.join(pairs)}]", kind=Kind.LIST, hint="params"),)
-
-    def _fact(self, name: str) -> Text | None:
-        info, outer = self.scope.workflow, self.scope.outer
-        if name == "name":
-            return outer("flow_name", Ref("flow.name", "flow.name", Kind.TEXT, "flow_name"))
-        if name == "namespace":
-            return (Ref("flow.namespace", "flow.namespace", Kind.TEXT, "namespace"),)
-        if name == "scheduledTime" and info.is_scheduled:
-            path = "flow.scheduledTime"
-            return outer("scheduled_time", Ref(path, path, Kind.TEXT, "scheduled_time"))
-        literals = {"mainEntrypoint": info.entrypoint, "serviceAccountName": info.service_account}
-        return (literals[name],) if literals.get(name) else None
 
     def _of_step(self, info: StepInfo, keys: tuple[str, ...], sample: str) -> Text:
         step = f"steps[{quote(info.name)}]"
@@ -233,18 +217,16 @@ class Context:
                 return (Ref(cel, kind=Kind.NUMBER, hint="exit_code"),)
             case ("ip",):
                 self.scope.workflow.needs_addresses = True
-                return self._address(info, step, sample)
+                # The name of a pod and the domain of its job, as the plugin svc makes them.
+                if info.is_sure:
+                    job = Ref(f"{step}.job", f"steps.{info.name}.job", Kind.TEXT, "job")
+                    return values.join((job,), ("-main-0.",), (job,))
+                address = f'{step}.job + "-main-0." + {step}.job'
+                cel = f'{step}.phase == "Skipped" ? {quote(f"{{{{{sample}}}}}")} : {address}'
+                return (Ref(f"({cel})", kind=Kind.TEXT, hint="address"),)
             case (fact,) if fact in _NO_EQUAL:
                 raise UnsupportedExpression(_NO_EQUAL[fact])
         raise UnsupportedExpression(f"{sample} has no equal")
-
-    def _address(self, info: StepInfo, step: str, sample: str) -> Text:
-        if info.is_sure:
-            job = Ref(f"{step}.job", f"steps.{info.name}.job", Kind.TEXT, "job")
-            return values.join((job,), ("-main-0.",), (job,))
-        address = f'{step}.job + "-main-0." + {step}.job'
-        cel = f'{step}.phase == "Skipped" ? {quote(f"{{{{{sample}}}}}")} : {address}'
-        return (Ref(f"({cel})", kind=Kind.TEXT, hint="address"),)
 
     def _of_item(self, item: Ref, keys: tuple[str, ...]) -> Text:
         if not keys:

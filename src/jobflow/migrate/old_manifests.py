@@ -8,9 +8,9 @@ the old file.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import chain
 
 from jobflow.api.flow.jobflow import STEP_LISTS
 from jobflow.api.kinds import KINDS
@@ -28,14 +28,14 @@ _SERVER_METADATA = (
 )
 
 
-_NAME = "name"
-_TEMPLATE = "template"
-_TARGETS = "targets"
-
-
 def migrate_old(manifests: Sequence[Manifest], *, quiet: bool) -> list[Manifest]:
     """Change old manifests, print each change, and return all of them."""
-    old = [manifest for manifest in manifests if _is_old(manifest)]
+    # Today they have a group of their own.
+    old = [
+        manifest
+        for manifest in manifests
+        if manifest.api_version == JOBS.api_version and manifest.kind in KINDS
+    ]
     migration = _Migration(old)
     migration.run()
     for note in migration.notes:
@@ -44,10 +44,6 @@ def migrate_old(manifests: Sequence[Manifest], *, quiet: bool) -> list[Manifest]
         sentence = f"the files contain no workflow of Argo and no JobFlow of {JOBS.api_version}"
         print_error(f"{sentence}: nothing is changed", severity="info")
     return [replace(manifest) for manifest in manifests]  # forget old data
-
-
-def _is_old(manifest: Manifest) -> bool:
-    return manifest.api_version == JOBS.api_version and manifest.kind in KINDS
 
 
 @dataclass(slots=True)
@@ -77,12 +73,14 @@ class _Migration:
 
     def _rename_keys(self, manifest: Manifest) -> None:
         """Mend keys that differ from a field only in the case of letters."""
-        typed = to_typed(copy.deepcopy(manifest))  # which adds keys to the nodes
+        # A copy, because reading it as the API does adds keys to the nodes.
+        typed = to_typed(copy.deepcopy(manifest))
         for violation in typed.violations if typed is not None else ():
             new, keys = meant_key(violation), manifest.keys(violation.path)
             if not keys or new is None or str(keys[-1]).casefold() != new.casefold():
                 continue
             parent = _at(manifest.node, keys[:-1])
+            # Renamed in their order, as the file has them.
             if isinstance(parent, MappingNode) and new not in parent.entries:
                 self._note(manifest, violation.path, f"is now {new}")
                 parent.entries = {
@@ -105,9 +103,11 @@ class _Migration:
         declared = [("metadata.name", template) for template in templates]
         references: list[tuple[str, Manifest]] = []
         for flow in flows:
-            for path in _step_paths(flow):
-                declared += [(f"{path}.{key}", flow) for key in (_NAME, _TEMPLATE)]
-                references += [(each, flow) for each in _target_paths(flow, path)]
+            lists = (_paths(flow, f"spec.{key}") for key in STEP_LISTS.values())
+            for path in chain.from_iterable(lists):
+                declared += [(f"{path}.{key}", flow) for key in ("name", "template")]
+                targets = _paths(flow, f"{path}.dependsOn.targets")
+                references += [(each, flow) for each in targets]
         self._rename(declared, references)
 
     def _rename(
@@ -155,15 +155,8 @@ def _at(node: Node, keys: Iterable[str | int] | None) -> Node | None:
     return node
 
 
-def _step_paths(flow: Manifest) -> Iterator[str]:
-    for key in STEP_LISTS.values():
-        steps = _at(flow.node, ["spec", key])
-        if isinstance(steps, ListNode):
-            yield from (f"spec.{key}[{i}]" for i in range(len(steps.items)))
-
-
-def _target_paths(flow: Manifest, step: str) -> Iterator[str]:
-    path = f"{step}.dependsOn.{_TARGETS}"
-    targets: Any = _at(flow.node, flow.keys(path))
-    if isinstance(targets, ListNode):
-        yield from (f"{path}[{i}]" for i in range(len(targets.items)))
+def _paths(flow: Manifest, path: str) -> list[str]:
+    """Return the paths of the items of a list."""
+    listed = _at(flow.node, flow.keys(path))
+    count = len(listed.items) if isinstance(listed, ListNode) else 0
+    return [f"{path}[{i}]" for i in range(count)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rich.console import Console
@@ -44,14 +44,28 @@ class ArgoReport:
 
     def as_json(self) -> list[dict[str, object]]:
         """Return all findings and faults, as `jobflow lint -o json` does, with their severity."""
-        found = [_finding_as_json(each, finding) for each, finding in self.findings]
+        found: list[dict[str, object]] = [
+            {
+                "severity": each.severity.value,
+                "file": each.place.source.name,
+                "line": each.place.line,
+                "column": each.place.column,
+                "kind": str(converted.manifest.kind),
+                "name": printable(converted.manifest.name or converted.manifest.generate_name),
+                "path": each.path,
+                "reason": "NoEqual" if each.severity is Severity.GAP else "",
+                "message": each.message,
+            }
+            for converted, each in self.findings
+        ]
         return found + [{"severity": "error"} | fault.as_json() for fault in self.faults]
 
     def print(self, console: Console) -> None:
         """Print each finding and each fault of the result with its place."""
         shown, others = first_of_each_file([found for _, found in self.findings], MAX_SHOWN)
         for found in shown:
-            print_finding(found.place, found.severity.value, _sentence(found), console)
+            sentence = f"{found.path}: {found.message}" if found.path else found.message
+            print_finding(found.place, found.severity.value, sentence, console)
         of_result, more = first_of_each_file(self.faults, MAX_SHOWN, "fault of the result")
         for fault in of_result:
             sentence = f"in the result: {fault.sentence}"
@@ -78,37 +92,7 @@ def _faults(converted: Converted, obj: Mapping[str, Any], text: str) -> list[Man
     assert isinstance(node, MappingNode), "an object is written"
     source = Source(converted.manifest.source.name, text)
     found = check(Manifests([source], [Manifest(source, node)]))
-    return [
-        ManifestFault(
-            converted.place_of(fault.path, obj),
-            fault.reason,
-            fault.message,
-            fault.path,
-            fault.kind,
-            fault.name,
-        )
-        for fault in found.faults
-    ]
-
-
-def _sentence(found: Finding) -> str:
-    return f"{found.path}: {found.message}" if found.path else found.message
-
-
-def _finding_as_json(converted: Converted, found: Finding) -> dict[str, object]:
-    place, manifest = found.place, converted.manifest
-    reason = "NoEqual" if found.severity is Severity.GAP else ""
-    return {
-        "severity": found.severity.value,
-        "file": place.source.name,
-        "line": place.line,
-        "column": place.column,
-        "kind": str(manifest.kind),
-        "name": printable(manifest.name or manifest.generate_name),
-        "path": found.path,
-        "reason": reason,
-        "message": found.message,
-    }
+    return [replace(each, place=converted.place_of(each.path, obj)) for each in found.faults]
 
 
 _MARK = re.compile(rf"(?P<indent> *)(?P<dash>- )?{re.escape(COMMENT)}: (?P<number>\d+)")
@@ -151,13 +135,10 @@ def _lines(lines: Sequence[str], comments: Sequence[Sequence[str]]) -> Iterator[
     for line in lines:
         mark = _MARK.fullmatch(line)
         if mark is None:
-            yield f"{line[: _width(line) - 2]}- {line.lstrip()}" if begins_item else line
+            indent = line[: len(line) - len(line.lstrip()) - 2]
+            yield f"{indent}- {line.lstrip()}" if begins_item else line
             begins_item = False
             continue
         begins_item = mark["dash"] is not None
         for sentence in comments[int(mark["number"])]:
             yield f"{mark['indent']}# TODO: {' '.join(sentence.split())}"
-
-
-def _width(line: str) -> int:
-    return len(line) - len(line.lstrip())

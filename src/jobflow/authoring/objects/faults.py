@@ -15,7 +15,6 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 _PACKAGE = "jobflow.authoring."
-_Position = tuple[int | None, int | None, int | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +62,7 @@ def caller() -> Place:
     if frame is None:
         return Place("<unknown>")
     code = frame.f_code
+    # One position for each instruction, which has two bytes.
     line, end_line, column, end = _positions(code)[frame.f_lasti // 2]
     if line is None or column is None:
         return Place(code.co_filename, frame.f_lineno)
@@ -70,19 +70,14 @@ def caller() -> Place:
     return Place(code.co_filename, line, column + 1, max(width, 1), (end_line or 0, end or 0))
 
 
-def place_in(file: str, line: int, node: ast.AST | None = None) -> Place:
-    """Return the place of a line of a file; `node` is in a source that begins at `line`."""
-    at = getattr(node, "lineno", 1)
-    return Place(file, line + at - 1, getattr(node, "col_offset", 0) + 1)
-
-
 def read_source(file: str) -> str:
     """Return the text of a file, or of a cell of a notebook; "" if there is none."""
     return "".join(linecache.getlines(file))
 
 
+# A file that adds a thousand steps would be read as often.
 @lru_cache(maxsize=64)
-def _positions(code: CodeType) -> list[_Position]:
+def _positions(code: CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
     return [*code.co_positions()]
 
 
@@ -255,6 +250,7 @@ def step_path_of(path: str, data: Mapping[str, Any]) -> str:
 
 
 def _with_excerpt(fault: Fault) -> str:
+    # Imported for faults only, which few flows have.
     from jobflow.client.manifests.sources import Source, SourcePlace
     from jobflow.display.report import excerpt
 

@@ -14,14 +14,7 @@ from dataclasses import dataclass, replace
 from jobflow.migrate.expressions import functions, syntax, values
 from jobflow.migrate.expressions.parse import parse_condition, parse_expression, split_tags
 from jobflow.migrate.expressions.syntax import LEVELS, Level
-from jobflow.migrate.expressions.values import (
-    Kind,
-    Ref,
-    Resolve,
-    Text,
-    UnsupportedExpression,
-    quote,
-)
+from jobflow.migrate.expressions.values import Kind, Ref, Text, UnsupportedExpression, quote
 
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -61,23 +54,23 @@ class _Cel:
         return self.ref.cel if self.level >= level else f"({self.ref.cel})"
 
 
-def condition_to_cel(text: str, resolve: Resolve) -> str:
+def condition_to_cel(text: str, resolve: values.Resolve) -> str:
     """Return a `when` as CEL that is true or false. Raises UnsupportedExpression."""
     return _truth(_Writer(resolve).write(parse_condition(text)))
 
 
-def test_to_cel(text: str, resolve: Resolve) -> str:
+def test_to_cel(text: str, resolve: values.Resolve) -> str:
     """Return an expression of expr-lang as CEL that is true or false. Raises
     UnsupportedExpression."""
     return _truth(_Writer(resolve).write(parse_expression(_inner(text))))
 
 
-def expression_to_ref(text: str, resolve: Resolve) -> Ref:
+def expression_to_ref(text: str, resolve: values.Resolve) -> Ref:
     """Return an expression of expr-lang as a value. Raises UnsupportedExpression."""
     return _Writer(resolve).write(parse_expression(_inner(text))).ref
 
 
-def expand_tags(text: str, resolve: Resolve) -> Text:
+def expand_tags(text: str, resolve: values.Resolve) -> Text:
     """Return a text with its tags resolved. Raises UnsupportedExpression."""
     found, size = list[Text](), 0
     for i, piece in enumerate(split_tags(text)):
@@ -88,7 +81,7 @@ def expand_tags(text: str, resolve: Resolve) -> Text:
     return values.join(*found)
 
 
-def tag_value(tag: str, resolve: Resolve) -> Text:
+def tag_value(tag: str, resolve: values.Resolve) -> Text:
     """Return the value of what stands in `{{…}}`. Raises UnsupportedExpression."""
     tag = tag.strip()
     if not tag.startswith("="):
@@ -143,7 +136,7 @@ def _truth(written: _Cel) -> str:
 
 @dataclass(slots=True)
 class _Writer:
-    resolve: Resolve
+    resolve: values.Resolve
     loops: int = 0
 
     def write(self, node: syntax.Node) -> _Cel:

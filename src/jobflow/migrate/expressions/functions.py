@@ -6,14 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from jobflow.migrate.expressions.values import (
-    Kind,
-    Ref,
-    UnsupportedExpression,
-    as_text,
-    member,
-    quote,
-)
+from jobflow.migrate.expressions import values
+from jobflow.migrate.expressions.values import Kind, Ref, UnsupportedExpression, member, quote
 
 
 def call(name: str, arguments: Sequence[Ref], constants: Sequence[object]) -> Ref:
@@ -48,23 +42,23 @@ def _method(name: str, kind: Kind = Kind.TEXT, *, is_last: bool = False) -> Call
             value, others = arguments[-1], arguments[:-1]
         # A number or a boolean has no methods of texts.
         has_method = value.kind in (Kind.LIST, Kind.JSON, Kind.TEXT)
-        subject = value.cel if has_method else as_text(value)
+        subject = value.cel if has_method else values.as_text(value)
         return Ref(f"{subject}.{name}({', '.join(each.cel for each in others)})", kind=kind)
 
     return convert
 
 
 def _infix(sign: str) -> Callable[..., Ref]:
-    def convert(*values: Ref) -> Ref:
-        sides = [f"int({v.cel})" if v.kind in (Kind.TEXT, Kind.ANY) else v.cel for v in values]
+    def convert(*operands: Ref) -> Ref:
+        sides = [f"int({v.cel})" if v.kind in (Kind.TEXT, Kind.ANY) else v.cel for v in operands]
         return Ref(f"({f' {sign} '.join(sides)})", kind=Kind.NUMBER)
 
     return convert
 
 
 def _extreme(name: str) -> Callable[..., Ref]:
-    def convert(*values: Ref) -> Ref:
-        listed = ", ".join(value.cel for value in values)
+    def convert(*operands: Ref) -> Ref:
+        listed = ", ".join(value.cel for value in operands)
         return Ref(f"[{listed}].{name}()", kind=Kind.NUMBER)
 
     return convert
@@ -83,7 +77,7 @@ def _from_json(value: Ref) -> Ref:
 
 def _default(default: Ref, value: Ref) -> Ref:
     # To Sprig, an empty text is as good as none.
-    return Ref(f'({as_text(value)} == "" ? {default.cel} : {value.cel})', kind=value.kind)
+    return Ref(f'({values.as_text(value)} == "" ? {default.cel} : {value.cel})', kind=value.kind)
 
 
 def _ternary(yes: Ref, no: Ref, test: Ref) -> Ref:
@@ -95,7 +89,7 @@ _FUNCTIONS: dict[tuple[str, int], Callable[..., Ref]] = {
     **{(name, 1): _number("int") for name in ("asInt", "int", "int64", "atoi", "toInt")},
     **{(name, 1): _number("double") for name in ("asFloat", "float", "float64")},
     **{
-        (name, 1): lambda value: Ref(as_text(value), kind=Kind.TEXT)
+        (name, 1): lambda value: Ref(values.as_text(value), kind=Kind.TEXT)
         for name in ("string", "toString")
     },
     **{(name, 1): _to_json for name in ("toJson", "toJSON")},

@@ -11,17 +11,9 @@ from jobflow.migrate.expressions.cel import condition_to_cel, expression_to_ref
 from jobflow.migrate.expressions.values import Kind, UnsupportedExpression, as_ref, whole
 from jobflow.migrate.fields import Field
 from jobflow.migrate.scopes import StepInfo, identifier
+from jobflow.migrate.steps import dependencies
 from jobflow.migrate.steps.bodies import AGAIN, NEXT, Workflow, report_template
 from jobflow.migrate.steps.control import converted, has_items
-from jobflow.migrate.steps.depends import (
-    Dependencies,
-    Kinds,
-    TooManyTermsError,
-    after,
-    forgiven,
-    in_order,
-    parse_depends,
-)
 from jobflow.migrate.steps.parameters import bind, report_artifacts
 from jobflow.migrate.steps.task import Task, TaskWriter, is_conditional, probes_of
 from jobflow.migrate.templates import Called, parameters_of, template_of
@@ -147,36 +139,37 @@ def _dag_tasks(called: Called) -> list[Task]:
     return [Task(each.text_of("name"), each, _dependencies(each, kinds)) for each in tasks]
 
 
-def _kinds(tasks: Sequence[Field]) -> Kinds:
+def _kinds(tasks: Sequence[Field]) -> dependencies.Kinds:
     named = {each.text_of("name"): each for each in tasks}
-    return Kinds(
+    return dependencies.Kinds(
         loops={name for name, each in named.items() if has_items(each)},
         conditional={name for name, each in named.items() if is_conditional(each)},
         tolerated={name for name, each in named.items() if each.get("continueOn") is not None},
     )
 
 
-def _dependencies(task: Field, kinds: Kinds) -> Dependencies:
+def _dependencies(task: Field, kinds: dependencies.Kinds) -> dependencies.Dependencies:
     if (listed := task.get("dependencies")) is not None:
-        return after([str(each) for each in listed.data])
+        return dependencies.after([str(each) for each in listed.data])
     depends = task.get("depends")
     if depends is None:
-        return Dependencies()
+        return dependencies.Dependencies()
     try:
-        return parse_depends(depends.text, kinds)
+        return dependencies.parse_depends(depends.text, kinds)
     except UnsupportedExpression as error:
         depends.gap(str(error))
-        return Dependencies()
+        return dependencies.Dependencies()
 
 
 def _step_tasks(called: Called) -> list[Task]:
     """Return the steps of all groups; each waits for the group before its own."""
     before, found = list[str](), list[Task]()
     for group in called.template.listed("steps"):
+        # Argo takes a step alone for a group too.
         entries = group.items() if group.is_list else [group]
-        names = [each.text_of("name") for each in entries]
-        found += (Task(n, e, after(before)) for n, e in zip(names, entries, strict=True))
-        before = names or before
+        steps = [Task(each.text_of("name"), each, dependencies.after(before)) for each in entries]
+        found += steps
+        before = [each.name for each in steps] or before
     return found
 
 
@@ -245,8 +238,8 @@ def _is_taken(name: str, by_name: Mapping[str, Task]) -> bool:
 def _forgive(called: Called, tasks: Sequence[Task]) -> None:
     """Mark the tasks whose failure does not fail Argo's workflow."""
     try:
-        names = forgiven({task.name: task.depends for task in tasks})
-    except TooManyTermsError:
+        names = dependencies.forgiven({task.name: task.depends for task in tasks})
+    except dependencies.TooManyTermsError:
         called.template.check(
             "has too many dependencies to find out which failures do not fail the workflow: set "
             "continueOnFailure of such steps"
@@ -282,7 +275,9 @@ def _note_ends(tasks: Sequence[Task], infos: Mapping[str, StepInfo]) -> None:
     """Note which tasks may be omitted though nothing fails, and which may have no outputs when a
     task behind them runs, or when the flow has succeeded."""
     by_name = {task.name: task for task in tasks}
-    order = [by_name[name] for name in in_order({n: t.depends for n, t in by_name.items()})]
+    order = [
+        by_name[name] for name in dependencies.in_order({n: t.depends for n, t in by_name.items()})
+    ]
     for task in order:
         depends, info = task.depends, infos[task.name]
         info.may_be_omitted = depends.test is not None or any(

@@ -19,7 +19,7 @@ from jobflow.migrate.fields import Field
 from jobflow.migrate.scopes import StepDraft, StepInfo
 from jobflow.migrate.steps.bodies import Workflow, body_of, note_global
 from jobflow.migrate.steps.control import converted, loop_of
-from jobflow.migrate.steps.depends import Dependencies, Kinds
+from jobflow.migrate.steps.dependencies import Dependencies, Kinds
 from jobflow.migrate.steps.parameters import Wanted, bind
 from jobflow.migrate.steps.pods import placeholder
 from jobflow.migrate.templates import Called, Library, parameters_of, template_of
