@@ -284,26 +284,24 @@ def forgotten(flow: JobFlow) -> list[str]:
         for record in status.job_status_list or ()
         if len(record.running_histories or ()) >= _HISTORIES
     ]
-    return [*_sentences(flow, again=again, unknown=unknown, children=children, long=long)]
-
-
-def _sentences(
-    flow: JobFlow, *, again: bool, unknown: list[str], children: list[str], long: list[str]
-) -> Iterator[str]:
+    found: list[str] = []
     if again:
-        yield (
+        found.append(
             "The flow was retried. Only its jobs are known of the time before: a step that was "
             "skipped then is shown as Waiting."
         )
     if seconds := flow.status.suspended_seconds:
         length = format_duration(timedelta(seconds=seconds))
-        yield f"The flow was suspended for {length} in all; it is not known when."
+        found.append(f"The flow was suspended for {length} in all; it is not known when.")
     if unknown:
-        yield f"It is not known when {join_names(dict.fromkeys(unknown))} started and ended."
+        found.append(
+            f"It is not known when {join_names(dict.fromkeys(unknown))} started and ended."
+        )
     if children:
-        yield f"Only the last child flow of {join_names(dict.fromkeys(children))} is known."
+        found.append(f"Only the last child flow of {join_names(dict.fromkeys(children))} is known.")
     if long:
-        yield f"Only the last {_HISTORIES} phases of {join_names(long)} are known."
+        found.append(f"Only the last {_HISTORIES} phases of {join_names(long)} are known.")
+    return found
 
 
 class MomentKind(StrEnum):

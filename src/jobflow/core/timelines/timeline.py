@@ -162,7 +162,11 @@ class _Steps:
         waiting = StepCondition(phase=StepPhase.WAITING)
         self._conditions = [conditions.get(key, waiting) for key in self._attempts.keys]
         self._spans = [self._spans_of_step(i) for i in range(len(self._steps))]
-        self._began = [self._begin(i) for i in range(len(self._steps))]
+        self._began = [
+            next((span.start for span in spans if span.state is State.RUNNING), None)
+            for spans in self._spans
+        ]
+        """When each step first ran; None if it has not."""
         self._ended = [self._end_of(i) for i in range(len(self._steps))]
 
     def timelines(self) -> Iterator[StepTimeline]:
@@ -216,30 +220,21 @@ class _Steps:
         return min(at, self._end), self._graph.names[last]
 
     def _met(self, position: int, target: int) -> datetime | None:
-        """Return when a target had reached what the step waits for; None if it has not. It is not
-        recorded when a probe passed: that was after the target began to run, and after its end if
-        the step began after that."""
+        """Return when a target had reached what the step waits for; None if it has not."""
         step, own = self._steps[position], self._spans[position]
         began, ended = self._began[target], self._ended[target]
         if step.matches_items and self._steps[target].fan_out is not None:
-            return self._first_end(target)
+            # the first item that ended let the first item of the step start
+            spans = (span for span in self._spans[target] if span.state is State.RUNNING)
+            return min((span.end for span in spans if not span.is_open), default=ended)
         if get_probe(step) is not None:
+            # when a probe passed is not recorded: after the target began to run, and after its end
+            # if the step began after that
             is_over = ended is not None and (not own or ended <= own[0].start)
             return ended if is_over else began or ended
         if get_condition_for(step, self._steps[target]) is Condition.RUNNING:
             return began or ended
         return ended
-
-    def _first_end(self, position: int) -> datetime | None:
-        """Return when the first item of a step ended; None if none has."""
-        spans = self._spans[position]
-        ends = (span.end for span in spans if span.state is State.RUNNING and not span.is_open)
-        return min(ends, default=self._ended[position])
-
-    def _begin(self, position: int) -> datetime | None:
-        """Return when a step first ran; None if it has not."""
-        spans = self._spans[position]
-        return next((span.start for span in spans if span.state is State.RUNNING), None)
 
     def _end_of(self, position: int) -> datetime | None:
         """Return when a step ended; None if it has not."""
@@ -250,12 +245,12 @@ class _Steps:
         return max((span.end for span in self._spans[position]), default=last)
 
     def _spans_of_step(self, position: int) -> Sequence[Span]:
-        """Return the spans of all runs of a step, without those before the start of the flow. A
-        step that has not ended waits after them for its next job."""
+        """Return the spans of all runs of a step, without those before the start of the flow."""
         key, condition = self._attempts.keys[position], self._conditions[position]
         spans = [span for run in runs_of(condition) for span in self._of_run(key, run)]
         is_open = not self._flow.final and condition.phase not in ENDED_STEP_PHASES
         if is_open and spans and not any(span.is_open for span in spans):
+            # a step that has not ended waits for its next job
             last = self._waits_from(max(span.end for span in spans), self._end)
             spans.append(Span(State.WAITING, last, self._end, is_open=True))
         return sorted(spans, key=lambda span: span.start)
