@@ -120,11 +120,15 @@ class PlanContext:
         """Gather what is known before anything is decided."""
         second, layout = truncate_to_second(now), compile_flow(flow)
         if layout.has_param_values:
+            # rules read numbers and timeouts, never the references that stand in the spec
             flow = msgspec.structs.replace(flow, spec=layout.spec)
+        # one pass for all: the decisions look records up by name
         records = {record.name: record for record in flow.status.job_status_list or ()}
         view = without_namesakes(flow, view)
+        # an older version has written the status, without the newest fields
         if layout.has_children:
             flow = with_facts_of_children(flow, view.jobs)
+        # what is read is frozen from here on: the passes only write `progress`
         observed = gather(flow, layout, records, second)
         assign(observed, layout, view, flow)
         facts = Facts(stored_lifecycle(flow, second))
@@ -137,6 +141,7 @@ class PlanContext:
         notes of earlier rounds void."""
         standing, ends = _stored(self.observed, facts)
         if (facts.lifecycle, facts.answers) == (self.facts.lifecycle, self.facts.answers):
+            # facts of this plan do not change what expressions and pods have said
             progress = replace(self.progress, standing=standing, ends=ends, target_ends={})
         else:
             progress = Progress(standing, ends, PlanBudget(), self.progress.creates)
@@ -168,6 +173,7 @@ class PlanContext:
         """The room that stored outputs leave. Steps that end in this plan take their part in the
         order in which they are decided."""
         if self.progress.outputs_room is None:
+            # stored outputs have their room for good
             outputs = (run.stored.outputs for each in self.observed for run in each.each)
             room = OutputsRoom(each for each in outputs if each is not None)
             self.progress.outputs_room = room
@@ -193,6 +199,7 @@ class PlanContext:
     def taken(self) -> frozenset[str]:
         """Names that a further attempt must not use: those of all vcjobs known, now or earlier,
         and of the first vcjob of each step."""
+        # a name is never used twice, so that an attempt is known by it
         names = {*self.view.jobs, *self.records, *self.view.holders}
         for observed in self.observed:
             names.add(observed.key)
@@ -259,6 +266,7 @@ class PlanContext:
         may evaluate no more. They are evaluated once a plan."""
         answers, key = self.progress.answers, f"{run.key} {field}"
         if key not in answers:
+            # a plan ends in bounded time: the next one evaluates the rest
             if self.progress.allowance.spent:
                 return None
             answers[key] = evaluate()

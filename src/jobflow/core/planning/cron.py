@@ -104,7 +104,7 @@ def plan_cron(cron: api.CronJobFlow, flows: Sequence[JobFlow], now: datetime) ->
 
 
 def _observed(cron: api.CronJobFlow, flows: Sequence[JobFlow]) -> api.CronJobFlowStatus:
-    """Return the stored status with the flows as they are now."""
+    # the oldest first: only some of a large backfill are named
     active = sorted((flow for flow in flows if not flow.final), key=_age)
     ends = [flow.status.completion_time for flow in flows if _succeeded(flow)]
     known = [end for end in (*ends, cron.status.last_successful_time) if end is not None]
@@ -166,8 +166,6 @@ def _start_of(flow: JobFlow) -> tuple[datetime, str]:
 
 @dataclass(slots=True)
 class _Start:
-    """Decides whether a flow starts now."""
-
     cron: api.CronJobFlow
     flows: Sequence[JobFlow]
     now: datetime
@@ -207,6 +205,7 @@ class _Start:
                     "long ago (spec.startingDeadlineSeconds)",
                 )
             return None
+        # as batch/v1 does: the clock or the deadline is probably wrong
         if missed.count > MAX_MISSED:
             self._note(
                 "TooManyMissedTimes",
@@ -235,6 +234,7 @@ class _Start:
 
     def _handle(self, due: datetime) -> None:
         name = scheduled_name(self.cron.metadata.name, due)
+        # the name has the scheduled time: this flow was created for it, maybe by another leader
         if any(flow.metadata.name == name for flow in self.flows):
             self.last_schedule_time = due
             return
@@ -264,7 +264,6 @@ class _Start:
 def _events(
     cron: api.CronJobFlow, flows: Sequence[JobFlow], status: api.CronJobFlowStatus
 ) -> Iterator[Event]:
-    """Yield an Event for each change of the status."""
     stored = cron.status
     time = status.last_schedule_time
     if time is not None and time != stored.last_schedule_time:

@@ -60,6 +60,7 @@ class Draft(msgspec.Struct, frozen=True):
     def build(self, flow: JobFlow, allowance: PlanBudget) -> CreateJob | EvaluationFailure:
         """Return the create, or the Failure of a var or of a reference without a value."""
         attempt = self.attempt
+        # vars are evaluated only for an attempt that is created: each costs a part of the budget
         if self.step.vars and attempt.seen is not None:
             seen = replace(attempt.seen, budget=allowance.share())
             values = evaluate_vars(self.step.vars, seen)
@@ -185,8 +186,10 @@ def wait(
     stored, attempts = run.stored, run.attempts
     still = stored.phase == _WAITING and stored.reason == reason
     message = shorten(message)
+    # the stored object itself shows the passes that nothing has changed
     if still and not attempts and stored.message == message and stored.next_attempt_time == until:
         return stored
+    # most waiting steps of a new flow: cheaper than a replace
     if stored is NOTHING and not attempts:
         return StepCondition(
             phase=_WAITING,

@@ -36,6 +36,7 @@ def next_jobs(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[str]:
     if ctx.terminating or ctx.pause is not None:
         return []
     most = to_number(ctx.flow.spec.parallelism)
+    # the list is for people: a wide flow would fill its status
     room = MAX_NEXT_JOBS if most is None or most < 1 else min(most, MAX_NEXT_JOBS)
     standing = [decision.condition for decision in decisions]
     # the pass notes ends that have not happened
@@ -90,6 +91,7 @@ class _Completing(PendingSteps):
                 freed.append(position)  # its items depend on those of steps that continue
         self.run_again(freed, dependants_of=ended)
         last_from = self.layout.last_from
+        # `finally` comes next only if nothing else does
         if not self.starting and None not in ends[:last_from]:
             self.finally_may_begin = True
             last = range(last_from, len(decisions))

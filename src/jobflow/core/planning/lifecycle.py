@@ -123,6 +123,7 @@ class Lifecycle:
         """Return it suspended by a Command; AbortJob replaces other actions. `now`: seconds."""
         if self.suspended_at is None:
             return replace(self, suspended_at=now, suspended_by=action)
+        # a milder action does not undo an abort
         own = action == Action.ABORT_JOB or self.is_suspended_by_parent
         return replace(self, suspended_by=action) if own else self
 
@@ -135,6 +136,7 @@ class Lifecycle:
             return self.resumed(now) if is_by_parent else self
         if self.ending_reason or not (self.suspended_at is None or is_by_parent):
             return self
+        # the Command is on the outermost flow, and is passed on from flow to flow by their statuses
         by = BY_PARENT_ABORT if status.suspended_by in _ABORTS else BY_PARENT
         return replace(self, suspended_at=self.suspended_at or now, suspended_by=by)
 
@@ -160,6 +162,7 @@ def stored_lifecycle(flow: JobFlow, now: datetime) -> Lifecycle:
     status = flow.status
     state = status.state
     ends = state.reason in HALTS
+    # once there is a status, only Commands suspend and resume
     by_spec = flow.spec.suspend and untouched(flow)
     waits = needs_place(flow)
     started = status.start_time

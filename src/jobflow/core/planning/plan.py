@@ -55,6 +55,7 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         view = without_namesakes(flow, view)
         return _final(with_facts_of_children(flow, view.jobs), view, now)
     ctx = PlanContext.of(flow, view, now)
+    # only a flow without a status is judged: rules of a newer version must not end a flow that runs
     if view.violations and is_unjudged(flow, view.jobs):
         status = invalid_status(ctx, view.violations)
         events = tuple(flow_events(flow, status))
@@ -77,10 +78,12 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         lifecycle, times_out_at = lifecycle.timed_out(flow.spec.timeout or ""), None
     if lifecycle.waits:
         lifecycle = concurrency.with_place(ctx, lifecycle)
+    # Commands and timeouts read the decisions, and may change them: decide once more
     changes = lifecycle != ctx.facts.lifecycle or bool(commands.answers)
     if changes:
         ctx, decisions = _decide(ctx.with_facts(Facts(lifecycle, commands.answers)))
     status = flow_status(ctx, decisions, next_jobs(ctx, decisions), commands.handled)
+    # deletes follow from the stored status, not from the one of this plan
     kept = retention(flow, view, now)
     # a flow that waits for a place may cancel those that have one
     replaced = concurrency.replace_others(ctx) if lifecycle.waits else concurrency.Replaced()
@@ -93,6 +96,7 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         or (ctx.layout.finally_names and finally_and_daemons.wait_for_status(ctx, decisions))
         or is_final  # the cleanup follows
     )
+    # without a new status nothing can wait for its write
     is_news = status is not flow.status
     moments = [kept.wake_at, times_out_at, replaced.again_at]
     moments += [decision.wake_at for decision in decisions]
@@ -143,6 +147,7 @@ def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
         events = (*commands.events, Event(EventType.NORMAL, "FlowRetried", message))
         return Plan(commands.deletes, status, urgent=True, continues=True, events=events)
     kept = retention(flow, view, now)
+    # most ended flows have no job that runs
     lives = any(not job.ended for job in view.jobs.values())
     strays = end_strays(PlanContext.of(flow, view, now)) if lives else ()
     status = flow.status

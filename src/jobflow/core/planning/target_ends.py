@@ -51,6 +51,7 @@ def encode_ends(ends: Mapping[str, RunCondition]) -> str:
             continue
         end = TargetEnd(condition.phase, condition.reason, condition.attempts)
         entry = msgspec.json.encode({name: end})[1:-1]
+        # an API server takes 256 KiB of annotations of an object, those of others too
         size += len(entry) + len(",")
         if size > MOST_BYTES:
             break
@@ -78,6 +79,7 @@ def ends_of_targets(run: ObservedRun, ctx: PlanContext) -> str:
     """Return the annotation's value for a vcjob of this run that is made now. An item of a target
     is named like `train/3`."""
     name = run.step.name
+    # all runs of a step have the same targets, and so the same annotation
     need = ctx.layout.needs[ctx.layout.graph.index[name]]
     if need.matched:
         name = f"{name}/{run.index}"
@@ -132,6 +134,7 @@ def recorded_ends(ctx: PlanContext) -> Mapping[int, TargetEnd]:
                     continue  # the status has it before a dependant starts: this one is forged
                 if target in targets and (target not in found or _rank(end) > _rank(found[target])):
                     found[target] = end
+        # an item names the items that it has waited for too
         if position in ctx.layout.matching:
             for run, job in observed.list_unknown():
                 _read_item_ends(of_items, position, run, job, ctx)

@@ -74,8 +74,6 @@ def last_time(flow: JobFlow) -> datetime:
 
 
 class _Past:
-    """A flow at a time."""
-
     def __init__(self, flow: JobFlow, moment: datetime) -> None:
         self._flow, self._moment = flow, moment
         self._attempts = Attempts(flow)
@@ -140,7 +138,6 @@ class _Past:
         return bool(ends) and all(_is_before(end, self._moment) for end in ends)
 
     def _with_runs(self, key: str, condition: StepCondition) -> StepCondition:
-        """Return a step with forEach or repeat: its runs as they were, and what follows of them."""
         runs = [self._run(key, run) for run in condition.runs or ()]
         begun = [run for run in runs if run.attempts or run.phase != StepPhase.WAITING]
         since = condition.last_transition_time or _latest(map(self._since, [key] * len(runs), runs))
@@ -173,9 +170,11 @@ class _Past:
             return self._past(run, StepPhase.WAITING, begun)
         if run.flow and run.past_attempts:
             return self._past(run, UNKNOWN, begun)  # its end before the retry is not kept
+        # the attempt that existed at the time
         last = begun[-1]
         if not _is_before(last.end_timestamp, self._moment):
             return self._past(run, phase_of_job(last, self._moment), begun)
+        # the controller judges a job a moment after its end
         if last is records[-1] and _decided(last, run.phase, since):
             return run
         if self._ended_before_retry(records):
@@ -214,7 +213,6 @@ class _Past:
         return replace(known, create_time=last.start_timestamp, **names)
 
     def _record(self, record: JobRecord) -> JobRecord | None:
-        """Return the record of a vcjob as it was; None if it did not exist."""
         if not _is_before(record.start_timestamp, self._moment) or not self._has_started:
             return None
         if _is_before(record.end_timestamp, self._moment):

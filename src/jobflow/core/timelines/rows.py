@@ -86,6 +86,7 @@ def _below(
 ) -> Iterator[StepTimeline]:
     key = format_job_name(flow.metadata.name, row.step)
     condition = (flow.status.conditions or {}).get(key, StepCondition())
+    # a step with many child flows has one row, or nobody could read the timeline
     runs = [run for run in runs_of(condition) if run.flow in children]
     for run in runs if len(runs) <= MAX_CHILDREN else ():
         child = children[run.flow]

@@ -48,14 +48,13 @@ def sum_lost(found: Sequence[RunsAgain]) -> timedelta:
 
 
 class _List:
-    """The list for a flow, or for a child flow that is retried."""
-
     def __init__(
         self, flow: JobFlow, children: Mapping[str, JobFlow], now: datetime, *, tolerated: bool
     ) -> None:
         self._flow, self._children, self._now = flow, children, now
         self._tolerated = tolerated
         self._ctx = PlanContext.of(flow, View(), now)
+        # a child flow that is not at hand counts as a job
         names = self._ctx.children & children.keys()
         self._jobs = {name: observe(children[name]) for name in names}
         self._attempts = Attempts(flow)

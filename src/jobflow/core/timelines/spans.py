@@ -125,6 +125,7 @@ class Attempts:
         self._in_status = {key for key, step in pairs if ends_in_status(step)}
         self._by_run: dict[str, list[JobRecord]] = {}
         last = ""
+        # records are in the order of steps, runs and attempts
         for record in flow.status.job_status_list or ():
             last = runs.get(record.name) or runs.get(_ATTEMPT.sub("", record.name)) or last
             if last and (record.name in runs or _ATTEMPT.search(record.name)):
@@ -196,7 +197,6 @@ class RunSpans:
         return max(between, default=ended)
 
     def _cut(self, span: Span) -> Span | None:
-        """Return the part of a span that is within the time; None if there is none."""
         start, end = max(span.start, self._start), min(span.end, self._end)
         if start > end or (span.end <= self._start and span.start < self._start):
             return None

@@ -176,6 +176,7 @@ class _Estimate:
             return self._of_step(step, condition, keys[step.name], attempts)
 
         longest = _longest_chain(layout, range(layout.last_from), remaining)
+        # at least the work of all jobs, divided by the room for them
         if at_once := to_number(flow.spec.parallelism):
             self.at_least = True
             longest = max(longest, self.work / at_once)
@@ -243,6 +244,7 @@ class _Estimate:
             indexes = range(1 if items is None else len(items))
             runs = [started.get(index, api.RunCondition(index=index)) for index in indexes]
         elif step.repeat is not None:
+            # a run from before a retry of the flow is not a run of now
             runs = [run for run in runs if not run.is_left_over]
             if all(run.phase in api.ENDED_STEP_PHASES for run in runs):
                 runs.append(api.RunCondition(index=len(runs)))

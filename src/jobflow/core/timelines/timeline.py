@@ -131,6 +131,7 @@ def timeline(flow: JobFlow, *, now: datetime, whole: bool = False) -> Timeline |
     if first is None:
         return None
     start = first if whole else status.start_time or first
+    # a flow that Volcano's controller ran has no completion time
     ends = [each.end_timestamp for each in records if each.end_timestamp is not None]
     last = max(ends, default=start) if flow.final else truncate_to_second(now)
     end = max(status.completion_time or last, start)
@@ -149,8 +150,6 @@ def timeline(flow: JobFlow, *, now: datetime, whole: bool = False) -> Timeline |
 
 
 class _Steps:
-    """The steps of a flow from its start to its end or the present time."""
-
     def __init__(self, flow: JobFlow, start: datetime, end: datetime) -> None:
         self._flow, self._start, self._end = flow, start, end
         self._steps = flow.all_steps
@@ -202,6 +201,7 @@ class _Steps:
         """Return when the dependencies were met, and the target that met them last; None if they
         are not met."""
         targets, regular = self._graph.targets[position], range(len(self._flow.steps))
+        # `finally` begins when all others have ended, but for daemons
         if not targets and position not in regular:
             targets = [i for i in regular if not self._steps[i].daemon]
         if not targets:
@@ -237,7 +237,6 @@ class _Steps:
         return ended
 
     def _end_of(self, position: int) -> datetime | None:
-        """Return when a step ended; None if it has not."""
         condition = self._conditions[position]
         if condition.phase not in ENDED_STEP_PHASES:
             return None
@@ -270,6 +269,7 @@ def _critical_path(
     by_name = {each.step: each for each in steps}
     step = _last(steps, start)
     chain: list[tuple[StepTimeline, datetime, datetime]] = []
+    # from the last step back to the target that let it start
     while step is not None:
         since = min(max(step.ready or start, start), end)
         if step.spans and not step.is_daemon:

@@ -30,6 +30,7 @@ def with_place(ctx: PlanContext, lifecycle: Lifecycle) -> Lifecycle:
     if not _is_in_line(ctx, lifecycle):
         return lifecycle
     flow, group = ctx.flow, ctx.view.group
+    # the line is kept: a flow does not overtake one that waits longer
     if not group.before and len(group.holders) < get_limit(flow):
         return lifecycle.placed()
     # a flow that was retried waits in any case
@@ -57,6 +58,7 @@ def replace_others(ctx: PlanContext) -> Replaced:
     stored = flow.status.state.reason == FlowReason.CONCURRENCY
     if not stored or group.moves or not _is_in_line(ctx, ctx.facts.lifecycle):
         return Replaced()
+    # one that ends already frees its place by itself
     others = [each for each in (*group.holders, *group.before) if not each.ending]
     asked = {uid: add(at, AGAIN) for uid, at in ctx.view.cancels.items()}
     message = f"replaced by the JobFlow {flow.metadata.name}"

@@ -74,9 +74,11 @@ def stored_failures(ctx: PlanContext) -> str:
 def _has_failed(ctx: PlanContext, position: int) -> bool:
     """Return whether a step whose reason is being read stops the flow, whatever the reason is."""
     observed = ctx.observed[position]
+    # a failure that is tolerated stops nothing
     if observed.step.continue_on_failure:
         return False
     runs = observed.each
+    # a step does not end while another of its runs has a job
     alive = any(run.job is not None and not run.job.ended for run in runs)
     return not alive and any(map(is_last_failure, runs))
 
@@ -95,6 +97,7 @@ class FailureStop:
         continues = self.policy is FailurePolicy.CONTINUE
         for position in () if continues else sorted(begun):
             decision = begun[position]
+            # `unjudged`: the reason is still being read
             has_failed = decision.unjudged or decision.condition.phase == _FAILED
             if not has_failed or position >= ctx.layout.last_from:
                 continue

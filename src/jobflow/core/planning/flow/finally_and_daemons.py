@@ -52,6 +52,7 @@ def ending_daemons(ctx: PlanContext, decisions: Sequence[StepDecision]) -> froze
     ended; those whose end is awaited if everything else that is left waits for the end of daemons,
     with the daemons that need these."""
     left = [i for i in range(ctx.layout.last_from) if not _has_ended(decisions[i])]
+    # nothing else is left that could need them
     if all(ctx.layout.steps[i].daemon for i in left):
         return frozenset(left)
     lasting = {i for i in left if ctx.layout.steps[i].daemon and has_begun(decisions[i].condition)}
@@ -60,6 +61,7 @@ def ending_daemons(ctx: PlanContext, decisions: Sequence[StepDecision]) -> froze
         return frozenset()
     awaited = set[int]()
     for position in waiting:
+        # it waits for a person, a retry or a template: daemons may still be needed
         if not _waits_for_others(decisions[position]):
             return frozenset()
         unmet = _unmet(ctx, position, decisions)
@@ -71,6 +73,7 @@ def ending_daemons(ctx: PlanContext, decisions: Sequence[StepDecision]) -> froze
         awaited |= ends & lasting
     in_use = _in_use(ctx, [i for i in waiting if not _is_stopped(decisions[i])])
     ends = awaited - in_use or awaited  # all of them: an earlier version has admitted the flow
+    # a daemon whose own daemon ends cannot work any more
     for position in ctx.layout.graph.order:
         if position in lasting and not ends.isdisjoint(_used(ctx, position)):
             ends.add(position)

@@ -52,6 +52,7 @@ def in_room(
     room = None
     if most is not None and most >= 1:
         jobs, deleted = ctx.view.jobs, ctx.view.deleted
+        # also objects that no run needs: they take room in the cluster
         alive = sum(not job.ended and name not in deleted for name, job in jobs.items())
         room = max(most - alive, 0)
     positions = range(len(decisions)) if among is None else among
@@ -117,6 +118,7 @@ def _build(
     volume claim, or its create was refused."""
     built, budget = _Built(), ctx.progress.creates
     for draft in drafts:
+        # the others are not even built
         if built.places == room:
             break
         has_vars = isinstance(draft, Draft) and draft.step.vars
@@ -195,6 +197,7 @@ class Turn:
         """Return the decision with the reason why its step waits. `drafts`: its vcjobs, tried or
         not, so that a try alone does not change the condition."""
         retry_at = self._held.retry_at
+        # the time of the next try is that of the jobs whose turn it is
         is_next = any(draft.name in self._names for draft in drafts)
         made = msgspec.structs.replace(decision, condition=self._refused(decision, is_next))
         if retry_at is None or self._is_due:

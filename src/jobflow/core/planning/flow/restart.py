@@ -105,6 +105,7 @@ class _Judge:
         ctx, observed = self._ctx, self._ctx.observed[position]
         if position in ctx.layout.left_out:
             return None
+        # `finally` runs once for each end of the flow
         if position >= ctx.layout.last_from:
             return _ANEW
         unaffected: frozenset[int] | None = None
@@ -114,6 +115,7 @@ class _Judge:
                 continue
             if target not in need.matched:
                 return _ANEW
+            # an item is made anew only if its own item upstream is
             same = before[target].kept
             unaffected = same if unaffected is None else unaffected & same
         if observed.step.fan_out is not None:
@@ -175,6 +177,7 @@ def restarted(
 ) -> api.JobFlowStatus:
     """Return the status from which an ended flow continues. `handled`: UIDs of Commands;
     `tolerated`: tolerated failures run again too."""
+    # by the status alone: it holds the end of every run
     ctx = PlanContext.of(flow, View(), now)
     conditions = {observed.key: observed.stored for observed in ctx.observed}
     for position, again in find_runs_again(ctx, view.jobs, tolerated=tolerated).items():
@@ -221,7 +224,6 @@ def restarted(
 
 
 def _back_to_waiting(ctx: PlanContext, position: int, kept: Collection[int]) -> api.StepCondition:
-    """Return the condition of a step that runs again, with its runs that stay (`kept`)."""
     stored = ctx.observed[position].stored
     runs = [
         msgspec.structs.replace(run, past_attempts=run.attempts)

@@ -63,6 +63,7 @@ class Claims:
         """Return why this vcjob cannot be created yet, or never; None if its claims exist."""
         found: ClaimWait | CreateFault | None = None
         for claim in mounted_claims(manifest["spec"], self._names):
+            # one that a user deletes later does not come back empty
             if self._names[claim] in self._created:
                 continue
             one = self._wait_of(claim)
@@ -87,6 +88,7 @@ class Claims:
                     "delete it, or give the flow or the claim another name"
                 )
                 return CreateFault(StepReason.NAME_CONFLICT, why)
+            # it is being deleted, or its owner is gone
             case ClaimHolder(retry_at=retry_at):
                 why = f"waits until the old volume claim {name} is gone"
                 wait = ClaimWait(StepReason.NAME_IN_USE, why, retry_at)

@@ -93,6 +93,7 @@ class Probing:
         sizes = _replicas(target)
         if fault := next(_faults(probe, sizes, job.metadata.name), ""):
             return ProbeState(TargetState.UNSATISFIABLE, fault)
+        # one prober asks for all entries, so that they pass in one round
         checks = tuple(_checks(probe, sizes))
         uid, name = job.metadata.uid, job.metadata.name
         asked = JobProbe(step.name, name, uid, checks) if checks else None
@@ -100,6 +101,7 @@ class Probing:
         unanswered = bool(checks) and not result.passed
         if not missing and not unanswered:
             return ProbeState(TargetState.MET, probe=asked)
+        # as long as the job runs, each of its pods may still get there
         if end is None:
             return ProbeState(TargetState.NOT_YET, missing or _unanswered(result, checks), asked)
         end_of_job = f"the job {name} ended {job.phase if job.ended else now.phase}"
@@ -110,6 +112,7 @@ class Probing:
         if waits is not None and job.ended:  # one that somebody has resumed has ended for its step
             why = f"; its pods cannot be read yet: {waits.trouble}" if waits.trouble else ""
             return ProbeState(TargetState.NOT_YET, f"{missing}{why}", asked, *waits[1:])
+        # the live read after the end is the last word
         read = self._view.read.get(uid)
         why = f"; its pods could not be read: {read.trouble}" if read and read.trouble else ""
         return ProbeState(TargetState.UNSATISFIABLE, f"{end_of_job} with {missing}{why}")

@@ -176,6 +176,7 @@ class PendingSteps:
             judge = self._blocked if position in self.layout.blocked else self._decide
             decision = judge(position)
             self._take(position, decision)
+        # a handler is found behind any step, also one that has ended
         if self.stopping.is_active:
             met = self._target_states(position, began=True).met() if before else None
             self.stopping.note(position, decision.condition.phase, met)
@@ -205,6 +206,7 @@ class PendingSteps:
         ctx, observed = self.ctx, self.ctx.observed[position]
         in_finally = position >= self.layout.last_from
         lifecycle = self.lifecycle
+        # before its targets: they may be left out too
         if position in self.layout.left_out:
             message = "spec.targets names neither it nor a step that depends on it"
             return _skipped(observed, StepReason.NOT_TARGETED, message)
@@ -257,9 +259,11 @@ class PendingSteps:
                 return StepDecision(wait(observed, *stopping.pause))
             message = skipped_for(StepEnd.STOPPED, ctx, targets, stopping.failed)
             return _skipped(observed, StepReason.STOPPED, message)
+        # a crash between the create and the status must not take another branch
         if decided is not observed.stored.decisions:
             condition = wait(observed, StepReason.STARTING, "its decisions are being stored")
             return StepDecision(msgspec.structs.replace(condition, decisions=decided), urgent=True)
+        # the new attempt would run beside one that somebody has resumed
         if observed.stored.past_attempts:
             names = (job.metadata.name for job in observed.jobs if not job.ended)
             old = next((name for name in names if name not in ctx.view.deleted), None)

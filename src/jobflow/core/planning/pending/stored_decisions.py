@@ -32,6 +32,7 @@ def decide(
     """Return the decisions of a step; the first that skips or fails it ends the evaluation.
     `given`: the items of its targets, if it has these."""
     made = Decisions()
+    # `when` first: a step that is not taken has no case and no items
     if step.when is not None:
         taken = evaluate_condition("when", step.when, seen)
         if isinstance(taken, EvaluationFailure):

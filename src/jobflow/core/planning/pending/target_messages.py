@@ -55,6 +55,7 @@ def waits_for(ctx: PlanContext, targets: TargetStates) -> tuple[str, str]:
     names, standing = ctx.layout.graph.names, ctx.progress.standing
     states: list[str] = []
     total = 0
+    # names beyond the most that are shown are only counted
     for target, reach in zip(need.targets, targets.reaches, strict=True):
         if reach is _NOT_YET:
             total += 1

@@ -137,6 +137,7 @@ def continue_loop(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -
     end = find_end()
     if end is not None and end.attempts > observed.attempts:
         if all(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values()):
+            # the runs that are not known any more have ended as the step has
             well = end.phase == StepPhase.COMPLETED or loop.failed
             loop.verdict = (
                 LoopEnd() if well else LoopEnd(end.reason, recorded_end_message(observed, ""))
@@ -156,7 +157,6 @@ def begin(observed: ObservedStep, ctx: PlanContext) -> Loop:
 
 
 def _with_begun(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -> Loop:
-    """Return the decisions about the runs that have begun."""
     step = observed.step
     items = get_items(step, observed.decided)
     total = _most_repeats(observed) if step.for_each is None else len(items or ())
@@ -223,6 +223,7 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
     if ended < len(loop.decided):
         return
     for_good = why not in ("", StepReason.SUSPENDED)
+    # its items were stopped with their targets
     stopped = next((c for c in loop.conditions if c.reason == StepReason.STOPPED), None)
     if stopped is not None and not loop.failed:
         loop.verdict = LoopEnd(stopped.reason, stopped.message, StepPhase.SKIPPED)
@@ -234,7 +235,6 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
 
 
 def _skip_items(loop: Loop, states: ItemStates, ctx: PlanContext) -> None:
-    """Skip the items whose targets did not end as required."""
     for index in range(loop.total):
         if index in loop.decided or (skip := SKIPS.get(states.of(index))) is None:
             continue
@@ -268,7 +268,6 @@ def _next_items(loop: Loop, ctx: PlanContext, under_way: int) -> int:
 
 
 def _repeats(loop: Loop, ctx: PlanContext, *, is_sure: bool) -> None:
-    """Start the next repeat, or end the step."""
     for index in range(loop.total):
         if index not in loop.decided:
             _next_repeat(loop, index, ctx)
@@ -280,6 +279,7 @@ def _repeats(loop: Loop, ctx: PlanContext, *, is_sure: bool) -> None:
         if condition.phase == StepPhase.FAILED:
             loop.verdict = LoopEnd()
             return
+        # `until` was evaluated before that run began
         if index + 1 in loop.decided:
             continue
         if is_sure:
@@ -331,6 +331,7 @@ def _next_repeat(loop: Loop, index: int, ctx: PlanContext) -> None:
         return
     if ctx.terminating or ctx.pause:
         return
+    # `until` may read the outputs of the last run, which a crash would lose
     if index and loop.decided[index - 1][0].stored.phase not in ENDED_STEP_PHASES:
         loop.stores_first = True
         return

@@ -67,6 +67,7 @@ def _condition(
 ) -> StepCondition:
     observed = loop.observed
     stored = observed.stored
+    # the stored list itself shows that nothing has changed
     if runs == (stored.runs or []):
         runs = stored.runs or []
     attempts = sum(run.attempts for run in runs)
@@ -261,6 +262,7 @@ def _counts(observed: ObservedStep, runs: Sequence[RunCondition]) -> dict[str, T
     """Return the counts of all items together, or of the last repeat."""
     stored = observed.stored
     if observed.step.repeat is not None:
+        # a run from before a retry of the flow shows nothing of now
         begun = (run for run in reversed(runs) if not run.is_left_over)
         return next((run.task_status_count for run in begun), None)
     if runs is stored.runs:
@@ -278,6 +280,7 @@ def _hours(loop: Loop) -> RequestedHours | None:
     total = loop.observed.stored.requested_hours
     for run, decision in loop.decided.values():
         before, after = run.stored.requested_hours, decision.condition.requested_hours
+        # the sum of a step with a thousand items is not made anew in each plan
         if after is not before and after != before:
             total = replace_hours(total, before, after)
     return total

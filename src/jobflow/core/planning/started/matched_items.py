@@ -40,8 +40,6 @@ failed."""
 
 
 class _Target(msgspec.Struct, frozen=True):
-    """A target that has items."""
-
     step: Step
     want: Condition
     end: StepEnd | None
@@ -96,9 +94,11 @@ class ItemStates:
         end = None if run is None else self._ctx.end_of(target.step, run)
         if end is None and run is not None and self._completing and run.phase != StepPhase.WAITING:
             end = StepEnd.COMPLETED
+        # no further item of that target starts
         if end is None and target.end is StepEnd.FAILED:
             return _NEVER_BEGUN[target.want]
         end = end or target.end
+        # an item that ran once has met Running, even if it failed
         if target.want is Condition.RUNNING and run is not None:
             known = target.observed.get(index)
             if known is not None and has_run_once(known, run, self._ctx.records):
@@ -149,6 +149,7 @@ def with_known_lists(
         end, is_known = ctx.progress.ends[target], _known_items(target, ctx) is not None
         if end in _ENDS_AFTER_ITEMS and is_known:
             found[place] = TargetState.MET
+        # one list that is missing delays the step, with strategy `any` too
         elif end is None and not (is_known and ctx.observed[target].started):
             return [TargetState.NOT_YET] * len(found)
         elif end is None:

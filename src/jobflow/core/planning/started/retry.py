@@ -42,6 +42,7 @@ def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDec
         return end
     why = ending_reason(run, ctx)
     suspended = condition.reason == StepReason.SUSPENDED
+    # a suspension is not a failure: its attempt does not count
     if suspended and why in ("", StepReason.SUSPENDED):
         message = "the flow was suspended: it runs again once the flow is resumed"
         condition = msgspec.structs.replace(condition, failure=run.stored.failure)
@@ -65,6 +66,7 @@ def backoff(policy: Backoff, attempts: int) -> timedelta:
     factor = policy.factor if policy.factor is not None and policy.factor >= 1 else FACTOR
     try:
         seconds = first.total_seconds() * factor ** max(attempts - 1, 0)
+    # a large factor to the power of many attempts
     except OverflowError:
         return longest
     return timedelta(seconds=min(seconds, longest.total_seconds()))
@@ -80,6 +82,7 @@ def _retried(
         return _again(run, condition, retry, f"disruption {disruptions} of {most}", ctx)
     failures, limit = run.stored.failures + 1, to_number(retry.limit) or 0
     condition = msgspec.structs.replace(condition, failures=failures)
+    # a disruption above `retry.disruptions` counts as a failure
     if failures > limit:
         return _final(condition)
     if retry.when is not None:

@@ -46,6 +46,7 @@ def decide_run(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> RunDeci
     if (own := OWN_WORK.get(run.kind)) is not None:
         return _by_status(run, own, ctx)
     job = run.job
+    # an object that ended before it was deleted is settled as it was last seen
     if job is None or (run.gone and not job.ended):
         return _without_object(run, ctx, find_end)
     work = object_work_of(job)
@@ -124,6 +125,7 @@ def _without_object(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> Ru
     """Decide about a run that has begun and whose latest object is gone or not in the View."""
     between, job = run.between_attempts, run.job
     last = run.stored if between or job is None else running_as(run, job, ctx)
+    # a dependant has started, so that its end was stored or recorded once
     if (end := find_end()) is not None:
         message = recorded_end_message(run, run.job_name)
         return RunDecision(_ended(run, last, end.phase, end.reason, message, ctx))
@@ -244,6 +246,7 @@ def create(
         condition = run.stored
     else:
         condition = wait(run, StepReason.STARTING, f"the {what} {name} is being created")
+    # the build of this plan's round before has shown that it can never be created
     if (fault := ctx.facts.faults.get(name)) is not None:
         return _failed(run, fault.reason, fault.message)
     facts = AttemptFacts(number, run.stored.failures, run.stored.failure, may_run_steps(run.step))

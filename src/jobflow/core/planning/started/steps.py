@@ -43,6 +43,7 @@ def begun_steps(ctx: PlanContext, among: Iterable[int] | None = None) -> dict[in
         if stored.phase in ENDED_STEP_PHASES:
             found[position] = StepDecision(stored)
             continue
+        # decided by an earlier round of this plan: more facts do not change it
         if position in ended:
             decision: StepDecision | None = ended[position]
         elif position in ends and (end := end_beyond_all_known(position, ctx)) is not None:

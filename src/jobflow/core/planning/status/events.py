@@ -33,6 +33,7 @@ _HALTED: Mapping[str, tuple[EventType, str]] = {
 
 def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator[Event]:
     """Yield the Events of changed steps, in spec order; at most three a step."""
+    # one Event for all steps of a reason: a wide flow would send a thousand
     skipped: dict[str, list[str]] = {}
     troubles: dict[tuple[str, str], list[str]] = {}
     for observed, decision in zip(ctx.observed, decisions, strict=True):

@@ -93,6 +93,7 @@ def new_records(
                 rank = (position << _INDEX_BITS) + (run.index or 0)
                 ranks[run.key] = ranks[run.stored.job or run.key] = rank
                 _of_run(new, ranks, run, rank, decision, ctx)
+            # only these may have ended without a last sight of their object
             missing = {run.index for run in observed.runs if run.job is None or run.gone}
             for each in condition.runs or () if missing else ():
                 if each.index in missing:
@@ -122,6 +123,7 @@ def _of_run(
         if known is not None and is_current(known, job, gone):
             ranks[name] = rank
             continue
+        # Volcano's lists name vcjobs alone
         if not work_of_object(job).is_recorded:
             continue
         if known is None and job.ended:

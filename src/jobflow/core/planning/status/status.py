@@ -54,6 +54,7 @@ def flow_status(
         unfinished = api.FlowState(phase=stored.state.phase or api.FlowPhase.PENDING)
         state, outputs = end_with_outputs(ctx, state) or (unfinished, None)
     if state.phase in api.FINAL_PHASES:
+        # the time of the suspension ends with the flow
         lifecycle = lifecycle.resumed(ctx.second)
     ended = stored.completion_time or ctx.second if state.phase in api.FINAL_PHASES else None
     conditions = [decision.condition for decision in decisions]
@@ -67,6 +68,7 @@ def flow_status(
     has_started = not lifecycle.waits
     ran = (ended or ctx.second) - lifecycle.started
     duration = format_go_duration(ran) if has_started else ""
+    # a status that differs in its duration alone is not written
     known = msgspec.structs.replace(stored, duration=duration)
     lists = job_lists(records, decisions, ctx)
     status = api.JobFlowStatus(
@@ -253,6 +255,7 @@ def end_with_outputs(
             found[name] = value
         elif end.phase == api.FlowPhase.SUCCEED:
             end = _failed(FlowReason.EXPRESSION_ERROR, value.message)
+    # a merge patch drops null keys, so that the next plan would write them again
     outputs: Outputs = drop_null_keys([found])[0]
     if (size := len(msgspec.json.encode(outputs))) <= MAX_STEP_OUTPUTS:
         return end, outputs or None

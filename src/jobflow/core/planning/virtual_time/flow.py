@@ -171,6 +171,7 @@ class VirtualFlow:
             return
         self._shown[name] = job.job
         self._changed[name] = self._steps[name]
+        # the plan would ask for it next
         if job.ended:
             self.read_pods(job)
         self.must_plan = self.must_plan or job.ended or self.follows_phases
@@ -202,7 +203,6 @@ class VirtualFlow:
         self.must_plan = True
 
     def _note_approvals(self) -> None:
-        """Note the approvals that are asked for since the last plan."""
         conditions = self.flow.status.conditions or {}
         for step in self._approvals:
             condition = conditions.get(format_job_name(self.flow.metadata.name, step.name))
@@ -249,6 +249,7 @@ class VirtualFlow:
         self._note_approvals()
         records = {record.name: record for record in self.flow.status.job_status_list or ()}
         self._forget([*self._shown], records)
+        # the start of a flow is planned as a whole, its end too
         if self._can_replan and self.flow.status.state.phase == FlowPhase.RUNNING:
             replanner = Replanner(self.flow, self._view(), now)
             self._replanner = None if replanner.all_ended else replanner
@@ -267,7 +268,6 @@ class VirtualFlow:
                 self._pods.pop(shown.metadata.uid, None)
 
     def _view(self) -> View:
-        """Return what the next plan sees."""
         return View(
             templates=self.templates,
             jobs=dict(self._shown),

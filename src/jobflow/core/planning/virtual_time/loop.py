@@ -92,9 +92,11 @@ class VirtualTime:
         """Run until all flows have ended, nothing happens any more, or the limits are reached."""
         self._settle()
         while self._due and self._due[0][0] <= self._limit and self._events_left > 0:
+            # a ttl may still be due after the last end
             if all(each.is_over for each in self._flows):
                 return
             self.now = self._due[0][0]
+            # all that happens at one time is seen by one plan
             while self._due and self._due[0][0] <= self.now:
                 heapq.heappop(self._due)[2]()
             self._settle()

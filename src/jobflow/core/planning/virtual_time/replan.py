@@ -116,6 +116,7 @@ class Replanner:
         steps = PendingSteps(ctx, known)
         waiting = [position for position in scope if position not in known]
         decided = {*scope, *steps.run_again(waiting, dependants_of=scope)}
+        # a failure concerns every step
         if steps.failing or steps.stopping.is_active:
             return None
         decisions = list(self._decisions)
@@ -138,6 +139,7 @@ class Replanner:
         fresh = gather(last.flow, last.layout, self.records, second, scope)
         for position, each in zip(scope, fresh, strict=True):
             observed[position] = each
+        # only the vcjobs of these steps are in this View
         assign(observed, last.layout, view, last.flow)
         standing, ends = list(last.progress.standing), list(last.progress.ends)
         # the status knows every vcjob, so that none of them proves the end of a target
@@ -156,7 +158,6 @@ class Replanner:
     def _planned(
         self, ctx: PlanContext, decisions: Sequence[StepDecision], decided: Collection[int]
     ) -> Plan:
-        """Keep what was decided, and return its plan."""
         conditions = dict(ctx.flow.status.conditions or {})
         kept = retention(ctx.flow, ctx.view, ctx.now)
         self.records |= new_records(ctx, decisions, decided, {})
