@@ -77,19 +77,14 @@ class Metrics:
             waited = {} if order is None else order.waiting()
             return {urgency.name.lower(): measure(seconds) for urgency, seconds in waited.items()}
 
+        def oldest() -> dict[str, float]:
+            return waiting(lambda seconds: max(seconds, default=0.0))
+
         self.on_scrape("write_places", "Writes that may be under way at once.", places)
-        self.on_scrape(
-            "writes_waiting",
-            "Writes that wait for their turn, by urgency.",
-            lambda: waiting(len),
-            label="urgency",
-        )
-        self.on_scrape(
-            "writes_oldest_wait_seconds",
-            "Seconds for which the oldest of these writes has waited.",
-            lambda: waiting(lambda seconds: max(seconds, default=0.0)),
-            label="urgency",
-        )
+        text = "Writes that wait for their turn, by urgency."
+        self.on_scrape("writes_waiting", text, lambda: waiting(len), label="urgency")
+        text = "Seconds for which the oldest of these writes has waited."
+        self.on_scrape("writes_oldest_wait_seconds", text, oldest, label="urgency")
 
     def text(self) -> bytes:
         return generate_latest(self.registry)

@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,7 +32,7 @@ from jobflow.kube.election.election import Election, Lead
 from jobflow.kube.reflector import retried
 from jobflow.runtime.event_loop import either, together
 from jobflow.runtime.http_listener import HttpListener, PortInUse
-from jobflow.store import Store, feeds
+from jobflow.store import Feed, Store, feeds
 from jobflow.webhook.access_rights import AccessRights, ControllerUsers
 from jobflow.webhook.app import create_app
 from jobflow.webhook.certificates.live import (
@@ -302,63 +302,46 @@ class ServingReplica:
 
     def _measure(self) -> None:
         flows, jobs, crons = self.store.flows, self.store.jobs, self.store.crons
-        metrics = self.metrics
-        metrics.watch_phases(
+        scrape, watch_phases = self.metrics.on_scrape, self.metrics.watch_phases
+
+        def by_resource(feeds: Iterable[Feed], value: Callable[[Feed], float]) -> dict[str, float]:
+            return {feed.resource.plural: value(feed) for feed in feeds}
+
+        def cronjobflows() -> dict[str, float]:
+            suspended = sum(cron.suspended for cron in crons)
+            return {"false": len(crons) - suspended, "true": suspended}
+
+        def ages() -> dict[str, float]:
+            heard = (feed for feed in self._feeds if feed.heard_at is not None)
+            return by_resource(heard, lambda feed: feed.age)
+
+        def failing() -> dict[str, float]:
+            return by_resource(self._feeds, lambda feed: feed.cache.failing)
+
+        def unreadable() -> dict[str, float]:
+            return by_resource(self._feeds, lambda feed: feed.unreadable)
+
+        def suspended() -> dict[str, float]:
+            return {"": sum(flow.status.suspended_at is not None for flow in flows)}
+
+        watch_phases(
             "flows", lambda: [flow.status.state.phase or FlowPhase.PENDING for flow in flows]
         )
-        metrics.watch_phases("jobs", lambda: [job.phase for job in jobs])
-        metrics.on_scrape(
-            "flows_suspended",
-            "Flows that are suspended.",
-            lambda: {"": sum(flow.status.suspended_at is not None for flow in flows)},
-        )
-        metrics.on_scrape(
-            "flows_queued",
-            "Flows that wait for a place in their concurrency group.",
-            lambda: {"": sum(map(is_waiting, flows))},
-        )
-        metrics.on_scrape(
-            "cronjobflows",
-            "CronJobFlows, suspended or not.",
-            lambda: {
-                "false": sum(not cron.suspended for cron in crons),
-                "true": sum(cron.suspended for cron in crons),
-            },
-            label="suspended",
-        )
-        metrics.on_scrape(
-            "watch_age_seconds",
-            "Seconds since the copy of a kind was known to be up to date.",
-            lambda: {
-                feed.resource.plural: feed.age for feed in self._feeds if feed.heard_at is not None
-            },
-            label="resource",
-        )
-        metrics.on_scrape(
-            "watch_failing",
-            "1 while a kind cannot be listed or watched, so that its objects are not known.",
-            lambda: {feed.resource.plural: feed.cache.failing for feed in self._feeds},
-            label="resource",
-        )
-        metrics.on_scrape(
-            "objects_passed_over",
-            "Objects that cannot be read: they do not fit their kind or are nested too deeply.",
-            lambda: {feed.resource.plural: feed.unreadable for feed in self._feeds},
-            label="resource",
-        )
-        metrics.on_scrape(
-            "clock_offset_seconds",
-            "Seconds that the API server's clock is ahead of this machine's; it is the one used.",
-            lambda: {"": self._client.clock.offset},
-        )
-        metrics.on_scrape(
-            "definition_faults",
-            "Fields of an installed definition that this version cannot work with.",
-            self._crds.fault_counts,
-            label="resource",
-        )
-        metrics.on_scrape(
-            "flows_lost_fields",
-            "Flows whose spec lost fields while an installed definition did not have them.",
-            lambda: {"": self._lost_fields.count()},
-        )
+        watch_phases("jobs", lambda: [job.phase for job in jobs])
+        scrape("flows_suspended", "Flows that are suspended.", suspended)
+        text = "Flows that wait for a place in their concurrency group."
+        scrape("flows_queued", text, lambda: {"": sum(map(is_waiting, flows))})
+        text = "CronJobFlows, suspended or not."
+        scrape("cronjobflows", text, cronjobflows, label="suspended")
+        text = "Seconds since the copy of a kind was known to be up to date."
+        scrape("watch_age_seconds", text, ages, label="resource")
+        text = "1 while a kind cannot be listed or watched, so that its objects are not known."
+        scrape("watch_failing", text, failing, label="resource")
+        text = "Objects that cannot be read: they do not fit their kind or are nested too deeply."
+        scrape("objects_passed_over", text, unreadable, label="resource")
+        text = "Seconds that the API server's clock is ahead of this machine's; it is the one used."
+        scrape("clock_offset_seconds", text, lambda: {"": self._client.clock.offset})
+        text = "Fields of an installed definition that this version cannot work with."
+        scrape("definition_faults", text, self._crds.fault_counts, label="resource")
+        text = "Flows whose spec lost fields while an installed definition did not have them."
+        scrape("flows_lost_fields", text, lambda: {"": self._lost_fields.count()})

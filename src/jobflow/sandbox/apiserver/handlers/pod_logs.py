@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.handlers.reads import until_gone
+from jobflow.sandbox.apiserver.handlers.reads import closing_with_client
 from jobflow.sandbox.apiserver.kinds import Object, value_at
 from jobflow.sandbox.apiserver.requests import failures
 from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response
@@ -169,9 +169,9 @@ async def _follow(
     receive: Receive,
 ) -> AsyncGenerator[bytes]:
     """Yield the blocks up to the limit, until the client leaves or the server stops."""
-    watch = storage.watch(target.kind.bucket, storage.revision)
-    gone = asyncio.create_task(until_gone(receive, watch))
-    try:
+    bucket = target.kind.bucket
+    watch = storage.watch(bucket, storage.revision)
+    async with closing_with_client(storage, bucket, watch, receive):
         with closing(blocks):
             for block in blocks:
                 # The watch is closed when the client leaves and when the server stops.
@@ -186,7 +186,3 @@ async def _follow(
                 # A change of the pod wakes it too: its end may be the end of the log.
                 with suppress(TimeoutError):
                     await asyncio.wait_for(watch.wake.wait(), POLL_SECONDS)
-    finally:
-        storage.unwatch(target.kind.bucket, watch)
-        gone.cancel()
-        await asyncio.gather(gone, return_exceptions=True)

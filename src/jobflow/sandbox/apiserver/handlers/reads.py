@@ -8,8 +8,8 @@ import base64
 import binascii
 import random
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,21 +106,64 @@ class ReadHandler:
             watch = self._storage.watch(target.kind.bucket, start)
         except Expired as error:
             return render.response(error_frame(failures.expired(str(error)).status))
-        bookmarks = request.flag("allowWatchBookmarks")
-        frames = stream(
-            self._storage,
-            watch,
+        frames = self._frames(
+            target,
+            request,
             receive,
-            kind=target.kind,
+            watch,
             select=lambda stored: target.namespace in ("", stored.key[0]) and wanted(stored),
             render=render.event,
             initial=[state for state in stored if wanted(state)],
-            bookmark_seconds=self._bookmark_seconds if bookmarks else None,
-            # At random as in kube-apiserver, so that clients do not come back all at once.
-            timeout_seconds=request.number("timeoutSeconds") or random.uniform(1800, 3600),
-            marks_initial_end=send_initial and bookmarks,
         )
         return Response(stream=frames, media_type=render.media_type)
+
+    async def _frames(
+        self,
+        target: Target,
+        request: Request,
+        receive: Receive,
+        watch: PendingChanges,
+        *,
+        select: Callable[[Stored], bool],
+        render: Callable[[Stored], bytes],
+        initial: Sequence[Stored],
+    ) -> AsyncGenerator[bytes]:
+        """Yield the frames of a watch until it times out, the client leaves or the server stops:
+        the `initial` objects as ADDED, then changes."""
+        loop, kind, storage = asyncio.get_running_loop(), target.kind, self._storage
+        has_bookmarks = request.flag("allowWatchBookmarks")
+        due = loop.time() + self._bookmark_seconds if has_bookmarks else None
+        # At random as in kube-apiserver, so that clients do not come back all at once.
+        seconds = request.number("timeoutSeconds") or random.uniform(1800, 3600)
+        timer = loop.call_later(seconds, watch.close)
+        try:
+            async with closing_with_client(storage, kind.bucket, watch, receive):
+                frames = [_frame("ADDED", render(stored)) for stored in initial]
+                if has_bookmarks and request.flag("sendInitialEvents"):
+                    frames.append(_bookmark(kind, storage.revision, {INITIAL_EVENTS_END: "true"}))
+                yield b"".join(frames)
+                while not watch.closed or watch.pending:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout_at(due):
+                            await watch.wake.wait()
+                    watch.wake.clear()
+                    frames = []
+                    while watch.pending:
+                        change = watch.pending.popleft()
+                        # An object may enter or leave the selection of this watcher.
+                        was = change.old is not None and select(change.old)
+                        is_selected = change.type != "DELETED" and select(change.new)
+                        if was or is_selected:
+                            what = "DELETED" if not is_selected else "MODIFIED" if was else "ADDED"
+                            frames.append(_frame(what, render(change.new)))
+                    # A bookmark moves the version of a client whose objects do not change.
+                    if due is not None and loop.time() >= due:
+                        due = loop.time() + self._bookmark_seconds
+                        frames.append(_bookmark(kind, storage.revision))
+                    if frames:
+                        yield b"".join(frames)
+        finally:
+            timer.cancel()
 
     def _check_reached(self, asked: int) -> None:
         if asked > self._storage.revision:
@@ -181,66 +224,27 @@ def check_token(token: str) -> None:
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
-async def stream(
-    storage: Storage,
-    watch: PendingChanges,
-    receive: Receive,
-    *,
-    kind: Kind,
-    select: Callable[[Stored], bool],
-    render: Callable[[Stored], bytes],
-    initial: list[Stored],
-    bookmark_seconds: float | None,
-    timeout_seconds: float,
-    marks_initial_end: bool,
-) -> AsyncGenerator[bytes]:
-    """Yield the frames of a watch until it times out, the client leaves or the server stops: the
-    `initial` objects as ADDED, with a bookmark at their end if `marks_initial_end`, then
-    changes."""
-    loop = asyncio.get_running_loop()
-    # Without an interval, the client has asked for no bookmarks.
-    due = None if bookmark_seconds is None else loop.time() + bookmark_seconds
-    gone = asyncio.create_task(until_gone(receive, watch))
-    timer = loop.call_later(timeout_seconds, watch.close)
+@asynccontextmanager
+async def closing_with_client(
+    storage: Storage, bucket: str, watch: PendingChanges, receive: Receive
+) -> AsyncIterator[None]:
+    """Close a watch once the client has left, and end it with the body."""
+
+    async def until_gone() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        # Nobody reads them any more.
+        watch.pending.clear()
+        watch.close()
+
+    gone = asyncio.create_task(until_gone())
     try:
-        frames = [_frame("ADDED", render(stored)) for stored in initial]
-        if marks_initial_end:
-            frames.append(_bookmark(kind, storage.revision, {INITIAL_EVENTS_END: "true"}))
-        yield b"".join(frames)
-        while not watch.closed or watch.pending:
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(due):
-                    await watch.wake.wait()
-            watch.wake.clear()
-            frames = []
-            while watch.pending:
-                change = watch.pending.popleft()
-                # An object may enter or leave the selection of this watcher.
-                was = change.old is not None and select(change.old)
-                is_selected = change.type != "DELETED" and select(change.new)
-                if was or is_selected:
-                    what = "DELETED" if not is_selected else "MODIFIED" if was else "ADDED"
-                    frames.append(_frame(what, render(change.new)))
-            # A bookmark moves the version of a client whose objects do not change.
-            if bookmark_seconds is not None and due is not None and loop.time() >= due:
-                due = loop.time() + bookmark_seconds
-                frames.append(_bookmark(kind, storage.revision))
-            if frames:
-                yield b"".join(frames)
+        yield
     finally:
-        timer.cancel()
-        storage.unwatch(kind.bucket, watch)
+        storage.unwatch(bucket, watch)
         # It would wait for a disconnect that was already reported, or never comes.
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
-
-
-async def until_gone(receive: Receive, watch: PendingChanges) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    # Nobody reads them any more.
-    watch.pending.clear()
-    watch.close()
 
 
 def _frame(kind: str, body: bytes) -> bytes:
