@@ -33,12 +33,10 @@ class Errors:
         """The worst exit code so far."""
 
     def add(self, error: CommandError) -> None:
-        """Print the error."""
         print_error(*str(error).splitlines())
         self.add_code(error.code)
 
     def add_code(self, code: int) -> None:
-        """Note the exit code for a flow."""
         # the codes rise with what is wrong
         self.code = max(self.code, code)
 

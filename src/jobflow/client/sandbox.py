@@ -35,6 +35,18 @@ from jobflow.sandbox.nodes.simulate import SimulateRunner
 
 LOGS = Path(".jobflow/logs")
 """Folder of the logs of processes, with a folder for each run."""
+_OTHERS = {(each.api_version, each.kind): each for each in (NAMESPACES, QUEUES)}
+"""Kinds in FILEs that are applied too, if they do not exist yet."""
+_CONCURRENCY = 20
+_BLOCKED = frozenset(
+    {
+        "",
+        StepReason.STOPPED,
+        StepReason.WAITING_FOR_TEMPLATE,
+        StepReason.WAITING_FOR_APPROVAL,
+    }
+)
+"""Reasons of a Waiting step that do not go away by themselves."""
 
 
 @contextmanager
@@ -55,20 +67,6 @@ def node_runner(nodes: NodeOptions) -> Iterator[Runner]:
         yield runner
 
 
-_OTHERS = {(each.api_version, each.kind): each for each in (NAMESPACES, QUEUES)}
-"""Kinds in FILEs that are applied too, if they do not exist yet."""
-_CONCURRENCY = 20
-_BLOCKED = frozenset(
-    {
-        "",
-        StepReason.STOPPED,
-        StepReason.WAITING_FOR_TEMPLATE,
-        StepReason.WAITING_FOR_APPROVAL,
-    }
-)
-"""Reasons of a Waiting step that do not go away by themselves."""
-
-
 @dataclass(frozen=True, slots=True)
 class AppliedObjects:
     """Keys of the created flows and templates, and the faults of those that were refused."""
@@ -78,16 +76,15 @@ class AppliedObjects:
     faults: Sequence[ManifestFault]
 
 
-@dataclass(frozen=True, slots=True)
-class _Created:
-    key: Key | None = None
-    faults: Sequence[ManifestFault] = ()
+_Answer = tuple[Key | None, Sequence[ManifestFault]]
+"""The key of an object that was created, or the faults of one that was refused."""
 
 
 async def apply(client: Client, report: Report) -> AppliedObjects:
     """Create namespaces and queues, then templates, then flows. A refusal stops nothing else."""
     ours = (*report.templates, *report.flows)
     namespaces = dict.fromkeys(manifest.namespace for manifest in ours)
+    # a cluster would refuse objects of a namespace that it does not have
     for name in namespaces:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         await _post(client, NAMESPACES, "", body)
@@ -98,16 +95,17 @@ async def apply(client: Client, report: Report) -> AppliedObjects:
     ]
     slots = asyncio.Semaphore(_CONCURRENCY)
 
-    async def create_template(manifest: Manifest) -> _Created:
+    async def create_template(manifest: Manifest) -> _Answer:
         async with slots:
             return await _create(client, JOBTEMPLATES, manifest)
 
     templates = await all_of(*map(create_template, report.templates))
+    # one after another, so that they start in the order of FILEs
     flows = [await _create(client, JOBFLOWS, manifest) for manifest in report.flows]
     return AppliedObjects(
-        flows=[each.key for each in flows if each.key],
-        templates=[each.key for each in templates if each.key],
-        faults=[fault for each in (*others, *templates, *flows) for fault in each.faults],
+        flows=[key for key, _ in flows if key],
+        templates=[key for key, _ in templates if key],
+        faults=[fault for _, faults in (*others, *templates, *flows) for fault in faults],
     )
 
 
@@ -121,16 +119,16 @@ async def _post(client: Client, resource: Resource, namespace: str, body: object
         raise
 
 
-async def _create(client: Client, resource: Resource, manifest: Manifest) -> _Created:
+async def _create(client: Client, resource: Resource, manifest: Manifest) -> _Answer:
     namespace = manifest.namespace if resource.namespaced else ""
     try:
         body = await _post(client, resource, namespace, manifest.data)
     except ApiError as error:
-        return _Created(faults=faults_of(manifest, error.status))
+        return None, faults_of(manifest, error.status)
     if not body:
-        return _Created()
+        return None, ()
     meta = decoder(Object).decode(body).metadata
-    return _Created((meta.namespace, meta.name))
+    return (meta.namespace, meta.name), ()
 
 
 def is_settled(flow: JobFlow | None, applied: AppliedObjects) -> bool:
@@ -148,6 +146,7 @@ def stuck_reason(flow: JobFlow, templates: Collection[Key]) -> str:
     """Return why an unfinished flow can never finish here, because nothing else will be applied,
     or "". `templates` are the applied ones."""
     if flow.status.suspended_at is not None:
+        # jobs that still run end first, and are shown
         idle_phases = (*ENDED_STEP_PHASES, StepPhase.WAITING)
         conditions = (flow.status.conditions or {}).values()
         if any(condition.phase not in idle_phases for condition in conditions):
@@ -180,6 +179,7 @@ def _find_blocks(flow: JobFlow, templates: Collection[Key]) -> tuple[list[str], 
             return [], []
         if condition.phase in ENDED_STEP_PHASES:
             continue
+        # it runs, or waits for what comes by itself
         if condition.phase != StepPhase.WAITING or condition.reason not in _BLOCKED:
             return [], []
         if step.approval is not None and condition.reason:
@@ -214,7 +214,6 @@ class RunResult:
 
     @property
     def code(self) -> int:
-        """The exit code."""
         phases = {flow.status.state.phase for flow in self.flows}
         if self.interrupted:
             return errors.INTERRUPTED
@@ -251,6 +250,7 @@ async def run_in(
         return all(is_done(follower.flows.get(key), applied) for key in applied.flows)
 
     async with follow.follow_scope(world.client, scope, display.show) as follower:
+        # child flows need a watch of their own
         shown = [*follower.flows.values()] if display.shows_children else []
         async with follow.following_children(world.client, shown, display.show_child):
             with display:

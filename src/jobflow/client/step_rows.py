@@ -215,7 +215,6 @@ def _step_row(flow: JobFlow, step: Step, records: Mapping[str, JobRecord]) -> St
 
 
 def step_row(flow: JobFlow, step: Step) -> StepRow:
-    """Return the row of one step."""
     return _step_row(flow, step, _records(flow))
 
 
@@ -234,7 +233,6 @@ def _run_rows(
     records: Mapping[str, JobRecord],
     waits: Callable[[int], str] | None,
 ) -> Iterator[StepRow]:
-    """`waits` returns what an item waits for."""
     runs = {run.index or 0: run for run in row.condition.runs or ()}
     items = get_items(row.spec, row.condition.decisions) or ()
     for index in indices:

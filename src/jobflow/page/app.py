@@ -26,8 +26,7 @@ from jobflow.page.watches.flows import list_namespaces, summaries
 from jobflow.page.watches.live import Watches
 from jobflow.page.watches.readings import read_job
 from jobflow.page.watches.step import live_page
-from jobflow.page.web.filters import phase_styles
-from jobflow.page.web.fragments import Fragment, render_page
+from jobflow.page.web.fragments import Fragment, phase_styles, render_page
 from jobflow.page.web.guard import HOME, Guard
 from jobflow.page.web.stream import Closing, Pages, updates
 
@@ -53,7 +52,6 @@ class NoSuchName(Exception):
 
 
 async def answer_no_such_name(request: Request, error: Exception) -> Response:
-    """The answer to such an address."""
     return PlainTextResponse("No namespace or flow can have this name.\n", status_code=404)
 
 
@@ -96,10 +94,7 @@ class PageApp:
         app.get("/favicon.ico")(partial(static_file, "icon.svg"))
         self.app = app
 
-    # ------------------------------------------------------------------ pages
-
     async def list_flows(self, request: Request) -> Response:
-        """The list of flows."""
         query = ListQuery.of(request.query_params, self._namespace)
         view = self._list(request)
         namespaces = await list_namespaces(self.watches.client, query.namespace)
@@ -107,17 +102,14 @@ class PageApp:
         return await self._document(view, query=query, namespaces=choices)
 
     async def stream_flows(self, request: Request) -> Response:
-        """The changes of the list."""
         return self._stream(request, self._list(request))
 
     async def show_flow(self, request: Request, namespace: str, name: str) -> Response:
-        """A flow."""
         view = self._flow(request, namespace, name)
         actions = ACTIONS.values()
         return await self._document(view, namespace=namespace, name=name, actions=actions)
 
     async def stream_flow(self, request: Request, namespace: str, name: str) -> Response:
-        """The changes of a flow."""
         return self._stream(request, self._flow(request, namespace, name))
 
     async def show_job(self, request: Request, namespace: str) -> Response:
@@ -134,8 +126,6 @@ class PageApp:
         query = FlowQuery.of(request.query_params)
         watch = live_page(self.watches, namespace, name, query.step)
         return View(name, "flow.html", watch, lambda page: flow_fragments(page, query))
-
-    # ------------------------------------------------------------------ how a page is sent
 
     async def _document(self, view: View, **values: Any) -> Response:
         async with view.watch as live:
@@ -167,7 +157,6 @@ class PageApp:
 
 
 async def phases_css() -> Response:
-    """The style sheet of the colours of phases."""
     return Response(phase_styles(), media_type=_TYPES[".css"])
 
 

@@ -48,7 +48,6 @@ class FlowQuery:
         return cls(**{name: params[name] for name in cls.__slots__ if name in params})
 
     def selects(self, step: str) -> bool:
-        """Whether a step or a run of it is selected."""
         return step in (self.step, self.step.partition("/")[0])
 
 
@@ -100,7 +99,6 @@ class FlowView:
         return found if found is None or self.at is None else flow_at(found, self.at)
 
     def condition(self, step: str) -> StepCondition:
-        """Return the state of a step; it is Waiting before the controller has written it."""
         return condition_of(self.flow, step)
 
 
@@ -157,7 +155,6 @@ class SelectedStep:
 
     @property
     def flow(self) -> JobFlow:
-        """The flow of the step."""
         return self.view.flow
 
     @property

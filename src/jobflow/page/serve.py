@@ -6,6 +6,7 @@ import sys
 import webbrowser
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 
 from jobflow.client.errors import SUCCESS
 from jobflow.client.flows.find_flow import connect
@@ -21,12 +22,10 @@ from jobflow.runtime.http_listener import HttpListener
 HOST = "127.0.0.1"
 
 
+@dataclass(frozen=True, slots=True)
 class ServedPage:
-    """A page that is served."""
-
-    def __init__(self, page: PageApp, port: int) -> None:
-        self.page = page
-        self.port = port
+    page: PageApp
+    port: int
 
     def new_link(self, *, once: bool = False) -> str:
         """Return an address that opens the page, with a token."""

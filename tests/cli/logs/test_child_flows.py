@@ -14,6 +14,7 @@ from jobflow.client.errors import CommandError
 from jobflow.client.logs.selection import LogSelection
 from jobflow.client.options import Connection
 from jobflow.runtime.logs import configure
+from jobflow.sandbox.apiserver.resources.metadata import now
 from support.sandbox.child_flows import create_child
 from support.sandbox.command_line import logging_restored
 from support.sandbox.flow_commands import set_status
@@ -179,8 +180,14 @@ async def test_child_flows_that_start_later_are_followed(
 
 
 async def test_a_pod_that_is_seen_before_its_child_flow_is_followed(
-    world: Cluster, pods: LoggedPods, capsys: pytest.CaptureFixture[str]
+    world: Cluster,
+    pods: LoggedPods,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # All in one second: a pod that is older than its flow belongs to a deleted one of the name.
+    second = now()
+    monkeypatch.setattr("jobflow.sandbox.apiserver.resources.metadata.now", lambda: second)
     await pods.create(world, "f-a-0", "a", text="own\n")
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
         tasks.create_task(follow_logs(world.client, await world.flow("f")))

@@ -79,7 +79,6 @@ class FlowFollower(LiveObjects[JobFlow]):
 
     @property
     def all_final(self) -> bool:
-        """Whether every flow has finished or is gone."""
         return all(flow.final or key in self.deleted for key, flow in self.flows.items())
 
     async def until(self, is_done: Callable[[FlowFollower], bool]) -> None:

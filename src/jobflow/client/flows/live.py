@@ -1,6 +1,7 @@
 """Objects of a cluster that one list and watch keeps up to date, and signals of their changes."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 from jobflow.api.resources import Resource
@@ -12,23 +13,27 @@ T = TypeVar("T", bound=KubeObject)
 
 
 class Signal:
-    """Tells that something has changed."""
+    """Tells that something has changed, also whenever one of its sources does."""
 
-    def __init__(self) -> None:
+    def __init__(self, sources: Iterable["Signal"] = ()) -> None:
         self._waiting: set[asyncio.Event] = set()
+        self._sources = list(sources)
 
     def notify(self) -> None:
-        """Wake all that watch."""
         for event in self._waiting:
             event.set()
 
     def watch(self, event: asyncio.Event) -> None:
         """Set this event from now on."""
         self._waiting.add(event)
+        for source in self._sources:
+            source.watch(event)
 
     def unwatch(self, event: asyncio.Event) -> None:
         """Do not set this event any more."""
         self._waiting.discard(event)
+        for source in self._sources:
+            source.unwatch(event)
 
 
 class LiveObjects(Generic[T]):
@@ -56,12 +61,10 @@ class LiveObjects(Generic[T]):
         """The watch, once it has begun. It ends by itself only by a fault of this program."""
 
     def start(self) -> None:
-        """Begin to watch."""
         self.task = asyncio.create_task(self.reflector.run())
         self.task.add_done_callback(lambda _: self.changed.notify())
 
     async def stop(self) -> None:
-        """Stop watching."""
         if self.task is not None:
             self.task.cancel()
             await asyncio.wait([self.task])

@@ -11,10 +11,7 @@ from jobflow.api.resources import JOBFLOWS, POD_GROUPS, PODS, QUEUES, Resource
 from jobflow.api.volcano.pod import JOB_NAME, Pod
 from jobflow.api.volcano.scheduling import QUEUE_NAME, PodGroup, Queue
 from jobflow.client.errors import UNUSABLE, CommandError
-from jobflow.client.flows.find_flow import (
-    find_step,
-    to_flow,
-)
+from jobflow.client.flows.find_flow import find_step, to_flow
 from jobflow.core.explain.explain import (
     Explanation,
     explain,

@@ -10,13 +10,8 @@ from jobflow.client.conditions import condition_of
 from jobflow.client.errors import FAILED, CommandError
 from jobflow.client.flows.children import FlowFamily, may_have_children, read_children
 from jobflow.client.flows.find_flow import raise_unless_missing
-from jobflow.client.logs.selection import (
-    LogSelection,
-    attempt_of,
-    containers_of,
-    is_selected,
-    pods_queries,
-)
+from jobflow.client.logs import selection as selecting
+from jobflow.client.logs.selection import LogSelection, attempt_of, containers_of
 from jobflow.core.reasons import StepReason
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.kube.answers import ItemList
@@ -44,7 +39,7 @@ async def list_pods(client: Client, flow: JobFlow, selection: LogSelection) -> l
     namespace = flow.metadata.namespace
     try:
         # pods of the flow and of its child flows have no label in common
-        for query in pods_queries(flow, selection):
+        for query in selecting.pods_queries(flow, selection):
             async for page in client.list(PODS, ItemList[Pod], namespace=namespace, query=query):
                 found += page.items or ()
     except ApiError as error:
@@ -78,7 +73,11 @@ def why_none(
     for noun, wanted, known in (
         ("pod", selection.pod, [pod.metadata.name for pod in pods]),
         ("task", selection.task, [pod.task for pod in pods]),
-        ("container", selection.container, [name for pod in pods for name in containers_of(pod)]),
+        (
+            "container",
+            selection.container,
+            [name for pod in pods for name in containers_of(pod)],
+        ),
         ("attempt", selection.attempt, [attempt_of(pod) for pod in pods]),
     ):
         if wanted is not None and wanted not in known:
@@ -123,7 +122,7 @@ def _who_deleted(
     below = {
         f"{child.prefix}{step.name}": condition_of(child.flow, step.name)
         for child in family.below()
-        if is_selected(child, selection)
+        if selecting.is_selected(child, selection)
         for step in child.flow.all_steps
     }
     for name, condition in (conditions | below).items():

@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import (
-    ENDED_STEP_PHASES,
-    RunCondition,
-)
+from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition
 from jobflow.api.labels import ATTEMPT, CREATED_BY_FLOW, INDEX, ROOT, STEP
 from jobflow.api.volcano.pod import ContainerStatus, Pod
 from jobflow.client.conditions import condition_of, read_index, run_of

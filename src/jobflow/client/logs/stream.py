@@ -60,7 +60,6 @@ def split_stamp(line: bytes) -> tuple[bytes, bytes]:
 
 
 def log_path(target: LogTarget) -> str:
-    """Return the URL path of a container's log."""
     meta = target.pod.metadata
     return PODS.path(meta.namespace, meta.name, "log")
 
@@ -182,7 +181,6 @@ class ContainerFollower:
         return self._changed.is_set()
 
     async def _read(self, run: int) -> None:
-        """Read the log to its end, or to an error after which it is to be read again."""
         try:
             # held only while a log is open, not between two
             async with self._slots:
@@ -204,7 +202,6 @@ class ContainerFollower:
             self._read_run = run
 
     async def _copy(self) -> None:
-        """Print what one request brings."""
         position, options = self._position, self._options
         query = [("container", self.target.container), ("follow", "true"), ("timestamps", "true")]
         # sinceTime is in whole seconds: `position` leaves out what was read before

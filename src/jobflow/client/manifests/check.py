@@ -59,6 +59,7 @@ def check_files(
     manifests.objects = [
         replace(manifest, default_namespace=namespace) for manifest in manifests.objects
     ]
+    # with faults, nobody knows how many flows there are
     if name is not None and not manifests.faults:
         set_name(name, manifests.objects)
     if values and manifests.objects:
@@ -105,6 +106,7 @@ def check(manifests: Manifests, *, lenient: bool = False) -> Report:
         for fault in _find_faults(typed, _judge(typed, Known(templates=templates))):
             is_warning = not fault.reason or (lenient and fault.is_field_warning)
             (report.warnings if is_warning else report.faults).append(fault)
+    # across files too: the later one would replace the first on a cluster
     report.faults += _duplicate_objects(report.typed)
     order = {id(source): n for n, source in enumerate(manifests.sources)}
     report.faults.sort(
@@ -140,8 +142,10 @@ def _find_faults(typed: TypedManifest, verdict: Verdict) -> Iterator[ManifestFau
         violation = Violation(path, Reason.INVALID, written, detail)
         yield _fault(typed, violation, place, is_field_warning=True)
     for violation in typed.violations:
+        # the webhook warns about unknown fields of templates, because Volcano may know more of them
         is_field_warning = is_about_key(violation) and typed.kind == "JobTemplate"
         yield _fault(typed, violation, is_field_warning=is_field_warning)
+    # the rules judge a value that was mended, so what they say of it may be wrong
     schema_paths = {violation.path for violation in typed.violations}
     for violation in verdict.violations:
         if not _is_within(violation.path, schema_paths):
@@ -178,10 +182,10 @@ def _fault(
 
 
 def _duplicate_objects(ours: Iterable[TypedManifest]) -> Iterator[ManifestFault]:
-    """Return the objects with the kind, namespace and name of an earlier one."""
     seen: dict[tuple[str, str, str], Manifest] = {}
     for typed in ours:
         manifest = typed.manifest
+        # each generateName makes another name
         if not manifest.name:
             continue
         first = seen.setdefault((typed.kind, manifest.namespace, manifest.name), manifest)

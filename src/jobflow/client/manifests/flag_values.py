@@ -100,6 +100,7 @@ def set_name(name: str, manifests: Iterable[Manifest]) -> None:
     metadata = _child(flow.node, "metadata")
     if isinstance(metadata, MappingNode):
         generated = metadata.entries.pop("generateName", None)
+        # faults of the name are shown where the old one is
         old = metadata.entries.get("name") or generated
         span = old.value.span if old is not None else metadata.span
         metadata.entries["name"] = MappingEntry(span, ScalarNode(span, name))
@@ -144,6 +145,7 @@ def _params(manifest: Manifest) -> Iterator[tuple[str, MappingNode]]:
     shape is wrong."""
     spec = _child(manifest.node, "spec")
     if manifest.kind == CRONJOBFLOWS.kind:
+        # the params of its flows are declared there
         spec = _child(_child(spec, "jobFlowTemplate"), "spec")
     elif manifest.kind != JOBFLOWS.kind:
         return
@@ -163,6 +165,7 @@ def _child(node: Node | None, key: str) -> Node | None:
 def _moved(node: Node, span: Span) -> Node:
     match node:
         case MappingNode():
+            # every part of a value is at its name, because it is in no file
             moved = {key: _moved(entry.value, span) for key, entry in node.entries.items()}
             entries = {key: MappingEntry(span, value) for key, value in moved.items()}
             return replace(node, span=span, entries=entries, duplicates=[])
@@ -178,6 +181,7 @@ _SHAPE = 'is not a mapping: write a line for each step or JobTemplate, such as "
 def read_durations(file: str, names: Collection[str]) -> dict[str, float]:
     """Return the seconds by name of a step or JobTemplate. `names` are those that the flows have.
     Raises CommandError with all faults of the file."""
+    # not stdin, which has the flows
     [source] = list(read_files([file], BytesIO()))[:1]
     if isinstance(source, ManifestFault):
         raise CommandError(UNUSABLE, f"{file}: {source.message}")
@@ -205,7 +209,6 @@ def read_durations(file: str, names: Collection[str]) -> dict[str, float]:
 
 
 def _seconds(node: Node) -> float:
-    """Return the seconds of a Go duration or a number of seconds. Raises ValueError."""
     value = node.value if isinstance(node, ScalarNode) else None
     if isinstance(value, str):
         return parse_duration(value)

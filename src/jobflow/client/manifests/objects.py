@@ -82,6 +82,7 @@ class Manifest:
         if not steps:
             return self._place(self.node.span)
         nearest = steps[-1].entry
+        # the value of a mapping or a list begins on another line
         at_key = of_key or not complete or isinstance(nearest.value, MappingNode | ListNode)
         return self._place(nearest.key if at_key else nearest.value.span)
 
@@ -95,6 +96,7 @@ class Manifest:
         steps, complete = self._steps(path)
         parent = steps[-2].entry.value if len(steps) > 1 else self.node
         if complete and isinstance(parent, MappingNode):
+            # the misspelt key stays, so that its fault is found
             parent.entries.setdefault(key, steps[-1].entry)
 
     def _steps(self, path: str) -> tuple[list[_Step], bool]:
@@ -140,6 +142,7 @@ class Manifest:
                 ]
             elif isinstance(node, ListNode):
                 children = [(join_path(path, i), item) for i, item in enumerate(node.items)]
+            # a stack, because recursion would end at deep nesting
             pending += reversed(children)
 
     def _place(self, span: Span) -> SourcePlace:
@@ -184,12 +187,12 @@ def manifest_of(flow: Mapping[str, Any]) -> Manifest:
     [node] = documents(text)
     assert isinstance(node, MappingNode), "JSON of an object"
     meta = flow["metadata"]
+    # a generateName has no name yet
     name = meta.get("name") or f"{meta['generateName']}<random>"
     return Manifest(Source(f"jf/{name}", text), node)
 
 
 def _add_objects(loaded: Manifests, source: Source, node: Node) -> None:
-    """Add an object, or the objects of a `kind: List`."""
     if not isinstance(node, MappingNode):
         loaded.faults.append(_unreadable(source, node.span, _NO_OBJECT))
         return
@@ -217,6 +220,7 @@ class _Step:
 
 def _step(node: Node, path: str) -> _Step | None:
     if isinstance(node, MappingNode):
+        # a key may have dots, so a path can be split in several ways
         found = ((key, rest) for key, rest in split_first_key(path) if key in node.entries)
         return next((_Step(key, node.entries[key], rest) for key, rest in found), None)
     index, closed, rest = path.removeprefix("[").partition("]")

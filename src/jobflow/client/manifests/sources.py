@@ -88,6 +88,7 @@ def read_files(files: Iterable[str], stdin: BinaryIO) -> Iterator[Source | Manif
             if isinstance(file, ManifestFault):
                 yield file
                 continue
+            # two names of one file would be two objects of one name
             identity = file if file == "-" else os.path.realpath(file)
             if identity not in seen:
                 seen.add(identity)
@@ -116,6 +117,7 @@ def _read(file: str, stdin: BinaryIO) -> Source | ManifestFault:
     name = STDIN if file == "-" else file
     try:
         with nullcontext(stdin) if file == "-" else open(file, "rb") as opened:
+            # no more, whatever the file turns out to be
             content = opened.read(MAX_BYTES + 1)
     except FileNotFoundError:
         return _unreadable(name, "no such file")
@@ -123,6 +125,7 @@ def _read(file: str, stdin: BinaryIO) -> Source | ManifestFault:
         return _unreadable(name, f"cannot be read: {error.strerror}")
     if len(content) > MAX_BYTES:
         return _unreadable(name, f"is larger than {MAX_BYTES // 2**20} MiB, so it is no manifest")
+    # after it was read, so that a missing file is said to be missing
     if name.endswith(PYTHON_SUFFIX):
         command = f"python {shlex.quote(name)}"
         check = f"`{command} | jobflow lint -` if it prints YAML"
@@ -134,8 +137,10 @@ def _read(file: str, stdin: BinaryIO) -> Source | ManifestFault:
 
 
 def _not_utf8(name: str, content: bytes, at: int) -> ManifestFault:
+    # a binary file, or UTF-16
     if b"\0" in content:
         return _unreadable(name, "contains NUL bytes; save the file as UTF-8 text")
+    # columns are characters, not bytes
     before = lines_of(content[:at].decode("utf-8-sig"))
     source = Source(name, content.decode("utf-8-sig", errors="replace"))
     place = SourcePlace(source, len(before), len(before[-1]) + 1)

@@ -78,6 +78,7 @@ def _kind(manifest: Manifest) -> tuple[str | None, list[Violation]]:
     violations = []
     meant = kind if isinstance(kind, str) and kind in KINDS else None
     if meant is None:
+        # other kinds may be in FILEs too: they are not checked
         is_ours = not isinstance(kind, str) or not kind or str(version).split("/")[0] == FLOW_GROUP
         guess = Suggester(list(KINDS)).nearest(kind) if isinstance(kind, str) else None
         if guess and (is_ours or guess.casefold() == kind.casefold()):
@@ -111,6 +112,7 @@ def _metadata_violations(kind: str, data: dict[str, Any]) -> Iterator[Violation]
 
 def _mended_violations(manifest: Manifest, kind: str, data: dict[str, Any]) -> list[Violation]:
     """Return the faults of the schema and mend `data`; repeat below keys that were renamed."""
+    # a later round finds most faults of the one before again
     found: dict[tuple[str, Reason], Violation] = {}
     for _ in range(_ROUNDS):
         violations = schema_violations(kind, data, strict=True)
@@ -131,6 +133,7 @@ def _mend(manifest: Manifest, data: Any, violation: Violation) -> bool:
         data = data[key]
     if is_about_key(violation):
         meant = meant_key(violation)
+        # both keys are there: which is meant, nobody knows
         if meant is None or meant in data:
             return False
         data[meant] = data.pop(last)

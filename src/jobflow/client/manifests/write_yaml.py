@@ -64,19 +64,14 @@ class _CompactDumper(_Dumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = None
-    if "\n" in text:
-        style = "|"
-    elif not _stays_text(text):
-        style = "'"
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-def _stays_text(text: str) -> bool:
     try:
-        return isinstance(plain_value(text), str)
+        # as kubectl reads it, not as PyYAML does: `012` and `on` differ
+        style = None if isinstance(plain_value(text), str) else "'"
     except NotJSONError:
-        return False
+        style = "'"
+    if "\n" in text:
+        style = "|"  # a block shows scripts as they are
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _CompactDumper.add_representer(list, _CompactDumper.represent_list)

@@ -93,12 +93,14 @@ def from_libyaml(
 
 def _sentence(error: yaml.MarkedYAMLError, first_line: int, line: str, column: int) -> str:
     indent = line[: len(line) - len(line.lstrip())]
+    # libyaml says only that it cannot start any token
     if "\t" in indent and column <= len(indent):
         return "a tab in the indentation; YAML indents with spaces only"
     mark = error.context_mark
     opened = f"line {first_line + mark.line + 1}, column {mark.column + 1}" if mark else ""
     quote = "after a quote: " if line[:column].rstrip().endswith(("'", '"')) else ""
     problem = error.problem or ""
+    # the first one that fits: later ones are more general
     for pattern, sentence in _SENTENCES:
         if re.search(pattern, f"{quote}{problem}; {error.context or ''}"):
             return sentence.format(
@@ -112,6 +114,7 @@ def _sentence(error: yaml.MarkedYAMLError, first_line: int, line: str, column: i
 def _place(error: yaml.MarkedYAMLError, lines: Sequence[str]) -> tuple[int, int]:
     """Return line and column from 0; of an unclosed quote those of its start."""
     mark = error.problem_mark or error.context_mark
+    # libyaml names the end of the file, where nothing is to be mended
     if "unexpected end of stream" in (error.problem or ""):
         mark = error.context_mark or mark
     line, column = (mark.line, mark.column) if mark else (0, 0)

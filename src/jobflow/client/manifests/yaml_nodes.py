@@ -33,8 +33,6 @@ _SURROGATES = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab]..)\\u(d[c-f]..)", re.IG
 
 @dataclass(slots=True)
 class ScalarNode:
-    """A text, number, boolean or null."""
-
     span: Span
     value: Any
     size: int = 1
@@ -55,8 +53,6 @@ class _Collection:
 
 @dataclass(slots=True)
 class ListNode(_Collection):
-    """A sequence."""
-
     items: list[Node] = field(default_factory=list)
 
 
@@ -103,9 +99,11 @@ def documents(
     if (error := invalid_character(text, _LINE_BREAK)) is not None:
         yield error
         return
+    # only JSON writes a character as two escapes
     if text.lstrip().startswith(("{", "[", '"')):
         text = _SURROGATES.sub(_joined_escape, text)
     nodes_left = MAX_NODES
+    # document by document, so that one that cannot be read hides no other
     for number, (first_line, chunk) in enumerate(_chunks(text)):
         if number == MAX_DOCUMENTS:
             many = f"more than {MAX_DOCUMENTS:,} documents; split the file"
@@ -125,6 +123,7 @@ def documents(
             found = [*(node for node in found if not isinstance(node, ScalarNode)), fault]
         yield from found
         nodes_left = composer.nodes_left
+        # the limit is one for the whole text
         if nodes_left < 0:
             return
 
@@ -150,6 +149,7 @@ def _chunks(text: str) -> Iterator[tuple[int, str]]:
     """Return the text of each document, with its first line (from 0)."""
     starts = [0]
     for match in _DOCUMENT_START.finditer(text):
+        # directives and comments belong to the document behind them
         if not _NOTHING_YET.fullmatch(text, starts[-1], match.start()):
             starts.append(match.start())
     line = 0
@@ -233,6 +233,7 @@ class _Composer:
         text = key_text(node.value) if isinstance(node, ScalarNode) else None
         if text is None:
             raise NotYAMLError(self._span(event), "a key must be text")
+        # `on:` and `y:` are keys that users mean as text
         is_boolean = isinstance(node, ScalarNode) and isinstance(node.value, bool)
         written = event.value if is_boolean and isinstance(event, yaml.ScalarEvent) else text
         return text, self._span(event), written if written != text else ""
@@ -240,6 +241,7 @@ class _Composer:
     def _span(self, event: yaml.Event) -> Span:
         start, end = event.start_mark, event.end_mark
         assert start is not None and end is not None, "libyaml marks every event"
+        # a span is on one line
         width = end.column - start.column if end.line == start.line else 1
         return Span(self._first_line + start.line + 1, start.column + 1, max(width, 1))
 
@@ -249,6 +251,7 @@ class _Composer:
         node = self._anchors[anchor]
         if node is None:
             raise NotYAMLError(span, f"the value of anchor &{anchor} contains itself")
+        # aliases of aliases grow exponentially, and their nodes are copied later
         self._spend(node.size, span)
         self._check_depth(depth + node.depth, span)
         return node
@@ -276,17 +279,13 @@ def _merged(node: Node) -> list[MappingNode]:
 def _value(event: yaml.ScalarEvent, span: Span, read_plain: Callable[[str], Scalar]) -> Any:
     kind = (event.tag or "").removeprefix("tag:yaml.org,2002:")
     if kind == "binary":
-        return _binary(event.value, span)
+        try:
+            return base64.b64decode(event.value, validate=False).decode()
+        except ValueError:  # binascii.Error, not ASCII, or not UTF-8
+            raise NotYAMLError(span, "!!binary must contain base64 of UTF-8 text") from None
     if kind in ("int", "float", "bool", "null") or (event.implicit[0] and kind != "!"):
         try:
             return read_plain(event.value)
         except NotJSONError:
             raise NotYAMLError(span, f"{event.value} is a number that JSON does not have") from None
     return event.value
-
-
-def _binary(text: str, span: Span) -> str:
-    try:
-        return base64.b64decode(text, validate=False).decode()
-    except ValueError:  # binascii.Error, not ASCII, or not UTF-8
-        raise NotYAMLError(span, "!!binary must contain base64 of UTF-8 text") from None

@@ -38,12 +38,16 @@ def plain_value(text: str) -> Scalar:
         return text
     if _NOT_FINITE.fullmatch(text):
         raise NotJSONError(text)
+    # YAML 1.1 allows underscores between digits
     digits = text.replace("_", "")
     if len(digits) <= _MAX_DIGITS:
         if _INTEGER.fullmatch(digits):
             return _integer(digits)
         if _FLOAT.fullmatch(digits):
-            return _float(digits, text)
+            value = float(digits)
+            if math.isinf(value):
+                return text  # `1e999` is a number of YAML but not of JSON
+            return int(value) if value.is_integer() and abs(value) < 2**53 else value
     return text
 
 
@@ -55,14 +59,8 @@ def _integer(digits: str) -> int | float:
         value = sign * int(body[2:] if body[1] in _BASES else body, base)
     else:
         value = sign * int(body)
+    # Go reads larger integers as floats
     return value if -(2**63) <= value < 2**63 else float(value)
-
-
-def _float(digits: str, text: str) -> float | int | str:
-    value = float(digits)
-    if math.isinf(value):
-        return text
-    return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
 def key_text(value: Scalar) -> str | None:

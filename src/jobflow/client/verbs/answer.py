@@ -49,10 +49,12 @@ class Answer:
 async def create_answer(client: Client, flow: JobFlow, answer: Answer) -> str:
     """Send the answer to a step of the flow and return the name of the Command. Raises CommandError
     if the step does not wait for approval."""
+    # first: a wrong flag is wrong whatever the state of the step
     annotations = outputs_annotation(answer.outputs)
     step, number = find_step(flow, answer.step)
     if why := refuse_answer(flow, step, number):
         raise CommandError(FAILED, f"JobFlow {flow.metadata.name}: {why}")
+    # the message of a Command is one line, which begins with the step
     comment = " ".join(answer.comment.split())
     message = f"{answer.step} {comment}".strip()
     return await create_command(client, flow, answer.verb, message=message, annotations=annotations)
@@ -66,6 +68,7 @@ def outputs_annotation(outputs: Sequence[str]) -> dict[str, str] | None:
     values = {name: data_of(node) for name, node in parse_params(outputs, "--output").items()}
     text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
     try:
+        # the controller would refuse what this refuses
         read_outputs(text)
     except OutputsTooLarge as excess:
         raise CommandError(UNUSABLE, f"--output: the outputs {excess}") from None

@@ -41,6 +41,7 @@ class Verb:
 
 def refuse(flow: JobFlow, verb: Verb) -> str:
     """Return why the Command would have no effect on the flow as it is now, or ""."""
+    # its finalizers may take a while
     deleted = flow.metadata.deletion_timestamp is not None
     why = "is being deleted" if deleted else verb.refusal(flow)
     return f"JobFlow {flow.metadata.name} {why}" if why else ""
@@ -63,6 +64,7 @@ async def create_command(
 ) -> str:
     """Create the Command, owned by the flow so that both are deleted together; return its name."""
     meta = flow.metadata
+    # with the UID, so that a later flow of the same name is not meant
     target = OwnerReference(
         api_version=JOBFLOWS.api_version, kind=JOBFLOWS.kind, name=meta.name, uid=meta.uid
     )

@@ -28,6 +28,7 @@ from jobflow.kube.client import Client
 async def create_copy(client: Client, raw: bytes, param: Sequence[str], name: str | None) -> str:
     """Create a flow with the spec of another, which is given as JSON, and return its name. Raises
     CommandError with a line for each fault."""
+    # the spec as it is stored: fields that this version does not know stay
     flow, spec = to_flow(raw), json.loads(raw).get("spec", {})
     copy = copy_of(flow.metadata, spec, name)
     created = await create_flow(client, copy, parse_params(param), flow.metadata.name)
@@ -61,6 +62,7 @@ async def send_checked(client: Client, report: Report) -> Sent:
     """Create the flow of a report of `check_flow`. Raises CommandError."""
     (manifest,) = report.flows
     sent = await send(client, report)
+    # the lines of a flow that is no file mean nothing
     sent.faults = [replace(fault, place=SourcePlace(manifest.source)) for fault in sent.faults]
     return sent
 
@@ -96,6 +98,7 @@ def _kept(texts: dict[str, str] | None) -> dict[str, str]:
 
 def manual_flow(found: FoundCron) -> dict[str, Any]:
     """Return a flow that is created now. Raises CommandError if its time zone is not valid."""
+    # its flows get the time in this zone
     schedule_of(found.cron)
     return flow_at(found, datetime.now(UTC), Instantiation.MANUAL)
 
@@ -114,5 +117,6 @@ def schedule_of(cron: CronJobFlow) -> Schedule:
 def flow_at(found: FoundCron, time: datetime, instantiation: Instantiation) -> dict[str, Any]:
     """Return the flow of a time, with the spec as the API server has it."""
     flow = build_flow(found.cron, time, instantiation)
+    # as it is stored: fields that this version does not know stay
     template = json.loads(bytes(found.raw)).get("spec", {}).get("jobFlowTemplate") or {}
     return flow | {"spec": template.get("spec") or {}}

@@ -37,6 +37,7 @@ def _cancel_refusal(flow: JobFlow) -> str:
 
 
 def _cancel_now_refusal(flow: JobFlow) -> str:
+    # it can be cancelled, unless it has finished
     if flow.final or flow.status.state.reason not in HALTS:
         return _finished_message(flow)
     if flow.status.finally_cancelled:
@@ -85,13 +86,13 @@ def _runs_no_job(flow: JobFlow, *, but_flows: bool = False) -> bool:
 
 
 def _is_idle(flow: JobFlow, children: Mapping[str, JobFlow]) -> bool:
-    """Return whether no vcjob of the flow and of its child flows, at any level, runs."""
     below: dict[str, list[JobFlow]] = {}
     for child in children.values():
         if (owner := child.metadata.controller) is not None:
             below.setdefault(owner.uid, []).append(child)
 
     def is_idle(flow: JobFlow) -> bool:
+        # popped, so that a circle of owners ends
         own = below.pop(flow.metadata.uid, ())
         return _runs_no_job(flow, but_flows=True) and all(
             each.final or (_is_suspended(each) and is_idle(each)) for each in own
@@ -121,6 +122,7 @@ def _resume_refusal(flow: JobFlow) -> str:
     if phase == FlowPhase.FAILED:
         retry = format_command("jobflow retry", flow.metadata)
         return f"{_finished_message(flow)}; {retry} runs it again"
+    # no controller has seen it yet, so its status does not say so
     created_suspended = flow.spec.suspend and not phase
     if _is_suspended(flow) and flow.status.suspended_by in BY_PARENTS:
         resume = format_command("jobflow resume", root_of(flow))
@@ -214,6 +216,7 @@ def refuse_delete(flow: JobFlow) -> str:
     """Return why a flow that has not ended cannot be deleted, or ""."""
     from jobflow.core.admission.changes import flow_has_ended  # imports schemas: retry needs none
 
+    # the webhook asks the same
     if not any(flow_has_ended(flow, namespace_terminating=False)):
         return ""
     meta = flow.metadata

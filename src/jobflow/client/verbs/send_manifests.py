@@ -55,17 +55,14 @@ class Sent:
 
     @property
     def is_refused(self) -> bool:
-        """Whether an object was refused."""
         return bool(self.faults or self.missing_rights)
 
     @property
     def applied_objects(self) -> list[dict[str, Any]]:
-        """The templates and CronJobFlows."""
         return [each.object for each in self.applied]
 
     @property
     def created(self) -> list[JobFlow]:
-        """The flows as typed objects."""
         return [msgspec.convert(flow, JobFlow) for flow in self.flows]
 
 
@@ -81,6 +78,7 @@ async def send(client: Client, report: Report, *, dry_run: bool = False) -> Sent
     kinds."""
     sent = Sent()
     has_templates = bool(report.templates)
+    # first, because templates that have changed would concern the flow that runs
     existing = [
         await _existing_fault(client, manifest, has_templates=has_templates)
         for manifest in report.flows
@@ -95,6 +93,7 @@ async def send(client: Client, report: Report, *, dry_run: bool = False) -> Sent
         async with slots:
             return await sender.apply(manifest)
 
+    # flows need their templates, and a schedule may be due at once
     for manifests in (report.templates, report.crons):
         if sent.is_refused:
             break
@@ -104,6 +103,7 @@ async def send(client: Client, report: Report, *, dry_run: bool = False) -> Sent
             else:
                 _note_refusal(sent, manifest, answer)
     if not sent.is_refused:
+        # one after another, so that they start in the order of FILEs
         created = [await sender.create(manifest) for manifest in report.flows]
         sent.flows += [each for each in created if each is not None]
     return sent
@@ -120,6 +120,7 @@ class _Sender:
         resource = KINDS[str(manifest.kind)].resource
         path = resource.path(manifest.namespace, manifest.name)
         try:
+            # an apply does not say whether it has changed anything
             before = await self._read(path)
             stored = await self._send("PATCH", path, manifest, content_type=APPLY)
         except ApiError as error:
@@ -170,6 +171,7 @@ class _Sender:
             )
         finally:
             self.sent.warnings += (each for each in warnings if each not in self.sent.warnings)
+        # longer than the object, and nobody reads them
         stored["metadata"].pop("managedFields", None)
         return stored
 

@@ -257,6 +257,5 @@ def _refusal(name: str, flow: JobFlow) -> str:
 
 
 def _refuse_verb(name: str, flow: JobFlow) -> str:
-    """Return why neither form of the command has an effect."""
     plain, _, full = VERBS[name]
     return refuse(flow, plain) and refuse(flow, full)

@@ -20,7 +20,7 @@ from jobflow.client.verbs.lifecycle import cancel_first, delete_flow, refuse_del
 from jobflow.core.admission.object_names import all_names
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.page.actions.offers import ACTIONS, VERBS
-from jobflow.page.web.filters import flow_path
+from jobflow.page.web.fragments import flow_path
 from jobflow.page.web.guard import HOME, BadForm, read_form
 from jobflow.page.web.stream import Closing
 

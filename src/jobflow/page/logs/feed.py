@@ -3,35 +3,92 @@
 Nothing of it is HTML: static/logs.js sets texts.
 """
 
+from __future__ import annotations
+
 import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.labels import INDEX
+from jobflow.api.volcano.pod import Pod, PodPhase
 from jobflow.client.conditions import condition_of, run_of
+from jobflow.client.logs import selection as selecting
 from jobflow.client.logs.pods import why_none
-from jobflow.client.logs.selection import (
-    LogSelection,
-    LogTarget,
-    attempt_of,
-    find_targets,
-    is_over,
-    why_waiting,
-)
+from jobflow.client.logs.selection import LogSelection, LogTarget
 from jobflow.client.logs.stream import ContainerFollower, clean, split_stamp
 from jobflow.core.names import format_job_name
 from jobflow.core.text import format_count
 from jobflow.kube.client import ApiError, Client
-from jobflow.page.logs.choice import MAX_SOURCES, list_choices, most_telling, share_of
-from jobflow.page.watches.step import LivePage
+from jobflow.page.watches.step import LivePage, StepChoice
 from jobflow.page.web.stream import Closing
+
+MAX_SOURCES = 20
+"""Containers whose logs are followed at once."""
+MAX_LINES = 5000
+"""Lines that a pane shows."""
+TAIL = 500
+"""Lines of each container with which a pane begins, unless it asks for more."""
+MIN_TAIL = 50
+MAX_CHOICES = 500
+"""Names of a list to choose from."""
+_ORDER: tuple[str, ...] = (PodPhase.FAILED, PodPhase.RUNNING, PodPhase.PENDING)
+
+
+def read_selection(params: Mapping[str, str], choice: StepChoice | None) -> LogSelection:
+    tail = params.get("tail", "")
+    lines = int(tail) if tail.isascii() and tail.isdigit() and len(tail) < 6 else TAIL
+    return LogSelection(
+        step=choice.step if choice is not None else None,
+        index=choice.index if choice is not None else None,
+        # the browser keeps no more
+        tail=min(lines, MAX_LINES),
+        task=params.get("task") or None,
+        pod=params.get("pod") or None,
+        container=params.get("container") or None,
+        attempt=params.get("attempt") or None,
+    )
+
+
+def share_of(tail: int, sources: int) -> int:
+    """Return with how many lines each of so many containers begins."""
+    return max(min(tail, MAX_LINES // max(sources, 1)), MIN_TAIL)
+
+
+def list_choices(pods: Sequence[Pod]) -> dict[str, list[str]]:
+    """Return the names of tasks, pods, containers and attempts from which a user can choose."""
+    # as numbers: `10` after `9`
+    attempts = sorted(map(selecting.attempt_of, pods), key=lambda each: (len(each), each))
+    names = {
+        "task": [pod.task for pod in pods],
+        "pod": sorted(pod.metadata.name for pod in pods),
+        "container": [name for pod in pods for name in selecting.containers_of(pod)],
+        "attempt": attempts,
+    }
+    unique = {kind: filter(None, dict.fromkeys(each)) for kind, each in names.items()}
+    return {kind: [*islice(each, MAX_CHOICES)] for kind, each in unique.items()}
+
+
+def most_telling(targets: Iterable[LogTarget]) -> list[LogTarget]:
+    """Return at most MAX_SOURCES containers: those of pods that failed first, then those that run;
+    of each the ones that started last."""
+
+    def rank(target: LogTarget) -> int:
+        phase = target.pod.phase
+        return _ORDER.index(phase) if phase in _ORDER else len(_ORDER)
+
+    # sorting keeps this order among pods of one rank
+    newest = [*targets][::-1]
+    newest.sort(key=rank)
+    return newest[:MAX_SOURCES]
+
 
 LONGEST_TEXT = 8192
 """Characters of a line that are shown; the file to download has all."""
@@ -73,8 +130,6 @@ class LogFeed:
         self._has_room = asyncio.Event()
         self._has_begun = False
 
-    # ------------------------------------------------------------------ a sink of lines
-
     def print(self, step: str, name: str, lines: Iterable[bytes]) -> None:
         """Take lines of a container."""
         number = self._sources.get(name)
@@ -94,8 +149,6 @@ class LogFeed:
         while len(self._lines) > MAX_WAITING:
             self._has_room.clear()
             await self._has_room.wait()
-
-    # ------------------------------------------------------------------ messages
 
     async def messages(self, client: Client, closing: Closing) -> AsyncGenerator[bytes, None]:
         """Yield messages, a line each, until no more lines can come or the server ends."""
@@ -133,8 +186,6 @@ class LogFeed:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    # ------------------------------------------------------------------ what is followed
-
     def _follow(self, streams: Client) -> None:
         targets = self._targets()
         by_key = {(each.pod.metadata.uid, each.container): each for each in targets}
@@ -151,7 +202,7 @@ class LogFeed:
         options = replace(self._selection, timestamps=True)
         for target in chosen:
             # all of a log that starts while somebody looks is new
-            is_later = self._has_begun or bool(why_waiting(target.pod, target.container))
+            is_later = self._has_begun or bool(selecting.why_waiting(target.pod, target.container))
             tail = self._selection.tail if is_later else present
             self._start(streams, target, replace(options, tail=tail))
         if chosen and not self._has_begun:
@@ -162,12 +213,12 @@ class LogFeed:
         flow, step = self._page.flow.flow, self._page.step
         if flow is None or step is None:
             return []
-        return find_targets(step.family(flow), step.all_pods, self._selection)
+        return selecting.find_targets(step.family(flow), step.all_pods, self._selection)
 
     def _start(self, streams: Client, target: LogTarget, options: LogSelection) -> None:
         name, step, meta = target.name, self._selection.step or "", target.pod.metadata
         is_one_run = self._selection.index is not None or INDEX not in (meta.labels or {})
-        attempt = attempt_of(target.pod) if is_one_run and target.step == step else ""
+        attempt = selecting.attempt_of(target.pod) if is_one_run and target.step == step else ""
         # all pods of a step begin with its name and that of its job
         pod = name.removeprefix(f"{step}/")
         label = pod.removeprefix(f"{format_job_name(self._page.flow.name, step)}-") or pod
@@ -190,8 +241,6 @@ class LogFeed:
                 place = f'in namespace "{follower.target.pod.metadata.namespace}"'
                 self._refused[name] = f"You may not get pods/log {place}: {error.message}"
 
-    # ------------------------------------------------------------------ the state of the pane
-
     def _state(self) -> dict[str, Any]:
         flow, step = self._page.flow.flow, self._page.step
         if flow is None or step is None:
@@ -210,10 +259,9 @@ class LogFeed:
         }
 
     def _why_silent(self, targets: list[LogTarget]) -> str:
-        """Return why no line has come although there are pods."""
         if not self._running and self._refused:
             return "No log can be read."
-        waits = [why_waiting(each.pod, each.container) for each in targets]
+        waits = [selecting.why_waiting(each.pod, each.container) for each in targets]
         names = [f"{each.name}: {why}." for each, why in zip(targets, waits, strict=True) if why]
         if len(names) < len(targets):
             ended = all(each.pod.ended for each in targets) and not self._running
@@ -226,7 +274,7 @@ class LogFeed:
         waits = [
             f"{each.name}: no log yet: {why}"
             for each in targets
-            if not each.pod.ended and (why := why_waiting(each.pod, each.container))
+            if not each.pod.ended and (why := selecting.why_waiting(each.pod, each.container))
         ]
         notes = [*self._unread(), *self._next_attempt(), *waits]
         more = len(notes) - MAX_NOTES
@@ -254,13 +302,12 @@ class LogFeed:
 
     @property
     def _is_over(self) -> bool:
-        """Whether no line can come any more."""
         flow, step = self._page.flow.flow, self._page.step
         if flow is None or step is None:
             return True
         if self._running or self._new_sources:
             return False
-        has_ended = self._page.flow.is_deleted or is_over(flow, self._selection)
+        has_ended = self._page.flow.is_deleted or selecting.is_over(flow, self._selection)
         return has_ended and all(each.pod.ended for each in self._targets())
 
 

@@ -1,7 +1,7 @@
 """The addresses of logs: lines that are followed, and a file of plain text."""
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -10,18 +10,12 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.client.errors import CommandError
+from jobflow.client.logs import selection as selecting
 from jobflow.client.logs.pods import list_pods, read_family, why_none
-from jobflow.client.logs.selection import (
-    LogSelection,
-    LogTarget,
-    find_targets,
-    pods_below,
-    why_waiting,
-)
+from jobflow.client.logs.selection import LogSelection
 from jobflow.client.logs.stream import clean, read_lines
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
-from jobflow.page.logs.choice import read_selection
-from jobflow.page.logs.feed import LogFeed
+from jobflow.page.logs.feed import LogFeed, read_selection
 from jobflow.page.watches.flows import one_flow
 from jobflow.page.watches.live import Watches
 from jobflow.page.watches.step import StepChoice, live_page
@@ -41,32 +35,24 @@ async def log_file(
     except (CommandError, *NETWORK_ERRORS) as error:
         yield f"{error}\n".encode()
         return
-    targets = find_targets(family, pods, selection)
+    targets = selecting.find_targets(family, pods, selection)
     if not targets:
-        none = why_none(family, pods_below(family, pods, selection), selection)
+        none = why_none(family, selecting.pods_below(family, pods, selection), selection)
         yield f"{none}\n".encode()
     # logs may take all connections of a client
     async with client.sibling() as streams:
         for target in targets:
-            async with aclosing(_one_log(streams, target, targets)) as parts:
-                async for part in parts:
-                    yield part
-
-
-async def _one_log(
-    client: Client, target: LogTarget, targets: Sequence[LogTarget]
-) -> AsyncGenerator[bytes, None]:
-    prefix = f"{target.name} │ " if len(targets) > 1 else ""
-    if why := why_waiting(target.pod, target.container):
-        yield f"{target.name}: no log yet: {why}\n".encode()
-        return
-    try:
-        async with aclosing(read_lines(client, target)) as batches:
-            async for lines in batches:
-                text = "".join(f"{prefix}{clean(line)}\n" for line in lines)
-                yield text.encode(errors="replace")
-    except (ApiError, *NETWORK_ERRORS) as error:
-        yield f"{target.name}: the log is incomplete: {error}\n".encode()
+            prefix = f"{target.name} │ " if len(targets) > 1 else ""
+            if why := selecting.why_waiting(target.pod, target.container):
+                yield f"{target.name}: no log yet: {why}\n".encode()
+                continue
+            try:
+                async with aclosing(read_lines(streams, target)) as batches:
+                    async for lines in batches:
+                        text = "".join(f"{prefix}{clean(line)}\n" for line in lines)
+                        yield text.encode(errors="replace")
+            except (ApiError, *NETWORK_ERRORS) as error:
+                yield f"{target.name}: the log is incomplete: {error}\n".encode()
 
 
 def add_log_routes(app: FastAPI, watches: Watches, closing: Closing) -> None:

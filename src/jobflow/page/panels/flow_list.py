@@ -44,6 +44,7 @@ class ListQuery:
     @classmethod
     def of(cls, params: Mapping[str, str], namespace: str) -> ListQuery:
         """Return the query of an address; `namespace` is the default."""
+        # an empty field of the form is no filter
         known = {name: params[name].strip() for name in cls.__slots__ if name in params}
         return cls(**{"ns": namespace, **{name: text for name, text in known.items() if text}})
 
@@ -72,6 +73,7 @@ class Filter:
     def of(cls, query: ListQuery, now: datetime) -> Filter:
         """Read a query. `now` is aware."""
         labels: Sequence[Requirement] = ()
+        # a filter that cannot be read is left out, not the whole list
         since, problems = _OLDEST, []
         try:
             labels = parse_label_selector(query.l)
@@ -96,10 +98,10 @@ class Filter:
 
 
 def list_fragments(live: LiveFlows, query: ListQuery) -> list[Fragment]:
-    """Return the fragments of the list."""
     filters = Filter.of(query, datetime.now(UTC))
     included = [flow for flow in live.cache if filters.includes(flow)]
     flows = [flow for flow in included if query.phase in ("", flow.phase)]
+    # a stable order among flows of one second, which the second sort keeps
     flows.sort(key=attrgetter("metadata.namespace", "metadata.name"))
     flows.sort(key=lambda flow: flow.metadata.creation_timestamp or _OLDEST, reverse=True)
     pages = max((len(flows) + ROWS - 1) // ROWS, 1)
@@ -124,6 +126,7 @@ def list_fragments(live: LiveFlows, query: ListQuery) -> list[Fragment]:
 def _counts(included: Iterable[FlowSummary], query: ListQuery) -> list[dict[str, Any]]:
     """Return the count of all flows, then of each phase, with the address that shows them."""
     counts: Counter[str] = Counter(flow.phase for flow in included)
+    # a later controller may write a phase that this program does not know
     phases = [*FlowPhase, *(phase for phase in counts if phase not in set(FlowPhase))]
     return [
         {
@@ -139,6 +142,7 @@ def _counts(included: Iterable[FlowSummary], query: ListQuery) -> list[dict[str,
 def _row(flow: FlowSummary, *, has_namespace: bool) -> Fragment:
     meta, status = flow.metadata, flow.status
     ended, _, total = status.progress.partition("/")
+    # nothing is counted before a controller has seen the flow
     is_counted = ended.isdecimal() and total.isdecimal()
     row = {
         "namespace": meta.namespace,

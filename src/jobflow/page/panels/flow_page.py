@@ -50,7 +50,6 @@ class _TabBar:
 
 
 def flow_fragments(page: LivePage, query: FlowQuery) -> list[Fragment]:
-    """Return the fragments of a flow's page."""
     live = page.flow
     flow = live.flow
     if flow is None:
@@ -68,6 +67,7 @@ def flow_fragments(page: LivePage, query: FlowQuery) -> list[Fragment]:
     then = view.as_of()
     offers = list_offers(flow, live.children(), datetime.now(UTC), is_deleted=live.is_deleted)
     deleted = f"JobFlow {flow.metadata.name} was deleted. You see its last state."
+    # a link of another version may name another view
     tab = query.view if query.view in TABS else next(iter(TABS))
     bar = _TabBar(tab, [(name, title) for name, (title, _) in TABS.items()], query.q)
     draw = TABS[tab][1]
@@ -87,7 +87,9 @@ def _header(view: FlowView) -> dict[str, Any]:
     meta, status = flow.metadata, flow.status
     is_said = status.state.reason in _SAID
     ended, _, total = status.progress.partition("/")
+    # a flow without a status shows its steps as not finished
     steps = len(flow.all_steps) or len(status.conditions or {})
+    # the label of a long name is a hash, the owner is not
     parent = meta.controller.name if flow.is_child and meta.controller else ""
     return {
         "namespace": meta.namespace,
@@ -107,7 +109,6 @@ def _header(view: FlowView) -> dict[str, Any]:
 
 
 def _problems(view: FlowView) -> dict[str, Any]:
-    """Return the failed steps, which stand first."""
     failed = [
         (step.name, condition)
         for step in view.flow.all_steps
@@ -124,7 +125,6 @@ def _problems(view: FlowView) -> dict[str, Any]:
 
 
 def _questions(view: FlowView) -> dict[str, Any]:
-    """Return the approvals that wait, also of items."""
     waiting = [
         (step.name if run.index is None else f"{step.name}/{run.index}", run.message)
         for step in view.flow.all_steps

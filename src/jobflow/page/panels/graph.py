@@ -15,8 +15,7 @@ from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.work import is_asked
 from jobflow.page.flow_view import FlowView
-from jobflow.page.web.filters import look
-from jobflow.page.web.fragments import Fragment
+from jobflow.page.web.fragments import Fragment, look
 
 MIN_WIDTH, DETAIL_WIDTH, MAX_WIDTH, HEIGHT, ROW, GAP, MARGIN = 150, 200, 232, 52, 72, 48, 16
 """Pixels: of a node, at least, with details below its name, and at most; its height; from row to
@@ -31,8 +30,6 @@ _KEPT = 8
 
 
 class Spot(NamedTuple):
-    """The place of a node."""
-
     x: float
     y: float
     width: float
@@ -58,7 +55,6 @@ _frames: OrderedDict[tuple[str, int | None], GraphFrame] = OrderedDict()
 
 
 def graph(view: FlowView) -> Fragment:
-    """Return the tab of the graph."""
     try:
         found = flow_graph(view.flow)
     except CyclicFlowError as error:
@@ -130,7 +126,6 @@ def _box(view: FlowView, step: Step, node: Node, spot: Spot) -> dict[str, Any]:
 
 
 def _bars(step: Step, condition: StepCondition, room: float) -> list[dict[str, Any]]:
-    """Return the phases of a step's runs, as parts of a bar."""
     runs = condition.runs or ()
     total = max(len(runs), len(get_items(step, condition.decisions) or ()))
     counts = Counter(look(run.phase) for run in runs)

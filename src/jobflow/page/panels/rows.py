@@ -16,7 +16,7 @@ from jobflow.core.timelines.rows import run_timelines
 from jobflow.core.timelines.timeline import StepTimeline, Timeline, timeline
 from jobflow.core.work import work_of
 from jobflow.page.flow_view import FlowView
-from jobflow.page.web.filters import flow_path
+from jobflow.page.web.fragments import flow_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,6 @@ class Rows:
             yield from self.shown(row.inside or (), key=key, is_reversed=is_reversed)
 
     def place(self, row: Row) -> Place:
-        """Return what timeline and table have in common."""
         is_open = row.path in self.opened
         others = self.opened - {row.path} if is_open else self.opened | {row.path}
         return Place(
@@ -145,11 +144,13 @@ class Rows:
         """Yield the rows of a flow; `above`: the row of the step that runs it."""
         lines = {line.step: line for line in found.steps} if found is not None else {}
         last = {step.name for step in flow.spec.finally_ or ()}
+        # a step of a child flow is selected on the page of that flow
         page = flow_path(flow.metadata.namespace, flow.metadata.name) if above is not None else ""
         for step in step_rows(flow):
             name, level = step.step, 0
             if above is not None:
                 name, level = f"{above.path}/{name}", above.level + 1
+            # before the flow has started there are no lines
             line = lines.get(step.step) or StepTimeline(
                 step.step, step.phase, step.condition.attempts
             )
@@ -171,7 +172,7 @@ class Rows:
             yield self._with_child(below)
 
     def _with_child(self, row: Row) -> Row:
-        """Return a row with the steps of its child flow inside, if it runs one."""
+        # also when it is closed: only then the row can be opened
         child = self.view.child(row.step.condition.flow)
         if child is None:
             return row
@@ -182,7 +183,6 @@ class Rows:
 
 
 def _matching(rows: Iterable[Row], text: str) -> Iterator[Row]:
-    """Yield the rows whose path has a text, with the rows above them."""
     for row in rows:
         inside = tuple(_matching(row.inside or (), text))
         if inside or text in row.path.lower():

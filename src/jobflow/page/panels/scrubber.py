@@ -57,6 +57,7 @@ def _marks(known: Sequence[Moment], axis: Axis) -> list[dict[str, Any]]:
     shown: dict[int, dict[str, Any]] = {}
     for moment in known:
         x = axis.share(moment.time)
+        # one mark for each part of the width
         place = int(x / 100 * MAX_MARKS)
         before = shown.get(place)
         if before is None or (moment.kind == "failed" and before["kind"] != "failed"):
@@ -69,6 +70,7 @@ def _as_of(
 ) -> dict[str, Any]:
     """Return the time that is shown, what happened then, and the moments around it."""
     at = then.at
+    # the end itself is the present
     times = [moment.time for moment in known if moment.time < view.end]
     here = len(times) if at is None else bisect_left(times, at)
     behind = len(times) if at is None else bisect_right(times, at)

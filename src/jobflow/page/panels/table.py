@@ -36,7 +36,6 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 
 
 def table_view(view: FlowView) -> Fragment:
-    """Return the view of the table."""
     rows, sort = Rows.of(view), view.query.sort
     name, is_descending = sort.removeprefix("-"), sort.startswith("-")
     if name not in TITLES:
@@ -103,6 +102,5 @@ def _row(rows: Rows, row: Row) -> dict[str, Any]:
 
 
 def _node(row: Row) -> str:
-    """Return the node of the pod that failed."""
     failure = row.step.condition.failure
     return failure.node if failure is not None else ""

@@ -36,6 +36,7 @@ def estimate(view: FlowView) -> Estimate | None:
     is_open = view.flow.status.start_time is not None and not view.flow.final
     if not is_open or (history := view.page.flow.history()) is None:
         return None
+    # else each drawing would differ from the one before
     now = truncate_to_second(view.now)
     left = time_left(view.flow, history, now=now)
     if isinstance(left, NoEstimate):
@@ -45,7 +46,6 @@ def estimate(view: FlowView) -> Estimate | None:
 
 
 def time_spent(found: Timeline | None, left: Estimate | None) -> Fragment:
-    """Return the summary of a timeline."""
     if found is None:
         return Fragment("time-spent", "empty.html", None)
     shown = {
@@ -60,7 +60,6 @@ def time_spent(found: Timeline | None, left: Estimate | None) -> Fragment:
 
 
 def _parts(found: Timeline) -> Iterator[dict[str, Any]]:
-    """Yield the states on the critical path that took time."""
     total = max(found.duration, timedelta(seconds=1))
     lasting = _lasting(found)
     x = 0
@@ -76,9 +75,9 @@ def _parts(found: Timeline) -> Iterator[dict[str, Any]]:
 
 
 def _lasting(found: Timeline) -> State | None:
-    """Return the state in which the last step of the critical path is now."""
     if not found.is_open:
         return None
+    # nothing has started yet
     if not found.path:
         return State.WAITING
     last = found.path[-1].step

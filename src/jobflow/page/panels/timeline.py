@@ -19,8 +19,7 @@ from jobflow.core.timelines.timeline import PathStep, StepTimeline, first_start
 from jobflow.page.flow_view import FlowView
 from jobflow.page.panels.rows import Row, Rows
 from jobflow.page.panels.time_spent import estimate, time_spent
-from jobflow.page.web.filters import look
-from jobflow.page.web.fragments import Fragment
+from jobflow.page.web.fragments import Fragment, look
 from jobflow.page.web.stream import QUIET_SECONDS
 
 MIN_WIDTH = 0.25
@@ -74,6 +73,7 @@ def timeline_view(view: FlowView) -> Fragment:
     """Return the view of the timeline. That of an earlier time has all bars, and the phases of that
     time. Bars are also of the time before a retry, unless the query asks for less, but what is told
     of the flow begins with it."""
+    # all bars are drawn, and a cursor shows the earlier time
     present = view.present()
     now = Rows.of(present)
     shown = now if view.at is None else Rows.of(view)
@@ -84,6 +84,7 @@ def timeline_view(view: FlowView) -> Fragment:
     rows = Rows.of(present, whole=True) if is_whole else now
     left = estimate(present) if found is not None else None
     axis = None
+    # the expected end belongs to the axis, so that it can be drawn
     if found is not None and first is not None:
         end = max(found.end, left.high) if left and left.high else found.end
         axis = Axis.of(first if is_whole else found.start, end, is_open=found.is_open)
@@ -124,6 +125,7 @@ def _lane(
     """Return a lane: all bars of a row, and the rest as it was `then`, at an earlier time `at`.
     `own`: its part of the critical path."""
     spans: Sequence[Span] = row.line.spans
+    # thousands of items would be thousands of bars in one lane
     if len({span.job for span in spans if span.job}) > 1 and row.inside is not None:
         spans = merge_spans(spans)
     bars = []
@@ -157,6 +159,7 @@ def _bar(
 ) -> dict[str, Any]:
     """Return a bar, in percent of the width of the axis. One that is open ends at the present."""
     least = 0.0 if kind == "path" else MIN_WIDTH
+    # a bar at the very end is seen too
     x = min(axis.share(start), 100 - least)
     return {
         "kind": kind,

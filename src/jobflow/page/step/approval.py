@@ -25,7 +25,6 @@ _ANSWERS: Mapping[str, str] = {
 
 
 def approval(selected: SelectedStep) -> Fragment:
-    """Return the section of a step that has an approval."""
     spec, choice, run = selected.step.approval, selected.choice, selected.run
     assert spec is not None
     result = run.approval or ApprovalResult()
@@ -59,7 +58,6 @@ def approval(selected: SelectedStep) -> Fragment:
 
 
 def _describe_next(selected: SelectedStep) -> str:
-    """Return what follows an approval, in the present state of the flow."""
     flow, name = selected.flow, selected.step.name
     behind = [
         step.name

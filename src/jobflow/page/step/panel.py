@@ -27,6 +27,7 @@ def step_panel(view: FlowView) -> Fragment:
     selected = SelectedStep.of(view)
     if selected is None:
         return Fragment(_ID, "empty.html", None)
+    # of an item that does not exist there is nothing to tell
     found = _explain(selected) if not selected.unknown else None
     sections = [_head(selected, found), _why(selected, found)]
     if found is not None:
@@ -36,6 +37,7 @@ def step_panel(view: FlowView) -> Fragment:
 
 def _sections(selected: SelectedStep) -> Iterator[Fragment | None]:
     meta, job = selected.flow.metadata, selected.run.job
+    # the browser makes addresses of it
     address = {"namespace": meta.namespace, "flow": meta.name}
     if is_asked(selected.step):
         yield approval(selected)
@@ -83,7 +85,6 @@ def _head(selected: SelectedStep, found: Explanation | None) -> Fragment:
 
 
 def _why(selected: SelectedStep, found: Explanation | None) -> Fragment:
-    """Return the sentences that explain the step, or that there is no such item."""
     if found is None:
         lines = [f"{selected.unknown[:1].upper()}{selected.unknown[1:]}."]
     else:
@@ -94,7 +95,6 @@ def _why(selected: SelectedStep, found: Explanation | None) -> Fragment:
 
 
 def _commands(selected: SelectedStep) -> Fragment:
-    """Return command lines to copy."""
     meta, run = selected.flow.metadata, selected.run
     step, namespace = f" {shlex.quote(str(selected.choice))}", shlex.quote(meta.namespace)
     lines = [format_command("jobflow why", meta, step).strip("`")]

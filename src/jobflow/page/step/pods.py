@@ -21,6 +21,7 @@ def pods(selected: SelectedStep) -> Fragment | None:
     """Return the pods; None if there is none, and no right is missing to read them."""
     watches = selected.view.page.step
     problem = watches.refusal if watches is not None else ""
+    # by name among pods of one phase, so that none jumps
     found = sorted(selected.pods, key=lambda pod: (_rank(pod), pod.metadata.name))
     if not found and not problem:
         return None

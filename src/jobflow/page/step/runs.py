@@ -55,7 +55,11 @@ def items(selected: SelectedStep) -> list[Fragment]:
     if not selected.has_many_runs:
         return []
     flow, row = selected.flow, step_row(selected.flow, selected.step)
-    only_failed, wanted = _read_query(selected.view.query.items, row.step)
+    name, _, rest = selected.view.query.items.partition(":")
+    which, _, number = rest.partition(":")
+    is_of_step = name == row.step  # else of one that was selected before
+    only_failed = is_of_step and which == "failed"
+    wanted = (read_index(number) or 1) if is_of_step else 1
     every = run_indices(row)
     runs = row.condition.runs or ()
     failed = sorted(run.index or 0 for run in runs if run.phase == StepPhase.FAILED)
@@ -84,13 +88,6 @@ def items(selected: SelectedStep) -> list[Fragment]:
         Fragment("step-items", "step-items.html", heading),
         Fragment("item-rows", "item-rows.html", bool(rows), rows),
     ]
-
-
-def _read_query(text: str, step: str) -> tuple[bool, int]:
-    """Return whether only failed items are shown, and the number of the page."""
-    name, _, rest = text.partition(":")
-    which, _, page = rest.partition(":")
-    return (which == "failed", read_index(page) or 1) if name == step else (False, 1)
 
 
 def _item(step: str, row: StepRow) -> dict[str, Any]:

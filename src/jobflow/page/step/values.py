@@ -26,12 +26,14 @@ _Value = tuple[str, str | datetime]
 def values(selected: SelectedStep) -> Fragment | None:
     """Return the values of a step or an item, None if it has none."""
     step, run = selected.step, selected.run
+    probe = step.depends_on.probe if step.depends_on is not None else None
+    probed = yaml_text(msgspec.to_builtins(probe)).strip() if probe is not None else ""
     groups = (
         ("Decisions", "", [*_decisions(selected), *_retries(step, run)]),
         ("Outputs", "", _listed(run.outputs)),
         ("Params", "of the flow", _listed(params_of(selected.flow))),
         ("Vars", "computed for each attempt", _listed(step.vars)),
-        ("Probe", "", [*_probe(step)]),
+        ("Probe", "", [("dependsOn.probe", probed)] if probed else []),
     )
     shown = [group for group in groups if group[-1]]
     return Fragment("step-values", "step-values.html", shown) if shown else None
@@ -73,9 +75,3 @@ def _retries(step: Step, run: RunCondition) -> Iterator[_Value]:
         yield "timeout", run.deadline
     if run.avoid_nodes:
         yield "avoids nodes", join_names(run.avoid_nodes, shown=10)
-
-
-def _probe(step: Step) -> Iterator[_Value]:
-    probe = step.depends_on.probe if step.depends_on is not None else None
-    if probe is not None:
-        yield "dependsOn.probe", yaml_text(msgspec.to_builtins(probe)).strip()

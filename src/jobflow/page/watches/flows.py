@@ -61,12 +61,10 @@ class FlowSummary(Struct, frozen=True, kw_only=True):
 
     @property
     def is_final(self) -> bool:
-        """Whether the flow has finished."""
         return self.status.state.phase in FINAL_PHASES
 
     @property
     def is_child(self) -> bool:
-        """Whether it belongs to another flow."""
         return labels.PARENT in (self.metadata.labels or {})
 
 
@@ -119,7 +117,6 @@ class LiveFlow(Live[JobFlow]):
         return self._history
 
     async def stop(self) -> None:
-        """Stop all that was started for the flow."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait([self._reading])
@@ -154,6 +151,5 @@ def summaries(watches: Watches, namespace: str) -> AbstractAsyncContextManager[L
 
 
 def one_flow(watches: Watches, namespace: str, name: str) -> AbstractAsyncContextManager[LiveFlow]:
-    """Provide a flow."""
     key = ("flow", namespace, name)
     return watches.using(key, lambda: LiveFlow(watches.client, namespace, name))

@@ -187,11 +187,9 @@ class StepReadings:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to read."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Stop reading."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

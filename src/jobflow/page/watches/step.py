@@ -18,7 +18,6 @@ from jobflow.kube.client import Query
 from jobflow.page.watches.flows import LiveFlow, one_flow
 from jobflow.page.watches.live import Live, Watches
 from jobflow.page.watches.readings import StepReadings
-from jobflow.page.web.stream import JoinedSignal
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,6 @@ class LiveStep:
 
     @property
     def lives(self) -> list[Live[Pod] | Live[JobFlow]]:
-        """The watches."""
         return [*self._pods, *([self._children] if self._children is not None else ())]
 
     @property
@@ -83,7 +81,6 @@ class LiveStep:
         return pods_below(self.family(flow), self.all_pods, selection)
 
     def child(self, name: str) -> JobFlow | None:
-        """Return a child flow, if it is known."""
         children = self._children.cache if self._children is not None else ()
         return next((each for each in children if each.metadata.name == name), None)
 
@@ -140,4 +137,4 @@ async def live_page(
                 )
             )
             signals.append(readings.changed)
-        yield LivePage(live, chosen, readings, JoinedSignal(signals))
+        yield LivePage(live, chosen, readings, Signal(signals))

@@ -8,7 +8,7 @@ import re
 import secrets
 from urllib.parse import parse_qs
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -65,7 +65,6 @@ class Guard:
         return f"{START}?token={token}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or pass it on."""
         if scope["type"] != "http":
             return
         request = Request(scope, receive)
@@ -83,43 +82,43 @@ class Guard:
         await (answer or self._app)(scope, receive, send_with_headers)
 
     def _refuse(self, request: Request) -> Response | None:
-        """Return the refusal of a request under another name or from another site."""
         headers = request.headers
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
+        # a site whose name was made to lead to this address (DNS rebinding) has its own Host
         if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
             return PlainTextResponse("The page has another name.\n", status_code=403)
         is_entrance = request.url.path == START and request.method == "GET"
         is_write = request.method not in ("GET", "HEAD")
+        # browsers send the Origin of each form
         if (origins or is_write) and origins != [f"http://{hosts[0]}"]:
             return PlainTextResponse("The request is from another site.\n", status_code=403)
-        if not is_entrance and not _is_from_here(headers):
+        # As far as the browser says it. A page on another port of this host is the same site for
+        # cookies, but not the same origin.
+        site = headers.get("sec-fetch-site", "none")
+        if not is_entrance and site not in ("none", "same-origin"):
             return PlainTextResponse("The request is from another site.\n", status_code=403)
         return None
 
     def _enter(self, request: Request) -> Response | None:
-        """Return the cookie for a link's token."""
         if request.url.path != START or request.method != "GET":
             return None
         [token] = parse_qs(request.url.query).get("token", [""])[:1]
+        # compared in constant time, so that an answer tells nothing about a token
         known = next((each for each in self._links if _is_equal(each, token)), None)
         if known is None:
             if self._has_cookie(request):
                 return HTMLResponse(_ENTRANCE)
             return PlainTextResponse(_NOT_OPENED, status_code=403)
+        # the arguments of a browser's process are seen by others on the machine
         if self._links[known]:
             del self._links[known]
         answer = HTMLResponse(_ENTRANCE)
+        # strict: no other site makes a request with it
         answer.set_cookie(self._cookie_name, self._cookie, httponly=True, samesite="strict")
         return answer
 
     def _has_cookie(self, request: Request) -> bool:
         return _is_equal(request.cookies.get(self._cookie_name, ""), self._cookie)
-
-
-def _is_from_here(headers: Headers) -> bool:
-    """Whether the request was made by this page or by the user, as far as the browser says it. A
-    page on another port of this host is the same site for cookies, but not the same origin."""
-    return headers.get("sec-fetch-site", "none") in ("none", "same-origin")
 
 
 def _is_equal(one: str, other: str) -> bool:
@@ -138,6 +137,7 @@ async def read_form(request: Request, form_token: str) -> dict[str, str]:
         raise BadForm("a form has to be application/x-www-form-urlencoded")
     body = bytearray()
     async for chunk in request.stream():
+        # counted while it comes, as a length may be missing or wrong
         body += chunk
         if len(body) > MAX_FORM:
             raise BadForm(f"a form may have {MAX_FORM} bytes")

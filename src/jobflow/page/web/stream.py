@@ -8,7 +8,7 @@ or has forgotten the page, it sends everything once more.
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 
@@ -59,24 +59,6 @@ class Pages:
             self._shown.popitem(last=False)
 
 
-class JoinedSignal(Signal):
-    """Several signals as one."""
-
-    def __init__(self, signals: Iterable[Signal]) -> None:
-        super().__init__()
-        self._signals = list(signals)
-
-    def watch(self, event: asyncio.Event) -> None:
-        """Set this event whenever one of the signals tells of a change."""
-        for each in self._signals:
-            each.watch(event)
-
-    def unwatch(self, event: asyncio.Event) -> None:
-        """Do not set this event any more."""
-        for each in self._signals:
-            each.unwatch(event)
-
-
 class Closing(Signal):
     """Tells streams that the server ends."""
 
@@ -118,19 +100,12 @@ async def updates(
             if update is None:
                 yield b"event: alive\ndata:\n\n"
             else:
-                yield _event(shown.sequence, update)
+                data = msgspec.json.encode(update)
+                yield b"id: %d\nevent: update\ndata: %s\n\n" % (shown.sequence, data)
             # a burst of changes is one update, and the first of them is not delayed
             await asyncio.sleep(COALESCE_SECONDS)
-            try:
-                async with asyncio.timeout(QUIET_SECONDS):
-                    await changed.wait()
-            except TimeoutError:
-                pass
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), QUIET_SECONDS)
     finally:
         for signal in watched:
             signal.unwatch(changed)
-
-
-def _event(sequence: int, update: object) -> bytes:
-    data = msgspec.json.encode(update)
-    return b"id: %d\nevent: update\ndata: %s\n\n" % (sequence, data)
