@@ -70,7 +70,7 @@ def _answer(
         async with await connect(connection) as client, asyncio.timeout(WITHIN_SECONDS):
             return await read(client)
 
-    logging.getLogger().setLevel(logging.CRITICAL)
+    logging.getLogger().setLevel(logging.CRITICAL)  # the line that is typed stays whole
     try:
         return run(answer(), is_brief=True)
     except (ApiError, CommandError, ConfigError, *NETWORK_ERRORS):

@@ -18,7 +18,7 @@ def main() -> None:
     gc.set_threshold(MANY_OBJECTS)
     try:
         try:
-            from jobflow.cli.program import run
+            from jobflow.cli.program import run  # Ctrl-C may come while it imports
 
             is_plugin = os.path.basename(sys.argv[0]).startswith("kubectl-jobflow")
             code = run(sys.argv[1:], "kubectl jobflow" if is_plugin else "jobflow")

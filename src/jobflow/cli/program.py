@@ -37,9 +37,9 @@ app = typer.Typer(
     name="jobflow",
     cls=Program,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=False,  # `jobflow completion` prints the scripts
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    rich_markup_mode=None,  # rich takes longer to import than help to print
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 for group in (local, show, steer, cluster):
@@ -64,11 +64,11 @@ def run(arguments: Sequence[str], name: str) -> int:
             code = _invoke(arguments, name)
         except KeyboardInterrupt:
             code = INTERRUPTED
-        sys.stdout.flush()
+        sys.stdout.flush()  # or Python meets a closed pipe at its exit, too late for a code
     except BrokenPipeError:  # as after `| head`: the reader has what it wanted
         discard_output()
     except OSError as error:
-        if error.errno not in _CANNOT_WRITE:
+        if error.errno not in _CANNOT_WRITE:  # a fault of ours, which needs its traceback
             raise
         discard_output()
         print_error(f"cannot write to standard output: {error.strerror}; free some space")
@@ -87,7 +87,7 @@ def _invoke(arguments: Sequence[str], name: str) -> int:
             raise end.__context__ from None
         return end.code if isinstance(end.code, int) else UNUSABLE
     except TyperException as error:
-        if arguments:
+        if arguments:  # without any, the help is the answer
             print_error(_sentence(error))
         else:
             print(error.format_message(), file=sys.stderr)  # the help
@@ -100,6 +100,7 @@ def _sentence(error: TyperException) -> str:
     if isinstance(error, typer.BadParameter) and error.message:
         names = error.param.opts if error.param and error.param.param_type_name == "option" else ()
         return f"{max(names, key=len, default='')} {error.message}".strip()
+    # click writes sentences of its own style
     text = " ".join(error.format_message().split()).removesuffix(".")
     text = text[0].lower() + text[1:].replace(". Did you mean", "; did you mean")
     context = getattr(error, "ctx", None)

@@ -28,7 +28,7 @@ def make_console(*, stderr: bool = False) -> Console:
         stderr=stderr,
         color_system=None if os.environ.get("NO_COLOR") else "auto",
         highlight=False,
-        markup=False,
+        markup=False,  # names and messages may have brackets
         emoji=False,
     )
 
@@ -40,7 +40,7 @@ def columns_of(console: Console) -> int | None:
 
 def print_lines(console: Console, lines: Iterable[Text]) -> None:
     """Print lines at once; without a terminal as plain text, because styles take time."""
-    if console.is_terminal:
+    if console.is_terminal:  # at once, because rich locks and measures for each print
         console.print(Text("\n").join(lines), soft_wrap=True)
     else:
         print("\n".join(line.plain for line in lines))

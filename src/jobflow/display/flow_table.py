@@ -95,6 +95,7 @@ class FlowTable:
             "NAME": "  " * level + meta.name,
             "PHASE": phase or phase_of(flow),
             "REASON": status.state.reason,
+            # a flow that no controller has handled has no progress
             "PROGRESS": status.progress or f"0/{len(flow.all_steps)}",
             "DURATION": format_duration(ran),
             "AGE": format_duration(age),

@@ -159,7 +159,7 @@ class LiveTable(LiveDisplay):
 
     def lines(self, now: datetime, width: int, height: int) -> Iterator[Text]:
         flows = list(self._flows.values())  # a copy, because another thread draws it
-        height = max(height, 2)
+        height = max(height, 2)  # a header and a flow
         hidden = len(flows) - (height - 2) if len(flows) > height - 1 else 0
         if hidden:
             ages = [now - (flow.metadata.creation_timestamp or now) for flow in flows]
@@ -185,7 +185,7 @@ class TableLog(Display):
         self._wanted = wanted
         self._flows: dict[Key, JobFlow] = {}
         self._by_uid: dict[str, JobFlow] = {}
-        """The flows that are wanted, by namespace and name."""
+        """The flows that are wanted."""
         self._levels: dict[Key, int] = {}
         self._is_printing = False
 
@@ -205,6 +205,7 @@ class TableLog(Display):
             self._by_uid[flow.metadata.uid] = flow
         else:
             self._by_uid.pop(flow.metadata.uid, None)
+        # a watch also sends changes that no column shows
         if before is None or self._table.without_times(before) != self._table.without_times(flow):
             self._print(flow)
 

@@ -38,7 +38,7 @@ def print_report(report: Report, console: Console) -> None:
     the only faults."""
     print_faults(report.faults, console)
     print_warnings(report, console)
-    if not report.has_only_missing_files:
+    if not report.has_only_missing_files:  # "1 fault in 1 file" would say no more
         console.print(_summary(report), soft_wrap=True)
 
 
@@ -69,6 +69,7 @@ def first_of_each_file(
     counts: Counter[str] = Counter()
     shown: list[Placed] = []
     for each in findings:
+        # of each file, because one bad file should not hide the others
         counts[each.place.source.name] += 1
         if counts[each.place.source.name] <= most:
             shown.append(each)
@@ -107,7 +108,7 @@ def excerpt(place: SourcePlace, width: int) -> Iterator[str]:
     if not place.line:
         return
     whole = place.source.lines[place.line - 1]
-    start = min(place.column - 1, len(whole))
+    start = min(place.column - 1, len(whole))  # what is missing is behind the line
     columns = max(width - _GUTTER - 2, 20)
     is_long = len(whole) > columns or cell_len(printable(whole)) > columns
     cut = max(start - min(_BEFORE_CARET, columns // 2), 0) if is_long else 0

@@ -31,6 +31,7 @@ def print_tables(result: RunResult, console: Console) -> None:
     for flow in result.flows:
         tree = Tree(flow, result.children, ascii_only=ascii_only)
         lines = (
+            # without a terminal, lines of changes have told the steps
             *(tree.lines(now, width) if width else tree.header(now)),
             *failed_logs(
                 flow,
@@ -106,6 +107,7 @@ def _failed_log(step: str, run: FailedRun, width: int | None, guide: str) -> Ite
     yield head.append(f"last {len(lines)} of {count} lines:" if count > len(lines) else "log:")
     columns = _MAX_CHARACTERS if width is None else max(width - 4, 1)
     for line in lines:
+        # cut first, because a line of a log has no bound
         text = Text(without_escapes(line)[: 2 * columns])
         text.truncate(columns, overflow="ellipsis")
         yield Text.assemble((f"  {guide} ", "dim"), text)

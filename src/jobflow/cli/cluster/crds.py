@@ -22,6 +22,7 @@ POLL_SECONDS = 0.2
 
 def print_crds() -> int:
     """Print the definitions as YAML documents."""
+    # no kubeconfig is read, so that they can be piped from anywhere
     sys.stdout.write("---\n".join(to_yaml(crd(kind)) for kind in KINDS))
     return SUCCESS
 
@@ -58,6 +59,7 @@ async def _until_served(client: Client, name: str) -> None:
         definition = json.loads(await client.request("GET", CRDS.path("", name)))
         listed = (definition.get("status") or {}).get("conditions")
         conditions = {condition["type"]: condition for condition in listed or ()}
+        # two definitions with the same plural: the second is never served
         if (names := conditions.get("NamesAccepted", {})).get("status") == "False":
             raise CommandError(FAILED, f"{name} is not served: {names.get('message', '')}")
         if conditions.get("Established", {}).get("status") == "True":

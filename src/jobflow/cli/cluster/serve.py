@@ -33,6 +33,7 @@ def command() -> Callable[..., None]:
     """Return the function that typer calls, with a parameter for each setting."""
 
     def run_serve(**flags: Any) -> None:
+        # what is not given is left to the environment variables
         given = {name: each for name, each in flags.items() if each not in (None, [])}
         raise typer.Exit(serve(given))
 
@@ -47,6 +48,7 @@ def _parameter(entry: SettingHelp) -> inspect.Parameter:
     default = f"; default: {entry.default}" if entry.default else ""
     text = f"{entry.description}. [{entry.variable}{default}]"
     option = typer.Option(entry.flag, metavar=entry.metavar, help=text, show_default=False)
+    # None is "not given", which a default of typer would hide
     value: Any = str | None if entry.metavar else bool | None
     if entry.repeatable:
         value = list[str] | None

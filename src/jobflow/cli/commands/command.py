@@ -35,6 +35,7 @@ def run_command(work: Work, *, is_brief: bool = True) -> int:
     from jobflow.kube.credentials import ConfigError
     from jobflow.runtime.event_loop import run
 
+    # libraries log what the error of the command says already
     logging.getLogger().setLevel(logging.CRITICAL)
     try:
         return run(work, is_brief=is_brief)
@@ -90,6 +91,7 @@ def _with_parser(annotation: Any) -> Any:
     kind, option = annotation.__origin__, copy.copy(annotation.__metadata__[0])
     kind = next((each for each in get_args(kind) if each is not type(None)), kind)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
+        # typer takes the names of members, and says nothing of the nearest word
         option.parser = partial(_word, kind)
         option.metavar = option.metavar or f"<{'|'.join(kind)}>"
     elif kind in (int, float):
@@ -150,6 +152,7 @@ class Command(TyperCommand):
     @cached_property
     def _command(self) -> Any:
         assert self.callback is not None
+        # typer builds one command of its own, with all that it knows about parameters
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
         app.command()(self.callback())
         return typer.main.get_command(app)

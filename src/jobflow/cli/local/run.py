@@ -87,7 +87,7 @@ def run_flows(
 
     with exit_on(UNUSABLE, PartDied, CommandError, *START_ERRORS), node_runner(nodes) as runner:
         result = run(run_and_show())
-    if page is None:
+    if page is None:  # else it was shown while the page was open
         show(result)
     return result.code
 
@@ -116,7 +116,7 @@ def run_sandbox(
     page: ShowPage | None = None,
 ) -> int:
     """Run the sandbox, and perhaps its page, until a signal."""
-    logs.configure(level=logging.WARNING)
+    logs.configure(level=logging.WARNING)  # as `serve` logs, without what goes well
     with (
         exit_on(UNUSABLE, OSError, file=kubeconfig),
         exit_on(UNUSABLE, CommandError, *START_ERRORS),
@@ -134,6 +134,6 @@ async def _serve(sandbox: SandboxOptions, page: ShowPage) -> None:
         async with sandbox_world(sandbox) as world, page(world.client):
             print(f"export KUBECONFIG={shlex.quote(str(world.kubeconfig))}")
             if isinstance(sandbox.runner, ProcessRunner):
-                print(f"# logs: {sandbox.runner.folder}")
+                print(f"# logs: {sandbox.runner.folder}")  # a comment, for `eval`
             print("ready", flush=True)
             await stop.wait()

@@ -36,6 +36,7 @@ def to_python(manifests: Sequence[Manifest], *, lenient: bool) -> str:
     }
     others = [each for each in manifests if each.kind != "JobTemplate"]
     made = [_make(module, each, templates, is_only=len(others) == 1) for each in others]
+    # a template that a step names is a part of its flow
     unused = [each for each in templates.values() if each not in module.named]
     flags: _Fields = [("lenient", True)] if lenient else []
     result = Call(f"{made[0]}.yaml", flags) if len(made) == 1 else None
@@ -43,7 +44,7 @@ def to_python(manifests: Sequence[Manifest], *, lenient: bool) -> str:
         objects = [("", Name(each)) for each in (*unused, *made)]
         result = Call(module.imported("to_yaml"), [*objects, *flags])
     elif unused:
-        module.statement(Call(f"{made[0]}.add", [("", Name(each)) for each in unused]))
+        module.lines.append(write(Call(f"{made[0]}.add", [("", Name(each)) for each in unused])))
     names = [f"{each.kind} {each.name or each.generate_name}" for each in others or manifests]
     return module.source(join_names(names), result)
 
@@ -57,6 +58,7 @@ def _make(
     if manifest.kind == "JobFlow":
         return _Flow(module, seen).flow(wanted, metadata, spec, is_only=is_only)
     template = spec.get("jobFlowTemplate") or {}
+    # the flows of a schedule are named after it
     inner = [each for each in _metadata(module, template) if each[0] != "name"]
     flow = _Flow(module, seen).flow(wanted, inner, template.get("spec") or {}, is_only=is_only)
     own = {key: each for key, each in spec.items() if key not in ("schedule", "jobFlowTemplate")}
@@ -86,35 +88,26 @@ class _Module:
         self.named: set[str] = set()
         """Variables of templates that steps name."""
         self._imports: set[str] = set()
-        self._names = Names([*dir(builtins), *_EXPORTED])
+        self.names = Names([*dir(builtins), *_EXPORTED])
         self._constants: dict[str, str] = {}
         """Names by their literals."""
-        self._lines: list[str] = []
+        self.lines: list[str] = []
 
     def imported(self, name: str) -> str:
         """Return a name, and import it."""
         self._imports.add(name)
         return name
 
-    def statement(self, code: Code) -> None:
-        self._lines.append(write(code))
-
-    def line(self, text: str) -> None:
-        self._lines.append(text)
-
     def assign(self, wanted: str, code: Code) -> str:
         """Assign an expression to a new variable with a name like `wanted`, and return it."""
-        name = self._names.make(wanted)
-        self._lines.append(write(code, before=f"{name} = "))
+        name = self.names.make(wanted)
+        self.lines.append(write(code, before=f"{name} = "))
         return name
-
-    def variable(self, wanted: str) -> str:
-        return self._names.make(wanted)
 
     def source(self, subject: str, result: Call) -> str:
         names: Code = Call("import ", [("", Name(each)) for each in sorted(self._imports)])
         imported = write(names, before="from jobflow.authoring ")
-        if "\n" not in imported:
+        if "\n" not in imported:  # an import has brackets only over several lines
             imported = imported.replace("(", "").replace(")", "")
         constants = [f"{name} = {literal}" for literal, name in self._constants.items()]
         printed = write(Call("print", [("", result)]), before="    ")
@@ -122,7 +115,7 @@ class _Module:
             [
                 f'"""{subject}, as `jobflow convert` wrote it."""',
                 "\n".join([imported, *(["", *constants] if constants else [])]),
-                "\n".join(self._lines),
+                "\n".join(self.lines),
                 f'if __name__ == "__main__":\n{printed}\n',
             ]
         )
@@ -138,11 +131,12 @@ class _Module:
     ) -> list[tuple[str, Code]]:
         """Return the fields of an object of the API as arguments, in the order of its type."""
         found: list[tuple[str, Code]] = []
+        # by the traits of fields, so that a new field is converted without a change here
         for each in fields_of(struct):
             inner = value.get(each.json)
             if inner is None:
                 continue
-            if each.get(JobPart) == JobPart(Role.SPEC):
+            if each.get(JobPart) == JobPart(Role.SPEC):  # Volcano's, of which we know a part
                 code = self.job_spec(inner, owner)
             elif each.struct is not None and each.is_list:
                 code = [self.object(entry, each.struct, owner) for entry in inner]
@@ -168,17 +162,18 @@ class _Module:
             return {name: self.value(each, owner, name) for name, each in value.items()}
         if isinstance(value, list):
             return [self.value(each, owner, key) for each in value]
+        # a script inside a call would lose the indentation of its lines
         if isinstance(value, str) and "\n" in value.rstrip("\n"):
             return self._constant(value, owner, key)
         return value  # type: ignore[no-any-return]
 
     def _constant(self, text: str, owner: str, key: str) -> Code:
         literal = write_lines(text)
-        if literal is None:
+        if literal is None:  # written as one line with escapes
             return text
         if literal not in self._constants:
             kind = "script" if key in ("args", "command") else key.rpartition("/")[2] or "text"
-            self._constants[literal] = self._names.make(f"{owner}_{kind}".upper())
+            self._constants[literal] = self.names.make(f"{owner}_{kind}".upper())
         return Name(self._constants[literal])
 
 
@@ -221,29 +216,30 @@ class _Flow:
         for key, method in _STEP_METHODS.items():
             steps = spec.get(key) or []
             groups = dict(_edges(steps))
+            # only steps that an operation names need a variable
             ordered = {name for each in groups.items() for names in each for name in names}
-            self.steps = {name: self.module.variable(name) for name in ordered}
+            self.steps = {name: self.module.names.make(name) for name in ordered}
             for step in steps:
                 is_ordered = any(step["name"] in each for each in groups.values())
                 self._step(step, method, with_targets=not is_ordered)
             for line in _chains(groups, self.steps):
                 if "Steps(" in line:
                     self.module.imported("Steps")
-                self.module.line(line)
+                self.module.lines.append(line)
 
     def _step(self, step: Mapping[str, Any], method: str, *, with_targets: bool) -> None:
         owner = step["name"]
         own = {key: each for key, each in step.items() if key not in ("name", *_WORKS)}
-        if not with_targets:
+        if not with_targets:  # an operation below says them
             del own["dependsOn"]
         fields = [
             (name, self._shortened(name, code)) for name, code in self._sorted(step, own, owner)
         ]
         call = Call(f"{self.name}.{method}", [("", owner), *fields])
         if owner in self.steps:
-            self.module.line(write(call, before=f"{self.steps[owner]} = "))
+            self.module.lines.append(write(call, before=f"{self.steps[owner]} = "))
         else:
-            self.module.statement(call)
+            self.module.lines.append(write(call))
 
     def _sorted(self, step: Mapping[str, Any], own: Mapping[str, Any], owner: str) -> _Fields:
         works = {key: step[key] for key in _WORKS if step.get(key) is not None}
@@ -312,6 +308,7 @@ def _edges(steps: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str, ...]
         if is_plain and names.issuperset(targets) and step["name"] not in targets:
             groups.setdefault(targets, []).append(step["name"])
     for targets, others in groups.items():
+        # by the names of steps, because their variables are not made yet
         if len(_operation([[*targets], others], {each: each for each in names})) < _LONGEST:
             yield targets, others
 
@@ -343,7 +340,7 @@ def _operation(chain: Sequence[Sequence[str]], names: Mapping[str, str]) -> str:
         for each in chain
     ]
     if len(chain[0]) > 1 and len(chain[1]) > 1:
-        parts[0] = f"Steps({parts[0]})"
+        parts[0] = f"Steps({parts[0]})"  # Python has no `list >> list`
     return " >> ".join(parts)
 
 
@@ -351,7 +348,7 @@ def _fits(value: Any, struct: type[msgspec.Struct]) -> bool:
     """Whether a type of the API has all fields of an object, with values of their types."""
     try:
         msgspec.convert(value, struct)
-    except (msgspec.ValidationError, RecursionError):
+    except (msgspec.ValidationError, RecursionError):  # a manifest may be nested deeply
         return False
     return _has_fields(value, struct)
 

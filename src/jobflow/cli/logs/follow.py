@@ -37,6 +37,7 @@ async def follow_logs(client: Client, flow: JobFlow, selection: LogSelection = A
     if not choice.pods_below(family, pods, selection):
         print_error(f"{why_none(family, (), selection)}; waiting", severity="info")
     try:
+        # a follower keeps a connection for each log
         async with client.sibling() as streams, asyncio.TaskGroup() as tasks:
             await _LogsFollower(client, streams, family, selection, tasks).run(pods)
     except BaseExceptionGroup as group:
@@ -179,7 +180,7 @@ class _LogsFollower:
             )
         task = self._tasks.create_task(self._run(follower))
         self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        task.add_done_callback(self._running.discard)  # asyncio itself keeps no task
 
     async def _run(self, follower: ContainerFollower) -> None:
         try:

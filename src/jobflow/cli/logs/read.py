@@ -46,6 +46,7 @@ async def read_logs(client: Client, flow: JobFlow, selection: LogSelection = ALL
             await _copy(client, target, selection, printer)
         except ApiError as error:
             check_rights(error, flow)
+            # 400: the container has not started, or its log is gone with it
             complete = complete and error.code == 400
             deleted = "the pod was deleted before its log was read"
             warn(target, deleted if error.not_found else error.message)
@@ -96,7 +97,7 @@ class LogPrinter:
         self._console = make_console()
         self._guide = "|" if self._console.options.ascii_only else "│"
         self._styles: dict[str, str] = {}
-        for step in steps:
+        for step in steps:  # so that a step has its colour whatever log comes first
             self._style_of(step)
 
     def _style_of(self, step: str) -> str:
@@ -127,11 +128,13 @@ class LogPrinter:
         head = Text.assemble((f"{prefix} {self._guide} ", self._style_of(step)))
         room = max(width - cell_len(head.plain), 1)
         for text in texts:
+            # rows of our own, because the terminal would continue them without the prefix
             for row in rows(text, room):
                 self._console.print(head + Text(row), soft_wrap=True)
 
     def _write(self, text: str) -> None:
         encoding = sys.stdout.encoding or "utf-8"
+        # a log may have what the terminal cannot show; that is no reason to stop
         if encoding.lower() not in ("utf-8", "utf8"):
             text = text.encode(encoding, "replace").decode(encoding)
         sys.stdout.write(text)

@@ -102,6 +102,7 @@ async def print_cron_explanation(name: str, step: str | None, options: ClusterOp
     async with await connect(options) as client:
         cron = (await find_cron(client, name)).cron
         meta = cron.metadata
+        # the label narrows the list; names may be cut in it, so owners decide
         labelled = Selection(selector=f"{CRON}={to_label_value(meta.name)}")
         found = await find_flows(client, (), labelled)
     owned = [flow for flow in found if belongs_to(flow, meta)]

@@ -40,7 +40,7 @@ async def get_flows(
         place = find_flow.describe_place(client, selection)
         children: Mapping[str, JobFlow] = {}
         if output is GetOutput.TREE:
-            from jobflow.client.flows.children import read_children
+            from jobflow.client.flows.children import read_children  # a tree alone shows them
 
             children = await read_children(client, (each.flow for each in found))
     found = [each for each in found if is_wanted(options, each.flow)]

@@ -44,14 +44,14 @@ _ASCII = str.maketrans(
 async def print_graph(name: str, connection: Connection, output: GraphOutput) -> int:
     """Print the graph of one flow."""
     found = await flows_of([name], connection, children=True)
-    if len(found.flows) > 1:
+    if len(found.flows) > 1:  # a Mermaid or SVG document has one graph
         names = join_names([flow.metadata.name for flow in found.flows])
         sentence = f"{name} contains several JobFlows ({names}): graph draws one, so split the file"
         raise CommandError(UNUSABLE, sentence)
     flow = found.flows[0]
     try:
         graph = nested_graph(flow, found.children)
-    except CyclicFlowError as error:
+    except CyclicFlowError as error:  # stored without the webhook
         sentence = f"JobFlow {flow.metadata.name} cannot be drawn: {printable(str(error))}"
         raise CommandError(FAILED, sentence) from None
     if (writer := _WRITERS.get(output)) is not None:
@@ -90,6 +90,7 @@ def graph_lines(graph: FlowGraph, width: int | None, *, ascii_only: bool = False
     """
     room = _PIPE_LANES if width is None else width // 2
     drawing = _Drawing(graph, [[position] for position in range(len(graph.nodes))], ascii_only)
+    # lanes of a wide graph would leave no room for names
     lines = None if len(graph.nodes) > _LONG else drawing.lanes(room)
     if lines is None:
         drawing = _Drawing(graph, _alike(graph), ascii_only)

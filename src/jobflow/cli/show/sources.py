@@ -77,9 +77,9 @@ def _read_files(files: Sequence[str], param: Sequence[str], found: FoundFlows) -
     errors = make_console(stderr=True)
     if report.faults:
         print_report(report, errors)
-        raise CommandError(UNUSABLE, "")  # all is printed
+        raise CommandError(UNUSABLE, "")  # the report has said all
     print_warnings(report, errors)
-    add_flows_of_crons(report)
+    add_flows_of_crons(report)  # a schedule is drawn or planned by one flow of it
     if not report.flows:
         raise CommandError(UNUSABLE, "the files contain no JobFlow")
     for manifest in report.flows:

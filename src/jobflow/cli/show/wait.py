@@ -44,6 +44,7 @@ async def wait_for_flows(
         if errors.code:  # a name is wrong: nobody wants to learn that after an hour
             return errors.code
         ends = _Ends(flows, errors, quiet=output is not None)
+        # flows that have ended before the wait are printed by it too
         with interruption() as stop, ends.line:
             if not await run_unless(stop, ends.until_all(client, seconds)):
                 return INTERRUPTED
@@ -61,6 +62,7 @@ class WaitLine:
         self._total = len(flows)
         self._since = datetime.now(UTC)
         self._live: Live | None = None
+        # a dumb terminal cannot erase the line
         if console.is_terminal and not console.is_dumb_terminal:
             self._live = Live(
                 self,
@@ -121,7 +123,7 @@ class _Ends:
                 async with following(client, self._flows, self._see, self._note_deletion) as all_:
                     await all_.until(lambda _: not self._open)
         except TimeoutError:
-            if not limit.expired():
+            if not limit.expired():  # of a request
                 raise
             if not self._open:  # with --timeout 0 even a finished flow is over the time
                 return
@@ -133,7 +135,7 @@ class _Ends:
 
     def _see(self, flow: JobFlow) -> None:
         key = key_of(flow)
-        if key not in self._open:
+        if key not in self._open:  # a retry of a flow that has ended does not count
             return
         if not flow.final:
             self._open[key] = flow

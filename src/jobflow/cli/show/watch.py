@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from functools import partial
 
-from rich.console import Console
-
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.api.resources import JOBFLOWS
@@ -73,22 +71,15 @@ class _Watch:
         self._changed: dict[Key, JobFlow] = {}
         """Flows to print as objects."""
         console = make_console()
-        self._display = self._make_display(console, selection)
-
-    @property
-    def is_live_tree(self) -> bool:
-        return isinstance(self._display, LiveTrees)
-
-    def _make_display(self, console: Console, selection: Selection) -> Display:
-        wanted, output = partial(is_wanted, self._options), self._output
-        if output in _OBJECTS:
-            return Display()
+        self._display = Display()  # objects are printed as the API server has them
         if output is GetOutput.TREE:
-            return tree_display(console, items=self._options.items)
-        table = make_table(selection, output, columns_of(console))
-        if console.is_terminal:
-            return LiveTable(console, table, wanted)
-        return TableLog(console, table, wanted)
+            self._display = tree_display(console, items=options.items)
+        elif output not in _OBJECTS:
+            table = make_table(selection, output, columns_of(console))
+            kind = LiveTable if console.is_terminal else TableLog
+            self._display = kind(console, table, partial(is_wanted, options))
+        self.is_live_tree = isinstance(self._display, LiveTrees)
+        """Whether the display disappears at the end."""
 
     async def follow_all(self, scope: Scope) -> None:
         async with follow_scope(self._client, scope, self._show, self._display.remove) as follower:
@@ -104,11 +95,11 @@ class _Watch:
             try:
                 with self._display:
                     await self._until(follower, ends=True)
-            finally:
+            finally:  # also after Ctrl-C, so that the last trees can be printed
                 self.seen = list(follower.flows.values())
         errors = Errors()
         for flow in self.seen:
-            if not flow.final:
+            if not flow.final:  # the wait ends for it only if it is gone
                 deleted = f"JobFlow {flow.metadata.name} was deleted before it had finished"
                 errors.add(CommandError(FAILED, deleted))
             elif flow.status.state.phase == FlowPhase.FAILED:
@@ -130,6 +121,7 @@ class _Watch:
 
         while True:
             await follower.until(lambda each: bool(self._changed) or is_done(each))
+            # several versions that come at once are printed as one
             changed, self._changed = self._changed, {}
             for flow in changed.values():
                 await self._print_object(flow)
@@ -141,9 +133,10 @@ class _Watch:
             print(full_name(flow), flush=True)
             return
         try:
+            # a watch decodes, and drops the fields that this version does not know
             raw = await self._client.request("GET", JOBFLOWS.path(*key_of(flow)))
         except ApiError as error:
-            if error.not_found:
+            if error.not_found:  # deleted since
                 return
             raise_unless_missing(error)
         if self._output is GetOutput.YAML:

@@ -39,7 +39,7 @@ async def print_explanations(
             answers = [await explain_flow(client, await find_flow(client, name), step)]
         else:
             answers = await _explain_each(client, selection)
-            if not answers:
+            if not answers:  # perhaps because the namespace does not exist
                 await check_namespace(client, selection)
         place = describe_place(client, selection)
     if options.as_json:

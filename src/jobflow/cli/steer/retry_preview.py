@@ -35,6 +35,7 @@ class Preview:
             f"{each.place} ({each.count})" if each.count else each.place for each in self.again
         ]
         if not places:
+            # a flow fails without a failed step if an output of it has no value
             yield f"JobFlow {name}: no step runs again, only its outputs are evaluated"
             return
         width = max(map(len, places))
@@ -92,6 +93,7 @@ async def ask(found: Sequence[Preview]) -> int:
         print("\n".join(each.lines()))
     print(f"Run again what took {format_duration(lost)}? [y/N] ", end="", flush=True)
     is_answered, loop = asyncio.Event(), asyncio.get_running_loop()
+    # input() would keep Ctrl-C from the signals of the command
     loop.add_reader(sys.stdin, is_answered.set)
     try:
         with interruption() as stop:

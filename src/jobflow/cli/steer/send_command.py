@@ -63,6 +63,7 @@ async def send_and_wait(
                 errors.add(error)
                 continue
             if not options.as_json:
+                # requested, not done: the controller handles it later
                 requested = f"{verb.name} requested (Command {sent[-1][1]})"
                 print(f"JobFlow {flow.metadata.name}: {requested}", flush=True)
         if wait and sent:
@@ -131,7 +132,7 @@ class GoalWait:
         self._last_line = ""
 
     def see(self, flow: JobFlow) -> None:
-        if flow is self._first:
+        if flow is self._first:  # what was read before the Command was sent
             return
         self.flow = flow
         self.handled = self.handled or self._goal.handled(self._first, flow)
@@ -152,6 +153,7 @@ class GoalWait:
         name = self.flow.metadata.name
         if self.is_deleted:
             return f"JobFlow {name} was deleted in the meantime"
+        # it ended between the read and the Command
         if not self.handled and self._goal.is_lost(self.flow):
             return f"JobFlow {name} finished first: {state_of(self.flow)}"
         return ""

@@ -32,6 +32,7 @@ class Progress(Display):
 
     def show(self, flow: JobFlow) -> None:
         line = printable(f"JobFlow {flow.metadata.name}: {state_of(flow)}")
+        # a flow without a phase has nothing to say
         if flow.status.state.phase and self._last.get(flow.metadata.uid) != line:
             self._last[flow.metadata.uid] = line
             print(line, flush=True)
@@ -110,7 +111,7 @@ async def follow_to_end(
     found = list(follower.flows.values())
     if done and isinstance(display, LiveTrees):  # it has wiped itself off the terminal
         print_trees(console, found, await read_children(client, found))
-    if done and view is View.LOGS:
+    if done and view is View.LOGS:  # logs do not say how a flow ended
         last = Progress()
         for flow in found:
             last.show(flow)
