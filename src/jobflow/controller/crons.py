@@ -125,13 +125,13 @@ class Crons(Listener):
             if event not in noted:
                 self._recorder.record(cron, event)
         self._noted[key] = frozenset(plan.notices)
-        if plan.requeue_after is not None:
+        if plan.requeue_after is not None:  # before requests: these may fail
             self._queue.add_after(key, plan.requeue_after.total_seconds())
         if plan.status != cron.status:
             written = await self._write_status(cron, plan)
             if written is None:
                 return
-            cron = written
+            cron = written  # the actions belong to the stored status
         for action in plan.actions:
             match action:
                 case CreateFlow():

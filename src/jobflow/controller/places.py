@@ -42,6 +42,7 @@ class Places:
         if group is None or not (taken := self._taken.get(group)):
             return ()
         for name, version in list(taken.items()):
+            # any later version shows whether the start was stored
             known = self._store.flows.get(group[0], name)
             if known is None or known.metadata.resource_version != version:
                 del taken[name]

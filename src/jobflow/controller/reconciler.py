@@ -18,7 +18,7 @@ from jobflow.api.volcano.pod import Pod
 from jobflow.controller.apply.api_answers import Answers, Memory, timeless
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import Recorder
-from jobflow.controller.apply.requests import Applied, Due, due_of
+from jobflow.controller.apply.requests import Applied, due_of
 from jobflow.controller.foreign_status import ForeignStatuses
 from jobflow.controller.hooks import Hooks, Judge, NotJudgedYet, ReconcileResult, judge_here
 from jobflow.controller.places import Places
@@ -233,7 +233,7 @@ class Reconciler(Listener):
             return ReconcileOutcome()
         if (event := await self.foreign.report(stored)) is not None:
             self._recorder.record(stored, event)
-            return ReconcileOutcome(again=True)
+            return ReconcileOutcome(again=True)  # from its own status
         answers = self._memory.of(stored)
         if not self._queue.backoff(key):  # what failed before the backoff may be sent again
             answers.failed.clear()
@@ -245,7 +245,7 @@ class Reconciler(Listener):
         began = self._clock()
         plan = plan_flow(flow, self._view(flow, answers), now=self._now())
         if (took := self._clock() - began) > LONG_PLAN:
-            self._queue.rest(key, took * RESTS)
+            self._queue.rest(key, took * RESTS)  # events of that time share the next plan
         if plan.only_ends_matter:
             self._awaiting_ends.add(key)
         else:
@@ -266,9 +266,22 @@ class Reconciler(Listener):
             self._hooks.recorded(flow.status, plan.status)
             for event in plan.events:
                 self._recorder.record(flow, event)
+            answers.written_at, answers.changed_at = self._clock(), None
             if plan.continues:
                 self._queue.add(key)
-        return self._outcome(flow, due, applied, answers)
+        answers.failed |= applied.failed
+        if flow.final and not answers.failed:
+            self._memory.forget(key)  # an ended flow asks for nothing that was answered before
+        waits = [due.status_wait] if due.status_wait else []
+        if plan.requeue_after is not None:
+            waits.append(plan.requeue_after.total_seconds())
+        return ReconcileOutcome(
+            again=applied.again,
+            after=min(waits, default=None),
+            error="; ".join(dict.fromkeys(applied.errors)),
+            retry_after=applied.retry_after,
+            held=due.held,
+        )
 
     async def _judge_first(self, stored: JobFlow, answers: Answers) -> ReconcileOutcome | None:
         """Judge a flow once before its first plan: it may have been stored without review. Return
@@ -290,7 +303,7 @@ class Reconciler(Listener):
         jobs, deleted = self._store.jobs_of(uid), self._store.deleted_of(uid)
         jobs = self.foreign.own_jobs(jobs, flow.metadata.namespace)
         parent = self._store.parent_of(flow)
-        answers.outdate(jobs)
+        answers.outdate(jobs)  # before the View takes them
         uids = [job.metadata.uid for job in jobs.values()]
         return View(
             templates=self._store.templates_in(flow.metadata.namespace),
@@ -334,29 +347,10 @@ class Reconciler(Listener):
         late = answers.changed_at + PROGRESS_SECONDS
         if late <= now or self._order.has_room:
             return 0.0
+        # writes that flows wait for go first
         key = key_of(flow)
         self._order.when_room(key, lambda: self._queue.add(key))
         return late - now
-
-    def _outcome(
-        self, flow: JobFlow, due: Due, applied: Applied, answers: Answers
-    ) -> ReconcileOutcome:
-        if applied.status_written:
-            answers.written_at, answers.changed_at = self._clock(), None
-        error = "; ".join(dict.fromkeys(applied.errors))
-        answers.failed |= applied.failed
-        if flow.final and not answers.failed:
-            self._memory.forget(key_of(flow))
-        waits = [due.status_wait] if due.status_wait else []
-        if due.plan.requeue_after is not None:
-            waits.append(due.plan.requeue_after.total_seconds())
-        return ReconcileOutcome(
-            again=applied.again,
-            after=min(waits) if waits else None,
-            error=error,
-            retry_after=applied.retry_after,
-            held=due.held,
-        )
 
 
 def is_unstarted(flow: JobFlow) -> bool:

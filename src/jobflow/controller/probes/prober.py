@@ -159,6 +159,7 @@ class Prober:
             watch.seen = pod_states(pods)
             failure = obstacle(watch.probe, pods, watch.failure) or await self._round(watch, pods)
             changed = watch.differs(pod_states(self._pods_of(uid)))
+            # a round that passed proves nothing about pods that have come or gone meanwhile
             if failure or not changed:
                 self._set_result(watch, ProbeResult(passed=not failure, message=failure))
             if failure and not changed:
