@@ -239,7 +239,28 @@ def fields_of(struct: type[msgspec.Struct]) -> tuple[FlowField, ...]:
     """Return the fields of a type, in their order."""
     hints = typing.get_type_hints(struct, include_extras=True)
     names = zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True)
-    return tuple(_field(name, json, hints[name]) for name, json in names)
+    fields = []
+    for name, json in names:
+        traits: list[Trait] = []
+        inner: type[msgspec.Struct] | None = None
+        is_list = False
+        pending = [hints[name]]
+        while pending:
+            each = pending.pop()
+            origin, args = typing.get_origin(each), typing.get_args(each)
+            # also inside of a union, as in `IntOrParam | None`
+            if origin is typing.Annotated:
+                traits += [trait for trait in args[1:] if isinstance(trait, Trait)]
+                pending.append(args[0])
+            elif origin in (typing.Union, types.UnionType):
+                pending += args
+            elif origin is list:
+                is_list = True
+                pending += args
+            elif isinstance(each, type) and issubclass(each, msgspec.Struct):
+                inner = each
+        fields.append(FlowField(name, json, tuple(traits), inner, is_list and inner is not None))
+    return tuple(fields)
 
 
 def names_with(struct: type[msgspec.Struct], kind: type[Trait]) -> frozenset[str]:
@@ -321,25 +342,3 @@ def _has_below(field: FlowField, kind: type[Trait]) -> bool:
         return False
     fields = fields_of(field.struct)
     return any(each.get(kind) is not None or _has_below(each, kind) for each in fields)
-
-
-def _field(name: str, json: str, hint: Any) -> FlowField:
-    traits: list[Trait] = []
-    struct: type[msgspec.Struct] | None = None
-    is_list = False
-    pending = [hint]
-    while pending:
-        each = pending.pop()
-        origin, args = typing.get_origin(each), typing.get_args(each)
-        # also inside of a union, as in `IntOrParam | None`
-        if origin is typing.Annotated:
-            traits += [trait for trait in args[1:] if isinstance(trait, Trait)]
-            pending.append(args[0])
-        elif origin in (typing.Union, types.UnionType):
-            pending += args
-        elif origin is list:
-            is_list = True
-            pending += args
-        elif isinstance(each, type) and issubclass(each, msgspec.Struct):
-            struct = each
-    return FlowField(name, json, tuple(traits), struct, is_list and struct is not None)

@@ -152,7 +152,19 @@ def own_layers(owner: Step | Case) -> Iterator[Layer]:
             pod["volumes"] = owner.volumes
         task = {"name": MAIN, "replicas": 1, "template": {"spec": pod}}
         yield Layer(Rank.WORK, "container", {"tasks": [task]})
-    if isinstance(owner, Step) and (arguments := _arguments_of(owner)):
+    arguments: dict[str, Any] = {}
+    for name, json in _ARGUMENTS if isinstance(owner, Step) else ():
+        if (value := getattr(owner, name)) is not None:
+            arguments[json] = [*map(_as_text, value)] if isinstance(value, list) else value
+    if isinstance(owner, Step) and owner.env:
+        arguments["env"] = [
+            # a variable that is removed has the value None
+            {"name": name, **(value if isinstance(value, dict) else {"value": _as_text(value)})}
+            for name, value in owner.env.items()
+            # admission refuses any other map
+            if not isinstance(value, dict) or is_source(value)
+        ]
+    if arguments:
         template = {"spec": {"containers": [arguments]}}
         yield Layer(Rank.ARGUMENTS, "", {"tasks": [{"template": template}]})
     rank = Rank.PATCH if isinstance(owner, Step) else Rank.CASE_PATCH
@@ -220,24 +232,6 @@ _ARGUMENTS = tuple(
     if each.get(JobPart) == JobPart(Role.ARGUMENT)
 )
 _ENV_INDEX = re.compile(r"\.env\[(\d+)\](?:\.(?:name|value)\b)?")
-
-
-def _arguments_of(step: Step) -> dict[str, Any]:
-    """Return the arguments of a step as fields of a container. A removed variable is None."""
-    arguments = ((json, getattr(step, name)) for name, json in _ARGUMENTS)
-    found = {
-        json: [*map(_as_text, value)] if isinstance(value, list) else value
-        for json, value in arguments
-        if value is not None
-    }
-    if step.env:
-        found["env"] = [
-            {"name": name, **(value if isinstance(value, dict) else {"value": _as_text(value)})}
-            for name, value in step.env.items()
-            # admission refuses any other map
-            if not isinstance(value, dict) or is_source(value)
-        ]
-    return found
 
 
 def is_source(value: Mapping[str, Any]) -> bool:
