@@ -1,15 +1,17 @@
 """Laws of admission, for any JSON and for valid flows with one fault."""
 
 import re
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobflow.api.flow.jobflow import JobFlow, JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, JobTemplate
 from jobflow.api.flow.step import DependsOn, Step
+from jobflow.api.flow.traits import fields_of, walk
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.changes import need_of
 from jobflow.core.admission.validate import (
@@ -40,18 +42,10 @@ WORDS = st.sampled_from(
      "size(flow.failures) > 0"]
 )  # fmt: skip
 KEYS = st.sampled_from(
-    ["metadata", "name", "generateName", "namespace", "spec", "flows", "template", "dependsOn",
-     "targets", "strategy", "condition", "probe", "taskStatusList", "httpGetList", "tcpSocketList",
-     "taskName", "count", "port", "path", "httpHeader", "value", "patch", "jobSpec", "queue",
-     "jobRetainPolicy", "tasks", "replicas", "minAvailable", "policies", "event", "action",
-     "exitCode", "plugins", "volumes", "mountPath", "containers", "status", "state", "phase",
-     "conditions", "annotations", "$patch", "x.io/key", "switch", "when", "forEach", "items",
-     "from", "parallelism", "repeat", "until", "max", "retry", "limit", "disruptions",
-     "pause", "backoff", "duration",
-     "factor", "avoidNodes", "timeout", "daemon", "continueOnFailure", "params", "enum",
-     "jobDefaults", "labels", "failurePolicy", "finally", "ttlSecondsAfterFinished",
-     "ttlSecondsAfterSucceeded", "ttlSecondsAfterFailed", "suspend", "volumeClaims",
-     "decisions", "case", "runs"]
+    ["metadata", "name", "generateName", "namespace", "spec", "queue", "tasks", "replicas",
+     "minAvailable", "policies", "event", "action", "exitCode", "plugins", "volumes", "mountPath",
+     "containers", "status", "state", "phase", "conditions", "annotations", "$patch", "x.io/key",
+     "decisions", "case", "runs", *sorted({field.json for _, field in walk(JobFlowSpec)})]
 )  # fmt: skip
 LEAVES = st.none() | st.booleans() | st.integers(-2, 70_000) | st.floats(allow_nan=False) | WORDS
 JSON = st.recursive(
@@ -102,10 +96,37 @@ WORKS: dict[str, Any] = {
     "container": maybe(name=WORDS, image=WORDS, env=st.lists(JSON, max_size=2)) | OBJECTS,
     "volumes": st.lists(maybe(name=WORDS) | JSON, max_size=2),
 }
+
+
+def values_of(hint: Any) -> st.SearchStrategy[Any]:
+    """Return values that a type can decode."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return values_of(args[0])
+    if origin in (Union, UnionType):
+        return st.one_of(*map(values_of, args))
+    if origin is list:
+        return st.lists(values_of(args[0]), max_size=2)
+    if origin is dict:
+        return st.dictionaries(WORDS, values_of(args[1]), max_size=2)
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return maybe(**all_fields(hint))
+    return {
+        NoneType: st.none(), str: WORDS, int: COUNTS, float: st.floats(allow_nan=False),
+        bool: st.booleans(), Any: JSON,
+    }[hint]  # fmt: skip
+
+
+def all_fields(struct: type[msgspec.Struct]) -> dict[str, st.SearchStrategy[Any]]:
+    """Return values for each field of a type, such as a new one, by its name in JSON."""
+    hints = get_type_hints(struct, include_extras=True)
+    return {each.json: values_of(hints[each.name]) for each in fields_of(struct)}
+
+
 STEPS = st.fixed_dictionaries(
     {"name": WORDS},
-    optional={
-        "template": WORDS | st.none(),
+    optional={name: values for name, values in all_fields(Step).items() if name != "name"}
+    | {
         "dependsOn": maybe(
             targets=st.lists(WORDS, max_size=4),
             strategy=WORDS,
@@ -114,10 +135,8 @@ STEPS = st.fixed_dictionaries(
             items=WORDS | st.just("Matching"),
             probe=PROBES | st.none(),
         ),
-        "vars": st.dictionaries(WORDS, WORDS, max_size=2),
         **WORKS,
         "env": st.dictionaries(WORDS, JSON | maybe(valueFrom=OBJECTS), max_size=3),
-        "image": WORDS,
         "command": st.lists(JSON, max_size=2) | JSON,
         "args": st.lists(JSON, max_size=2) | JSON,
         "resources": maybe(requests=OBJECTS, limits=OBJECTS) | JSON,
@@ -130,7 +149,6 @@ STEPS = st.fixed_dictionaries(
             timeout=WORDS | JSON,
         )
         | OBJECTS,
-        "when": WORDS,
         "switch": st.lists(
             maybe(when=WORDS, template=WORDS, patch=maybe(jobSpec=JOBS, spec=JOBS), **WORKS),
             max_size=3,
@@ -141,7 +159,6 @@ STEPS = st.fixed_dictionaries(
             count=SETTINGS,
             parallelism=SETTINGS,
         ),
-        "repeat": maybe(until=WORDS, max=SETTINGS, pause=WORDS),
         "retry": maybe(
             limit=SETTINGS,
             when=WORDS,
@@ -151,41 +168,18 @@ STEPS = st.fixed_dictionaries(
                 duration=WORDS, max=WORDS, factor=st.floats(allow_nan=False) | st.integers(-1, 9)
             ),
         ),
-        "timeout": WORDS,
-        "approval": maybe(message=WORDS, timeout=WORDS, default=WORDS),
-        "daemon": st.booleans(),
-        "continueOnFailure": st.booleans(),
     },
 )
 FLOWS = st.fixed_dictionaries(
     {
         "metadata": maybe(name=WORDS, generateName=WORDS, namespace=WORDS),
         "spec": maybe(
-            **{"finally": st.lists(STEPS, max_size=3)},
-            flows=st.lists(STEPS, max_size=5),
-            targets=st.lists(WORDS, max_size=2),
-            jobRetainPolicy=WORDS,
-            params=st.lists(
-                maybe(name=WORDS, value=JSON, enum=st.lists(JSON, max_size=2)), max_size=2
-            ),
-            jobDefaults=maybe(
-                queue=WORDS,
-                priorityClassName=WORDS,
-                schedulerName=WORDS,
-                plugins=st.dictionaries(WORDS, st.lists(WORDS, max_size=2), max_size=2),
-                labels=st.dictionaries(WORDS, WORDS, max_size=2),
-                annotations=st.dictionaries(WORDS, WORDS, max_size=2),
-            ),
-            outputs=st.dictionaries(WORDS, WORDS, max_size=2),
-            parallelism=SETTINGS,
-            timeout=WORDS,
-            failurePolicy=WORDS,
-            ttlSecondsAfterFinished=COUNTS,
-            ttlSecondsAfterSucceeded=COUNTS,
-            ttlSecondsAfterFailed=COUNTS,
-            concurrency=maybe(group=WORDS, limit=COUNTS, policy=WORDS),
-            volumeClaims=st.dictionaries(WORDS, OBJECTS | JSON, max_size=2),
-            suspend=st.booleans(),
+            **all_fields(JobFlowSpec)
+            | {
+                "finally": st.lists(STEPS, max_size=3),
+                "flows": st.lists(STEPS, max_size=5),
+                "volumeClaims": st.dictionaries(WORDS, OBJECTS | JSON, max_size=2),
+            }
         ),
     },
     optional={

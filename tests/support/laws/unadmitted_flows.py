@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -31,6 +31,8 @@ from jobflow.api.volcano.job import Job, JobCondition, JobState
 from support.plan.plan_world import World
 from support.plan.steps import template
 from support.plan.world_state import FLOW_UID, NOW
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 _NAMES = ("a", "b", "c", "a-0", "", "é")
 _NUMBERS = (None, 0, 1, 2, 3, -1, 100, 2**31 - 1, -(2**31))
@@ -180,7 +182,8 @@ class UnadmittedWorlds:
         one = self._one
         last = [self._step() for _ in range(self._dice.randint(0, 2))]
         params = [Param(name="x", value=one([None, 1, [1, 2], {"a": None}, "t"]))]
-        return JobFlowSpec(
+        return self._filled(
+            JobFlowSpec,
             flows=one([None, *([[self._step() for _ in range(self._dice.randint(0, 4))]] * 20)]),
             targets=one([None, None, [], ["a"], ["b", "zz"]]),
             finally_=one([None, last]),
@@ -199,12 +202,20 @@ class UnadmittedWorlds:
             job_defaults=one([None, JobDefaults(queue="q", plugins={"svc": []})]),
         )
 
+    def _filled(self, kind: type[T], **given: Any) -> T:
+        """Draw an object whose other fields have any values of their types, such as a new field."""
+        hints = get_type_hints(kind, include_extras=True)
+        others = {n: self._drawn(hint, n) for n, hint in hints.items() if n not in given}
+        return kind(**given, **others)
+
     def _step(self) -> Step:
         one = self._one
-        return Step(
+        works: dict[str, Any] = {"container": None, "job_spec": None, "volumes": None}
+        return self._filled(
+            Step,
             name=one(_NAMES),
             template=one([None, "a", "zz"]),
-            **one(_WORKS),
+            **works | one(_WORKS),
             env=one([None, None, {"A": "$(params.x)", "B": None, "": {"x": 1}}]),
             args=one([None, None, "x", [1, "$(item)", None]]),
             depends_on=one([None, self._depends_on()]),
@@ -225,7 +236,6 @@ class UnadmittedWorlds:
             timeout=one(_DURATIONS),
             approval=self._approval() if self._rarely(4) else None,
             daemon=one([None, None, True]),
-            continue_on_failure=one([None, True]),
         )
 
     def _approval(self) -> Approval:
