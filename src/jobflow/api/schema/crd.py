@@ -22,6 +22,8 @@ import yaml
 from jobflow.api.kinds import KINDS
 
 Schema = dict[str, Any]
+PRESERVED = "x-kubernetes-preserve-unknown-fields"
+INT_OR_STRING = "x-kubernetes-int-or-string"
 
 
 def crd(kind: str) -> dict[str, Any]:
@@ -136,7 +138,7 @@ def _shape(info: msgspec.inspect.Type) -> Schema:
     match info:
         case msgspec.inspect.UnionType(types=types):
             inner, *others = (t for t in types if not isinstance(t, msgspec.inspect.NoneType))
-            return {"x-kubernetes-int-or-string": True} if others else _schema(inner)
+            return {INT_OR_STRING: True} if others else _schema(inner)
         case msgspec.inspect.StructType(cls=cls, fields=fields):
             properties = {
                 field.encode_name: _schema(field.type, description_of(cls, field.name))
@@ -158,7 +160,7 @@ _SCALARS: dict[type, Schema] = {
     msgspec.inspect.IntType: {"type": "integer"},
     msgspec.inspect.FloatType: {"type": "number"},
     msgspec.inspect.BoolType: {"type": "boolean"},
-    msgspec.inspect.AnyType: {"x-kubernetes-preserve-unknown-fields": True, "nullable": True},
+    msgspec.inspect.AnyType: {PRESERVED: True, "nullable": True},
 }
 
 

@@ -161,30 +161,30 @@ def has_reference(text: str) -> bool:
 
 def has_other_brackets(value: Any) -> bool:
     """Return whether a text in a JSON value has `$(`, or `$$(`, that begins no reference."""
-    # most values have none, which one search of their JSON shows
-    pending = [value] if may_have_reference(value) else []
-    while pending:
-        inner = pending.pop()
-        if isinstance(inner, str):
-            references = sum(found["path"] is not None for found in _REFERENCE.finditer(inner))
-            if inner.count("$(") > references:
-                return True
-        elif isinstance(inner, dict):
-            pending += inner.values()
-        elif isinstance(inner, list):
-            pending += inner
+    for _, text in _walk_texts(value, ""):
+        references = sum(found["path"] is not None for found in _REFERENCE.finditer(text))
+        if text.count("$(") > references:
+            return True
     return False
 
 
 def find_references(value: Any, path: str) -> Iterator[tuple[str, Reference]]:
     """Yield each reference in a JSON value at `path`, with the path of its text. Keys have none."""
+    for place, text in _walk_texts(value, path):
+        for found in _REFERENCE.finditer(text):
+            if found["path"] is not None:
+                yield place, parse_reference(found["path"])
+
+
+def _walk_texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the texts in a JSON value that have `$(`, in their order, with their paths."""
+    # most values have none, which one search of their JSON shows
     pending = [(path, value)] if may_have_reference(value) else []
     while pending:
         place, inner = pending.pop()
         if isinstance(inner, str):
-            for found in _REFERENCE.finditer(inner) if "$(" in inner else ():
-                if found["path"] is not None:
-                    yield place, parse_reference(found["path"])
+            if "$(" in inner:
+                yield place, inner
         elif isinstance(inner, dict):
             pending += [(join_path(place, key), each) for key, each in reversed(inner.items())]
         elif isinstance(inner, list):

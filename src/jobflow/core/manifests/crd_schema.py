@@ -18,7 +18,7 @@ import jsonschema_rs
 import msgspec
 
 from jobflow.api.kinds import KINDS
-from jobflow.api.schema.crd import openapi_schema
+from jobflow.api.schema.crd import INT_OR_STRING, PRESERVED, Schema, openapi_schema
 from jobflow.api.volcano.job import JobSpec
 from jobflow.core.manifests.job_fields import meant, place_of
 from jobflow.core.manifests.schema_hints import (
@@ -32,10 +32,6 @@ from jobflow.core.manifests.schema_hints import (
 from jobflow.core.suggest import Suggester, did_you_mean, list_supported, normalize_word
 from jobflow.core.violations import MAX_FINDINGS, Reason, Violation, quote
 
-Schema = dict[str, Any]
-
-_PRESERVED = "x-kubernetes-preserve-unknown-fields"
-_INT_OR_STRING = "x-kubernetes-int-or-string"
 _INT32 = 2**31
 
 _STEPS, _FINALLY_STEPS = "spec.flows[]", "spec.finally[]"
@@ -43,7 +39,7 @@ _FLOW_TEMPLATE = ["spec", "jobFlowTemplate", "spec"]
 """Place of the spec of a flow in a CronJobFlow."""
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "object", "additionalProperties": _TEXT}
-_ANY_OBJECTS = {"type": "array", "items": {"type": "object", _PRESERVED: True}}
+_ANY_OBJECTS = {"type": "array", "items": {"type": "object", PRESERVED: True}}
 _OBJECT_META: Schema = {
     "type": "object",
     "properties": {
@@ -183,7 +179,7 @@ def _root(kind: str, strict: bool) -> _Part:
         "apiVersion": {"type": "string", "enum": [KINDS[kind].resource.api_version]},
         "kind": _TEXT,
     }
-    status = {"status": {_PRESERVED: True}} if "status" in properties else {}
+    status = {"status": {PRESERVED: True}} if "status" in properties else {}
     whole = schema | {"properties": properties | known | {"metadata": _OBJECT_META} | status}
     return _Part(kind, _json_schema(whole, strict))
 
@@ -192,7 +188,7 @@ def _json_schema(schema: Schema, strict: bool, *, nullable: bool = False) -> Sch
     """Return our structural schema (no required fields, no ranges) as JSON Schema 2020-12."""
     nullable = nullable or bool(schema.get("nullable"))
     out: Schema = {}
-    types = ["integer", "string"] if schema.get(_INT_OR_STRING) else [schema.get("type")]
+    types = ["integer", "string"] if schema.get(INT_OR_STRING) else [schema.get("type")]
     if types != [None]:
         out["type"] = [*types, "null"] if nullable else types
     if "enum" in schema:
@@ -203,7 +199,7 @@ def _json_schema(schema: Schema, strict: bool, *, nullable: bool = False) -> Sch
         out["items"] = _json_schema(schema["items"], strict)
     if isinstance(values := schema.get("additionalProperties"), dict):
         out["additionalProperties"] = _json_schema(values, strict, nullable=True)
-    elif strict and "properties" in schema and not schema.get(_PRESERVED):
+    elif strict and "properties" in schema and not schema.get(PRESERVED):
         out["additionalProperties"] = False
     if "properties" in schema:
         fields = schema["properties"].items()

@@ -8,12 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jobflow.api.kinds import KINDS
-from jobflow.api.schema.crd import crd
+from jobflow.api.schema.crd import INT_OR_STRING, PRESERVED, Schema, crd
 
-Schema = Mapping[str, Any]
-
-_PRESERVED = "x-kubernetes-preserve-unknown-fields"
-_INT_OR_STRING = "x-kubernetes-int-or-string"
 _EITHER = "integer or string"
 _ANY = "anything"
 _WIDER = {"integer": ("number", _EITHER), "string": (_EITHER,)}
@@ -46,7 +42,7 @@ def _faults(ours: Schema, theirs: Schema, path: str) -> Iterator[str]:
     if have not in (want, _ANY, *_WIDER.get(want, ())):
         yield f"{path} is of type {have}, not {want}"
         return
-    if ours.get(_PRESERVED) and not theirs.get(_PRESERVED):
+    if ours.get(PRESERVED) and not theirs.get(PRESERVED):
         yield f"{path} drops what it does not name"
     if ours.get("nullable") and not theirs.get("nullable"):
         yield f"{path} takes no null"
@@ -61,18 +57,18 @@ def _below(ours: Schema, theirs: Schema, path: str) -> Iterator[str]:
         below = f"{path}.{name}" if path else name
         if name in named:
             yield from _faults(schema, named[name], below)
-        elif not theirs.get(_PRESERVED):
+        elif not theirs.get(PRESERVED):
             yield f"{below} is missing"
     for keyword, mark in (("items", "[]"), ("additionalProperties", "{}")):
-        if isinstance(schema := ours.get(keyword), dict) and not theirs.get(_PRESERVED):
+        if isinstance(schema := ours.get(keyword), dict) and not theirs.get(PRESERVED):
             inner = theirs.get(keyword)
             yield from _faults(schema, inner if isinstance(inner, dict) else {}, path + mark)
 
 
 def _type(schema: Schema) -> str:
-    if schema.get(_INT_OR_STRING):
+    if schema.get(INT_OR_STRING):
         return _EITHER
-    return str(schema.get("type") or (_ANY if schema.get(_PRESERVED) else "nothing"))
+    return str(schema.get("type") or (_ANY if schema.get(PRESERVED) else "nothing"))
 
 
 def _defaults(schema: Schema, path: str, roots: tuple[str, ...]) -> Iterator[str]:
