@@ -52,10 +52,10 @@ lint: $(VENV)/installed
 	$(BIN)/python tools/size.py
 
 crds: $(VENV)/installed ## write charts/jobflow/crds from the types in jobflow.api
-	$(BIN)/python -m jobflow.api.schema.crd charts/jobflow/crds
+	$(BIN)/python -m jobflow.api.crd charts/jobflow/crds
 
 manifests: crds ## write deploy/, the table of pod types and those of jobflow.authoring; IMAGE=REPOSITORY@sha256:DIGEST sets the image
-	$(BIN)/python tools/pod_types.py src/jobflow/api/schema/pod_types.txt
+	$(BIN)/python tools/pod_types.py src/jobflow/api/pod_types.txt
 	$(BIN)/python tools/authoring_types.py src/jobflow/authoring/objects
 	$(BIN)/python charts/manifests.py deploy $(IMAGE)
 

@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import web
 
 from bench import core, samples
+from jobflow.api.crd import crd
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import (
@@ -26,7 +27,6 @@ from jobflow.api.resources import (
     PODS,
     QUEUES,
 )
-from jobflow.api.schema.crd import crd
 from jobflow.api.volcano.job import Job
 from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.plan import plan

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from jobflow.api.crd import openapi_schema
 from jobflow.api.flow.status import StepPhase
-from jobflow.api.schema.crd import openapi_schema
 from jobflow.core.planning.observed.steps import FAILURES
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from jobflow.core.spec.readiness import SKIPS

@@ -15,6 +15,7 @@ from textwrap import fill, indent
 
 import msgspec
 
+from jobflow.api.crd import description_of
 from jobflow.api.flow import control, step
 from jobflow.api.flow.cronjobflow import CronJobFlowSpec
 from jobflow.api.flow.jobflow import JobFlowSpec
@@ -29,7 +30,6 @@ from jobflow.api.flow.traits import (
     Setting,
     fields_of,
 )  # fmt: skip
-from jobflow.api.schema.crd import description_of
 from jobflow.api.volcano import job
 
 FLOW_TYPES = (

@@ -1,4 +1,4 @@
-"""Writes src/jobflow/api/schema/pod_types.txt, the fields of a pod template.
+"""Writes src/jobflow/api/pod_types.txt, the fields of a pod template.
 
 The models of kubernetes-asyncio take 36 MB and 0.2 s to import, so the product reads this table
 instead. `make manifests` runs this script; a test compares the file with its output.

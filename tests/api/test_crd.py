@@ -9,10 +9,10 @@ import msgspec
 import pytest
 import yaml
 
+from jobflow.api.crd import crd, openapi_schema, to_yaml
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import FLOW_GROUP
-from jobflow.api.schema.crd import crd, openapi_schema, to_yaml
 from support.paths import ROOT
 
 REFERENCE = ROOT / "docs" / "reference.md"

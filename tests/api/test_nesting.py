@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.api.schema.nesting import cut, is_deeper, way_beyond
+from jobflow.api.nesting import cut, is_deeper, way_beyond
 
 VALUES = st.recursive(
     st.none() | st.integers() | st.text('ab{}[]"\\é\n', max_size=8),

@@ -8,7 +8,7 @@ import pytest
 
 from support.paths import ROOT
 
-TABLE = ROOT / "src" / "jobflow" / "api" / "schema" / "pod_types.txt"
+TABLE = ROOT / "src" / "jobflow" / "api" / "pod_types.txt"
 
 
 @pytest.mark.long

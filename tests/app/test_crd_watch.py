@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from jobflow.api.crd import crd
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import CRDS, JOBFLOWS, JOBTEMPLATES
-from jobflow.api.schema.crd import crd
 from jobflow.app import crd_watch as schema_guard
 from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld
 from jobflow.kube.client import ApiError, Client

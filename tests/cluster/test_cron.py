@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import CRONJOBFLOWS, EVENTS
-from jobflow.core.cron.schedule import minutes_of
+from jobflow.core.cron import minutes_of
 from support.cluster.kubectl import Kubectl
 from support.cluster.real_cluster import RealCluster
 from support.cluster.release_checks import phase

@@ -10,7 +10,7 @@ import pytest
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS
-from jobflow.core.cron.schedule import minutes_of
+from jobflow.core.cron import minutes_of
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.store import feeds
 from support.sandbox.running_controller import (

@@ -92,8 +92,8 @@ def _made(spec: dict[str, Any]) -> dict[str, Any]:
     import msgspec
     import yaml
 
+    from jobflow.api.crd import crd
     from jobflow.api.flow.jobflow import JobFlow
-    from jobflow.api.schema.crd import crd
     from jobflow.authoring import Flow
     from jobflow.core.cel.scope import EvaluationScope
     from jobflow.core.manifests.job import Attempt, build_job

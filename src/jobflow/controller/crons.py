@@ -20,7 +20,7 @@ from jobflow.controller.apply.creates import replacing_command
 from jobflow.controller.apply.events import Recorder
 from jobflow.controller.apply.requests import difference, guarded_patch
 from jobflow.controller.queue import WorkQueue
-from jobflow.core.cron.flows import belongs_to
+from jobflow.core.cron import belongs_to
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.planning.cron import CreateFlow, CronPlan, RemoveFlow, ReplaceFlow, plan_cron
 from jobflow.kube.cache import Key, key_of

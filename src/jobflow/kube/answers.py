@@ -14,8 +14,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from jobflow.api.nesting import cut
 from jobflow.api.resources import ListMeta, Status, Struct
-from jobflow.api.schema.nesting import cut
 from jobflow.kube.connections import Answer
 
 

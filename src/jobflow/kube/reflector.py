@@ -14,8 +14,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from jobflow.api.nesting import READABLE_DEPTH, is_deeper
 from jobflow.api.resources import Object, Resource, Status
-from jobflow.api.schema.nesting import READABLE_DEPTH, is_deeper
 from jobflow.kube.answers import (
     Identity,
     IdentityList,

@@ -17,7 +17,7 @@ from jobflow.api.resources import JOBFLOWS, ObjectMeta, Struct
 from jobflow.api.volcano.command import Command, targets
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
-from jobflow.core.cron.flows import belongs_to
+from jobflow.core.cron import belongs_to
 from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.work import work_of_object
 from jobflow.kube.cache import Cache, Key

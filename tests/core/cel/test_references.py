@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobflow.api.schema.nesting import READABLE_DEPTH
+from jobflow.api.nesting import READABLE_DEPTH
 from jobflow.core.cel.references import (
     Reference,
     find_references,

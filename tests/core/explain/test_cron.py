@@ -8,7 +8,7 @@ import pytest
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.core.cron.flows import build_flow, scheduled_name
+from jobflow.core.cron import build_flow, scheduled_name
 from jobflow.core.explain.cron import explain_cron
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.api.schema.crd import openapi_schema
+from jobflow.api.crd import openapi_schema
 from jobflow.core.manifests.crd_schema import job_spec_violations, schema_violations
 
 FLOW = {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobFlow", "metadata": {"name": "f"}}

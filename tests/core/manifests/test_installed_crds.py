@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.schema.crd import crd
+from jobflow.api.crd import crd
 from jobflow.core.manifests.installed_crds import definition_faults
 
 Edit = Callable[[dict[str, Any]], None]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.core.cron.flows import Instantiation, build_flow, scheduled_name
+from jobflow.core.cron import Instantiation, build_flow, scheduled_name
 from jobflow.core.planning.cron import (
     LONGEST_WAIT,
     CreateFlow,

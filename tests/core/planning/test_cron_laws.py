@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.core.cron.flows import Instantiation, build_flow, is_backfilled, is_scheduled
+from jobflow.core.cron import Instantiation, build_flow, is_backfilled, is_scheduled
 from jobflow.core.planning.cron import CreateFlow, RemoveFlow, ReplaceFlow, plan_cron
 
 START = datetime(2026, 6, 1, 12, tzinfo=UTC)

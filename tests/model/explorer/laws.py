@@ -8,6 +8,7 @@ import jsonschema_rs
 import msgspec
 
 from jobflow.api import labels
+from jobflow.api.crd import openapi_schema
 from jobflow.api.flow.control import to_number
 from jobflow.api.flow.status import (
     ENDED_STEP_PHASES,
@@ -16,7 +17,6 @@ from jobflow.api.flow.status import (
     StepPhase,
 )
 from jobflow.api.flow.traits import WorkKind
-from jobflow.api.schema.crd import openapi_schema
 from jobflow.api.volcano.command import RETRIES
 from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.api.volcano.job import ENDED_PHASES, JobPhase

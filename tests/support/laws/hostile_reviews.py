@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.schema.crd import openapi_schema
+from jobflow.api.crd import openapi_schema
 from support.admission.admissions import UID
 
 MOST_BYTES = 3 << 20

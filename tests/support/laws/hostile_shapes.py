@@ -11,7 +11,7 @@ from functools import cache
 from math import isqrt
 from typing import Any
 
-from jobflow.api.schema.crd import openapi_schema
+from jobflow.api.crd import openapi_schema
 
 Json = Any
 Shape = Callable[[int], Json]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.schema.nesting import READABLE_DEPTH
+from jobflow.api.nesting import READABLE_DEPTH
 from jobflow.webhook.review.envelope import ReviewOutcome
 from support.admission.admissions import FakeCluster, Response, answer_to, review, stored
 from support.sandbox.manifests import DIAMOND, jobflow, template

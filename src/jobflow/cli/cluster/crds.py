@@ -7,9 +7,9 @@ import time
 
 import msgspec
 
+from jobflow.api.crd import crd, to_yaml
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import CRDS
-from jobflow.api.schema.crd import crd, to_yaml
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on, unreachable
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.credentials import ConfigError

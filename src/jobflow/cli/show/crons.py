@@ -15,7 +15,7 @@ from jobflow.client.errors import SUCCESS, UNUSABLE, CommandError, Errors
 from jobflow.client.flows.find_cron import KINDS, FoundCron, find_cron, list_crons, split_names
 from jobflow.client.flows.find_flow import check_exclusive, connect, describe_place, find_flows
 from jobflow.client.options import Selection
-from jobflow.core.cron.flows import belongs_to, format_scheduled_time
+from jobflow.core.cron import belongs_to, format_scheduled_time
 from jobflow.core.explain.cron import explain_cron
 from jobflow.core.names import to_label_value
 from jobflow.core.text import format_duration, printable

@@ -23,8 +23,7 @@ from jobflow.client.options import Connection
 from jobflow.client.verbs.copy import flow_at, manual_flow, schedule_of, send_checked
 from jobflow.client.verbs.send_manifests import FIELD_MANAGER
 from jobflow.core.admission.changes import cron_is_idle
-from jobflow.core.cron.flows import Instantiation, belongs_to
-from jobflow.core.cron.schedule import Schedule
+from jobflow.core.cron import Instantiation, Schedule, belongs_to
 from jobflow.core.text import format_count, printable
 from jobflow.display.formats import ObjectOutput
 from jobflow.display.objects import name_of, print_objects

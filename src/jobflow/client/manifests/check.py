@@ -198,7 +198,7 @@ def _duplicate_objects(ours: Iterable[TypedManifest]) -> Iterator[ManifestFault]
 def add_flows_of_crons(report: Report) -> list[str]:
     """Add a flow of each CronJobFlow to the flows of a report without faults, as if this were a
     scheduled time. Return the names of the CronJobFlows."""
-    from jobflow.core.cron.flows import build_flow  # commands without a CronJobFlow need none
+    from jobflow.core.cron import build_flow  # commands without a CronJobFlow need none
 
     names = []
     for manifest in report.crons:

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from jobflow.api.schema.nesting import MAX_DEPTH
+from jobflow.api.nesting import MAX_DEPTH
 from jobflow.client.manifests.yaml_errors import NotYAMLError, Span, from_libyaml, invalid_character
 from jobflow.client.manifests.yaml_scalars import NotJSONError, Scalar, key_text, plain_value
 

@@ -19,8 +19,7 @@ from jobflow.client.manifests.objects import Manifests, manifest_of
 from jobflow.client.manifests.sources import SourcePlace
 from jobflow.client.manifests.yaml_nodes import Node
 from jobflow.client.verbs.send_manifests import Sent, send
-from jobflow.core.cron.flows import Instantiation, build_flow
-from jobflow.core.cron.schedule import Schedule, ScheduleFault, parse_schedule
+from jobflow.core.cron import Instantiation, Schedule, ScheduleFault, build_flow, parse_schedule
 from jobflow.core.manifests.job import is_inherited
 from jobflow.kube.client import Client
 

@@ -10,7 +10,7 @@ from jobflow.api.flow.cronjobflow import ConcurrencyPolicy, CronJobFlow
 from jobflow.api.flow.traits import Required, find_unset
 from jobflow.core.admission.object_names import annotation_violations, label_violations
 from jobflow.core.admission.rules.fields import missing_field
-from jobflow.core.cron.schedule import ScheduleFault, parse_schedule, parse_zone
+from jobflow.core.cron import ScheduleFault, parse_schedule, parse_zone
 from jobflow.core.suggest import list_supported
 from jobflow.core.violations import FieldWarning, Reason, Violation
 

@@ -44,7 +44,7 @@ from jobflow.core.admission.warnings import (
     queue_warnings,
     template_warnings,
 )
-from jobflow.core.cron.flows import sample_flow
+from jobflow.core.cron import sample_flow
 from jobflow.core.manifests.job_fields import misfits
 from jobflow.core.spec.graph import Outline
 from jobflow.core.violations import MAX_FINDINGS, FieldWarning, Verdict, Violation

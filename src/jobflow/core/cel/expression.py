@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jobflow.api.schema.nesting import MAX_DEPTH
+from jobflow.api.nesting import MAX_DEPTH
 from jobflow.core.cel.budget import Budget, BudgetExceededError, CelError
 from jobflow.core.cel.language.macros import EvaluationFrame
 from jobflow.core.cel.language.parser import parse

@@ -7,8 +7,13 @@ from datetime import datetime
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
-from jobflow.core.cron.flows import format_scheduled_time, scheduled_name
-from jobflow.core.cron.schedule import ScheduleFault, parse_schedule, parse_zone
+from jobflow.core.cron import (
+    ScheduleFault,
+    format_scheduled_time,
+    parse_schedule,
+    parse_zone,
+    scheduled_name,
+)
 from jobflow.core.planning.cron import CreateFlow, CronPlan, plan_cron
 from jobflow.core.text import format_command, format_count, format_duration, join_names
 

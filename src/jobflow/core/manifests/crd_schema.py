@@ -17,18 +17,11 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 
+from jobflow.api.crd import INT_OR_STRING, PRESERVED, Schema, openapi_schema
 from jobflow.api.kinds import KINDS
-from jobflow.api.schema.crd import INT_OR_STRING, PRESERVED, Schema, openapi_schema
 from jobflow.api.volcano.job import JobSpec
+from jobflow.core.manifests import schema_hints
 from jobflow.core.manifests.job_fields import meant, place_of
-from jobflow.core.manifests.schema_hints import (
-    Path,
-    fields_of_other_tools,
-    json_path,
-    mistyped,
-    other_forms,
-    type_name,
-)
 from jobflow.core.suggest import Suggester, did_you_mean, list_supported, normalize_word
 from jobflow.core.violations import MAX_FINDINGS, Reason, Violation, quote
 
@@ -61,7 +54,7 @@ def schema_violations(kind: str, obj: Any, *, strict: bool) -> list[Violation]:
         return list(islice(_misfits(_root(kind, strict), obj, ()), MAX_FINDINGS))
     except ValueError as error:  # a key that is no text, a date, 255 levels, half a surrogate pair
         detail = f"cannot be read as JSON: {error}"
-        return [Violation("", Reason.TYPE_INVALID, type_name(obj), detail)]
+        return [Violation("", Reason.TYPE_INVALID, schema_hints.type_name(obj), detail)]
 
 
 def job_spec_violations(spec: Any, path: str) -> Iterator[Violation]:
@@ -137,7 +130,7 @@ _ARTICLES = {
 _OF_THE_VALUE = frozenset({"type", "enum", "minimum", "maximum"})
 
 
-def _misfits(part: _Part, value: Any, path: Path) -> Iterator[Violation]:
+def _misfits(part: _Part, value: Any, path: schema_hints.Path) -> Iterator[Violation]:
     # the usual case takes one call of the library
     if part.fits(value):
         return
@@ -148,14 +141,14 @@ def _misfits(part: _Part, value: Any, path: Path) -> Iterator[Violation]:
         details, found = error.kind.as_dict(), error.instance
         if error.kind.name == "type":
             expected = ",".join(name for name in details["types"] if name != "null")
-            yield mistyped(path, expected, found)
+            yield schema_hints.mistyped(path, expected, found)
         elif error.kind.name == "enum":
             options = [option for option in details["options"] if option is not None]
             detail = list_supported(found if len(options) > 1 else None, options)
-            yield Violation(json_path(path), Reason.NOT_SUPPORTED, found, detail)
+            yield Violation(schema_hints.json_path(path), Reason.NOT_SUPPORTED, found, detail)
         else:  # minimum, maximum: `_json_schema` writes no others
             detail = "must be of type integer with format int32"
-            yield Violation(json_path(path), Reason.INVALID, found, detail)
+            yield Violation(schema_hints.json_path(path), Reason.INVALID, found, detail)
     if mistyped_errors:
         return  # its content has no schema to compare with
     if isinstance(value, dict):
@@ -165,7 +158,9 @@ def _misfits(part: _Part, value: Any, path: Path) -> Iterator[Violation]:
                 yield from _misfits(below_it, inner, [*path, name])
             elif part.closed:
                 detail = f"unknown field{_meant(part, path, name, inner)}"
-                yield Violation(json_path([*path, name]), Reason.FORBIDDEN, None, detail)
+                yield Violation(
+                    schema_hints.json_path([*path, name]), Reason.FORBIDDEN, None, detail
+                )
     elif isinstance(value, list) and part.items is not None:
         for i, item in enumerate(value):
             yield from _misfits(part.items, item, [*path, i])
@@ -207,18 +202,22 @@ def _json_schema(schema: Schema, strict: bool, *, nullable: bool = False) -> Sch
     return out
 
 
-def _meant(part: _Part, path: Path, name: str, value: Any) -> str:
+def _meant(part: _Part, path: schema_hints.Path, name: str, value: Any) -> str:
     """Return the hint for an unknown field: one that its value fits, or ""."""
     kind, prefix = part.kind, ""
     if kind == "CronJobFlow" and [*path[:3]] == _FLOW_TEMPLATE:
         kind, path, prefix = "JobFlow", ["spec", *path[3:]], "spec.jobFlowTemplate."
     if kind == "JobTemplate" and path[:1] == ["spec"]:
         return meant(place_of(path[1:]), name)
-    if ours := fields_of_other_tools(json_path(path)).get(name) if kind == "JobFlow" else None:
+    if (
+        ours := schema_hints.fields_of_other_tools(schema_hints.json_path(path)).get(name)
+        if kind == "JobFlow"
+        else None
+    ):
         target = _part_at(_root(kind, True) if ours.startswith("spec.") else part, ours)
         if target is None or target.fits(value):
             return f"; here that is {ours}"
-        for other in other_forms(ours.rpartition(".")[2], value):
+        for other in schema_hints.other_forms(ours.rpartition(".")[2], value):
             if target.fits(other):
                 return f"; here that is {ours}: {quote(other)}"
         return f"; here that is {ours}, {target.described}"

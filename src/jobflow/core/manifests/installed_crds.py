@@ -7,8 +7,8 @@ admits more than ours is no fault: an older version works with a newer definitio
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from jobflow.api.crd import INT_OR_STRING, PRESERVED, Schema, crd
 from jobflow.api.kinds import KINDS
-from jobflow.api.schema.crd import INT_OR_STRING, PRESERVED, Schema, crd
 
 _EITHER = "integer or string"
 _ANY = "anything"

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from jobflow.api.schema.crd import openapi_schema
-from jobflow.api.schema.pod_types import pod_types
+from jobflow.api.crd import openapi_schema, pod_types
 from jobflow.core.manifests.schema_hints import JOB_WORDS, mistyped
 from jobflow.core.suggest import Suggester, did_you_mean, list_supported, normalize_word
 from jobflow.core.violations import (

@@ -22,14 +22,17 @@ from jobflow.api.flow import cronjobflow as api
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import CANCELLED, FlowPhase
 from jobflow.api.resources import JOBFLOWS, ObjectMeta
-from jobflow.core.cron.flows import (
+from jobflow.core.cron import (
+    MAX_MISSED,
+    Schedule,
+    ScheduleFault,
     build_flow,
     format_scheduled_time,
     is_backfilled,
     is_scheduled,
+    parse_schedule,
     scheduled_name,
 )
-from jobflow.core.cron.schedule import MAX_MISSED, Schedule, ScheduleFault, parse_schedule
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.text import join_names
 

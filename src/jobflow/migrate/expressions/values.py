@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from jobflow.api.schema.nesting import MAX_DEPTH, is_deeper
+from jobflow.api.nesting import MAX_DEPTH, is_deeper
 from jobflow.core.cel.language.parser import RESERVED
 
 

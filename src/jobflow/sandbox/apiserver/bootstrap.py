@@ -4,9 +4,9 @@ from copy import deepcopy
 from functools import cache
 from typing import Any
 
+from jobflow.api.crd import crd, struct_schema
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import OwnerReference
-from jobflow.api.schema.crd import crd, struct_schema
 from jobflow.sandbox.apiserver.handlers.writes import Writer
 from jobflow.sandbox.apiserver.kinds import Registry
 from jobflow.sandbox.apiserver.requests.targets import Target, WriteOptions

@@ -15,8 +15,8 @@ import msgspec
 import structlog
 
 from jobflow.api.kinds import KINDS
+from jobflow.api.nesting import CUT_DEPTH, cut, is_deeper
 from jobflow.api.resources import ObjectMeta, OwnerReference
-from jobflow.api.schema.nesting import CUT_DEPTH, cut, is_deeper
 from jobflow.core.admission.analysis.tree_budget import TooMuchEffort
 from jobflow.core.admission.rules.size_limits import MAX_STORED, depth_violations, size_violations
 from jobflow.core.admission.validate import PASS

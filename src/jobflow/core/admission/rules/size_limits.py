@@ -10,7 +10,7 @@ import msgspec
 
 from jobflow.api.flow.control import ForEach, to_number
 from jobflow.api.flow.step import Condition, Step
-from jobflow.api.schema.nesting import MAX_DEPTH, way_beyond
+from jobflow.api.nesting import MAX_DEPTH, way_beyond
 from jobflow.core.admission.analysis.child_flows import flows_of
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.job_counts import items_of_param

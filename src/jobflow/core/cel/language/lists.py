@@ -7,7 +7,7 @@ before they make anything.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jobflow.api.schema.nesting import MAX_DEPTH
+from jobflow.api.nesting import MAX_DEPTH
 from jobflow.core.cel.budget import Budget, CelError
 from jobflow.core.cel.language.values import (
     NUMBERS,

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.schema.nesting import MAX_DEPTH, is_deeper
+from jobflow.api.nesting import MAX_DEPTH, is_deeper
 from jobflow.core.cel.budget import Budget, CelError
 from jobflow.core.cel.language.tree import Uint
 from jobflow.core.cel.language.values import (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from jobflow.api.schema.nesting import MAX_DEPTH
+from jobflow.api.nesting import MAX_DEPTH
 from jobflow.core.cel.budget import Budget, CelError
 from jobflow.core.cel.language.tree import Uint
 

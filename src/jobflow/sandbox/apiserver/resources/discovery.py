@@ -3,8 +3,8 @@
 import hashlib
 from typing import Any
 
+from jobflow.api.crd import struct_schema
 from jobflow.api.resources import SELF_SUBJECT_REVIEWS, ObjectMeta
-from jobflow.api.schema.crd import struct_schema
 from jobflow.sandbox.apiserver.kinds import Kind, Registry
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.requests.http import Request, Response, encode

@@ -4,7 +4,7 @@ The webhook checks the rules instead. An API server checks the schema first and 
 so with patterns and limits in the schema a user would learn of the other faults only later, and a
 stored object that a stricter schema refuses could not be labelled any more. The only enums are
 those of Volcano's own CRD. Pod templates and volume claims keep unknown fields, because their
-schema is that of Kubernetes and larger than all else.
+schema is that of Kubernetes and larger than all else: `pod_types` has their fields.
 """
 
 import ast
@@ -184,3 +184,16 @@ def write(directory: Path) -> list[Path]:
 if __name__ == "__main__":
     for written in write(Path(sys.argv[1])):
         print(written)
+
+
+@cache
+def pod_types() -> Mapping[str, Mapping[str, str]]:
+    """Return the fields of a pod template and of a volume claim, by type: their names and types,
+    `[T]` for a list, `{T}` for a map of T, or the words that a field takes."""
+    # a paragraph for each type, written by tools/pod_types.py
+    text = Path(__file__).with_name("pod_types.txt").read_text(encoding="utf-8")
+    types = {}
+    for paragraph in text.replace("\n  ", " ").splitlines():
+        name, _, fields = paragraph.partition(": ")
+        types[name] = dict(field.split(" ", 1) for field in fields.split(", "))
+    return types

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.core.cron.schedule import (
+from jobflow.core.cron import (
     MAX_MISSED,
     Schedule,
     ScheduleFault,

@@ -1,1 +1,0 @@
-"""Schemas: the CRDs, the types of pod fields, and how deeply JSON is nested."""
