@@ -12,7 +12,7 @@ from jobflow.cli.flags import ClusterOptions, RetryOptions
 from jobflow.cli.steer.send_command import send_and_wait
 from jobflow.client.errors import CommandError
 from jobflow.client.options import Selection
-from jobflow.client.verbs.lifecycle import RETRY
+from jobflow.client.verbs.command import RETRY
 from support.sandbox.command_line import Result
 from support.sandbox.flow_commands import run_command, set_status
 from support.sandbox.running_controller import Cluster, flow

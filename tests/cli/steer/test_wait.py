@@ -15,8 +15,7 @@ from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBTEMPLATES
 from jobflow.api.volcano.command import Command
 from jobflow.cli.steer import send_command
 from jobflow.client.errors import CommandError
-from jobflow.client.verbs.command import Verb
-from jobflow.client.verbs.lifecycle import CANCEL, RETRY, SUSPEND, SUSPEND_AND_ABORT
+from jobflow.client.verbs.command import CANCEL, RETRY, SUSPEND, SUSPEND_AND_ABORT, Verb
 from support.sandbox.flow_commands import (
     BUSY,
     IDLE,

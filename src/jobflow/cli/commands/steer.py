@@ -107,7 +107,7 @@ def cancel(
     or is already being cancelled; 2 no such flow, or no cluster; 130 interrupted.
     """
     from jobflow.cli.steer.send_command import send_and_wait
-    from jobflow.client.verbs.lifecycle import CANCEL, CANCEL_NOW
+    from jobflow.client.verbs.command import CANCEL, CANCEL_NOW
 
     verb = CANCEL_NOW if now else CANCEL
     return send_and_wait(verb, flows or (), selection, options, wait=wait)
@@ -148,7 +148,7 @@ def suspend(
 
         return suspend_crons(crons, options, suspend=True)
     from jobflow.cli.steer.send_command import send_and_wait
-    from jobflow.client.verbs.lifecycle import SUSPEND, SUSPEND_AND_ABORT
+    from jobflow.client.verbs.command import SUSPEND, SUSPEND_AND_ABORT
 
     verb = SUSPEND_AND_ABORT if abort else SUSPEND
     return send_and_wait(verb, flows or (), selection, options, wait=wait)
@@ -179,7 +179,7 @@ def resume(
 
         return suspend_crons(crons, options, suspend=False)
     from jobflow.cli.steer.send_command import send_and_wait
-    from jobflow.client.verbs.lifecycle import RESUME
+    from jobflow.client.verbs.command import RESUME
 
     return send_and_wait(RESUME, flows or (), selection, options)
 
@@ -211,7 +211,7 @@ def retry(
     cluster; 130 interrupted.
     """
     from jobflow.cli.steer.send_command import send_and_wait
-    from jobflow.client.verbs.lifecycle import RETRY, RETRY_TOLERATED
+    from jobflow.client.verbs.command import RETRY, RETRY_TOLERATED
 
     verb = RETRY_TOLERATED if how.tolerated else RETRY
     return send_and_wait(verb, flows or (), selection, options, wait=how.wait, retry=how)

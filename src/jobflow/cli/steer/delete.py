@@ -12,7 +12,7 @@ from jobflow.client.flows.find_flow import connect, find_each
 from jobflow.client.flows.follow import following
 from jobflow.client.options import Connection, Selection
 from jobflow.client.signals import interruption, run_unless
-from jobflow.client.verbs.lifecycle import cancel_first, delete_flow, refuse_delete
+from jobflow.client.verbs.command import cancel_first, delete_flow, refuse_delete
 from jobflow.display.objects import print_flow_objects
 from jobflow.kube.client import Client
 

@@ -1,12 +1,27 @@
-"""A Command about a flow, sent as vcctl sends those for vcjobs; the controller handles it."""
+"""Commands about a flow, and its deletion: what each asks for, when it is refused, how it is sent.
+
+A Command is sent as vcctl sends those for vcjobs; the controller handles it.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import CANCELLED, ENDED_STEP_PHASES, FlowPhase, StepPhase
 from jobflow.api.resources import COMMANDS, JOBFLOWS, Object, ObjectMeta, OwnerReference
 from jobflow.api.volcano.command import Action, Command, encoded
-from jobflow.client.errors import FAILED, SUCCESS, CommandError
+from jobflow.client.errors import FAILED, SUCCESS, CommandError, print_error
+from jobflow.client.flows.find_flow import state_of
+from jobflow.core.explain.remedies import format_submit
+from jobflow.core.names import format_job_name, root_of
+from jobflow.core.planning.lifecycle import BY_PARENTS, HALTS
+from jobflow.core.reasons import FlowReason
+from jobflow.core.spec.readiness import has_tolerated_failures
+from jobflow.core.text import format_command
+from jobflow.core.work import may_run_steps
 from jobflow.kube.client import ApiError, Client, decoder
 
 
@@ -91,3 +106,227 @@ async def create_command(
             why = f"{lacks}, which {verb.gerund} needs: install Volcano"
         raise CommandError(FAILED, why) from None
     return decoder(Object).decode(created).metadata.name
+
+
+_IDLE_PHASES = frozenset({*ENDED_STEP_PHASES, StepPhase.WAITING, ""})
+
+
+def _finished_message(flow: JobFlow) -> str:
+    return f"has already finished: {state_of(flow)}" if flow.final else ""
+
+
+def _cancel_refusal(flow: JobFlow) -> str:
+    if why := _cancel_now_refusal(flow):
+        return why
+    if flow.status.state.reason not in HALTS:
+        return ""
+    now = format_command("jobflow cancel --now", flow.metadata)
+    return f"{_halting(flow)} and its finally has run; {now} cancels finally too"
+
+
+def _cancel_now_refusal(flow: JobFlow) -> str:
+    # it can be cancelled, unless it has finished
+    if flow.final or flow.status.state.reason not in HALTS:
+        return _finished_message(flow)
+    if flow.status.finally_cancelled:
+        return f"{_halting(flow)}; its finally is being cancelled too"
+    return "" if flow.spec.finally_ else f"{_halting(flow)}; it has no finally"
+
+
+def _halting(flow: JobFlow) -> str:
+    reason = flow.status.state.reason
+    verb = "cancelled" if reason == CANCELLED else f"ended ({reason})"
+    return f"is already being {verb} and finishes once its jobs have finished"
+
+
+CANCEL = Verb(
+    name="cancel",
+    gerund="cancelling",
+    action=Action.TERMINATE_JOB,
+    refusal=_cancel_refusal,
+    goal=Goal(
+        handled=lambda before, now: now.status.state.reason == CANCELLED,
+        reached=lambda flow, children: flow.final,
+    ),
+)
+CANCEL_NOW = replace(
+    CANCEL,
+    action=Action.TERMINATE_NOW,
+    refusal=_cancel_now_refusal,
+    goal=replace(CANCEL.goal, handled=lambda before, now: now.status.finally_cancelled),
+)
+
+
+def _is_suspended(flow: JobFlow) -> bool:
+    return not flow.final and flow.status.suspended_at is not None
+
+
+def _runs_no_job(flow: JobFlow, *, but_flows: bool = False) -> bool:
+    """Return whether no vcjob of the flow runs. A step that runs a flow counts as one that does,
+    unless `but_flows`."""
+    steps = {format_job_name(flow.metadata.name, each.name): each for each in flow.all_steps}
+    running = (
+        key
+        for key, condition in (flow.status.conditions or {}).items()
+        if condition.phase not in _IDLE_PHASES
+    )
+    return all(but_flows and key in steps and may_run_steps(steps[key]) for key in running)
+
+
+def _is_idle(flow: JobFlow, children: Mapping[str, JobFlow]) -> bool:
+    below: dict[str, list[JobFlow]] = {}
+    for child in children.values():
+        if (owner := child.metadata.controller) is not None:
+            below.setdefault(owner.uid, []).append(child)
+
+    def is_idle(flow: JobFlow) -> bool:
+        # popped, so that a circle of owners ends
+        own = below.pop(flow.metadata.uid, ())
+        return _runs_no_job(flow, but_flows=True) and all(
+            each.final or (_is_suspended(each) and is_idle(each)) for each in own
+        )
+
+    return is_idle(flow)
+
+
+def _suspend_exit_code(flow: JobFlow) -> int:
+    if flow.final or _is_suspended(flow):
+        return SUCCESS
+    print_error(f"JobFlow {flow.metadata.name} was resumed in the meantime")
+    return FAILED
+
+
+def _suspend_refusal(flow: JobFlow) -> str:
+    if not _is_suspended(flow):
+        return _finished_message(flow)
+    abort = format_command("jobflow suspend --abort", flow.metadata)
+    running = "" if _runs_no_job(flow) else f", {abort} aborts its jobs"
+    resume = format_command("jobflow resume", flow.metadata)
+    return f"is already suspended; {resume} resumes it{running}"
+
+
+def _resume_refusal(flow: JobFlow) -> str:
+    phase = flow.status.state.phase
+    if phase == FlowPhase.FAILED:
+        retry = format_command("jobflow retry", flow.metadata)
+        return f"{_finished_message(flow)}; {retry} runs it again"
+    # no controller has seen it yet, so its status does not say so
+    created_suspended = flow.spec.suspend and not phase
+    if _is_suspended(flow) and flow.status.suspended_by in BY_PARENTS:
+        resume = format_command("jobflow resume", root_of(flow))
+        return f"is suspended because its parent is: {resume} resumes its outermost flow"
+    if flow.final or _is_suspended(flow) or created_suspended:
+        return _finished_message(flow)
+    return f"is not suspended: {state_of(flow)}"
+
+
+SUSPEND = Verb(
+    name="suspend",
+    gerund="suspending",
+    action=Action.SUSPEND_FLOW,
+    refusal=_suspend_refusal,
+    goal=Goal(
+        handled=lambda before, now: now.status.suspended_at is not None,
+        reached=lambda flow, children: not _is_suspended(flow) or _is_idle(flow, children),
+    ),
+    exit_code=_suspend_exit_code,
+)
+SUSPEND_AND_ABORT = replace(
+    SUSPEND,
+    action=Action.ABORT_JOB,
+    refusal=lambda flow: (
+        "" if _is_suspended(flow) and not _runs_no_job(flow) else _suspend_refusal(flow)
+    ),
+)
+RESUME = Verb(
+    name="resume",
+    gerund="resuming",
+    action=Action.RESUME_JOB,
+    refusal=_resume_refusal,
+    goal=Goal(
+        handled=lambda before, now: bool(now.status.state.phase) and not _is_suspended(now),
+        reached=lambda flow, children: True,
+    ),
+)
+
+
+def _retry_refusal(flow: JobFlow, *, tolerated: bool = False) -> str:
+    phase = flow.status.state.phase
+    if flow.status.state.reason == FlowReason.INVALID:
+        submit = f"submit it under another name: {format_submit(flow)}"
+        return f"is invalid, and a retry would fail again: correct its file, and {submit}"
+    if flow.is_child:
+        flag = " --tolerated" if tolerated else ""
+        retry = format_command(f"jobflow retry{flag}", root_of(flow))
+        return f"is a child flow, which is retried with its outermost flow: {retry}"
+    if phase == FlowPhase.FAILED:
+        return ""
+    if phase == FlowPhase.SUCCEED:
+        again = f"{format_command('jobflow resubmit', flow.metadata)} runs its spec once more"
+        if not has_tolerated_failures(flow):
+            return f"has succeeded; {again}"
+        retry = format_command("jobflow retry --tolerated", flow.metadata)
+        which = f"{retry} runs its tolerated failures again"
+        return "" if tolerated else f"has succeeded; {which}, {again}"
+    if flow.status.suspended_at is not None:
+        return f"is suspended; {format_command('jobflow resume', flow.metadata)} resumes it"
+    which = "a flow that has ended" if tolerated else "a Failed flow"
+    return (
+        f"is {state_of(flow)}; only {which} can be retried. "
+        f"{format_command('jobflow why', flow.metadata)} explains what it waits for, "
+        f"{format_command('jobflow cancel', flow.metadata)} cancels it"
+    )
+
+
+RETRY = Verb(
+    name="retry",
+    gerund="retrying",
+    action=Action.RESTART_JOB,
+    refusal=_retry_refusal,
+    goal=Goal(
+        # a watch may skip versions, so the flow may already have finished again
+        handled=lambda before, now: (
+            not now.final or now.status.completion_time != before.status.completion_time
+        ),
+        reached=lambda flow, children: flow.final,
+        is_lost=lambda flow: False,
+    ),
+    exit_code=lambda flow: SUCCESS if flow.status.state.phase == FlowPhase.SUCCEED else FAILED,
+)
+RETRY_TOLERATED = replace(
+    RETRY,
+    action=Action.RETRY_TOLERATED,
+    refusal=partial(_retry_refusal, tolerated=True),
+)
+
+
+def refuse_delete(flow: JobFlow) -> str:
+    """Return why a flow that has not ended cannot be deleted, or ""."""
+    from jobflow.core.admission.changes import flow_has_ended  # imports schemas: retry needs none
+
+    # the webhook asks the same
+    if not any(flow_has_ended(flow, namespace_terminating=False)):
+        return ""
+    meta = flow.metadata
+    cancel = format_command("jobflow delete --cancel", meta)
+    return f"JobFlow {meta.name} has not ended; {cancel} cancels it first: {state_of(flow)}"
+
+
+async def cancel_first(client: Client, flow: JobFlow) -> str:
+    """Cancel the flow, unless it is already coming to its end; return the name of the Command, or
+    "". Raises CommandError if that is refused."""
+    return "" if CANCEL.refusal(flow) else await create_command(client, flow, CANCEL)
+
+
+async def delete_flow(client: Client, flow: JobFlow) -> None:
+    """Delete the flow. Raises CommandError if it is refused, or another one has its name now."""
+    meta = flow.metadata
+    try:
+        await client.delete(JOBFLOWS, meta.namespace, meta.name, uid=meta.uid)
+    except ApiError as error:
+        why = f"JobFlow {meta.name} was not deleted: {error.message}"
+        if error.conflict:  # its UID is another one
+            why = (
+                f"JobFlow {meta.name} was replaced by another of the same name: it was not deleted"
+            )
+        raise CommandError(FAILED, why) from None

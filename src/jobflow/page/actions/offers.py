@@ -10,7 +10,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.client.conditions import condition_of
 from jobflow.client.flows.find_flow import state_of
-from jobflow.client.verbs import lifecycle as verbs
+from jobflow.client.verbs import command as verbs
 from jobflow.client.verbs.command import Verb, refuse
 from jobflow.core.spec.readiness import has_tolerated_failures
 from jobflow.core.text import format_command, join_names

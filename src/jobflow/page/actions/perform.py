@@ -14,9 +14,8 @@ from jobflow.client.flows.find_flow import raise_unless_missing, to_flow
 from jobflow.client.flows.follow import following
 from jobflow.client.signals import run_unless
 from jobflow.client.verbs.answer import APPROVE, REJECT, Answer, create_answer
-from jobflow.client.verbs.command import send_verb
+from jobflow.client.verbs.command import cancel_first, delete_flow, refuse_delete, send_verb
 from jobflow.client.verbs.copy import create_copy
-from jobflow.client.verbs.lifecycle import cancel_first, delete_flow, refuse_delete
 from jobflow.core.admission.object_names import all_names
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.page.actions.offers import ACTIONS, VERBS
