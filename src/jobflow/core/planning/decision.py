@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
-from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
+from jobflow.api.flow.status import Decisions, RunCondition, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.core.cel.budget import PlanBudget
@@ -23,6 +23,7 @@ from jobflow.core.json_values import count_values
 from jobflow.core.manifests.job import Attempt
 from jobflow.core.planning.actions import Action, CommandFlow, CreateJob, Guard, ReadPods, Want
 from jobflow.core.planning.observed.steps import NOTHING, ObservedRun, ObservedStep
+from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
 
 Condition = TypeVar("Condition", bound=RunCondition)
@@ -237,4 +238,39 @@ def postpone(condition: StepCondition, **changes: Any) -> StepCondition:
     """Return the condition of a step that would start now, if it waits instead."""
     return msgspec.structs.replace(
         condition, phase=StepPhase.WAITING, last_transition_time=None, **changes
+    )
+
+
+def fail(observed: ObservedStep, reason: StepReason, message: str) -> StepDecision:
+    """Return the failure of a step that has not begun."""
+    return StepDecision(_end(observed, StepPhase.FAILED, reason, message))
+
+
+def skip(
+    observed: ObservedStep, reason: StepReason, message: str, decided: Decisions | None = None
+) -> StepDecision:
+    """Return the decision that a step does not run. `decided`: what led to it, if not stored."""
+    condition = _end(observed, StepPhase.SKIPPED, reason, message)
+    if decided is not None:
+        condition = msgspec.structs.replace(condition, decisions=decided)
+    return StepDecision(condition)
+
+
+def _end(observed: ObservedStep, phase: StepPhase, reason: str, message: str) -> StepCondition:
+    stored = observed.stored
+    runs = [
+        run if run.phase != StepPhase.WAITING else msgspec.structs.replace(run, phase=phase)
+        for run in stored.runs or ()
+    ]
+    # attempts before a retry of the flow stay
+    return StepCondition(
+        phase=phase,
+        reason=reason,
+        message=shorten(message),
+        job=stored.job,
+        attempts=stored.attempts,
+        past_attempts=stored.past_attempts,
+        requested_hours=stored.requested_hours,
+        decisions=stored.decisions,
+        runs=runs or None,
     )

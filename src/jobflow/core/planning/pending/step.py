@@ -14,18 +14,17 @@ from typing import cast
 
 import msgspec
 
-from jobflow.api.flow.status import ENDED_STEP_PHASES, Decisions, StepCondition, StepPhase
+from jobflow.api.flow.status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.flow.step import Condition, Probe
-from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.lazy import lazy_property
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.decision import Decision, StepDecision, wait
+from jobflow.core.planning.decision import Decision, StepDecision, fail, skip, wait
 from jobflow.core.planning.flow.failure_policy import FailureStop
 from jobflow.core.planning.flow.finally_and_daemons import are_left, may_begin
-from jobflow.core.planning.observed.steps import ObservedStep, has_begun, has_run
+from jobflow.core.planning.observed.steps import has_begun, has_run
 from jobflow.core.planning.pending.probes import ProbeState, Probing
-from jobflow.core.planning.pending.stored_decisions import NotTaken, decide
-from jobflow.core.planning.pending.target_messages import (
+from jobflow.core.planning.pending.stored_decisions import decide_first
+from jobflow.core.planning.pending.targets import (
     TargetStates,
     blocked_by,
     skipped_for,
@@ -36,13 +35,11 @@ from jobflow.core.planning.started import loop
 from jobflow.core.planning.started.loop_summary import summarize
 from jobflow.core.planning.started.matched_items import (
     find_mismatch,
-    given_items,
     with_known_lists,
 )
 from jobflow.core.planning.started.run import start_run
 from jobflow.core.planning.started.steps import continue_step
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.items import takes_items
 from jobflow.core.spec.readiness import (
     SKIPS,
     TARGET_STATES,
@@ -50,7 +47,6 @@ from jobflow.core.spec.readiness import (
     TargetState,
     combine_states,
 )
-from jobflow.core.text import shorten
 
 _NOT_YET = TargetState.NOT_YET
 
@@ -209,23 +205,23 @@ class PendingSteps:
         # before its targets: they may be left out too
         if position in self.layout.left_out:
             message = "spec.targets names neither it nor a step that depends on it"
-            return _skipped(observed, StepReason.NOT_TARGETED, message)
+            return skip(observed, StepReason.NOT_TARGETED, message)
         if in_finally and lifecycle.finally_too:
-            return _skipped(observed, StepReason.STOPPED, lifecycle.ending_message)
+            return skip(observed, StepReason.STOPPED, lifecycle.ending_message)
         if in_finally and not (self.finally_may_begin or ctx.terminating):
             return StepDecision(wait(observed, "", "waits until all other steps have ended"))
         targets = self._target_states(position)
         need = targets.need
         verdict = combine_states(need.how, targets.reaches)
-        skip = SKIPS.get(verdict)
-        if lifecycle.ending_reason and not in_finally and skip in (None, StepEnd.STOPPED):
-            return _skipped(observed, StepReason.STOPPED, lifecycle.ending_message)
-        if skip is not None:
-            message = skipped_for(skip, ctx, targets, self.stopping.failed)
-            return _skipped(observed, StepReason(skip), message)
+        end = SKIPS.get(verdict)
+        if lifecycle.ending_reason and not in_finally and end in (None, StepEnd.STOPPED):
+            return skip(observed, StepReason.STOPPED, lifecycle.ending_message)
+        if end is not None:
+            message = skipped_for(end, ctx, targets, self.stopping.failed)
+            return skip(observed, StepReason(end), message)
         if verdict is TargetState.UNSATISFIABLE:
             message = unsatisfiable(ctx, targets)
-            return StepDecision(_ended(observed, StepReason.PROBE_UNSATISFIABLE, message))
+            return fail(observed, StepReason.PROBE_UNSATISFIABLE, message)
         if verdict is not _NOT_YET:
             decision = self._ready(position, targets)
         elif self.stopping.failed and not (in_finally or self.stopping.may_start(position)):
@@ -234,7 +230,7 @@ class PendingSteps:
         else:
             decision = StepDecision(wait(observed, *waits_for(ctx, targets)))
         if targets.looks or need.to_run or observed.stored.passed_targets:
-            return self._lasting(position, decision, verdict, targets)
+            return targets.noted_in(decision, verdict, observed, ctx)
         return decision
 
     def _ready(self, position: int, targets: TargetStates) -> StepDecision:
@@ -247,18 +243,18 @@ class PendingSteps:
             return StepDecision(wait(observed, *ctx.pause))
         decided = observed.stored.decisions
         if decided is None and self.evaluates and position in self.layout.deciding:
-            made = self._made_decisions(position, observed)
+            made = decide_first(position, ctx)
             if isinstance(made, Decision):
                 return made
             decided = made
         if position in self.layout.matching and (why := find_mismatch(position, decided, ctx)):
-            return StepDecision(_ended(observed, StepReason.ITEMS_MISMATCH, why))
+            return fail(observed, StepReason.ITEMS_MISMATCH, why)
         is_spared = position >= self.layout.last_from or not stopping.is_active
         if not (is_spared or stopping.may_start(position, targets.met())):
             if not stopping.failed:
                 return StepDecision(wait(observed, *stopping.pause))
             message = skipped_for(StepEnd.STOPPED, ctx, targets, stopping.failed)
-            return _skipped(observed, StepReason.STOPPED, message)
+            return skip(observed, StepReason.STOPPED, message)
         # a crash between the create and the status must not take another branch
         if decided is not observed.stored.decisions:
             condition = wait(observed, StepReason.STARTING, "its decisions are being stored")
@@ -271,24 +267,6 @@ class PendingSteps:
                 message = f"waits until the old job {old}, which was resumed, has ended"
                 return StepDecision(wait(observed, StepReason.NAME_IN_USE, message))
         return self.begin(position)
-
-    def _made_decisions(self, position: int, observed: ObservedStep) -> Decisions | StepDecision:
-        """Return what a ready step decides, or the decision about the step if it cannot start
-        because of that."""
-        ctx, step = self.ctx, observed.step
-        given = given_items(position, ctx) if takes_items(step) else ()
-        if given is None:
-            message = "no target has items that are known"
-            return _skipped(observed, StepReason.UPSTREAM_FAILED, message)
-        decided = ctx.answer(observed, "when", lambda: decide(step, ctx.seen(), given))
-        if decided is None:
-            condition = wait(observed, StepReason.STARTING, "its conditions are being looked at")
-            return StepDecision(condition, wake_at=ctx.later)
-        if isinstance(decided, EvaluationFailure):
-            return StepDecision(_ended(observed, StepReason.EXPRESSION_ERROR, decided.message))
-        if isinstance(decided, NotTaken):
-            return _skipped(observed, StepReason.NOT_TAKEN, decided.why, decided.decisions)
-        return decided
 
     def _target_states(self, position: int, *, began: bool = False) -> TargetStates:
         """`began`: a step that has begun does not need its probe any more."""
@@ -317,41 +295,15 @@ class PendingSteps:
         passed = self.ctx.observed[position].stored.passed_targets
         return passed is not None and self.layout.graph.names[target] in passed
 
-    def _lasting(
-        self, position: int, decision: StepDecision, verdict: TargetState, targets: TargetStates
-    ) -> StepDecision:
-        """Add the targets that stay met, and the probes and reads of the others. Probes that have
-        passed stay until the status says so, so that the prober does not forget them."""
-        stored, names = self.ctx.observed[position].stored, self.layout.graph.names
-        met = [names[target] for target in targets.lasting()]
-        condition = decision.condition
-        if condition.phase == StepPhase.WAITING:
-            condition = msgspec.structs.replace(condition, passed_targets=met or None)
-        looks = [
-            look
-            for look in (() if self.ctx.terminating else targets.looks)
-            if verdict is _NOT_YET or look.reach is TargetState.MET
-        ]
-        moments = [at for at in (decision.wake_at, *(look.wake_at for look in looks)) if at]
-        news = not set(met) <= set(stored.passed_targets or ())
-        return msgspec.structs.replace(
-            decision,
-            condition=stored if condition == stored else condition,
-            urgent=decision.urgent or (bool(targets.looks) and news and not decision.drafts),
-            wake_at=min(moments, default=None),
-            reads=tuple(look.read for look in looks if look.read is not None),
-            wants=tuple(look.probe for look in looks if look.probe is not None),
-        )
-
     def _blocked(self, position: int) -> StepDecision:
         ctx, observed = self.ctx, self.ctx.observed[position]
         if self.lifecycle.ending_reason:
-            return _skipped(observed, StepReason.STOPPED, self.lifecycle.ending_message)
+            return skip(observed, StepReason.STOPPED, self.lifecycle.ending_message)
         message = blocked_by(ctx, observed.step)
         in_finally = position >= self.layout.last_from
         left = self._all_are_left if in_finally else self._are_left_before_finally
         if left and not ctx.terminating:
-            return _skipped(observed, StepReason.BLOCKED, message)
+            return skip(observed, StepReason.BLOCKED, message)
         return StepDecision(wait(observed, StepReason.BLOCKED, message))
 
     @lazy_property
@@ -369,34 +321,3 @@ class PendingSteps:
     @lazy_property
     def _all_are_left(self) -> bool:
         return are_left(self.ctx, range(len(self.layout.steps)))
-
-
-def _skipped(
-    observed: ObservedStep, reason: StepReason, message: str, decided: Decisions | None = None
-) -> StepDecision:
-    condition = _ended(observed, reason, message, phase=StepPhase.SKIPPED)
-    if decided is not None:
-        condition = msgspec.structs.replace(condition, decisions=decided)
-    return StepDecision(condition)
-
-
-def _ended(
-    observed: ObservedStep, reason: str, message: str, phase: StepPhase = StepPhase.FAILED
-) -> StepCondition:
-    """Return the end of a step that has not begun; it keeps attempts before a retry."""
-    stored = observed.stored
-    runs = [
-        run if run.phase != StepPhase.WAITING else msgspec.structs.replace(run, phase=phase)
-        for run in stored.runs or ()
-    ]
-    return StepCondition(
-        phase=phase,
-        reason=reason,
-        message=shorten(message),
-        job=stored.job,
-        attempts=stored.attempts,
-        past_attempts=stored.past_attempts,
-        requested_hours=stored.requested_hours,
-        decisions=stored.decisions,
-        runs=runs or None,
-    )

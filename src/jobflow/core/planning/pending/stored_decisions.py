@@ -5,33 +5,45 @@ controller takes the same branch.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from jobflow.api.flow.control import Case
 from jobflow.api.flow.status import Decisions
-from jobflow.api.flow.step import Step
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import EvaluationScope, evaluate_condition, evaluate_items
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import StepDecision, fail, skip, wait
+from jobflow.core.planning.observed.steps import ObservedStep
+from jobflow.core.planning.started.matched_items import given_items
+from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import drop_null_keys, takes_items
 
 
-@dataclass(frozen=True, slots=True)
-class NotTaken:
-    """The decision that the step does not run."""
+def decide_first(position: int, ctx: PlanContext) -> Decisions | StepDecision:
+    """Return what a ready step decides before it starts, or the decision about the step if it
+    cannot start because of that."""
+    observed = ctx.observed[position]
+    given = given_items(position, ctx) if takes_items(observed.step) else ()
+    if given is None:
+        message = "no target has items that are known"
+        return skip(observed, StepReason.UPSTREAM_FAILED, message)
+    made = ctx.answer(observed, "when", lambda: _evaluate(observed, ctx.seen(), given))
+    if made is None:
+        condition = wait(observed, StepReason.STARTING, "its conditions are being looked at")
+        return StepDecision(condition, wake_at=ctx.later)
+    if isinstance(made, EvaluationFailure):
+        return fail(observed, StepReason.EXPRESSION_ERROR, made.message)
+    return made
 
-    decisions: Decisions
-    why: str
 
-
-def decide(
-    step: Step, seen: EvaluationScope, given: Sequence[Any] = ()
-) -> Decisions | NotTaken | EvaluationFailure:
-    """Return the decisions of a step; the first that skips or fails it ends the evaluation.
-    `given`: the items of its targets, if it has these."""
-    made = Decisions()
+def _evaluate(
+    observed: ObservedStep, seen: EvaluationScope, given: Sequence[Any]
+) -> Decisions | StepDecision | EvaluationFailure:
+    """Evaluate the expressions of a step until one skips or fails it. `given`: the items of its
+    targets, if it has these."""
+    step, made = observed.step, Decisions()
     # `when` first: a step that is not taken has no case and no items
     if step.when is not None:
         taken = evaluate_condition("when", step.when, seen)
@@ -39,13 +51,13 @@ def decide(
             return taken
         made = msgspec.structs.replace(made, when=taken)
         if not taken:
-            return NotTaken(made, f"`{step.when}` does not hold")
+            return skip(observed, StepReason.NOT_TAKEN, f"`{step.when}` does not hold", made)
     if step.switch is not None:
-        case = _case(step.switch, seen)
+        case = _choose(step.switch, seen)
         if isinstance(case, EvaluationFailure):
             return case
         if case is None:
-            return NotTaken(made, "no case of its switch holds")
+            return skip(observed, StepReason.NOT_TAKEN, "no case of its switch holds", made)
         made = msgspec.structs.replace(made, case=case)
     if step.for_each is not None and step.for_each.from_ is not None:
         items = evaluate_items("forEach.from", step.for_each.from_, seen)
@@ -57,7 +69,7 @@ def decide(
     return made
 
 
-def _case(cases: list[Case], seen: EvaluationScope) -> int | None | EvaluationFailure:
+def _choose(cases: list[Case], seen: EvaluationScope) -> int | None | EvaluationFailure:
     """Return the index of the first case that holds; a case without `when` always holds."""
     for at, case in enumerate(cases):
         if case.when is None:

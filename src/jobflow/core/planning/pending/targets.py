@@ -1,12 +1,15 @@
-"""Messages of steps that wait for their targets or are skipped: "waits for c (Running)"."""
+"""States of a step's targets, and messages of steps that wait for them: "waits for c (Running)"."""
 
 from collections.abc import Sequence
 from itertools import compress
 
 import msgspec
 
+from jobflow.api.flow.status import StepPhase
 from jobflow.api.flow.step import Condition, Step, Strategy
 from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import StepDecision
+from jobflow.core.planning.observed.steps import ObservedStep
 from jobflow.core.planning.pending.probes import ProbeState
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import SKIPS, Requirement, StepEnd, TargetState
@@ -36,11 +39,33 @@ class TargetStates(msgspec.Struct, frozen=True):
         pairs = zip(self.need.targets, self.reaches, strict=True)
         return [target for target, reach in pairs if reach is TargetState.MET]
 
-    def lasting(self) -> list[int]:
-        """Return the targets that stay met although they may still run."""
-        targets = self.need.targets
+    def noted_in(
+        self, decision: StepDecision, verdict: TargetState, observed: ObservedStep, ctx: PlanContext
+    ) -> StepDecision:
+        """Return the decision about a step with the targets that stay met although they may still
+        run, and with the probes and reads of the others."""
+        stored, names, targets = observed.stored, ctx.layout.graph.names, self.need.targets
         kept = range(len(targets)) if self.looks else self.need.to_run
-        return [targets[i] for i in kept if self.reaches[i] is TargetState.MET]
+        met = [names[targets[i]] for i in kept if self.reaches[i] is TargetState.MET]
+        condition = decision.condition
+        if condition.phase == StepPhase.WAITING:
+            condition = msgspec.structs.replace(condition, passed_targets=met or None)
+        # probes that have passed stay until the status says so, so that the prober does not forget
+        looks = [
+            look
+            for look in (() if ctx.terminating else self.looks)
+            if verdict is _NOT_YET or look.reach is TargetState.MET
+        ]
+        moments = [at for at in (decision.wake_at, *(look.wake_at for look in looks)) if at]
+        has_news = not set(met) <= set(stored.passed_targets or ())
+        return msgspec.structs.replace(
+            decision,
+            condition=stored if condition == stored else condition,
+            urgent=decision.urgent or (bool(self.looks) and has_news and not decision.drafts),
+            wake_at=min(moments, default=None),
+            reads=tuple(look.read for look in looks if look.read is not None),
+            wants=tuple(look.probe for look in looks if look.probe is not None),
+        )
 
 
 def waits_for(ctx: PlanContext, targets: TargetStates) -> tuple[str, str]:
