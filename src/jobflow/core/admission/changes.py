@@ -31,7 +31,7 @@ _SUSPEND = "spec.suspend"
 
 
 def spec_stays(old: JobFlow, new: JobFlow) -> Iterator[Violation]:
-    """The spec of a flow is immutable; metadata, finalizers and status may change."""
+    # the spec of a flow is immutable; metadata, finalizers and status may change
     if is_same_json(old.spec, new.spec):
         return
     cancel = "" if old.final else f"cancel it ({_cancel(new.metadata)}), then "
@@ -91,7 +91,7 @@ def _steps_are(names: Sequence[str], what: str) -> str:
 
 
 def flow_has_ended(flow: JobFlow, *, namespace_terminating: bool) -> Iterator[Violation]:
-    """A flow that has not ended is not deleted by accident."""
+    # a flow that has not ended is not deleted by accident
     if flow.final or namespace_terminating or _may_be_deleted(flow.metadata):
         return
     phase = flow.status.state.phase or FlowPhase.PENDING
@@ -109,8 +109,8 @@ def flow_has_ended(flow: JobFlow, *, namespace_terminating: bool) -> Iterator[Vi
 
 
 def cron_is_idle(cron: CronJobFlow, *, namespace_terminating: bool) -> Iterator[Violation]:
-    """A CronJobFlow with flows that have not ended is not deleted by accident: its flows would be
-    deleted with it."""
+    # a CronJobFlow with flows that have not ended is not deleted by accident: its flows would be
+    # deleted with it
     active = cron.status.active or ()
     if not active or namespace_terminating or _may_be_deleted(cron.metadata):
         return
@@ -129,7 +129,7 @@ def cron_is_idle(cron: CronJobFlow, *, namespace_terminating: bool) -> Iterator[
 def template_is_not_needed(
     template: JobTemplate, needed_by: Sequence[Need], *, namespace_terminating: bool
 ) -> Iterator[Violation]:
-    """No flow that still runs may create a job from it, not even for another attempt."""
+    # no flow that still runs may create a job from it, not even for another attempt
     if namespace_terminating or _may_be_deleted(template.metadata):
         return
     name = template.metadata.name

@@ -61,7 +61,7 @@ def concurrency_policy_exists(cron: CronJobFlow) -> Iterator[Violation]:
 
 
 def template_metadata_is_valid(cron: CronJobFlow) -> Iterator[Violation]:
-    """A label or an annotation with a fault would make the API server refuse every flow."""
+    # a label or an annotation with a fault would make the API server refuse every flow
     template = cron.spec.job_flow_template
     if template is not None and (own := template.metadata) is not None:
         path = f"{TEMPLATE}.metadata"

@@ -51,7 +51,7 @@ def unknown_phases(compared: Iterable[Comparison]) -> Iterator[tuple[str, str]]:
 
 
 def compared_phases_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
-    """A comparison with a word that is no phase has the same result for every phase."""
+    # a comparison with a word that is no phase has the same result for every phase
     for each, parsed, _ in facts.expressions.parsed:
         found = dict(unknown_phases(parsed.comparisons())) if "phase" in each.text else {}
         listed = [
@@ -65,7 +65,7 @@ def compared_phases_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
 
 
 def params_hold_no_variables(facts: FlowFacts) -> Iterator[FieldWarning]:
-    """A value that a reference inserts is data, in which Kubernetes replaces nothing."""
+    # a value that a reference inserts is data, in which Kubernetes replaces nothing
     for i, param in enumerate(facts.flow.spec.params or ()):
         if has_other_brackets(param.value):
             detail = (
@@ -76,7 +76,7 @@ def params_hold_no_variables(facts: FlowFacts) -> Iterator[FieldWarning]:
 
 
 def outputs_have_room(facts: FlowFacts) -> Iterator[FieldWarning]:
-    """The containers of a pod share the room for termination messages."""
+    # the containers of a pod share the room for termination messages
     crowded = {id(spec): n for spec in facts.resolved_specs if (n := _count_sharing(spec))}
     if not crowded:
         return

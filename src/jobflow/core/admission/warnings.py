@@ -41,7 +41,7 @@ _TAKES_JOBS = frozenset({"", "Open"})
 
 
 def templates_exist(facts: FlowFacts) -> Iterator[str]:
-    """A template may be created later: the step waits for it."""
+    # a template may be created later: the step waits for it
     templates = facts.known.templates
     if templates is None:
         return
@@ -75,7 +75,7 @@ def queues_take_jobs(facts: FlowFacts) -> Iterator[str]:
 
 
 def dependencies_have_targets(facts: FlowFacts) -> Iterator[str]:
-    """A condition without targets has no effect."""
+    # a condition without targets has no effect
     without = [
         f'"{facts.names[i]}"'
         for i, depends_on in facts.dependencies_with_options
@@ -89,7 +89,7 @@ def dependencies_have_targets(facts: FlowFacts) -> Iterator[str]:
 
 
 def probes_leave_conditions_alone(facts: FlowFacts) -> Iterator[str]:
-    """A probe replaces the condition."""
+    # a probe replaces the condition
     both = [
         f'"{facts.names[i]}"'
         for i, _ in facts.probes
@@ -103,7 +103,7 @@ def probes_leave_conditions_alone(facts: FlowFacts) -> Iterator[str]:
 
 
 def references_stand_in_patches(facts: FlowFacts) -> Iterator[str]:
-    """In any other place, a reference is plain text."""
+    # in any other place, a reference is plain text
     found = dict.fromkeys(
         quote(f"$({reference.path})")
         for value in _outside_patches(facts)
@@ -130,7 +130,7 @@ def _outside_patches(facts: FlowFacts) -> list[Any]:
 
 
 def daemons_have_other_steps(facts: FlowFacts) -> Iterator[str]:
-    """A daemon is aborted when all other steps have finished."""
+    # a daemon is aborted when all other steps have finished
     if facts.flows and all(step.daemon for step in facts.flows):
         yield (
             "every step is a daemon, and daemons are aborted when all other steps have finished: "
@@ -182,14 +182,14 @@ MAX_GUESSES = 100
 
 
 def fields_of_layers_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
-    """Volcano drops a field that it does not know."""
+    # Volcano drops a field that it does not know
     for layer, found in facts.misfits:
         for warning in found.field_warnings:
             yield as_written(warning, layer)
 
 
 def patched_elements_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
-    """A task or container with a name that the template does not have is added to the job."""
+    # a task or container with a name that the template does not have is added to the job
     seen: set[str] = set()
     for resolved, patch, (path, word, name, known) in facts.unknown_elements:
         if path in seen or name is None:
@@ -206,7 +206,7 @@ def patched_elements_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
 
 
 def jobs_have_pods(facts: FlowFacts) -> Iterator[FieldWarning]:
-    """The job of a step without a template is checked like a JobTemplate."""
+    # the job of a step without a template is checked like a JobTemplate
     for resolved in facts.resolved_specs:
         if resolved.work is not None:
             layers = locations_of(resolved)
@@ -215,7 +215,7 @@ def jobs_have_pods(facts: FlowFacts) -> Iterator[FieldWarning]:
 
 
 def references_are_spelled_right(facts: FlowFacts) -> Iterator[FieldWarning]:
-    """A text that only looks like a reference stays as it is."""
+    # a text that only looks like a reference stays as it is
     room = MAX_MISTAKEN
     for layer in facts.references:
         judge = partial(nearest_reference, facts, layer.place)
@@ -233,14 +233,14 @@ def references_are_spelled_right(facts: FlowFacts) -> Iterator[FieldWarning]:
 
 
 def fields_of_child_flows_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
-    """The API server drops a field that it does not know."""
+    # the API server drops a field that it does not know
     for child in facts.children:
         for found in child.unknown:
             yield FieldWarning(found.path, found.detail, found.reason, found.value)
 
 
 def ends_of_daemons_are_meant(facts: FlowFacts) -> Iterator[FieldWarning]:
-    """Without a condition, a step waits until its daemon runs."""
+    # without a condition, a step waits until its daemon runs
     for each in awaited_ends(facts):
         detail = (
             f"the step waits until the daemon {each.name} has ended, which it does when no step "
@@ -250,13 +250,13 @@ def ends_of_daemons_are_meant(facts: FlowFacts) -> Iterator[FieldWarning]:
 
 
 def fields_of_claims_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
-    """The API server drops a field that it does not know."""
+    # the API server drops a field that it does not know
     for claim in facts.claims:
         yield from claim.misfits.field_warnings
 
 
 def claims_are_mounted(facts: FlowFacts) -> Iterator[FieldWarning]:
-    """A claim that no container mounts is never created."""
+    # a claim that no container mounts is never created
     templates = facts.known.templates
     if templates is None or any(name not in templates for name in facts.templates):
         return
@@ -272,7 +272,7 @@ def claims_are_mounted(facts: FlowFacts) -> Iterator[FieldWarning]:
 
 
 def mounted_volumes_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
-    """The API server refuses such a pod. Without any claim, it says so itself (`dry_run`)."""
+    # the API server refuses such a pod. Without any claim, it says so itself (`dry_run`)
     for step, resolved in facts.resolved_steps:
         for _, names in unprovided_volumes(resolved.spec):
             guess = Suggester([claim.name for claim in facts.claims]).nearest(names[0])

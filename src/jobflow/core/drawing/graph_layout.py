@@ -210,7 +210,11 @@ def _place(sized: _Sized, x: float, y: float) -> PlacedGraph:
         left = x + sized.lefts[layout.columns[position]]
         width, height = sized.sizes[position]
         top = middles[position] - height / 2
-        inner = [*_place_inner(sized.inner[position], left + INSET, top + sized.size.height)]
+        inner, inner_top = [], top + sized.size.height
+        for each in sized.inner[position]:
+            title = TITLE if each.graph.name else 0
+            inner.append(_place(each, left + INSET, inner_top + title))
+            inner_top += _outer_height(each)
         nodes.append(PlacedNode(node, left, top, width, height, inner))
     arrows = [
         PlacedArrow(arrow, [*_stops(arrow, sized, nodes, middles, x, y)])
@@ -218,12 +222,6 @@ def _place(sized: _Sized, x: float, y: float) -> PlacedGraph:
     ]
     labels = [*_labels(sized.graph, nodes, middles)]
     return PlacedGraph(sized.graph, x, y, sized.width, sized.height, nodes, arrows, labels)
-
-
-def _place_inner(inner: Sequence[_Sized], x: float, y: float) -> Iterator[PlacedGraph]:
-    for each in inner:
-        yield _place(each, x, y + (TITLE if each.graph.name else 0))
-        y += _outer_height(each)
 
 
 def _stops(

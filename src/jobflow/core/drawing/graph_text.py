@@ -14,16 +14,14 @@ _PLAIN = frozenset(" -_.,:/()")
 
 def to_mermaid(graph: FlowGraph) -> str:
     """Return a Mermaid flowchart (mermaid.js.org), which GitHub renders in Markdown."""
-    return "\n".join(_mermaid(graph)) + "\n"
-
-
-def _mermaid(graph: FlowGraph) -> Iterator[str]:
-    yield "flowchart LR"
-    yield from _mermaid_lines(graph, "s", "  ")
+    lines = ["flowchart LR", *_mermaid_lines(graph, "s", "  ")]
     used = {look_of(node.phase) for node in _all_nodes(graph)}
-    for look in LOOKS:
-        if look.line and look in used:
-            yield f"  classDef {look.name} stroke:{look.line.light},stroke-width:2px"
+    lines += [
+        f"  classDef {look.name} stroke:{look.line.light},stroke-width:2px"
+        for look in LOOKS
+        if look.line and look in used
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _mermaid_lines(graph: FlowGraph, prefix: str, indent: str) -> Iterator[str]:
@@ -77,16 +75,15 @@ def _escape_mermaid(text: str) -> str:
 
 def to_dot(graph: FlowGraph) -> str:
     """Return a digraph for Graphviz, in ASCII."""
-    text = "\n".join(_dot(graph)) + "\n"
-    return text.encode("ascii", "xmlcharrefreplace").decode()
-
-
-def _dot(graph: FlowGraph) -> Iterator[str]:
-    yield f"digraph {_quote(graph.name)} {{"
+    # without it, no arrow would end at the border of a cluster
     compound = " compound=true;" if any(node.inner for node in graph.nodes) else ""
-    yield f'  rankdir=LR;{compound} node [shape=box, style=rounded, fontname="sans-serif"];'
-    yield from _dot_lines(graph, "s", "  ")
-    yield "}"
+    lines = [
+        f"digraph {_quote(graph.name)} {{",
+        f'  rankdir=LR;{compound} node [shape=box, style=rounded, fontname="sans-serif"];',
+        *_dot_lines(graph, "s", "  "),
+        "}\n",
+    ]
+    return "\n".join(lines).encode("ascii", "xmlcharrefreplace").decode()
 
 
 def _dot_lines(graph: FlowGraph, prefix: str, indent: str) -> Iterator[str]:

@@ -23,7 +23,6 @@ MAX_VALUE = 120
 """Characters of an item or of outputs that are repeated."""
 _MAX_DIGITS = 10
 _ANY_TIME = datetime.min.replace(tzinfo=UTC)
-_TURN = "waits for its turn"
 
 
 def describe_unknown_item(flow: JobFlow, step: Step, number: str) -> str:
@@ -59,7 +58,7 @@ def with_items(ctx: PlanContext, position: int, index: int) -> PlanContext:
     found, work = {position}, [position]
     while work:
         step = work.pop()
-        observed[step] = as_step(observed[step], index, ctx.flow.metadata.name)
+        observed[step] = _as_step(observed[step], index, ctx.flow.metadata.name)
         new = ctx.layout.needs[step].matched - found
         found |= new
         work += new
@@ -83,15 +82,34 @@ def _describe_wait(states: ItemStates, index: int) -> str:
     return f"waits for {states.message(index)}" if waits else ""
 
 
-def as_step(observed: ObservedStep, index: int, flow: str) -> ObservedStep:
+def _as_step(observed: ObservedStep, index: int, flow: str) -> ObservedStep:
     """Return an item or a run as a step of its own, named `sweep/3`."""
     name = f"{observed.step.name}/{index}"
     spec = msgspec.structs.replace(observed.step, name=name, for_each=None, repeat=None)
-    run = next((each.stored for each in observed.runs if each.index == index), None)
-    waits = _waits_for_items if observed.step.matches_items else _not_started
-    stored = waits(observed) if run is None else _as_condition(run)
     key = format_job_name(flow, observed.step.name, index=index)
+    stored = _condition_of(observed, index)
     return ObservedStep(step=spec, key=key, stored=stored, now=observed.now)
+
+
+def _condition_of(observed: ObservedStep, index: int) -> StepCondition:
+    run = next((each.stored for each in observed.runs if each.index == index), None)
+    if run is not None:
+        fields = {name: getattr(run, name) for name in RunCondition.__struct_fields__}
+        return StepCondition(**fields | {"index": None})
+    name, step = observed.step.name, observed.stored
+    has_ended = step.phase in ENDED_STEP_PHASES
+    if observed.step.matches_items and not has_ended:
+        # a step with a reason waits as a whole, not for items of its targets
+        if step.phase in ("", StepPhase.WAITING) and step.reason:
+            return msgspec.structs.replace(step, decisions=None, runs=None)
+    elif not step.runs:
+        # until the first job, the condition of an item is that of its step
+        return msgspec.structs.replace(step, decisions=None)
+    state = f"{name} is {step.phase}" + (f" ({step.reason})" if step.reason else "")
+    state += f": {step.message}" if step.message else ""
+    if has_ended:
+        return StepCondition(phase=StepPhase.SKIPPED, message=f"it had not started; {state}")
+    return StepCondition(phase=StepPhase.WAITING, message=f"waits for its turn; {state}")
 
 
 def describe_item(observed: ObservedStep, index: int) -> str:
@@ -101,35 +119,3 @@ def describe_item(observed: ObservedStep, index: int) -> str:
         return ""
     text = msgspec.json.encode(items[index]).decode()
     return f"Its item: {text}." if len(text) <= MAX_VALUE else ""
-
-
-def _as_condition(run: RunCondition) -> StepCondition:
-    fields = {name: getattr(run, name) for name in RunCondition.__struct_fields__}
-    return StepCondition(**fields | {"index": None})
-
-
-def _waits_for_items(observed: ObservedStep) -> StepCondition:
-    """Return the condition of an item that has no job yet and depends on items of targets."""
-    step = observed.stored
-    if step.phase in ENDED_STEP_PHASES:
-        return _not_started(observed)
-    if step.phase in ("", StepPhase.WAITING) and step.reason:
-        return msgspec.structs.replace(step, decisions=None, runs=None)
-    return StepCondition(phase=StepPhase.WAITING, message=f"{_TURN}; {_state(observed)}")
-
-
-def _not_started(observed: ObservedStep) -> StepCondition:
-    """Return the condition of an item that has no job yet: that of its step until the first job."""
-    step = observed.stored
-    if not step.runs:
-        return msgspec.structs.replace(step, decisions=None)
-    state = _state(observed)
-    if step.phase in ENDED_STEP_PHASES:
-        return StepCondition(phase=StepPhase.SKIPPED, message=f"it had not started; {state}")
-    return StepCondition(phase=StepPhase.WAITING, message=f"{_TURN}; {state}")
-
-
-def _state(observed: ObservedStep) -> str:
-    step = observed.stored
-    state = f"{observed.step.name} is {step.phase}" + (f" ({step.reason})" if step.reason else "")
-    return state + (f": {step.message}" if step.message else "")

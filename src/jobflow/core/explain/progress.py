@@ -115,19 +115,15 @@ def format_task_progress(counts: Mapping[str, TaskState] | None) -> list[str]:
     running = sum(phases[PodPhase.RUNNING] for phases in known.values())
     if running == 1 == sum(phases.total() for phases in known.values()):
         return []
-    ranked = sorted((_rank(phases), task) for task, phases in known.items())
-    return [f"{task} {_format_task(known[task])}" for _, task in ranked]
-
-
-def _format_task(phases: Counter[str]) -> str:
-    total, done, failed = phases.total(), phases[PodPhase.SUCCEEDED], phases[PodPhase.FAILED]
-    finished = done or failed == total
-    share = f"{done if finished else phases[PodPhase.RUNNING]}/{total}"
-    return f"{share} {'done' if finished else 'running'}" + (f", {failed} failed" if failed else "")
-
-
-def _rank(phases: Counter[str]) -> int:
-    """Return 0 if some pods are done, 1 if some do not run yet, 2 if all run, 3 if all are done."""
-    if phases[PodPhase.SUCCEEDED]:
-        return 3 if phases[PodPhase.SUCCEEDED] == phases.total() else 0
-    return 2 if phases[PodPhase.RUNNING] == phases.total() else 1
+    ranked = []
+    for task, phases in known.items():
+        total, done, failed = phases.total(), phases[PodPhase.SUCCEEDED], phases[PodPhase.FAILED]
+        # first those with some pods done, then those of which some do not run yet
+        rank = 2 if phases[PodPhase.RUNNING] == total else 1
+        if done:
+            rank = 3 if done == total else 0
+        has_ended = done or failed == total
+        text = f"{task} {done if has_ended else phases[PodPhase.RUNNING]}/{total} "
+        text += "done" if has_ended else "running"
+        ranked.append((rank, task, text + (f", {failed} failed" if failed else "")))
+    return [text for _, _, text in sorted(ranked)]

@@ -41,7 +41,7 @@ def child_flows_have_the_right_types(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def child_flows_have_own_fields(facts: FlowFacts) -> Iterator[Violation]:
-    """A child flow is suspended and deleted with its parent."""
+    # a child flow is suspended and deleted with its parent
     for child in facts.children:
         for name in child.raw:
             if name in _OTHERS:
@@ -76,7 +76,7 @@ def probes_check_jobs(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def child_flows_are_not_too_deep(facts: FlowFacts) -> Iterator[Violation]:
-    """The outermost flow looks at all levels."""
+    # the outermost flow looks at all levels
     for path in _too_deep(facts) if facts.level == 1 else ():
         detail = (
             f"flows in flows have at most {MAX_LEVEL} levels; put its steps into the flow above"
@@ -112,8 +112,8 @@ def jobs_of_a_tree_are_few(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def names_of_a_tree_are_unique(facts: FlowFacts) -> Iterator[Violation]:
-    """Step `b` of the child flow of step `a` makes the vcjob `<flow>-a-b`, and so does step `a-b`.
-    Rules of names look at the steps of one flow."""
+    # step `b` of the child flow of step `a` makes the vcjob `<flow>-a-b`, and so does step `a-b`.
+    # Rules of names look at the steps of one flow
     if facts.level > 1:
         return
     try:

@@ -110,7 +110,7 @@ def parallelism_is_positive(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def daemons_leave_room(facts: FlowFacts) -> Iterator[Violation]:
-    """A daemon takes a place until all other steps have finished."""
+    # a daemon takes a place until all other steps have finished
     limit = to_number(facts.flow.spec.parallelism)
     daemons = sum(bool(step.daemon) for i, step in facts.steps_with_options if i < len(facts.flows))
     if limit is not None and 1 <= limit <= daemons:

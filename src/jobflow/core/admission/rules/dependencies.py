@@ -100,8 +100,8 @@ def awaited_ends(facts: FlowFacts) -> list[AwaitedEnd]:
 
 
 def daemons_end_after_all_that_need_them(facts: FlowFacts) -> Iterator[Violation]:
-    """A daemon ends when no step needs it to run any more, so no step that needs it to run can wait
-    for its end, directly or through others."""
+    # a daemon ends when no step needs it to run any more, so no step that needs it to run can wait
+    # for its end, directly or through others
     awaited = awaited_ends(facts)
     if not awaited or facts.unsound_graphs:
         return

@@ -51,7 +51,7 @@ REASONS_OF_STEPS = ("", *StepReason)
 
 
 def expressions_are_few(facts: FlowFacts) -> Iterator[Violation]:
-    """The controller parses them on the thread that runs the flows."""
+    # the controller parses them on the thread that runs the flows
     if (characters := facts.expressions.characters) > MAX_CHARACTERS:
         detail = (
             f"its expressions have {characters:,} characters together; at most "
@@ -78,7 +78,7 @@ def names_in_expressions_exist(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def values_have_the_right_type(facts: FlowFacts) -> Iterator[Violation]:
-    """The value is true or false, for forEach.from a list, if that is known before the run."""
+    # the value is true or false, for forEach.from a list, if that is known before the run
     trial = TrialEvaluation(facts.flow, facts.budget, facts.level)
     for each, parsed, faults in facts.expressions.parsed:
         if not faults and not each.place.is_of_flow:  # an output has any type
@@ -108,7 +108,7 @@ def names_in_references_exist(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def references_are_small(facts: FlowFacts) -> Iterator[Violation]:
-    """Each reference to a value is a copy of it."""
+    # each reference to a value is a copy of it
     for params in facts.references:
         if isinstance(params, ChildParams) and params.large:
             detail = (
@@ -167,7 +167,7 @@ def _hint(text: str, at: int | None) -> str:
 
 
 def compared_reasons_exist(facts: FlowFacts) -> Iterator[Violation]:
-    """A comparison with a word that is no reason has the same result for every run."""
+    # a comparison with a word that is no reason has the same result for every run
     for each, parsed, _ in facts.expressions.parsed:
         of_attempt = each.place.stage is Stage.ATTEMPT_END
         for found in parsed.comparisons() if "reason" in each.text else ():

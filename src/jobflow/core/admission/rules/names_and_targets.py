@@ -33,7 +33,7 @@ def flow_has_steps(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def steps_have_names(facts: FlowFacts) -> Iterator[Violation]:
-    """A step's name is part of its vcjob's name and, by default, the name of its JobTemplate."""
+    # a step's name is part of its vcjob's name and, by default, the name of its JobTemplate
     if all_names(facts.names):
         return
     for i, name in enumerate(facts.names):
@@ -46,7 +46,7 @@ def steps_have_names(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def step_names_are_unique(facts: FlowFacts) -> Iterator[Violation]:
-    """Steps of `finally` share the names of the others."""
+    # steps of `finally` share the names of the others
     first: dict[str, int] = facts.graph.index
     if facts.finally_steps:
         first = {name: i for i, name in reversed([*enumerate(facts.names)])}

@@ -36,7 +36,7 @@ def params_are_few(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def params_have_names(facts: FlowFacts) -> Iterator[Violation]:
-    """CEL must be able to read `params.NAME`."""
+    # CEL must be able to read `params.NAME`
     first: dict[str, int] = {}
     for i, param in enumerate(facts.flow.spec.params or ()):
         path, name = f"spec.params[{i}].name", param.name
@@ -61,7 +61,7 @@ def _meant(name: str) -> str:
 
 
 def params_have_allowed_values(facts: FlowFacts) -> Iterator[Violation]:
-    """A flow runs as it is stored; a value cannot be added later. 1 equals 1.0 but not true."""
+    # a flow runs as it is stored; a value cannot be added later. 1 equals 1.0 but not true
     for i, param in enumerate(facts.flow.spec.params or ()):
         path, value, is_bool = f"spec.params[{i}].value", param.value, isinstance(param.value, bool)
         if value is None:
@@ -81,7 +81,7 @@ def params_have_allowed_values(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def param_values_are_small(facts: FlowFacts) -> Iterator[Violation]:
-    """Every expression that mentions a param gets a copy of its value."""
+    # every expression that mentions a param gets a copy of its value
     params = facts.flow.spec.params or ()
     if (size := measure_json([param.value for param in params])) > MAX_PARAM_VALUES:
         detail = (
@@ -92,8 +92,8 @@ def param_values_are_small(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def settings_refer_to_params(facts: FlowFacts) -> Iterator[Violation]:
-    """A number or a timeout is written out, or one reference to a param of its type. Rules of the
-    field itself judge the value."""
+    # a number or a timeout is written out, or one reference to a param of its type. Rules of the
+    # field itself judge the value
     params = params_of(facts.written_flow)
     suggester = Suggester([*params])
     written, steps = facts.written_flow.spec, facts.written_flow.all_steps
@@ -122,7 +122,7 @@ def settings_refer_to_params(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def vars_are_few(facts: FlowFacts) -> Iterator[Violation]:
-    """Each is evaluated for every attempt."""
+    # each is evaluated for every attempt
     for i, step in facts.steps_with_options:
         if (count := len(step.vars or ())) > MAX_VARS:
             detail = f"at most {MAX_VARS} are allowed; compute a map in one of them"
@@ -130,7 +130,7 @@ def vars_are_few(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def vars_have_names(facts: FlowFacts) -> Iterator[Violation]:
-    """A dot in a reference begins a key of the value."""
+    # a dot in a reference begins a key of the value
     for i, step in facts.steps_with_options:
         for name in step.vars or ():
             if not _NAME.fullmatch(name):

@@ -56,7 +56,7 @@ def probes_have_targets(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def probes_check_one_job(facts: FlowFacts) -> Iterator[Violation]:
-    """A step with forEach has many jobs at once."""
+    # a step with forEach has many jobs at once
     looped = {i for i, step in facts.steps_with_options if step.for_each is not None}
     for i, _ in facts.probes if looped else ():
         names = {facts.names[target] for target in facts.targets(i) if target in looped}
@@ -91,7 +91,7 @@ def entries_are_unique(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def entries_name_tasks(facts: FlowFacts) -> Iterator[Violation]:
-    """If a template is known, `targets_have_the_tasks` checks the name."""
+    # if a template is known, `targets_have_the_tasks` checks the name
     for entry in facts.probe_entries:
         name = entry.asked.task_name
         if name and not DNS_LABEL.fullmatch(name) and not _alike(facts, entry.step):
@@ -291,7 +291,7 @@ def phases_are_of_pods(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def phases_go_together(facts: FlowFacts) -> Iterator[Violation]:
-    """A pod that has Succeeded does not become Failed, and vice versa."""
+    # a pod that has Succeeded does not become Failed, and vice versa
     final: dict[tuple[int, str], tuple[ProbeEntry, TaskStatusProbe]] = {}
     for entry, asked in _task_statuses(facts):
         if asked.phase not in _FINAL_PHASES:

@@ -69,7 +69,7 @@ def _at_least(raw: Map, path: str, **least: int) -> Iterator[Violation]:
 
 
 def _words(job: JobView) -> Iterator[Violation]:
-    """An empty queue is Volcano's default one."""
+    # an empty queue is Volcano's default one
     for key in ("queue", "priorityClassName"):
         name = text(job.raw, key)
         if name or (name == "" and key != "queue"):
@@ -82,7 +82,7 @@ def _words(job: JobView) -> Iterator[Violation]:
 
 
 def _tasks(job: JobView) -> Iterator[Violation]:
-    """A task's name is part of pod names: a DNS label, unique in the job."""
+    # a task's name is part of pod names: a DNS label, unique in the job
     if not job.raw.get("tasks"):
         yield Violation(f"{job.path}.tasks", Reason.REQUIRED, None, "a job has at least one task")
     seen: dict[str, int] = {}
@@ -107,7 +107,7 @@ def _tasks(job: JobView) -> Iterator[Violation]:
 
 
 def _gang(job: JobView) -> Iterator[Violation]:
-    """minAvailable of a task and of the job cannot exceed the number of pods."""
+    # minAvailable of a task and of the job cannot exceed the number of pods
     for task in job.tasks:
         if task.min_available is not None and task.replicas is not None:
             if task.min_available > task.replicas:
@@ -131,7 +131,7 @@ def _plugins(job: JobView) -> Iterator[Violation]:
 
 
 def _mpi_master(job: JobView) -> Iterator[Violation]:
-    """The mpi plugin's `--master` (default "master") must be a task."""
+    # the mpi plugin's `--master` (default "master") must be a task
     if "mpi" not in job.plugins or not job.tasks:
         return
     master = _mpi_master_name(job.plugins["mpi"])
@@ -241,7 +241,7 @@ def _partition_policy(task: TaskView) -> Iterator[Violation]:
 
 
 def _task_dependencies(job: JobView) -> Iterator[Violation]:
-    """Volcano never finishes waiting for a target that is named twice."""
+    # Volcano never finishes waiting for a target that is named twice
     if not any(task.raw.get("dependsOn") for task in job.tasks):
         return
     names = {task.name: None for task in job.tasks if task.name}

@@ -101,7 +101,7 @@ def _of_one(policy: Map, path: str) -> Iterator[Violation]:
 
 
 def _named_once(policies: list[tuple[str, Map]]) -> Iterator[Violation]:
-    """Volcano allows one policy to name an event twice."""
+    # Volcano allows one policy to name an event twice
     seen: dict[str | int, str] = {}
     for path, policy in policies:
         named: list[tuple[str, str | int]] = [*_events(policy, path)]

@@ -15,7 +15,7 @@ from jobflow.core.work import may_run_steps
 
 
 def jobs_fit(facts: FlowFacts) -> Iterator[Violation]:
-    """A vcjob's name is a label of its pods, and Volcano's admission accepts no longer one."""
+    # a vcjob's name is a label of its pods, and Volcano's admission accepts no longer one
     prefix = len(facts.flow_name) + 1
     room = MAX_NAME - prefix - facts.longest_suffix
     if facts.longest_name <= room:
@@ -30,8 +30,8 @@ def jobs_fit(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def pods_fit(facts: FlowFacts) -> Iterator[Violation]:
-    """Volcano limits `<vcjob>-<task>-<n>`, where n counts the tasks (validateK8sPodNameLength).
-    With a plugin that makes it a hostname, the limit is for every pod."""
+    # Volcano limits `<vcjob>-<task>-<n>`, where n counts the tasks (validateK8sPodNameLength). With
+    # a plugin that makes it a hostname, the limit is for every pod
     prefix = len(facts.flow_name) + 1
     longest = max((len(spec.pods.longest) for spec in facts.resolved_specs), default=0)
     if prefix + facts.longest_name + facts.longest_suffix + longest <= MAX_NAME:
@@ -63,7 +63,7 @@ def _quoted(name: str) -> str:
 
 
 def hostnames_are_labels(facts: FlowFacts) -> Iterator[Violation]:
-    """A hostname has no dots: the API server refuses a pod with such a hostname."""
+    # a hostname has no dots: the API server refuses a pod with such a hostname
     if "." not in facts.flow_name and not any("." in name for name in facts.names):
         return
     reported = -1
@@ -80,8 +80,8 @@ def hostnames_are_labels(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def jobs_are_unique(facts: FlowFacts) -> Iterator[Violation]:
-    """Item 0 of step `a` is the vcjob `<flow>-a-0`, and so is step `a-0`. A step with a loop of its
-    own has a longer suffix than another step could generate for it."""
+    # item 0 of step `a` is the vcjob `<flow>-a-0`, and so is step `a-0`. A step with a loop of its
+    # own has a longer suffix than another step could generate for it
     position = {name: i for i, name in reversed([*enumerate(facts.names)])}
     for i, name in enumerate(facts.names):
         if facts.job_counts[i].runs is None and len(name) <= MAX_NAME:

@@ -65,8 +65,8 @@ def default_labels_and_annotations_are_valid(facts: FlowFacts) -> Iterator[Viola
 
 
 def defaults_are_not_bookkeeping(facts: FlowFacts) -> Iterator[Violation]:
-    """A vcjob gets no bookkeeping, neither from its template nor from jobDefaults, and to drop it
-    silently would be worse than to refuse it."""
+    # a vcjob gets no bookkeeping, neither from its template nor from jobDefaults, and to drop it
+    # silently would be worse than to refuse it
     if (defaults := facts.flow.spec.job_defaults) is None:
         return
     for field, texts in (("labels", defaults.labels), ("annotations", defaults.annotations)):
@@ -88,7 +88,7 @@ def patches_can_be_merged(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def layers_fit_their_jobs(facts: FlowFacts) -> Iterator[Violation]:
-    """`env` is set in every container, so it may make a job that no API server stores."""
+    # `env` is set in every container, so it may make a job that no API server stores
     for layer, detail in facts.layer_faults:
         yield Violation(f"{layer.owner}.env", Reason.TOO_MANY, None, detail)
 
@@ -100,7 +100,7 @@ def values_have_their_types(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def patched_elements_have_names(facts: FlowFacts) -> Iterator[Violation]:
-    """An element without a name means the only one of the spec that is patched."""
+    # an element without a name means the only one of the spec that is patched
     for resolved, patch, (path, word, name, known) in facts.unknown_elements:
         if name is None:
             detail = (
@@ -111,7 +111,7 @@ def patched_elements_have_names(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def jobs_are_valid(facts: FlowFacts) -> Iterator[Violation]:
-    """Without a known template, only rules that need none apply."""
+    # without a known template, only rules that need none apply
     faults_of = _SpecFaults(facts.flow.spec.job_defaults)
     resolved = {id(layer) for spec in facts.resolved_specs for layer in spec.layers}
     others = [

@@ -28,7 +28,7 @@ def claims_are_few(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def claims_have_names(facts: FlowFacts) -> Iterator[Violation]:
-    """A volume of a pod has the name of the claim, and the claim that of the flow before it."""
+    # a volume of a pod has the name of the claim, and the claim that of the flow before it
     for claim in facts.claims:
         if not DNS_LABEL.fullmatch(claim.name):
             detail = (
@@ -47,7 +47,7 @@ def claims_have_names(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def references_in_claims_exist(facts: FlowFacts) -> Iterator[Violation]:
-    """A claim is created once for the whole flow."""
+    # a claim is created once for the whole flow
     detail = "a claim is created once for the flow: only params and flow have a value"
     for claim in facts.claims:
         faults = [*faults_before_start(facts, claim.written, claim.path, detail)]

@@ -21,7 +21,7 @@ _SOURCES = ("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "se
 
 
 def steps_run_one_thing(facts: FlowFacts) -> Iterator[Violation]:
-    """Beside `switch`, the cases say what runs."""
+    # beside `switch`, the cases say what runs
     for owner in facts.owners:
         works = works_of(owner.written)
         if isinstance(owner.written, Step) and owner.written.switch is not None:
@@ -86,7 +86,7 @@ def approvals_have_a_known_default(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def approvals_in_finally_end(facts: FlowFacts) -> Iterator[Violation]:
-    """A flow that was cancelled must end."""
+    # a flow that was cancelled must end
     for i, approval in facts.approvals:
         if i >= len(facts.flows) and approval.timeout is None:
             detail = "in finally an approval needs a timeout, because the flow must end"
