@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from jobflow.core.drawing.lanes import NODE, draw_lanes
+from jobflow.core.drawing.graph_text import NODE, draw_lanes
 from support.laws.acyclic_graphs import Targets, acyclic_graphs, random_graph
 from support.laws.counted_work import lines_run
 

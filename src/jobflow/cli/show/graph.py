@@ -13,8 +13,7 @@ from jobflow.cli.show.sources import flows_of
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError
 from jobflow.client.options import Connection
 from jobflow.core.drawing.flow_graph import PROBE, Arrow, CyclicFlowError, FlowGraph, nested_graph
-from jobflow.core.drawing.graph_text import to_dot, to_json, to_mermaid
-from jobflow.core.drawing.lanes import NODE, Line, draw_lanes
+from jobflow.core.drawing.graph_text import NODE, Line, draw_lanes, to_dot, to_json, to_mermaid
 from jobflow.core.drawing.layered_layout import layered_layout
 from jobflow.core.drawing.phase_looks import icon_of, style_of
 from jobflow.core.drawing.svg import graph_svg

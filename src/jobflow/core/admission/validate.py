@@ -28,7 +28,6 @@ from jobflow.core.admission.rule import Rules, findings
 from jobflow.core.admission.rules import (
     child_flows,
     control,
-    dependencies,
     expressions,
     fields,
     names_and_targets,
@@ -54,12 +53,12 @@ PASS = Verdict()
 LIMITS: Rules = (*size_limits.LIMITS, *child_flows.LIMITS)
 """Rules of counts. They bound the work of the other rules, which do not judge a flow that breaks
 one."""
-PLAIN_RULES: Rules = (*names_and_targets.RULES, *generated_names.RULES)
+PLAIN_RULES: Rules = (*names_and_targets.PLAIN_RULES, *generated_names.RULES)
 """Rules that a plain flow can break. Only these judge one, because to ask the groups of all others
 takes as long as the rest of a small review."""
 CREATE_RULES: Rules = (
     *PLAIN_RULES,
-    *dependencies.RULES,
+    *names_and_targets.RULES,
     *params.RULES,
     *expressions.RULES,
     *control.RULES,

@@ -26,7 +26,7 @@ from jobflow.core.admission.rule import (
     every_flow,
     flow_with_options,
 )
-from jobflow.core.admission.rules.dependencies import awaited_ends
+from jobflow.core.admission.rules.names_and_targets import awaited_ends
 from jobflow.core.admission.value_warnings import VALUE_WARNINGS
 from jobflow.core.admission.volcano.job_view import job_view
 from jobflow.core.cel.references import find_references

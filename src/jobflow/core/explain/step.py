@@ -27,15 +27,9 @@ from jobflow.core.explain.root_causes import (
 from jobflow.core.explain.scheduling import NO_FACTS, SchedulingFacts
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.reasons import StepReason
+from jobflow.core.spec import readiness
 from jobflow.core.spec.approvals import QUESTION, asks
 from jobflow.core.spec.items import name_item
-from jobflow.core.spec.readiness import (
-    get_condition_for,
-    get_probe,
-    get_strategy,
-    is_flow_error,
-    is_tolerated,
-)
 from jobflow.core.spec.step_times import times_of
 from jobflow.core.text import (
     MAX_NAMES,
@@ -160,15 +154,16 @@ class StepExplainer:
         if not targets:
             return ""
         spec = self._ctx.observed[step].step
-        verbs = {t: _VERBS[get_condition_for(spec, self._ctx.layout.steps[t])] for t in targets}
-        same = len({*verbs.values()}) == 1 or get_probe(spec) is not None
+        conditions = {t: readiness.get_condition_for(spec, ctx.layout.steps[t]) for t in targets}
+        verbs = {target: _VERBS[condition] for target, condition in conditions.items()}
+        same = len({*verbs.values()}) == 1 or readiness.get_probe(spec) is not None
         names = [
             self.name_with_phase(target) + ("" if same else f" to {verbs[target]}")
             for target in targets[:MAX_NAMES]
         ]
-        last = "or" if get_strategy(spec) is Strategy.ANY else "and"
+        last = "or" if readiness.get_strategy(spec) is Strategy.ANY else "and"
         text = join_names(names, total=len(targets), last=last)
-        if get_probe(spec) is not None:
+        if readiness.get_probe(spec) is not None:
             return f"for its probe to pass on {text}"
         return f"for {text} to {verbs[targets[0]]}" if same else f"for {text}"
 
@@ -276,10 +271,11 @@ def _describe_details(step: Step, condition: StepCondition, now: datetime) -> It
         yield "It is a daemon: its job is ended once no step needs it to run any more."
     if not step.continue_on_failure or condition.phase != StepPhase.FAILED:
         return
-    if is_tolerated(step, condition):
+    if readiness.is_tolerated(step, condition):
         yield "It may fail (continueOnFailure) without failing the flow or blocking other steps."
     else:
-        errors = [f"item {run.index}" for run in condition.runs or () if is_flow_error(run)]
+        failed = [run for run in condition.runs or () if readiness.is_flow_error(run)]
+        errors = [f"item {run.index}" for run in failed]
         where = "" if step.for_each is None or not errors else f" in {join_names(errors)}"
         yield f"Its continueOnFailure does not apply to an error of the flow itself{where}."
 

@@ -1,11 +1,16 @@
-"""Places of expressions and references in a flow, and the variables of each place."""
+"""Places of expressions and references in a flow: the variables of each place, the steps that its
+step depends on, and those that have ended when it starts.
+"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import Condition, Step, Strategy
 from jobflow.api.flow.traits import Stage
 from jobflow.core.cel.scope import RUN_FIELDS
+from jobflow.core.lazy import lazy_property
+from jobflow.core.spec.graph import Graph
+from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
 
 COMMON_VARIABLES = ("params", "flow", "steps")
 """Variables of every place."""
@@ -79,3 +84,110 @@ def variables_of(place: ExpressionPlace, step: Step | None) -> list[str]:
     if place.stage in WITH_VARS and step.vars:
         names.append(VARS)
     return [*names, *_OF_ATTEMPTS.get(place.stage, ())]
+
+
+MOST_STEPS = 10_000
+"""Steps whose dependencies are known: as bits, they take 1.2 KiB a step. A flow of more steps is
+refused, because its status would be too large."""
+
+
+class UpstreamSteps:
+    """The steps of a flow, and which of them a step depends on. A position is that in `flows`
+    followed by `finally`."""
+
+    def __init__(self, graph: Graph, finally_graph: Graph, steps: Sequence[Step]) -> None:
+        """`graph`: of spec.flows; `steps`: those of `finally` last."""
+        self._graph = graph
+        self._finally_graph = finally_graph
+        self._steps = steps
+
+    def find(self, name: str) -> int | None:
+        """Return the position of a step."""
+        found = self._graph.index.get(name)
+        if found is None and (found := self._finally_graph.index.get(name)) is not None:
+            found += len(self._graph)
+        return found
+
+    def depends_on(self, step: int, target: int) -> bool:
+        """Return whether a step depends on another one of its list."""
+        first = len(self._graph)
+        if len(self._steps) > MOST_STEPS:
+            return True
+        if step >= first:
+            return bool(self._upstream_in_finally[step - first] >> (target - first) & 1)
+        return target in self._graph.targets[step] or bool(self._upstream[step] >> target & 1)
+
+    def may_still_run(self, step: int, name: str) -> bool:
+        """Return whether an upstream step may not have ended when a step starts."""
+        target, first = self.find(name), len(self._graph)
+        if target is None or len(self._steps) > MOST_STEPS or target < first <= step:
+            return False
+        if step >= first:
+            return not self._ended_in_finally[step - first] >> (target - first) & 1
+        return not self._ended[step] >> target & 1
+
+    def is_settled(self, step: int, target: int) -> bool:
+        """Return whether a target has ended when a step decides."""
+        return bool(self._settled[step] >> target & 1)
+
+    @lazy_property
+    def _upstream(self) -> list[int]:
+        return upstream_bits(self._graph)
+
+    @lazy_property
+    def _upstream_in_finally(self) -> list[int]:
+        return upstream_bits(self._finally_graph)
+
+    @lazy_property
+    def _ended(self) -> list[int]:
+        return ended_bits(self._graph, self._steps)
+
+    @lazy_property
+    def _ended_in_finally(self) -> list[int]:
+        return ended_bits(self._finally_graph, self._steps[len(self._graph) :])
+
+    @lazy_property
+    def _settled(self) -> list[int]:
+        """The steps that have ended when each step decides, as bits by position."""
+        first, found = len(self._graph), [0] * len(self._steps)
+        for graph, upstream, at in (
+            (self._graph, self._upstream, 0),
+            (self._finally_graph, self._upstream_in_finally, first),
+        ):
+            for position in graph.order:
+                matches = self._steps[at + position].matches_items
+                bits = (1 << first) - 1 if at else 0
+                for target in graph.targets[position]:
+                    is_matched = matches and self._steps[at + target].for_each is not None
+                    before = found[at + target] if is_matched else 1 << (at + target)
+                    bits |= before if is_matched else before | upstream[target] << at
+                found[at + position] = bits
+        return found
+
+
+def ended_bits(graph: Graph, steps: Sequence[Step]) -> list[int]:
+    """Return the steps that have ended for certain when each step starts, as bits: not those that
+    it only waits for until they run, one of which is enough, or whose items are matched."""
+    ended = [0] * len(graph)
+    for position in graph.order:
+        step, targets = steps[position], graph.targets[position]
+        if get_probe(step) is not None or (get_strategy(step) is Strategy.ANY and len(targets) > 1):
+            continue
+        for target in targets:
+            if step.matches_items and steps[target].for_each is not None:
+                ended[position] |= ended[target]
+            elif get_condition_for(step, steps[target]) is not Condition.RUNNING:
+                ended[position] |= ended[target] | 1 << target
+    return ended
+
+
+def upstream_bits(graph: Graph) -> list[int]:
+    """Return the steps that each step depends on, directly or not, as bits. Includes all others if
+    either waits for a cycle, which has a fault of its own."""
+    in_cycles = sum(1 << step for step in {*range(len(graph))}.difference(graph.order))
+    above = [-1] * len(graph)
+    for step in graph.order:
+        above[step] = in_cycles
+        for target in graph.targets[step]:
+            above[step] |= above[target] | 1 << target
+    return above

@@ -14,16 +14,9 @@ import msgspec
 
 from jobflow.api.flow.control import Param
 from jobflow.api.flow.jobflow import JobFlow
+from jobflow.core.cel import references
 from jobflow.core.cel.budget import MAX_STEPS
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.cel.references import (
-    Reference,
-    ReferenceRoom,
-    ReferencesTooLargeError,
-    find_references,
-    measure_json,
-    replace_references,
-)
 from jobflow.core.cel.scope import EvaluationScope, resolve_references
 from jobflow.core.json_values import count_values
 from jobflow.core.text import join_names
@@ -94,7 +87,7 @@ class TreeBudget:
     def __init__(self, effort: float = math.inf) -> None:
         self.effort = effort
         self.tried_items = MAX_TRIED_ITEMS
-        self.references = ReferenceRoom(MAX_CHILD_REFERENCES)
+        self.references = references.ReferenceRoom(MAX_CHILD_REFERENCES)
         self.plain: dict[tuple[str, int, bool], Any] = {}
         """The specs of templates without layers, which flows with equal jobDefaults share."""
         self._unjudged: dict[str, None] = {}
@@ -112,7 +105,7 @@ class TreeBudget:
         text = encode_roughly(written)
         self.spend(VALUE * count_values(text))
         if count := text.count(b"$("):
-            largest = max((measure_json(param.value) for param in params), default=0)
+            largest = max((references.measure_json(param.value) for param in params), default=0)
             inserted = min(count * largest, MAX_REFERENCED)
             self.spend(REFERENCE * count + INSERTED_BYTE * inserted)
 
@@ -145,7 +138,7 @@ class Constants:
         scope = EvaluationScope(flow, lambda name: None)
         self._get = cache(lambda text: resolve_references(text, scope))
         self._budget, self._level = budget, level
-        self._room = ReferenceRoom(MAX_REFERENCED) if level == 1 else budget.references
+        self._room = references.ReferenceRoom(MAX_REFERENCED) if level == 1 else budget.references
 
     def insert(
         self, written: Mapping[str, Any], most: int = MAX_REFERENCED
@@ -155,24 +148,24 @@ class Constants:
         """
         is_open = False
         left = min(most, self._room.left)
-        room = ReferenceRoom(left)
+        room = references.ReferenceRoom(left)
 
-        def value(reference: Reference) -> Any:
+        def value(reference: references.Reference) -> Any:
             nonlocal is_open
             text = f"$({reference.path})"
             if reference.root in _CONSTANT_ROOTS:
                 found = self._get(text)
                 if not isinstance(found, EvaluationFailure):
                     is_open = (
-                        is_open or next(find_references(found, ""), None) is not None
+                        is_open or next(references.find_references(found, ""), None) is not None
                     )  # of a param of a child flow
                     return found
             is_open = True
             return text
 
         try:
-            return replace_references(written, value, room), is_open, False
-        except ReferencesTooLargeError:
+            return references.replace_references(written, value, room), is_open, False
+        except references.ReferencesTooLargeError:
             if self._level == 1 or left == most:
                 return written, True, True
             self._budget.leave_out("references", self._level)

@@ -18,9 +18,9 @@ from jobflow.core.admission.analysis.places import (
     VARS,
     WITH_VARS,
     ExpressionPlace,
+    UpstreamSteps,
     variables_of,
 )
-from jobflow.core.admission.analysis.upstream_steps import UpstreamSteps
 from jobflow.core.cel.language.tree import Mention
 from jobflow.core.cel.language.values import TYPES
 from jobflow.core.cel.scope import (

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from jobflow.api.flow.step import DependsOn, Step
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.upstream_steps import MOST_STEPS, upstream_bits
+from jobflow.core.admission.analysis.places import MOST_STEPS, upstream_bits
 from jobflow.core.admission.rules.size_limits import MAX_STATUS, least_status
 from jobflow.core.spec.graph import Graph
 from support.admission.reviewed import NOTHING_KNOWN, flow_of
