@@ -182,7 +182,7 @@ class Crons(Listener):
                 message = f"flow {action.name} was refused: {error.message}"
                 self._recorder.record(cron, Event(EventType.WARNING, "CreateRefused", message))
             raise
-        self._store.flows.learn(decoder(JobFlow).decode(answer))
+        self._store.flows.learn(decoder(JobFlow).decode(answer))  # the next plan must see it
         log.info("flow created", cronjobflow="/".join(key_of(cron)), flow=action.name)
 
     async def _take_in(self, cron: CronJobFlow, action: CreateFlow) -> None:

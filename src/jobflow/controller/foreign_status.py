@@ -143,12 +143,12 @@ class ForeignStatuses:
             self._written.pop(key, None)
             self._unseen.discard(key)
             return
-        if key in self._unseen:
+        if key in self._unseen:  # `_look_again` finds out who has written it
             return
         was, now = (version_of(each.metadata.resource_version) for each in (old, new))
         if now < was:  # the API server was restored from a backup: its status is taken as it is
             self._own.pop(key, None)
-        if now <= was:
+        if now <= was:  # a live read has brought this version before
             return
         known = self._own.get(key)
         before = old.status if known is None else known.status
@@ -181,6 +181,7 @@ class ForeignStatuses:
         if key not in self._own:
             return None
         last = self._written.get(key)
+        # two controllers that write over each other must not keep the API server busy
         return 0.0 if last is None else max(0.0, last + AGAIN - self._clock())
 
     def writes(self, key: Key) -> None:

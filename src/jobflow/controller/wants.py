@@ -35,6 +35,7 @@ class Wants:
     def want(self, flow: Key, flow_uid: str, wants: Sequence[Want]) -> None:
         """Keep up the wants of a plan of the flow, and no others."""
         for kind, keeper in self._keepers.items():
+            # also an empty list: what was wanted before ends
             keeper.want(flow, flow_uid, [each for each in wants if type(each) is kind])
 
     def answers(self, flow_uid: str) -> Mapping[WantKey, Any]:

@@ -126,7 +126,7 @@ class Memory:
         known = self._answers.get(key)
         if known is not None and known.uid == uid:
             return known
-        self.forget(key)
+        self.forget(key)  # they are about a flow of this name that was deleted
         answers = self._answers[key] = Answers(uid)
         return answers
 
@@ -165,7 +165,7 @@ class Memory:
         flows = self._waiting.pop(job, set())
         for flow in flows:
             if (known := self._answers.get(flow)) is not None:
-                known.holders.pop(job[1], None)
+                known.holders.pop(job[1], None)  # the next plan tries the create again
         return flows
 
     def refuse(self, flow: JobFlow, name: str, error: ApiError, now: datetime) -> None:

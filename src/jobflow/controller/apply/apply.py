@@ -154,6 +154,7 @@ class Applier:
     async def _create(self, flow: JobFlow, action: actions.CreateJob, applied: Applied) -> None:
         if applied.held_back:  # a create before it was refused for the whole namespace
             return
+        # watches may be late: the attempt before, which is said to be gone, may exist
         if action.guard is not None and action.guard.gone:
             if await self._is_there(flow, actions.ReadJob(action.guard.gone, action.kind), applied):
                 return
@@ -162,7 +163,7 @@ class Applier:
         try:
             answer = await self._client.create(kind.resource, namespace, body)
         except ApiError as error:
-            if error.already_exists:
+            if error.already_exists:  # the answer to an earlier create was lost, or a stranger's
                 found = await kind.read(self.reads, flow, action.name)
                 await self._take_in(flow, kind, found, applied)
             elif is_refusal(error):
@@ -185,7 +186,7 @@ class Applier:
         if live is not None and live.metadata.resource_version == flow.metadata.resource_version:
             return
         applied.outdated = True
-        if live is None or not self._store.flows.learn(live):
+        if live is None or not self._store.flows.learn(live):  # an event has brought it already
             return
         known = self._store.flows.get(live.metadata.namespace, live.metadata.name)
         applied.again = known is not None and known != flow
@@ -223,6 +224,7 @@ class Applier:
             self._memory.of(flow).settle(name)
             log.info("job adopted", flow=_name(flow), job=name)
             return
+        # an owner that is gone takes its vcjob with it, so the name becomes free
         alive = True if ours else await self.reads.is_alive(flow, job.metadata.controller)
         self._memory.hold(flow, job, owner_alive=alive, now=self._now())
         log.info("job name in use", flow=_name(flow), job=name, owner_alive=alive)

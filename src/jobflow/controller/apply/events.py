@@ -135,7 +135,7 @@ class Pending:
             "count": self.times,
             "source": {"component": COMPONENT},
             "reportingComponent": COMPONENT,
-            "reportingInstance": socket.gethostname()[:128],
+            "reportingInstance": socket.gethostname()[:128],  # the most that the API takes
         }
 
 
@@ -167,7 +167,7 @@ class Recorder:
         if not self._pending:
             self._send_later()
         if kind not in self._pending:
-            if len(self._pending) >= PENDING:
+            if len(self._pending) >= PENDING:  # the oldest is the least news
                 self._pending.popitem(last=False)
                 self._hooks.event_dropped()
             self._pending[kind] = Pending.about(about, event, at)

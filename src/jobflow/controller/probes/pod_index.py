@@ -35,7 +35,7 @@ class PodIndex:
             return None
         owner = pod.metadata.controller
         job = self._store.jobs.get(pod.metadata.namespace, owner.name) if owner else None
-        if job is None or job.metadata.uid != pod.owner:
+        if job is None or job.metadata.uid != pod.owner:  # an earlier job had its name
             return None
         of_job = self._store.owners.of(job)
         if of_job is None:

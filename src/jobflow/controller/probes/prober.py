@@ -92,7 +92,8 @@ class Prober:
             return
         known = self._flows.setdefault(flow, _FlowProbes(flow_uid))
         self._by_uid[flow_uid] = known
-        known.wanted = {(probe.step, probe.uid): _probe_key(probe) for probe in probes}
+        # equal checks of one job run once, whichever steps want them
+        known.wanted = {probe.key: _probe_key(probe) for probe in probes}
         for key in known.watches.keys() - known.wanted.values():
             self._stop(known.watches.pop(key))
         self._wake_changed(known)  # each change of its pods leads to a plan of the flow

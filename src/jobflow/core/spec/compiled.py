@@ -174,7 +174,7 @@ class CompiledFlowCache:
         if compiled is None:
             compiled, size = CompiledFlow(name, spec), max(len(encoded), MIN_ENTRY_BYTES)
             self._bytes += size
-        self._entries[digest] = compiled, size
+        self._entries[digest] = compiled, size  # at the end: it was used last
         while self._bytes > self._limit:
             _, dropped = self._entries.pop(next(iter(self._entries)))
             self._bytes -= dropped

@@ -105,6 +105,7 @@ def is_ending(flow: JobFlow) -> bool:
 def is_waiting(flow: JobFlow) -> bool:
     """Return whether the flow waits for a place, so that later flows wait behind it."""
     status = flow.status
+    # without a phase, the first plan has not read spec.suspend yet
     suspended = status.suspended_at is not None or (flow.spec.suspend and not status.state.phase)
     return needs_place(flow) and not suspended and not is_ending(flow)
 

@@ -48,6 +48,7 @@ def times_of(
     record = records.get(condition.job)
     start = record.start_timestamp if record else None
     end = record.end_timestamp if record else None
+    # a record may have been dropped for the status's size, and work without objects has none
     if end is None and condition.phase in ENDED_STEP_PHASES:
         end = condition.last_transition_time
     return StepTimes(start or condition.create_time, end, _measured(condition))

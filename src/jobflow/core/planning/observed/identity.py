@@ -188,6 +188,7 @@ def assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flow
             plain.setdefault(position, []).append(first)
             continue
         place = _place_of(job, layout)
+        # most are found by name; a name of a later attempt may be shortened
         if place is None or place.attempt > 1:
             named = _places_in_status(found) if named is None else named
             place = named.get(name, place)

@@ -49,6 +49,7 @@ def ending_reason(run: ObservedRun, ctx: PlanContext) -> str:
     if name not in ctx.layout.finally_names:
         if lifecycle.ending_reason:
             return lifecycle.ending_reason
+        # spared: what handles the failure
         if ctx.facts.aborted_for and name not in ctx.facts.spared:
             return StepReason.FAILURE_POLICY
         if name in ctx.facts.ending_daemons:
@@ -85,6 +86,7 @@ def being_aborted(
         running,
         reason=why,
         message=shorten(f"is being aborted: {why_in_words(why, run, ctx)}"),
+        # rounded up: a vcjob is never deleted before ABORT_PATIENCE is over
         abort_time=run.stored.abort_time or ceil_to_second(ctx.now),
     )
     return run.stored if condition == run.stored else condition

@@ -95,6 +95,7 @@ def open_approvals(ctx: PlanContext, decisions: Sequence[StepDecision]) -> froze
     found: set[ApprovalKey] = set()
     for position in ctx.layout.ends_in_status:
         observed, condition = ctx.observed[position], decisions[position].condition
+        # an answer that is stored is final
         before = {run.index for run in observed.each if run.stored.phase in ENDED_STEP_PHASES}
         runs: Sequence[RunCondition] = (condition,)
         if observed.loops:
@@ -124,7 +125,7 @@ def _decided(
         phase, reason = StepPhase.FAILED, StepReason.REJECTED
     condition = _ended(run, phase, reason, message)
     condition = msgspec.structs.replace(condition, approval=result, outputs=outputs)
-    return RunDecision(condition, urgent=True)
+    return RunDecision(condition, urgent=True)  # dependants wait until it is stored
 
 
 def _ended(run: ObservedRun, phase: StepPhase, reason: str, message: str) -> RunCondition:

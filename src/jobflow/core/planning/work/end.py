@@ -149,6 +149,7 @@ def not_judged(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
 def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
     """Return the condition of a run for the phase of its object."""
     stored, tasks = run.stored, job.spec.tasks
+    # Volcano moves the time of a phase while it lasts
     kept = stored.phase == job.phase and not stored.reason
     message = ""
     if tasks and not any(task.replicas for task in tasks):

@@ -92,7 +92,7 @@ def abort(job: Job, since: datetime | None, ctx: PlanContext) -> Asked:
     deadline = ctx.now if since is None else add(since, ABORT_PATIENCE)
     if ctx.now >= deadline:
         return Asked((DeleteJob.of(job),))
-    if job.phase == JobPhase.ABORTING:
+    if job.phase == JobPhase.ABORTING:  # Volcano has taken the Command and deletes the pods
         return Asked(wake_at=deadline)
     asked = ctx.view.aborts.get(job.metadata.uid)
     if asked is not None and ctx.now < add(asked, AGAIN):
@@ -107,6 +107,7 @@ def settle(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
     waits = None if seen.is_enough else unread(job, ctx.view, ctx.now)
     if waits is None:
         return RunDecision(ended(run, job, _end(run, job, seen, ctx), ctx))
+    # until then the step and the record stay as before the end, so that nothing follows from it
     decision = not_judged(run, job, ctx)
     if waits.trouble:
         until = _patient_until(run, job, ctx)
