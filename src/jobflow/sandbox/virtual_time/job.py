@@ -151,8 +151,20 @@ class VirtualJob:
                 if (pod := self._pods.pop(doomed.name, None)) is not None:
                     self._free(pod)
                     self._queue.offer(policies.SYNC)
-            for task, index in changes.create:
-                self._create_pod(task, index, now)
+            for number, index in changes.create:
+                task = (self.spec.tasks or [])[number]
+                self._made += 1
+                facts = policies.PodFacts(
+                    pod_name(self.metadata.name, task.name or "", index),
+                    task.name or "",
+                    uid=f"{self.metadata.uid}-{self._made}",
+                    version=self.status.version or 0,
+                    partition=partition_of(task, index),
+                    since=now,
+                )
+                restart = self.status.retry_count or 0
+                self._pods[facts.name] = _VirtualPod(facts, number, index, restart)
+                self._queue.offer(policies.pod_request(None, facts, self.spec, self._facts()))
             self._queue.done(request)
             if changes.status != self.status:
                 self.status = changes.status
@@ -212,19 +224,3 @@ class VirtualJob:
     def _free(self, pod: _VirtualPod) -> None:
         if pod.uses_room:
             self.room.give_back(self._requests[pod.task])
-
-    def _create_pod(self, task: int, index: int, now: datetime) -> None:
-        spec = (self.spec.tasks or [])[task]
-        name = spec.name or ""
-        pod = pod_name(self.metadata.name, name, index)
-        self._made += 1
-        facts = policies.PodFacts(
-            pod,
-            name,
-            uid=f"{self.metadata.uid}-{self._made}",
-            version=self.status.version or 0,
-            partition=partition_of(spec, index),
-            since=now,
-        )
-        self._pods[pod] = _VirtualPod(facts, task, index, self.status.retry_count or 0)
-        self._queue.offer(policies.pod_request(None, facts, self.spec, self._facts()))
