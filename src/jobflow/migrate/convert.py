@@ -93,13 +93,25 @@ def convert(manifests: Iterable[Manifest]) -> list[Converted]:
         for each in listed
         if is_of_argo(each)
     ]
-    files = _files(listed, converted)
+    files = Files()
+    for manifest in listed:
+        data = manifest.data.get("data")
+        if manifest.kind == "ConfigMap" and isinstance(data, dict):
+            files.config_maps[manifest.name] = data
+    # Templates of all files first, because workflows name those of others.
+    for each in converted:
+        with _reported(each):
+            spec = each.root.get("spec")
+            if each.manifest.kind in _TEMPLATES and spec is not None:
+                key = (each.manifest.name, each.manifest.kind == CLUSTER)
+                files.specs[key] = spec
+                files.templates[key] = library_of(spec, files.templates)
     for each in converted:
         with _reported(each):
             each.objects = [*_objects(each, each.root, files)]
     for each in converted:
         each.findings.budget.left = math.inf
-    # After all are converted, because workflows read templates of others.
+    # After all are converted, because a workflow reads templates of others.
     for each in converted:
         each.root.report_unread()
         each.findings.listed.sort(key=lambda found: (found.place.line, found.place.column))
@@ -119,24 +131,9 @@ def _reported(converted: Converted) -> Iterator[None]:
         budget.left = 0
 
 
-def _files(manifests: Iterable[Manifest], converted: Iterable[Converted]) -> Files:
-    files = Files()
-    for manifest in manifests:
-        data = manifest.data.get("data")
-        if manifest.kind == "ConfigMap" and isinstance(data, dict):
-            files.config_maps[manifest.name] = data
-    for each in converted:
-        with _reported(each):
-            spec = each.root.get("spec")
-            if each.manifest.kind in _TEMPLATES and spec is not None:
-                key = (each.manifest.name, each.manifest.kind == CLUSTER)
-                files.specs[key] = spec
-                files.templates[key] = library_of(spec, files.templates)
-    return files
-
-
 def _objects(converted: Converted, root: Field, files: Files) -> Iterator[dict[str, Any]]:
     manifest, kind = converted.manifest, converted.manifest.kind
+    # Every object has these; `metadata` is read below by its entries.
     for key in ("apiVersion", "kind", "metadata"):
         root.get(key)
     root.report_keys(Severity.NOTE, _WITHOUT_EFFECT)

@@ -31,7 +31,7 @@ def write_flow(
     template = called.template
     workflow.stack.append(called.name)
     report_template(template)
-    tasks = _dag_tasks(called) if template.get("dag") else _step_tasks(called)
+    tasks = _tasks(template)
     target = template.at("dag", "target")
     chosen = target.text.split() if target is not None else []
     if chosen and not targets:
@@ -133,10 +133,31 @@ def _output(parameter: Field, context: Context) -> str | None:
     return ref.raw if ref.kind is Kind.PHASE and not ref.cel else ref.cel
 
 
-def _dag_tasks(called: Called) -> list[Task]:
-    tasks = called.template.listed("dag", "tasks")
-    kinds = _kinds(tasks)
-    return [Task(each.text_of("name"), each, _dependencies(each, kinds)) for each in tasks]
+def _tasks(template: Field) -> list[Task]:
+    """Return the tasks of a dag, or the steps of all groups; each waits for the group before."""
+    found, before = list[Task](), list[str]()
+    if template.get("dag") is None:
+        for group in template.listed("steps"):
+            # Argo takes a step alone for a group too.
+            entries = group.items() if group.is_list else [group]
+            after = [Task(e.text_of("name"), e, dependencies.after(before)) for e in entries]
+            found += after
+            before = [each.name for each in after] or before
+        return found
+    listed = template.listed("dag", "tasks")
+    kinds = _kinds(listed)
+    for task in listed:
+        name, names, depends = task.text_of("name"), task.get("dependencies"), task.get("depends")
+        own = dependencies.Dependencies()
+        if names is not None:
+            own = dependencies.after([str(each) for each in names.data])
+        elif depends is not None:
+            try:
+                own = dependencies.parse_depends(depends.text, kinds)
+            except UnsupportedExpression as error:
+                depends.gap(str(error))
+        found.append(Task(name, task, own))
+    return found
 
 
 def _kinds(tasks: Sequence[Field]) -> dependencies.Kinds:
@@ -146,31 +167,6 @@ def _kinds(tasks: Sequence[Field]) -> dependencies.Kinds:
         conditional={name for name, each in named.items() if is_conditional(each)},
         tolerated={name for name, each in named.items() if each.get("continueOn") is not None},
     )
-
-
-def _dependencies(task: Field, kinds: dependencies.Kinds) -> dependencies.Dependencies:
-    if (listed := task.get("dependencies")) is not None:
-        return dependencies.after([str(each) for each in listed.data])
-    depends = task.get("depends")
-    if depends is None:
-        return dependencies.Dependencies()
-    try:
-        return dependencies.parse_depends(depends.text, kinds)
-    except UnsupportedExpression as error:
-        depends.gap(str(error))
-        return dependencies.Dependencies()
-
-
-def _step_tasks(called: Called) -> list[Task]:
-    """Return the steps of all groups; each waits for the group before its own."""
-    before, found = list[str](), list[Task]()
-    for group in called.template.listed("steps"):
-        # Argo takes a step alone for a group too.
-        entries = group.items() if group.is_list else [group]
-        steps = [Task(each.text_of("name"), each, dependencies.after(before)) for each in entries]
-        found += steps
-        before = [each.name for each in steps] or before
-    return found
 
 
 def _needed(tasks: Sequence[Task], targets: Sequence[str]) -> set[str]:
@@ -236,7 +232,8 @@ def _is_taken(name: str, by_name: Mapping[str, Task]) -> bool:
 
 
 def _forgive(called: Called, tasks: Sequence[Task]) -> None:
-    """Mark the tasks whose failure does not fail Argo's workflow."""
+    """Mark the tasks whose failure does not fail Argo's workflow. Tasks behind them run only if
+    they ask for that."""
     try:
         names = dependencies.forgiven({task.name: task.depends for task in tasks})
     except dependencies.TooManyTermsError:
@@ -245,18 +242,14 @@ def _forgive(called: Called, tasks: Sequence[Task]) -> None:
             "continueOnFailure of such steps"
         )
         return
+    by_name = {task.name: task for task in tasks}
     for task in tasks:
         task.is_forgiven = task.name in names
         depends = task.entry.get("depends")
         for name in task.depends.asked_for_any():
             if depends is not None and name not in names:
                 depends.check(f"the flow fails if an item of {name} fails; in Argo only if all do")
-    _require_success(tasks)
-
-
-def _require_success(tasks: Sequence[Task]) -> None:
-    """Let tasks behind one whose failure is tolerated run only if they ask for that."""
-    by_name = {task.name: task for task in tasks}
+    # A tolerated failure lets all tasks behind it run, also those that do not ask for that.
     for task in tasks:
         terms = task.depends.terms if task.depends.test is None else []
         for term in [each for each in terms if each.condition == "Completed"]:

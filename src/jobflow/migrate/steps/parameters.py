@@ -64,7 +64,9 @@ def plan_outputs(template: Field, wanted: Wanted, context: Context, info: StepIn
         elif (value := parameter.get("value")) is not None:
             value.gap("an output with a fixed value has no equal: write the value where it is used")
     names = [*([""] if plan.result else []), *plan.files]
-    mounts = [mount.text_of("mountPath") for mount in _mounts(template)]
+    kinds = (template.at(kind, "volumeMounts") for kind in ("container", "script", "containerSet"))
+    mounted = next(filter(None, kinds), None)
+    mounts = [each.text_of("mountPath") for each in mounted.items()] if mounted else []
     # The kubelet mounts the message over its path, so that such a file would not reach the volume.
     in_volume = any(path.startswith(mount) for path in plan.files.values() for mount in mounts)
     # A message that is JSON has the outputs that the JSON names, so it is put into a text.
@@ -127,14 +129,6 @@ def paths_of(template: Field) -> Mapping[str, str]:
     return found
 
 
-def _mounts(template: Field) -> list[Field]:
-    for kind in ("container", "script", "containerSet"):
-        mounts = template.at(kind, "volumeMounts")
-        if mounts is not None:
-            return mounts.items()
-    return []
-
-
 _WITHOUT_EFFECT_IN_INPUTS = dict.fromkeys(
     ("description", "enum", "globalName"),
     "is left out: only params of a flow can have allowed values",
@@ -169,7 +163,13 @@ def _value(parameter: Field, argument: Field | None, task: Field, context: Conte
     default = parameter.first("value", "default")
     given = argument.get("value") if argument is not None else None
     if given is not None:
-        return _or_default(context.text(given), default, context)
+        text = context.text(given)
+        # An output that does not exist leaves the input its default.
+        if (ref := single(text)) is not None and ref.or_else and default is not None:
+            if (plain := literal(context.text(default))) is not None:
+                cel = ref.or_else.replace("%s", quote(plain))
+                return (Ref(cel, kind=ref.kind, hint=ref.hint),)
+        return text
     source = argument.get("valueFrom") if argument is not None else parameter.get("valueFrom")
     if default is None and source is not None:
         default = source.get("default")
@@ -189,18 +189,6 @@ def _value(parameter: Field, argument: Field | None, task: Field, context: Conte
     else:
         parameter.check("no value is given: it is an empty text")
     return ("",)
-
-
-def _or_default(value: Text, default: Field | None, context: Context) -> Text:
-    """Return a value, or the default of the input if the value is an output that may not exist."""
-    ref = single(value)
-    if ref is None or not ref.or_else or default is None:
-        return value
-    plain = literal(context.text(default))
-    if plain is None:
-        return value
-    cel = ref.or_else.replace("%s", quote(plain))
-    return (Ref(cel, kind=ref.kind, hint=ref.hint),)
 
 
 def report_artifacts(owner: Field, direction: str) -> None:

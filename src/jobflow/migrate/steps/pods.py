@@ -188,6 +188,7 @@ def _init_containers(source: PodSource) -> Iterator[dict[str, Any]]:
             made = _container(source, each)
             if made.pop("mirrorVolumeMounts", None) is True:
                 made["volumeMounts"] = [*made.get("volumeMounts", ()), *_mirrored(source)]
+            # Kubernetes restarts it while the containers run, and stops it after them.
             if key == "sidecars":
                 each.check(
                     "becomes an init container with restartPolicy Always, which starts first"

@@ -180,7 +180,8 @@ class TaskWriter:
     ) -> dict[str, Any]:
         own = StepInfo(self.context.scope.unique(f"{info.name}-{name}"))
         draft = StepDraft()
-        steps = ChainMap({task.name: replace(info, is_sure=False)}, self.infos)  # type: ignore[arg-type]  # of which only the first is written
+        # The hook runs however its task has ended. Only the first map of the two is written.
+        steps = ChainMap({task.name: replace(info, is_sure=False)}, self.infos)  # type: ignore[arg-type]
         context = replace(self.context, draft=draft, own_name=task.name, steps=steps)
         step: dict[str, Any] = {
             "name": own.name,
@@ -188,7 +189,8 @@ class TaskWriter:
             "continueOnFailure": True,
         }
         tests = []
-        if name == "exit":  # Argo has none for a task that is skipped or omitted
+        # Argo runs no exit hook of a task that is skipped or omitted.
+        if name == "exit":
             tests.append(f'steps[{quote(info.name)}].phase != "Skipped"')
             if info.may_be_empty:
                 tests.append(f"size(steps[{quote(info.name)}].items) > 0")
