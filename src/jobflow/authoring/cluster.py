@@ -28,8 +28,6 @@ from jobflow.runtime.event_loop import run_beside
 
 T = TypeVar("T")
 _CLOSING_SECONDS = 0.25
-"""Time for the TLS connection of a watch to close before its event loop does (aiohttp, Graceful
-Shutdown)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +37,6 @@ class Target:
     namespace: str | None = None
     context: str | None = None
     kubeconfig: str | None = None
-
-    @property
-    def connection(self) -> Connection:
-        """The flags of commands for this target."""
-        return Connection(self.namespace, self.kubeconfig, self.context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +68,8 @@ class Submitted:
 
             async with asyncio.timeout(timeout), following(client, [flow]) as follower:
                 await follower.until(has_ended)
+            # The TLS connection of a watch needs time to close before its event loop does
+            # (aiohttp, Graceful Shutdown).
             await asyncio.sleep(_CLOSING_SECONDS)
             if not follower.flows[key].final:
                 raise ClusterError(f"flow {self.name} was deleted before it had ended")
@@ -132,7 +127,8 @@ def _send(
 
 def _with_client(target: Target, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
     async def connected() -> T:
-        async with await connect(target.connection) as client:
+        flags = Connection(target.namespace, target.kubeconfig, target.context)
+        async with await connect(flags) as client:
             return await work(client)
 
     try:

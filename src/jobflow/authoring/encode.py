@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from enum import Enum, auto
 from typing import Any
 
 from jobflow.api.flow import step as api
@@ -64,29 +63,6 @@ def to_python_name(name: str) -> str:
     return re.sub(r"(?=[A-Z])", "_", name).lower()
 
 
-def place_in(places: Mapping[str, Place], path: str) -> Place | None:
-    """Return the place of a path, or of the nearest path above it."""
-    while path and path not in places:
-        path = path[: max(path.rfind("."), path.rfind("["), 0)]
-    return places.get(path)
-
-
-@dataclass(slots=True)
-class Written:
-    """An object as JSON, with the places of its parts by their JSON paths."""
-
-    data: dict[str, Any]
-    places: dict[str, Place]
-    problems: list[tuple[str, str]]
-    """Paths and messages of what cannot be written as JSON."""
-    templates: list[Template]
-    """Templates that steps name as objects."""
-
-    def place_of(self, path: str, default: Place) -> Place:
-        """Return the place of a path, or of the nearest path above it."""
-        return place_in(self.places, path) or default
-
-
 @dataclass(slots=True)
 class _Vars:
     """The vars of a step that computed values need."""
@@ -112,49 +88,49 @@ class _Vars:
         return name
 
 
-class _Mode(Enum):
-    """How a field takes values of the run."""
-
-    PLAIN = auto()
-    """Not at all."""
-    REFERRING = auto()
-    """As references."""
-    BUILDING = auto()
-    """As references, also to vars."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """The values that a place allows."""
+    """The values of the run that a place allows."""
 
-    mode: _Mode = _Mode.PLAIN
+    may_refer: bool = False
+    may_compute: bool = False
+    """Whether a var may compute a value that no reference can name."""
     variables: _Vars | None = None
 
     def of_field(self, field: traits.FlowField) -> _Context:
         """Return the context of a field of a flow or a step."""
-        references = field.get(traits.Referring)
-        if field.get(traits.JobPart) is None and references is None:
-            mode = _Mode.PLAIN if field.get(traits.Setting) is None else _Mode.REFERRING
-            return _Context(mode, self.variables)
-        is_of_job = references is None or references.stage is traits.Stage.JOB
-        building = is_of_job and self.variables is not None
-        return _Context(_Mode.BUILDING if building else _Mode.REFERRING, self.variables)
+        is_of_job, refers = field.get(traits.JobPart) is not None, field.get(traits.Referring)
+        is_setting = field.get(traits.Setting) is not None
+        # Vars are known when a job is created, but not in questions and the like.
+        computes = refers.stage is traits.Stage.JOB if refers is not None else is_of_job
+        return _Context(
+            may_refer=is_of_job or refers is not None or is_setting,
+            may_compute=computes and self.variables is not None,
+            variables=self.variables,
+        )
 
 
 _PLAIN = _Context()
 
 
 class Encoder:
-    """Writes one object."""
+    """Writes one object as JSON."""
 
     def __init__(self) -> None:
+        self.data: dict[str, Any] = {}
+        """The object."""
         self.places: dict[str, Place] = {}
+        """The places of its parts by their JSON paths."""
         self.problems: list[tuple[str, str]] = []
+        """Paths and messages of what cannot be written as JSON."""
         self.templates: dict[int, Template] = {}
+        """Templates that steps name as objects, by their identities."""
 
-    def written(self, data: dict[str, Any]) -> Written:
-        """Return the result."""
-        return Written(data, self.places, self.problems, [*self.templates.values()])
+    def place_of(self, path: str) -> Place | None:
+        """Return the place of a path, or of the nearest path above it."""
+        while path and path not in self.places:
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        return self.places.get(path)
 
     def spec(self, body: FlowBody, path: str) -> dict[str, Any]:
         """Return the spec of a flow, or a child flow."""
@@ -262,7 +238,6 @@ class Encoder:
         self.problems.append((path, f"there is no field {name}{hint}"))
 
     def _field(self, field: traits.FlowField, value: Any, path: str, context: _Context) -> Any:
-        """Return the value of a field of a flow or a step."""
         if field.get(traits.Evaluated) is None:
             return self.value(value, path, context.of_field(field))
         if isinstance(value, Mapping):
@@ -322,17 +297,17 @@ class Encoder:
     def _late(self, value: Expr, path: str, context: _Context) -> Any:
         """Return the reference to a value of the run, if necessary to a var that computes it."""
         reference = reference_to(value)
-        if reference is not None and context.mode is not _Mode.PLAIN:
+        if reference is not None and context.may_refer:
             return reference
         text = to_cel(value)
-        if context.mode is _Mode.BUILDING and context.variables is not None:
+        if context.may_compute and context.variables is not None:
             hint = re.split(r"[.\[\]]", path.rstrip("]"))[-1]
             name = context.variables.name_for(text, hint)
             # A fault of the var is shown where it was written.
-            if (place := place_in(self.places, path)) is not None:
+            if (place := self.place_of(path)) is not None:
                 self.places.setdefault(join_path(context.variables.path, name), place)
             return f"$(vars.{name})"
-        allowed = "plain values" if context.mode is _Mode.PLAIN else "params and plain values"
+        allowed = "params and plain values" if context.may_refer else "plain values"
         message = f"only {allowed} can stand here, not {text}, which is known when the flow runs"
         self.problems.append((path, message))
         return text

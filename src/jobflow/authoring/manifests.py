@@ -11,7 +11,7 @@ from typing import Any
 from jobflow.api.flow.cronjobflow import CronJobFlowSpec
 from jobflow.api.flow.traits import Apart, fields_of
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBTEMPLATES, Resource
-from jobflow.authoring.encode import Encoder, Written, to_json_name
+from jobflow.authoring.encode import Encoder, to_json_name
 from jobflow.authoring.objects.faults import (
     Fault,
     FlowWarning,
@@ -74,7 +74,7 @@ def check_objects(
         manifests.append(_CodeManifest(span.source, node, default_namespace=namespace))
     problems = [
         Fault(
-            written.place_of(path, place),
+            written.place_of(path) or place,
             message,
             path,
             Reason.INVALID,
@@ -148,11 +148,11 @@ def _warnings(report: Report) -> list[Fault]:
     return [from_manifest(each, report) for each in report.warnings]
 
 
-def _all_written(objects: Iterable[Object]) -> Iterator[tuple[Place, Written]]:
+def _all_written(objects: Iterable[Object]) -> Iterator[tuple[Place, Encoder]]:
     """Yield each object once, the templates of all flows first."""
     written = [(each._place, _written(each)) for each in objects]
     templates = [each for each in objects if isinstance(each, Template)]
-    templates += [template for _, each in written for template in each.templates]
+    templates += [template for _, each in written for template in each.templates.values()]
     unique = {id(each): each for each in templates}
     for template in unique.values():
         yield template._place, _written(template)
@@ -161,25 +161,26 @@ def _all_written(objects: Iterable[Object]) -> Iterator[tuple[Place, Written]]:
             yield found
 
 
-def _written(obj: Object) -> Written:
+def _written(obj: Object) -> Encoder:
     encoder = Encoder()
     if isinstance(obj, Template):
-        spec = encoder.value(obj.spec, "spec")
-        return encoder.written(_object(JOBTEMPLATES, obj, {"spec": spec}))
-    if isinstance(obj, NamedCron):
-        return encoder.written(_object(CRONJOBFLOWS, obj, {"spec": _cron_spec(encoder, obj)}))
-    assert isinstance(obj, NamedFlow)
-    return encoder.written(_object(JOBFLOWS, obj, {"spec": encoder.spec(obj, "spec")}))
+        encoder.data = _object(JOBTEMPLATES, obj, encoder.value(obj.spec, "spec"))
+    elif isinstance(obj, NamedCron):
+        encoder.data = _object(CRONJOBFLOWS, obj, _cron_spec(encoder, obj))
+    else:
+        assert isinstance(obj, NamedFlow)
+        encoder.data = _object(JOBFLOWS, obj, encoder.spec(obj, "spec"))
+    return encoder
 
 
-def _object(resource: Resource, obj: Object, content: dict[str, Any]) -> dict[str, Any]:
+def _object(resource: Resource, obj: Object, spec: Any) -> dict[str, Any]:
     named = {"name": obj.name} if obj.name else {}
     metadata = named | {
         key: dict(value) if isinstance(value, Mapping) else value
         for key, value in obj._metadata.items()
     }
     head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
-    return head | content
+    return head | {"spec": spec}
 
 
 def _cron_spec(encoder: Encoder, cron: NamedCron) -> dict[str, Any]:

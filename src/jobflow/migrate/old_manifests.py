@@ -88,7 +88,6 @@ class _Migration:
                 }
 
     def _drop_bookkeeping(self, manifest: Manifest) -> None:
-        """Drop what the API server wrote."""
         if "status" in manifest.node.entries:
             self._note(manifest, "status", "is dropped")
             del manifest.node.entries["status"]
@@ -136,7 +135,6 @@ class _Migration:
 
 
 def _text(manifest: Manifest, path: str) -> str:
-    """Return the text at a path, or ""."""
     node = _at(manifest.node, manifest.keys(path))
     return node.value if isinstance(node, ScalarNode) and isinstance(node.value, str) else ""
 
@@ -156,7 +154,6 @@ def _at(node: Node, keys: Iterable[str | int] | None) -> Node | None:
 
 
 def _paths(flow: Manifest, path: str) -> list[str]:
-    """Return the paths of the items of a list."""
     listed = _at(flow.node, flow.keys(path))
     count = len(listed.items) if isinstance(listed, ListNode) else 0
     return [f"{path}[{i}]" for i in range(count)]

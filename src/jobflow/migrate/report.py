@@ -87,7 +87,6 @@ def convert_argo(manifests: Manifests) -> ArgoReport:
 
 
 def _faults(converted: Converted, obj: Mapping[str, Any], text: str) -> list[ManifestFault]:
-    """Return the faults of a converted object, at the places that they come from."""
     node = next(iter(documents(text)))
     assert isinstance(node, MappingNode), "an object is written"
     source = Source(converted.manifest.source.name, text)

@@ -243,7 +243,6 @@ class TaskFunction(Generic[P]):
         return [as_argument(_HEAD + source.text + _MAIN + call), *later]
 
     def _json(self, name: str, value: object, place: Place) -> Any:
-        """Return an argument as the program reads it. Raises InvalidFlow."""
         if isinstance(value, Step):
             refuse(place, f"{name}: pass {value.name}.result or {value.name}.outputs.NAME")
         try:

@@ -76,7 +76,6 @@ def _tokens(text: str, *, bare_words: bool) -> Iterator[tuple[str, str]]:
 
 
 def _space_end(text: str, at: int) -> int:
-    """Return the place of the next character that is no space."""
     return _SPACE.match(text, at).end()  # type: ignore[union-attr]  # matches an empty text too
 
 

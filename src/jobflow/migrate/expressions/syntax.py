@@ -7,8 +7,8 @@ written in expr-lang. A tag `{{…}}` inside of an expression is a value of its 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 
 class Level(IntEnum):
@@ -39,38 +39,33 @@ LEVELS: Mapping[str, Level] = {
 """Operators with two operands, and the choice."""
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(NamedTuple):
     """A text, number, boolean or nil."""
 
     value: str | int | float | bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class Tagged:
+class Tagged(NamedTuple):
     """A text with tags, such as `{{item}}`, as it is written."""
 
     text: str
     quoted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(NamedTuple):
     """A variable; `#` is the current element of a closure."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """`value.key` or `value[key]`."""
 
     value: Node
     key: Node
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(NamedTuple):
     """`value[first:last]`."""
 
     value: Node
@@ -78,38 +73,33 @@ class Slice:
     last: Node | None
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A call of a function, such as `sprig.trim`, or of a method of a value."""
 
     function: Node
     arguments: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """An operator with one, two or three (`? :`) operands."""
 
     operator: str
     operands: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(NamedTuple):
     """A list."""
 
     items: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MapOf:
+class MapOf(NamedTuple):
     """A map."""
 
     entries: tuple[tuple[str, Node], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Closure:
+class Closure(NamedTuple):
     """`{# > 1}`, the second argument of filter, map and the like."""
 
     body: Node

@@ -144,7 +144,6 @@ def _child(
     info: StepInfo,
     workflow: Workflow,
 ) -> dict[str, Any]:
-    """Return a dag or steps template as a child flow."""
     template, scope = called.template, context.scope.child()
     if called.name in workflow.stack or scope.depth > MAX_DEPTH:
         reason = f"flows in flows have at most {MAX_DEPTH} levels"

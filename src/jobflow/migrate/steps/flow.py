@@ -88,7 +88,6 @@ def _policies(template: Field, tasks: Sequence[Task]) -> dict[str, Any]:
 def _outputs(
     called: Called, context: Context, again: tuple[Field, Called] | None
 ) -> dict[str, str]:
-    """Return the outputs of a flow as CEL."""
     found: dict[str, str] = {}
     for parameter in parameters_of(called.template, "outputs"):
         cel = _output(parameter, context)

@@ -198,7 +198,6 @@ def _init_containers(source: PodSource) -> Iterator[dict[str, Any]]:
 
 
 def _mirrored(source: PodSource) -> list[Any]:
-    """Return the mounts of the main container."""
     for kind in ("container", "script"):
         mounts = source.template.at(kind, "volumeMounts")
         if mounts is not None and mounts.is_list:

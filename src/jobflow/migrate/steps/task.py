@@ -165,7 +165,6 @@ class TaskWriter:
         return depends
 
     def _hooks(self, task: Task, info: StepInfo) -> Iterator[dict[str, Any]]:
-        """Yield a step for each hook that runs after the task."""
         on_exit = (("exit", each) for each in task.entry.present("onExit"))
         for name, hook in (*on_exit, *task.entry.named("hooks")):
             expression = hook.get("expression") if hook.is_map else None
