@@ -39,6 +39,7 @@ def _removed_nulls(new: JobFlow | CronJobFlow, applied: str) -> Iterator[Violati
         return
     try:
         places = list(islice(null_places(_to_object(file)), MAX_FINDINGS))
+        # equal specs mean that nothing else has changed since kubectl sent it
         sent = _to_object(_without_nulls(file)) if places else None
     except msgspec.ValidationError:
         return
@@ -96,6 +97,7 @@ def _in_value(value: Any, path: str) -> Iterator[str]:
 def _read_file(new: JobFlow | CronJobFlow, text: str) -> dict[str, Any] | None:
     """Return the object of the file that kubectl has applied as this one, or None if there is none
     with nulls."""
+    # parsing takes far longer, and hardly a file has a null
     if "null" not in text:
         return None
     try:
@@ -104,6 +106,7 @@ def _read_file(new: JobFlow | CronJobFlow, text: str) -> dict[str, Any] | None:
         return None
     metadata = found.get("metadata") if isinstance(found, dict) else None
     name = metadata.get("name") if isinstance(metadata, dict) else None
+    # the annotation may have been copied from another object
     is_its_own = name == new.metadata.name and found.get("kind") == type(new).__name__
     return found if is_its_own else None
 

@@ -66,6 +66,7 @@ def _changes_of_steps(
     path: str, old: Sequence[Step], new: Sequence[Step]
 ) -> Iterator[tuple[str, str]]:
     before, after = [step.name for step in old], [step.name for step in new]
+    # steps are told apart by name, so a new one does not change all that follow
     if before == after:
         for i, (one, other) in enumerate(zip(old, new, strict=True)):
             if not is_same_json(one, other):
@@ -161,6 +162,7 @@ def need_of(flow: JobFlow, template: str) -> Need | None:
             if condition is None:
                 return Need(flow.metadata.name, step.name)
             case = step.case_of(condition.decisions)
+            # until a switch is decided, any case may run
             may_run = case is None or template == step.template_for(case)
             if may_run and condition.phase not in _ENDED:
                 return Need(flow.metadata.name, step.name)

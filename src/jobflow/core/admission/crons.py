@@ -81,6 +81,7 @@ CRON_RULES: tuple[CronRule, ...] = (
 
 def deadline_is_long_enough(cron: CronJobFlow) -> Iterator[FieldWarning]:
     deadline = cron.spec.starting_deadline_seconds
+    # the controller itself takes some seconds to restart
     if deadline is not None and 0 <= deadline < SHORT_DEADLINE:
         detail = (
             f"{deadline} s is short: no flow starts for a scheduled time at which the controller "

@@ -112,6 +112,7 @@ def _candidates(value: Any, path: str) -> Iterator[tuple[str, str, re.Match[str]
                     if not has_reference(found.group()):
                         yield format_path(place, path), found.group(), found
         elif isinstance(inner, dict):
+            # reversed, because the last one is popped first
             pending += [((place, key), each) for key, each in reversed(inner.items())]
             for key in inner:
                 if "$(" in key and has_reference(key):
@@ -149,6 +150,7 @@ def _meant(found: re.Match[str]) -> str:
         return f"{word}{_EXAMPLES.get(word, '')}" if is_ours else ""
     if word in _OUTPUTS and rest[0] == ".":
         return f"steps.{PLACEHOLDER}.outputs{rest}"[:100]
+    # Argo and Tekton have other words for the same
     root = word if word in _ROOTS else _MEANT.get(word.lower()) or Suggester(_ROOTS).nearest(word)
     if root is None:
         return ""

@@ -89,6 +89,7 @@ def validate_facts(facts: FlowFacts) -> Verdict:
     _spend_on_reading(facts)
     if beyond := _beyond_limits(facts):
         return Verdict(tuple(beyond))
+    # child flows are judged last, so that the outermost faults come before MAX_FINDINGS
     violations = findings(PLAIN_RULES if facts.is_plain else CREATE_RULES, facts)
     warnings = findings(FLOW_WARNINGS, facts)
     field_warnings: list[FieldWarning] = []
@@ -98,10 +99,13 @@ def validate_facts(facts: FlowFacts) -> Verdict:
             violations += each.violations
             warnings += each.warnings
             field_warnings += each.field_warnings
+        # each child has its own maximum
         del violations[MAX_FINDINGS:], field_warnings[MAX_FINDINGS:]
+        # child flows that name the same missing template repeat its warning
         warnings = list(dict.fromkeys(warnings))
         if facts.level == 1 and (unjudged := facts.budget.warning):
             warnings.append(unjudged)
+    # rules run by subject, and users read a manifest from its top
     if len(violations) > 1:
         violations.sort(key=_position)
     if not (violations or warnings or field_warnings):
@@ -191,6 +195,7 @@ def facts_of_cron(cron: CronJobFlow, known: Known, most: float = math.inf) -> Fl
 def verdict_of_cron(cron: CronJobFlow, of_flow: Verdict) -> Verdict:
     """Return the verdict on a CronJobFlow with that on one of its flows, at the paths of the
     CronJobFlow."""
+    # a fault of a schedule is read before those of a flow
     own = chain(
         object_name_violations(cron.metadata),
         chain.from_iterable(rule(cron) for rule in CRON_RULES),
@@ -259,6 +264,7 @@ def _position(violation: Violation) -> tuple[int, ...]:
     fields = _fields()
     for found in islice(_PARTS.finditer(violation.path), _MAX_PARTS):
         if found[2] is not None:
+            # an index of more digits is no index of a stored object
             position.append(int(found[2][:9]))
         elif found[1] in fields:
             index, fields = fields[found[1]]

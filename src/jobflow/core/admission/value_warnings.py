@@ -42,6 +42,7 @@ def unknown_phases(compared: Iterable[Comparison]) -> Iterator[tuple[str, str]]:
     suggesters = {known: Suggester(sorted(known)) for known in (STEP_PHASES, FINALLY_PHASES)}
     for path, bound, word, _ in compared:
         *owner, last = path
+        # `phase` of a bound variable alone may be that of any value
         if last != "phase" or not _WITH_USER_FIELDS.isdisjoint(owner) or (bound and not owner):
             continue
         known = FINALLY_PHASES if owner == ["flow"] and not bound else STEP_PHASES

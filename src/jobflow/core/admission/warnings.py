@@ -47,6 +47,7 @@ def templates_exist(facts: FlowFacts) -> Iterator[str]:
         return
     left_out = find_left_out(facts.graph, len(facts.flows), facts.flow.spec.targets)
     not_needed = {name for i in left_out for name in templates_of(facts.steps[i])}
+    # a template that a needed step runs too is needed
     not_needed -= {
         name
         for i, step in (enumerate(facts.steps) if left_out else ())
@@ -258,6 +259,7 @@ def fields_of_claims_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
 def claims_are_mounted(facts: FlowFacts) -> Iterator[FieldWarning]:
     # a claim that no container mounts is never created
     templates = facts.known.templates
+    # a template that is not known may mount it
     if templates is None or any(name not in templates for name in facts.templates):
         return
     names = claim_names(facts.flow)

@@ -157,6 +157,7 @@ def _inner_graphs(
         if (raw := step.flow_for(case)) is None:
             continue
         name = "" if case is None else f"case {number}"
+        # a case that was not taken has no runs, only its plan
         runs = condition.runs or (condition,) if case is taken else ()
         if step.repeat is not None:
             runs = runs[-1:]

@@ -157,6 +157,7 @@ class _Sized:
         sizes = [_size(node, own, size) for node, own in zip(graph.nodes, inner, strict=True)]
         heights = [(height + size.row - size.height) / size.row for _, height in sizes]
         layout = layered_layout(graph.targets, graph.order, heights)
+        # nodes of one column are equally wide; a box is as wide as what it holds
         plain, widths = [0.0] * layout.width, [0.0] * layout.width
         for column, own, (width, _) in zip(layout.columns, inner, sizes, strict=True):
             widths[column] = max(widths[column], width)

@@ -49,6 +49,7 @@ def draw_lanes(targets: Sequence[Iterable[int]], roots: Iterable[int]) -> Iterat
     in the order to draw them.
     """
     lanes = _Lanes(targets)
+    # a stack: dependants are drawn near the node that they waited for
     ready = lanes.together(roots)[::-1]
     waits_for = [len(row) for row in lanes.targets]
     while ready:
@@ -108,6 +109,7 @@ class _Lanes:
 
     def draw(self, node: int) -> str:
         """Draw the line of a node and move on to the next."""
+        # the lanes of the line above
         before = [owner is not None for owner in self._owners]
         groups = {target: self._groups.get(target) for target in self.targets[node]}
         owners = {target if group is None else group.members[0] for target, group in groups.items()}

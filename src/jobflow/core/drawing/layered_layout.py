@@ -82,6 +82,7 @@ class _Layers:
         spans = [0] * len(columns)
         for target, node in self.arrows:
             spans[target] = max(spans[target], columns[node] - columns[target] - 1)
+        # arrows from one node share their bends, so its longest arrow counts
         is_bent = sum(spans) <= MAX_BENDS
         for target, node in self.arrows:
             self._connect(self._last_bend(target, node) if is_bent else target, node)
@@ -150,6 +151,7 @@ class _Layers:
         blocks: list[tuple[float, int]] = []
         for row, offset in zip(wanted, offsets, strict=True):
             total, count = row - offset, 1
+            # pool adjacent violators: a block that would overlap the one before joins it
             while blocks and blocks[-1][0] / blocks[-1][1] >= total / count:
                 before = blocks.pop()
                 total, count = total + before[0], count + before[1]

@@ -44,6 +44,7 @@ def branches(flow: JobFlow, *, max_level: int = MAX_LEVEL) -> list[Branch]:
     daemons = frozenset(step.name for step in flow.steps if step.daemon)
     lines = []
     for step, level in _walk(below, max_level):
+        # a step on the deepest level may be below a step that it does not depend on
         parent = tree.parent[step] if tree.depth[step] <= max_level + 1 else _ROOT
         above = "" if parent == _ROOT else graph.names[parent]
         spec = steps[step]

@@ -47,6 +47,7 @@ def _next(cron: CronJobFlow, now: datetime) -> datetime | None:
         schedule = parse_schedule(cron.spec.schedule or "", cron.spec.time_zone)
     except ScheduleFault:
         return None
+    # a time that was scheduled already is not due again
     found = schedule.next(max(now, cron.status.last_schedule_time or now))
     return None if found is None else found.astimezone(schedule.zone)
 

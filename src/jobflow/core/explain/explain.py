@@ -122,6 +122,7 @@ def _describe(
     if not state.phase:
         yield describe_new_flow(ctx, ctx.flow.metadata.name)
         return
+    # no step of an invalid flow has started, so none has more to say
     if state.reason == FlowReason.INVALID:
         yield f"The flow is invalid: {state.message}."
         return
@@ -132,6 +133,7 @@ def _describe(
         yield from explainer.describe(path[-1])
     if (more := len(others) - MAX_NAMES) > 0:
         yield f"{format_count(more, 'more step')} also {'blocks' if more == 1 else 'block'} it."
+    # what is described already is not repeated as the cause
     described = [step, *(path[-1] for path in others[:MAX_NAMES])]
     reasons = {explainer.condition(step).reason for step in described}
     if StepReason.STOPPED in reasons:

@@ -97,6 +97,7 @@ class FlowExplainer:
 
     def list_causes(self) -> tuple[str, ...]:
         """Return the names of the steps that best explain the flow's state."""
+        # a failure explains more than a wait, and a wait more than a job that runs
         ranked = (*self._failed, *self._held_up, *self._running)
         return tuple(self._steps.name(step) for step in ranked[:MAX_NAMES])
 
@@ -242,6 +243,7 @@ class FlowExplainer:
         """Yield a sentence for each phase and message; further messages than MAX_NAMES are left
         out."""
         groups: dict[tuple[str, str], list[int]] = {}
+        # steps with different messages are not summed up, unless there are too many
         messages = {""}
         for step in self._running:
             # The message of a step of items only counts its runs.

@@ -63,6 +63,7 @@ def describe_remedy(
     `on_page`: without the commands of what the page has beside it: logs and answers."""
     if on_page and asks(condition):
         return
+    # a step with items has the reason of one of them
     run = _find_telling_run(condition)
     text = REMEDIES.get(condition.reason or (run.reason if run else ""), "")
     again, meta = condition.next_attempt_time, flow.metadata

@@ -28,6 +28,7 @@ def find_root_causes(ctx: PlanContext, start: int) -> list[list[int]]:
     """Return the paths from a step to its root causes: first those that need a user's action, then
     failures and running steps. A step that no other one blocks is its own cause; a cycle has none.
     """
+    # breadth first, so that the nearest causes are found first
     came_from = {start: start}
     queue = deque((start,))
     found = []

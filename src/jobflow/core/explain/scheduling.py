@@ -113,6 +113,7 @@ def describe_scheduling(job: QueuedJob, found: Scheduling, *, look: str = "") ->
     unplaced = [pod for pod in pending if not pod.spec.node_name]
     group = next(iter(found.pod_groups or ()), None)
     if group is not None:
+        # a job with a pod on a node has left the queue
         if group.status.phase in _WAITING and len(unplaced) == len(pods):
             yield from _describe_queue(job, group, found)
         if found.pods is None:
@@ -213,6 +214,7 @@ def _describe_unplaced(
 ) -> Iterator[str]:
     """Describe the pods without a node: a sentence for each cause, then those without a cause of
     their own."""
+    # thousands of pods wait for a few causes
     causes = Counter(_find_cause(pod) for pod in unplaced)
     gang = causes.pop(_GANG, 0)
     shown = causes.most_common(MAX_NAMES)
@@ -267,6 +269,7 @@ def _scheduled(pod: Pod) -> PodCondition | None:
 
 def _find_origin(message: str) -> str:
     """Return the first cause that the scheduler's message about a gang names, or ""."""
+    # the scheduler appends the first cause to those of the gang
     rest = message.rpartition(_ORIGIN)[2].lstrip(": ") if _ORIGIN in message else ""
     pod, _, cause = rest.partition(": ")
     return _cut(cause if cause and " " not in pod else rest)

@@ -110,6 +110,7 @@ class StepExplainer:
         condition = self.condition(step)
         record = self._ctx.records.get(condition.job)
         histories = (record.running_histories if record else None) or ()
+        # the status may lack any of these times, because they are dropped if it is too large
         times = [condition.last_transition_time, *(each.start_timestamp for each in histories[-1:])]
         times += [record.start_timestamp if record else None, condition.create_time]
         return next((time for time in times if time is not None), None)
@@ -184,6 +185,7 @@ class StepExplainer:
         elif tasks := self.tasks(step):
             text += f": {tasks}"
         elif condition.phase == JobPhase.PENDING:
+            # a command helps only if nothing below says why
             known = [*self.describe_scheduling(step)]
             look = "" if known else f"; see {describe_job(self._ctx.flow, condition)}"
             text += f": Volcano has not started it yet{look}"

@@ -143,6 +143,7 @@ def child_flows(facts: Parent, facts_of: Callable[[JobFlow], Facts]) -> list[Chi
     found: list[Child[Facts]] = []
     for i in facts.steps_with_flows:
         for case, raw in flows_of(facts.steps[i]):
+            # the controller judges the others before they start
             if facts.budget.children <= 0:
                 facts.budget.leave_out("flows", facts.level + 1)
                 return found
@@ -150,12 +151,14 @@ def child_flows(facts: Parent, facts_of: Callable[[JobFlow], Facts]) -> list[Chi
             facts.budget.spend(FLOW)
             at = "" if case is None else f".switch[{case}]"
             path = f"{facts.path(i)}{at}.flow"
+            # the CRD keeps a child flow as it is, so its schema is checked here
             misfits, unknown = _misfits(raw, path)
             params = raw.get("params")
             resolved = None
             if params and isinstance(params, dict):
                 content = constants.insert(params, MAX_PARAM_VALUES)
                 resolved = ChildParams(i, f"{path}.params", params, *content)
+            # values of wrong types cannot be read, and a flow beyond the last level has a fault
             inner = None
             if not misfits and facts.level < MAX_LEVEL:
                 inner = facts_of(_flow(facts, i, raw, resolved))
@@ -166,6 +169,7 @@ def child_flows(facts: Parent, facts_of: Callable[[JobFlow], Facts]) -> list[Chi
 def _flow(facts: Parent, step: int, raw: dict[str, Any], params: ChildParams | None) -> JobFlow:
     parent = facts.flow.spec
     spec = child_spec(without_nulls("JobFlow", {"spec": raw})["spec"])
+    # what the parent has, unless the child says otherwise
     inherited = {name: getattr(spec, name) or getattr(parent, name) for name in INHERITED}
     values = params.content if params is not None else {}
     spec = msgspec.structs.replace(

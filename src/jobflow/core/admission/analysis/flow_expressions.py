@@ -119,6 +119,7 @@ class FlowExpressions:
         self.characters = sum(len(each.text) for each in written)
         if self.characters > MAX_CHARACTERS:
             written = []
+        # child flows have what the outer flows have left
         elif budget.characters < self.characters:
             budget.leave_out("expressions", level)
             ends = accumulate(len(each.text) for each in written)
@@ -153,6 +154,7 @@ class TrialEvaluation:
 
     def __init__(self, flow: JobFlow, budget: TreeBudget, level: int) -> None:
         self._flow = flow
+        # of two steps with one name, the first counts
         steps = {step.name: step for step in reversed(flow.all_steps)}
         self._standings = [
             {name: (step, condition) for name, step in steps.items()} for condition, *_ in _SAMPLES
@@ -184,8 +186,10 @@ class TrialEvaluation:
     ) -> str | None:
         first = None
         for scope in scopes:
+            # what only a run knows fits any type
             if not self._is_known(parsed, scope):
                 return None
+            # the budget of the tree may be nearly spent by other expressions
             most = self._budget.trial_steps
             work = Budget(most)
             value = parsed.evaluate(build_variables(parsed.mentions, scope), work)
@@ -194,11 +198,13 @@ class TrialEvaluation:
                 self._budget.leave_out("expressions", self._level)
                 return None
             if isinstance(value, EvaluationFailure):
+                # a value that this sample lacks may exist in a run
                 fault = None if value.missing else value.message
             else:
                 fault = _FAULTS[result](value)
             if fault is None:
                 return None
+            # a fault is reported only if every sample has one
             first = first or fault
         return first
 

@@ -116,6 +116,7 @@ class FlowFacts:
         """`outline`: that of `spec.flows`, if it is known; `budget`: that of the outermost flow."""
         self.written_flow = flow
         """The flow as the user wrote it, with references in numbers and timeouts."""
+        # rules of a number see the value of its param
         self.flow = flow = with_param_values(flow)
         self.known = known
         self.level = level
@@ -139,6 +140,7 @@ class FlowFacts:
         """Dependencies with a field set beyond targets."""
         self.steps_with_options = first.with_options
         """Steps with an option set (`core/spec/graph.py`). Rules of options walk only these."""
+        # the outline of a plan knows the steps of flows only
         if last.steps:
             self.dependencies_with_options = select_dependencies(self.steps)
             self.steps_with_options = select_steps(self.steps)
@@ -229,6 +231,7 @@ class FlowFacts:
     def takers(self) -> list[tuple[int, list[int]]]:
         """Steps that have the items of their targets, each after its targets, with the targets that
         have items."""
+        # a target has its items before the step that takes them
         graphs = self.graphs if self.matching else ()
         order = (first + position for first, graph in graphs for position in graph.order)
         return [
@@ -396,6 +399,7 @@ class FlowFacts:
     def tasks(self) -> KnownTasks:
         """Tasks of each step all of whose templates are known."""
         templates = self.known.templates or {}
+        # a case that runs a flow, or a template that may come later, may have any task
         partly_known = frozenset(
             i
             for i, _, case in self.cases

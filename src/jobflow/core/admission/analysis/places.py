@@ -111,6 +111,7 @@ class UpstreamSteps:
     def depends_on(self, step: int, target: int) -> bool:
         """Return whether a step depends on another one of its list."""
         first = len(self._graph)
+        # such a flow is refused for its size, so what it may read does not matter
         if len(self._steps) > MOST_STEPS:
             return True
         if step >= first:
@@ -156,6 +157,7 @@ class UpstreamSteps:
         ):
             for position in graph.order:
                 matches = self._steps[at + position].matches_items
+                # steps of finally decide when all of flows have ended
                 bits = (1 << first) - 1 if at else 0
                 for target in graph.targets[position]:
                     is_matched = matches and self._steps[at + target].for_each is not None
@@ -171,6 +173,7 @@ def ended_bits(graph: Graph, steps: Sequence[Step]) -> list[int]:
     ended = [0] * len(graph)
     for position in graph.order:
         step, targets = steps[position], graph.targets[position]
+        # after a probe, or with one of several targets, nothing has ended for certain
         if get_probe(step) is not None or (get_strategy(step) is Strategy.ANY and len(targets) > 1):
             continue
         for target in targets:
@@ -184,6 +187,7 @@ def ended_bits(graph: Graph, steps: Sequence[Step]) -> list[int]:
 def upstream_bits(graph: Graph) -> list[int]:
     """Return the steps that each step depends on, directly or not, as bits. Includes all others if
     either waits for a cycle, which has a fault of its own."""
+    # a cycle has a fault of its own; a second one about each step in it would hide that
     in_cycles = sum(1 << step for step in {*range(len(graph))}.difference(graph.order))
     above = [-1] * len(graph)
     for step in graph.order:

@@ -147,6 +147,7 @@ class Constants:
         these values have more than `most` bytes, or than there is room for in an outermost flow.
         """
         is_open = False
+        # a value counts each time that it is inserted
         left = min(most, self._room.left)
         room = references.ReferenceRoom(left)
 
@@ -166,6 +167,7 @@ class Constants:
         try:
             return references.replace_references(written, value, room), is_open, False
         except references.ReferencesTooLargeError:
+            # in a child flow, the room may be small because other flows have used it
             if self._level == 1 or left == most:
                 return written, True, True
             self._budget.leave_out("references", self._level)

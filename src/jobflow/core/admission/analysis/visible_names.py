@@ -164,6 +164,7 @@ class NameScope:
         fault = self._step(place, name) or self._fact(name, mention)
         if fault is not None or place.stage is not Stage.VARS:
             return fault
+        # of a step that still runs, the outputs and other facts are not known yet
         is_over = not self._upstream.may_still_run(place.position, name)
         if is_over or mention.keys[1:2] in (("phase",), ("job",)):
             return None
@@ -178,6 +179,7 @@ class NameScope:
             guess = self._step_suggester.nearest(name)
             is_usable = guess is not None and self._step(place, guess) is None
             return f'no such step as "{name}"' + did_you_mean(guess if is_usable else None)
+        # finally starts when all steps of flows have ended
         if target >= first > place.position:
             return f'"{name}" is a step of finally, whose result no step of flows can use'
         if target == place.position:
@@ -185,6 +187,7 @@ class NameScope:
                 "a step cannot use its own result; repeat.until and retry.when have outputs, phase "
                 "and reason of the run that has just ended, and retry.when has its failure"
             )
+        # finally may read every step of flows, and outputs every step
         if target < first <= place.position or place.is_of_flow:
             return None
         if self._upstream.depends_on(place.position, target):
@@ -204,6 +207,7 @@ class NameScope:
         position = self._upstream.find(name)
         assert position is not None, "the step exists"
         step = self._steps[position]
+        # items have a job each, so the step has none
         absent = {"items"} if step.for_each is None else {"job"}
         runs_flow = work_of(step).has_steps
         if runs_flow:
@@ -251,6 +255,7 @@ class NameScope:
         written = found.group() if found is not None else ""
         if self._upstream.find(mention.keys[0]) is not None and "-" not in written.split(".")[0]:
             return None
+        # the longest name that exists is meant
         ends = (end for end in range(len(written) - 1, 0, -1) if written[end] in ".-")
         for end in [len(written), *ends]:
             name = written[:end]

@@ -212,6 +212,7 @@ class TreeNames:
         while pending:
             text, first, second = pending.pop()
             for pair in _clashes(first, second):
+                # two steps clash in many names, for each item and retry
                 if pair not in found:
                     found.add(pair)
                     yield text.removeprefix("-"), *pair
@@ -300,6 +301,7 @@ def _common(one: _Node, other: _Node) -> Iterator[tuple[str, _Node, _Node]]:
     if len(other.words) < len(one.words):
         yield from ((word, below, beside) for word, beside, below in _common(other, one))
         return
+    # the smaller one is walked, so that a search is as long as what is common
     for word, below in one.words.items():
         if (beside := other.words.get(word)) is not None:
             yield word, below, beside

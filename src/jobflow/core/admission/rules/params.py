@@ -104,6 +104,7 @@ def settings_refer_to_params(facts: FlowFacts) -> Iterator[Violation]:
         is_time = setting.is_time
         if not isinstance(text, str) or (is_time and "$(" not in text):
             continue
+        # the schema takes any text, because a reference is one
         what = "a duration such as 2h" if is_time else "a whole number"
         reference = find_param_reference(text)
         if reference is None:

@@ -186,8 +186,10 @@ class _StatusOfOptions:
         of_run += STATUS_OF_A_CHILD if may_run_steps(step) else 0
         of_run += STATUS_OF_AN_ANSWER if is_asked(step) else 0
         size = STATUS_OF_DECISIONS if step.when is not None or step.switch else 0
+        # a step without a loop has no entry for a run
         if count.runs is None:
             return size + of_run
+        # a repeat has one run at a time
         running = 1
         if step.for_each is not None:
             size += self._taken.get(position) or self._items(step.for_each)

@@ -115,6 +115,7 @@ def _gang(job: JobView) -> Iterator[Violation]:
                 at = f"{task.path}.minAvailable"
                 yield Violation(at, Reason.INVALID, task.min_available, detail)
     least = integer(job.raw, "minAvailable")
+    # a task of a wrong type has an unknown number of pods
     if least is None or not job.tasks or len(job.tasks) != len(job.raw["tasks"]):
         return
     replicas = [task.replicas for task in job.tasks]
@@ -152,6 +153,7 @@ def _mpi_master_name(arguments: Any) -> str:
     """Return the master task as Go's flag package reads the arguments, up to where it stops."""
     master = "master"
     values = arguments if isinstance(arguments, list) else ()
+    # a flag takes the next argument as its value
     remaining = iter([value for value in values if isinstance(value, str)])
     for argument in remaining:
         name, has_value, text_after = argument.removeprefix("-").removeprefix("-").partition("=")

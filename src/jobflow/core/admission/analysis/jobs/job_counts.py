@@ -62,9 +62,11 @@ def job_counts(
     for i, step in enumerate(steps):
         if step.retry is None and step.for_each is None and step.repeat is None:
             continue
+        # retry.limit may be a param whose value is no number, which has a fault of its own
         retries = (to_number(step.retry.limit) or 0) if step.retry is not None else 0
         key = _runs(step, params), _clamp(retries, 0, MOST_RETRIES)
         counts[i] = shared.setdefault(key, JobCount(*key))
+    # in running order, so that the items of a target are counted already
     for i, targets in takers:
         runs = max((counts[target].runs or 0 for target in targets), default=0)
         counts[i] = JobCount(runs, counts[i].retries)

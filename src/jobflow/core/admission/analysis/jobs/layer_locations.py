@@ -177,12 +177,14 @@ def _origin_in_base(
 def _origins(ours: Sequence[Any], merged: Sequence[Any], shape: Shape) -> Mapping[int, int]:
     """Map indices of the merged list to those of the patch's. An element that the patch changed or
     added comes last among the elements of its key (or without one), in the patch's order."""
+    # a lone element without a name means the only one of the template
     if len(merged) == 1 and is_lone(ours, shape):
         return {0: 0}
     indices: dict[MergeKey, list[int]] = {}
     for i, element in enumerate(merged):
         indices.setdefault(merge_key(element, shape), []).append(i)
     origins = {}
+    # from the end, because the patch's elements come last among those of their key
     for j in range(len(ours) - 1, -1, -1):
         if isinstance(ours[j], dict) and ours[j].get(PATCH) in ("replace", "delete"):
             continue
@@ -283,6 +285,7 @@ def _pairs(base: _Map, patch: _Map, path: str, key: str, shape: Shape) -> Iterat
         for i, each in enumerate(theirs)
         if isinstance(each, dict) and isinstance(each.get("name") or "", str)
     }
+    # a container without a name has no default one
     known = [name for name in by_name if name]
     lone = theirs[0] if len(theirs) == 1 and is_lone(ours, shape) else None
     changed = lone if isinstance(lone, dict) else None
@@ -308,6 +311,7 @@ def misfits_of_layers(layers: Iterable[ResolvedLayer]) -> list[tuple[ResolvedLay
         found.append((layer, of_layer))
         wrong += len(of_layer.violations)
         unknown += len(of_layer.field_warnings)
+        # no verdict shows more
         if wrong >= MAX_FINDINGS:
             break
     return found

@@ -206,6 +206,7 @@ class Resolver:
             if self._budget.tasks < 0:
                 self._budget.leave_out("templates", self._level)
                 return None
+        # child flows inherit the object of their parent, so its id says that they are equal
         key = name, id(self._defaults), bool(self._claims)
         shared: dict[tuple[str, int, bool], ResolvedSpec] = self._budget.plain
         if key not in shared:
@@ -252,8 +253,10 @@ class Resolver:
         layers = [*self._layers.get((step, None), ())]
         if case is not None:
             layers += self._layers.get((step, case), ())
+        # stable: the layers of a step come before those of its case
         layers.sort(key=lambda each: each.layer.rank)
         work = [each for each in layers if each.layer.rank is Rank.WORK]
+        # a case replaces what its step runs
         return (work[-1] if work else None), tuple(layers[len(work) :])
 
     def _spend_on_merging(self, base: Mapping[str, Any], changes: Sequence[ResolvedLayer]) -> bool:

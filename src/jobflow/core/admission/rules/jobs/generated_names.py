@@ -18,6 +18,7 @@ def jobs_fit(facts: FlowFacts) -> Iterator[Violation]:
     # a vcjob's name is a label of its pods, and Volcano's admission accepts no longer one
     prefix = len(facts.flow_name) + 1
     room = MAX_NAME - prefix - facts.longest_suffix
+    # nearly every flow ends here: if the longest names fit, all do
     if facts.longest_name <= room:
         return
     for i, name in enumerate(facts.names):
@@ -82,6 +83,7 @@ def hostnames_are_labels(facts: FlowFacts) -> Iterator[Violation]:
 def jobs_are_unique(facts: FlowFacts) -> Iterator[Violation]:
     # item 0 of step `a` is the vcjob `<flow>-a-0`, and so is step `a-0`. A step with a loop of its
     # own has a longer suffix than another step could generate for it
+    # of two steps with one name, the first is meant
     position = {name: i for i, name in reversed([*enumerate(facts.names)])}
     for i, name in enumerate(facts.names):
         if facts.job_counts[i].runs is None and len(name) <= MAX_NAME:
@@ -114,6 +116,7 @@ def pods_are_unique(facts: FlowFacts) -> Iterator[Violation]:
     of the other.
     """
     pods = {id(spec.pods): spec.pods for spec in facts.resolved_specs}
+    # without a dash in a task no remainder can equal one
     if not any("-" in task for each in pods.values() for task in each.tasks):
         return
     search = _ClashSearch(facts, pods)

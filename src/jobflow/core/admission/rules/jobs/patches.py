@@ -113,6 +113,7 @@ def patched_elements_have_names(facts: FlowFacts) -> Iterator[Violation]:
 def jobs_are_valid(facts: FlowFacts) -> Iterator[Violation]:
     # without a known template, only rules that need none apply
     faults_of = _SpecFaults(facts.flow.spec.job_defaults)
+    # a layer whose template is not known is judged alone
     resolved = {id(layer) for spec in facts.resolved_specs for layer in spec.layers}
     others = [
         layer for layer in facts.resolved_layers if not (layer.large or id(layer) in resolved)
