@@ -92,7 +92,8 @@ def spans_of_job(record: JobRecord, now: datetime) -> Iterator[Span]:
     histories = record.running_histories or ()
     starts = (each.start_timestamp for each in histories if each.state == JobPhase.RUNNING)
     began = next((start for start in starts if start is not None), None)
-    if began is None and (record.state == JobPhase.COMPLETED or _runs(record)):
+    runs = is_open and record.state not in _QUEUED
+    if began is None and (record.state == JobPhase.COMPLETED or runs):
         began = created
     if began is None:
         yield Span(State.QUEUED, created, end, record.name, is_open, outcome)
@@ -101,10 +102,6 @@ def spans_of_job(record: JobRecord, now: datetime) -> Iterator[Span]:
     if began > created:
         yield Span(State.QUEUED, created, began, record.name, outcome=outcome)
     yield Span(State.RUNNING, began, end, record.name, is_open, outcome)
-
-
-def _runs(record: JobRecord) -> bool:
-    return record.end_timestamp is None and record.state not in _QUEUED
 
 
 class Attempts:

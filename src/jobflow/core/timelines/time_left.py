@@ -359,9 +359,13 @@ def learn(flows: Iterable[JobFlow]) -> History:
             condition = conditions.get(key, api.StepCondition())
             work = step.work_name(step.case_of(condition.decisions))
             for run in runs_of(condition):
-                times = [*_running_times(attempts.of_run(key, run))]
-                if times:
-                    seconds.setdefault(work, []).extend(times)
+                for record in attempts.of_run(key, run):
+                    end = record.end_timestamp
+                    if record.state != JobPhase.COMPLETED or end is None:
+                        continue
+                    for span in spans_of_job(record, end):
+                        if span.state is State.RUNNING:
+                            seconds.setdefault(work, []).append(span.duration.total_seconds())
                 ended = flow.status.completion_time
                 if run.outputs and run.phase == api.StepPhase.COMPLETED and ended is not None:
                     past = PastOutputs(step.name, run.index, ended, run.outputs)

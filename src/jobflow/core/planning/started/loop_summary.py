@@ -20,7 +20,7 @@ from jobflow.api.flow.status import (
 from jobflow.api.volcano.job import JobPhase, TaskState
 from jobflow.core.planning.context import with_time
 from jobflow.core.planning.decision import RunDecision, StepDecision
-from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep
+from jobflow.core.planning.observed.steps import ObservedStep
 from jobflow.core.planning.started.loop import Loop, LoopEnd
 from jobflow.core.planning.work.end import describe_failed_pods, name_cause
 from jobflow.core.pods.resources import replace_hours
@@ -30,10 +30,16 @@ from jobflow.core.text import format_count, shorten
 
 
 def summarize(loop: Loop) -> StepDecision:
+    """Return the decision about a step, made of those about its runs."""
     observed, decided = loop.observed, loop.runs
     made = [decision for _, decision in decided]
     moments = [loop.wake_at, *(decision.wake_at for decision in made)]
-    runs = _runs(observed, decided)
+    known = {run.index or 0: run.stored for run in observed.runs}
+    for run, decision in decided:
+        known[run.index or 0] = with_time(decision.condition, run.stored, observed.now)
+    # only runs are stored that have begun, or ended before they began
+    stored = [known[index] for index in sorted(known)]
+    runs = [run for run in stored if run.attempts or run.phase in ENDED_STEP_PHASES]
     condition = _condition(loop, [decision.condition for decision in made], runs)
     return StepDecision(
         condition=observed.stored if condition == observed.stored else condition,
@@ -49,17 +55,6 @@ def summarize(loop: Loop) -> StepDecision:
 
 def _all(decisions: Sequence[RunDecision], field: str) -> tuple[Any, ...]:
     return tuple(chain.from_iterable(map(attrgetter(field), decisions)))
-
-
-def _runs(
-    observed: ObservedStep, decided: Sequence[tuple[ObservedRun, RunDecision]]
-) -> list[RunCondition]:
-    """Return the conditions to store: of runs that have begun, or ended before they began."""
-    found = {run.index or 0: run.stored for run in observed.runs}
-    for run, decision in decided:
-        found[run.index or 0] = with_time(decision.condition, run.stored, observed.now)
-    stored = [found[index] for index in sorted(found)]
-    return [run for run in stored if run.attempts or run.phase in ENDED_STEP_PHASES]
 
 
 def _condition(

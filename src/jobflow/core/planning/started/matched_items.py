@@ -57,22 +57,25 @@ class ItemStates:
         self._ctx = ctx
         self._completing = completing
         self._need = need
-        self._targets = [
-            _target(ctx, target, want)
-            for target, want in zip(need.targets, need.wants, strict=True)
-            if target in need.matched
-        ]
+        self._targets: list[_Target] = []
+        for target, want in zip(need.targets, need.wants, strict=True):
+            if target in need.matched:
+                shown, observed = ctx.shown_to_dependants(target), ctx.observed[target]
+                runs = {run.index: run for run in shown.runs or ()}
+                known = {run.index: run for run in observed.runs}
+                end = ctx.progress.ends[target]
+                self._targets.append(_Target(observed.step, want, end, runs, known))
         whole = [place for place, t in enumerate(need.targets) if t not in need.matched]
         self._whole = {_whole_state(ctx, need, ctx.observed[position], place) for place in whole}
-        self._known: dict[int, TargetState] = {}
+        self._states: dict[int, TargetState] = {}
         self._names = [ctx.layout.graph.names[need.targets[place]] for place in whole]
 
     def of(self, index: int) -> TargetState:
         """Return the state of all targets for an item."""
-        if (found := self._known.get(index)) is None:
+        if (found := self._states.get(index)) is None:
             states = [self._state(target, index) for target in self._targets]
             found = combine_states(self._need.how, [*self._whole, *states])
-            self._known[index] = found
+            self._states[index] = found
         return found
 
     def message(self, index: int) -> str:
@@ -106,24 +109,12 @@ class ItemStates:
         return TARGET_STATES[target.want][end]
 
 
-def _target(ctx: PlanContext, position: int, want: Condition) -> _Target:
-    shown, observed = ctx.shown_to_dependants(position), ctx.observed[position]
-    return _Target(
-        ctx.layout.steps[position],
-        want,
-        ctx.progress.ends[position],
-        {run.index: run for run in shown.runs or ()},
-        {run.index: run for run in observed.runs},
-    )
-
-
 def _whole_state(
     ctx: PlanContext, need: Requirement, observed: ObservedStep, place: int
 ) -> TargetState:
-    """Return the state of a target without items. With strategy `all`, it was met when the step
-    began."""
+    """Return the state of a target without items."""
     if observed.started and need.how is Strategy.ALL:
-        return TargetState.MET
+        return TargetState.MET  # since the step began
     target = need.targets[place]
     if place in need.to_run:
         passed = observed.stored.passed_targets or ()

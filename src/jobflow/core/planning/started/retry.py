@@ -6,6 +6,7 @@ the cluster disrupted, up to `retry.disruptions` of them.
 """
 
 from datetime import timedelta
+from functools import partial
 
 import msgspec
 
@@ -66,8 +67,7 @@ def backoff(policy: Backoff, attempts: int) -> timedelta:
     factor = policy.factor if policy.factor is not None and policy.factor >= 1 else FACTOR
     try:
         seconds = first.total_seconds() * factor ** max(attempts - 1, 0)
-    # a large factor to the power of many attempts
-    except OverflowError:
+    except OverflowError:  # a large factor to the power of many attempts
         return longest
     return timedelta(seconds=min(seconds, longest.total_seconds()))
 
@@ -79,36 +79,30 @@ def _retried(
     most = DISRUPTIONS if retry.disruptions is None else retry.disruptions
     if condition.failure is not None and condition.failure.disruption and disruptions <= most:
         condition = msgspec.structs.replace(condition, disruptions=disruptions)
-        return _again(run, condition, retry, f"disruption {disruptions} of {most}", ctx)
-    failures, limit = run.stored.failures + 1, to_number(retry.limit) or 0
-    condition = msgspec.structs.replace(condition, failures=failures)
-    # a disruption above `retry.disruptions` counts as a failure
-    if failures > limit:
-        return _final(condition)
-    if retry.when is not None:
-        when = retry.when
-        ended = AttemptFacts(
-            condition.attempts, run.stored.failures, condition.failure, may_run_steps(run.step)
-        )
-        again = ctx.answer(
-            run,
-            "retry.when",
-            lambda: evaluate_condition("retry.when", when, ctx.seen(run, condition, ended)),
-        )
-        if again is None:
-            kept = RunDecision(run.stored) if run.job is None else not_judged(run, run.job, ctx)
-            return msgspec.structs.replace(kept, wake_at=ctx.later)
-        if isinstance(again, EvaluationFailure):
-            why = shorten(f"{again.message}; {condition.message}")
-            return _final(condition, reason=StepReason.EXPRESSION_ERROR, message=why)
-        if not again:
+        count = f"disruption {disruptions} of {most}"
+    else:
+        # a disruption above `retry.disruptions` counts as a failure
+        failures, limit = run.stored.failures + 1, to_number(retry.limit) or 0
+        condition = msgspec.structs.replace(condition, failures=failures)
+        if failures > limit:
             return _final(condition)
-    return _again(run, condition, retry, f"{failures} of {limit}", ctx)
-
-
-def _again(
-    run: ObservedRun, condition: RunCondition, retry: Retry, count: str, ctx: PlanContext
-) -> RunDecision:
+        count = f"{failures} of {limit}"
+        if retry.when is not None:
+            facts = AttemptFacts(
+                condition.attempts, run.stored.failures, condition.failure, may_run_steps(run.step)
+            )
+            evaluate = partial(
+                evaluate_condition, "retry.when", retry.when, ctx.seen(run, condition, facts)
+            )
+            again = ctx.answer(run, "retry.when", evaluate)
+            if again is None:
+                kept = RunDecision(run.stored) if run.job is None else not_judged(run, run.job, ctx)
+                return msgspec.structs.replace(kept, wake_at=ctx.later)
+            if isinstance(again, EvaluationFailure):
+                why = shorten(f"{again.message}; {condition.message}")
+                return _final(condition, reason=StepReason.EXPRESSION_ERROR, message=why)
+            if not again:
+                return _final(condition)
     pause = backoff(retry.backoff or Backoff(), condition.failures + condition.disruptions)
     until = ceil_to_second(add(ctx.now, pause))
     waits = wait_between_attempts(
@@ -122,4 +116,5 @@ def _again(
 
 
 def _final(condition: RunCondition, **changes: object) -> RunDecision:
+    # no further attempt avoids nodes
     return RunDecision(msgspec.structs.replace(condition, avoid_nodes=None, **changes))
