@@ -94,7 +94,7 @@ class VirtualFlow:
     _can_replan: bool = field(init=False)
     """Whether the changes of the flow can be planned alone (`replan`)."""
     _replanner: Replanner | None = None
-    _known: set[tuple[ApprovalKey, int]] = field(default_factory=set)
+    _noted: set[tuple[ApprovalKey, int]] = field(default_factory=set)
     """Approvals that were asked for, and the number of the attempt."""
     _pods: dict[str, PodsRead] = field(default_factory=dict)
     """The pods of ended vcjobs, by UID."""
@@ -132,18 +132,9 @@ class VirtualFlow:
     def command(self, action: str, now: datetime, message: str = "") -> None:
         """Add a Command of another flow: the parent, or one that replaces this."""
         name = f"{self.flow.metadata.name}-{action.lower()}"
-        self.commands[name] = Command(
-            metadata=ObjectMeta(name=name, uid=f"{name}-{now}", creation_timestamp=now),
-            action=action,
-            message=message,
-            target=OwnerReference(
-                api_version=JOBFLOWS.api_version,
-                kind=JOBFLOWS.kind,
-                name=self.flow.metadata.name,
-                uid=self.flow.metadata.uid,
-            ),
-        )
-        self.must_plan = True
+        # the UID of a second one differs: the flow has handled the first
+        made = ObjectMeta(name=name, uid=f"{name}-{now}", creation_timestamp=now)
+        self._send(made, action, message)
 
     def _show_to_parent(self) -> None:
         """Let the parent plan if this child flow has changed for it."""
@@ -186,15 +177,16 @@ class VirtualFlow:
 
     def approve(self, key: ApprovalKey) -> None:
         """Send a Command that approves a step."""
-        meta, name = self.flow.metadata, f"approve-{len(self._known)}-{key}"
-        metadata = ObjectMeta(name=name, namespace=meta.namespace, uid=name)
+        name = f"approve-{len(self._noted)}-{key}"
+        self._send(ObjectMeta(name=name, uid=name), Action.APPROVE_STEP, str(key))
+
+    def _send(self, made: ObjectMeta, action: str, message: str) -> None:
+        meta = self.flow.metadata
         target = OwnerReference(
             api_version=JOBFLOWS.api_version, kind=JOBFLOWS.kind, name=meta.name, uid=meta.uid
         )
-        action = Action.APPROVE_STEP
-        self.commands[name] = Command(
-            metadata=metadata, action=action, target=target, message=str(key)
-        )
+        command = Command(metadata=made, action=action, target=target, message=message)
+        self.commands[made.name] = command
         self.must_plan = True
 
     def delete_command(self, name: str) -> None:
@@ -208,8 +200,8 @@ class VirtualFlow:
             condition = conditions.get(format_job_name(self.flow.metadata.name, step.name))
             for run in () if condition is None else condition.runs or (condition,):
                 key = ApprovalKey(step.name, run.index)
-                if asks(run) and (key, run.attempts) not in self._known:
-                    self._known.add((key, run.attempts))
+                if asks(run) and (key, run.attempts) not in self._noted:
+                    self._noted.add((key, run.attempts))
                     self.asked[key] = None
 
     def read_pods(self, job: RunningJob) -> None:
@@ -238,11 +230,9 @@ class VirtualFlow:
         if is_unjudged(self.flow, view.jobs):
             view = replace(view, violations=judge(self.flow) or ())
         made = plan(self.flow, view, now=now)
-        before, self.flow = (
-            self.flow,
-            msgspec.structs.replace(self.flow, status=made.status),
-        )
+        before, self.flow = self.flow, msgspec.structs.replace(self.flow, status=made.status)
         self._show_to_parent()
+        # a child flow reads from the status of its parent whether it is suspended
         if (before.status.suspended_at is None) != (made.status.suspended_at is None):
             for child in self.children.values():
                 child.must_plan = True
@@ -256,8 +246,8 @@ class VirtualFlow:
         return made
 
     def _forget(self, names: Iterable[str], records: Mapping[str, JobRecord]) -> None:
-        """Forget vcjobs whose end the status holds, as if they were deleted then: plans get faster,
-        and decide the same, because they read a recorded end from the status."""
+        """Forget vcjobs whose end the status holds, as if they were deleted then."""
+        # plans get faster, and decide the same: they read a recorded end from the status
         for name in names:
             record, shown = records.get(name), self._shown[name]
             if record is None or record.end_timestamp is None:
