@@ -5,6 +5,7 @@ It keeps nothing that must survive: a new node continues pods from their status.
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import structlog
@@ -18,27 +19,20 @@ log = structlog.get_logger(__name__)
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
+@dataclass(eq=False)
 class SandboxNode:
-    def __init__(
-        self,
-        runner: Runner,
-        writes: Writes,
-        tasks: asyncio.TaskGroup,
-        learn: Callable[[Pod], object],
-        clock: Callable[[], datetime],
-    ) -> None:
-        self._runner = runner
-        self._writes = writes
-        self._tasks = tasks
-        self._learn = learn
-        self._clock = clock
-        self._starts: dict[str, datetime] = {}
-        self._ending: set[str] = set()
-        self._running: dict[str, asyncio.Task[None]] = {}
+    runner: Runner
+    writes: Writes
+    tasks: asyncio.TaskGroup
+    learn: Callable[[Pod], object]
+    clock: Callable[[], datetime]
+    _starts: dict[str, datetime] = field(default_factory=dict)
+    _ending: set[str] = field(default_factory=set)
+    _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     def begin(self, pod: Pod) -> None:
         """Record the start of a pod that was just created, to the microsecond."""
-        self._starts.setdefault(pod.metadata.uid, pod.status.start_time or self._clock())
+        self._starts.setdefault(pod.metadata.uid, pod.status.start_time or self.clock())
 
     def handle(self, pod: Pod, job: Vcjob | None, siblings: Iterable[Pod]) -> None:
         """Run a pod, or confirm its deletion, unless that has already started. `siblings` are all
@@ -48,7 +42,7 @@ class SandboxNode:
             # The watch reports a deleted pod again with each change of it.
             if uid not in self._ending:
                 self._ending.add(uid)
-                self._tasks.create_task(self._end(pod))
+                self.tasks.create_task(self._end(pod))
         elif pod.ended:
             self._running.pop(uid, None)
         elif job is not None and uid not in self._running:
@@ -58,10 +52,10 @@ class SandboxNode:
             together = [each for each in siblings if _restarts_before(each) == restarts]
             job_start = min([start, *map(self._start_of, together)])
             running = self._run(Assignment(job, pod, start, job_start))
-            self._running[uid] = self._tasks.create_task(running)
+            self._running[uid] = self.tasks.create_task(running)
 
     async def delete(self, pod: Pod) -> None:
-        await self._writes.delete_pod(pod, gracefully=self._runner.graceful)
+        await self.writes.delete_pod(pod, gracefully=self.runner.graceful)
 
     def forget(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -80,11 +74,11 @@ class SandboxNode:
 
         async def report(progress: PodProgress) -> None:
             nonlocal pod
-            pod = await self._writes.set_pod_status(pod, pod_status(pod, progress))
-            self._learn(pod)
+            pod = await self.writes.set_pod_status(pod, pod_status(pod, progress))
+            self.learn(pod)
 
         try:
-            await self._runner.run(assignment, report)
+            await self.runner.run(assignment, report)
         # The pod was deleted, and its process ends with the deletion.
         except Gone:
             return
@@ -93,9 +87,9 @@ class SandboxNode:
 
     async def _end(self, pod: Pod) -> None:
         # The object stays until nothing of the pod runs, as with a kubelet.
-        await self._runner.end(pod)
+        await self.runner.end(pod)
         try:
-            await self._writes.delete_pod(pod)
+            await self.writes.delete_pod(pod)
         except Refused as error:
             log.warning("pod cannot be deleted", pod=pod.metadata.name, error=str(error))
 
