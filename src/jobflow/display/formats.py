@@ -1,61 +1,17 @@
-"""Formats of what commands print: the values of their `-o`, and JSON."""
+"""Formats of what commands print: the values of their `-o`, in lower case, and JSON."""
 
 from enum import StrEnum
 
-
-class Output(StrEnum):
-    """Text, or JSON for programs."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-class ObjectOutput(StrEnum):
-    """Objects that a command sent or made."""
-
-    NAME = "name"
-    JSON = "json"
-    YAML = "yaml"
-
-
-class GetOutput(StrEnum):
-    TABLE = "table"
-    WIDE = "wide"
-    TREE = "tree"
-    JSON = "json"
-    YAML = "yaml"
-    NAME = "name"
-
-
-class GraphOutput(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-    MERMAID = "mermaid"
-    DOT = "dot"
-    SVG = "svg"
-
-
-class DrawingOutput(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-    SVG = "svg"
-
-
-class PlanOutput(StrEnum):
-    TABLE = "table"
-    GANTT = "gantt"
-    JSON = "json"
-    SVG = "svg"
-
-
-class RunOutput(StrEnum):
-    TREE = "tree"
-    JSON = "json"
-
-
-class ConvertOutput(StrEnum):
-    YAML = "yaml"
-    PYTHON = "python"
+Output = StrEnum("Output", ["TEXT", "JSON"])
+"""Text, or JSON for programs."""
+ObjectOutput = StrEnum("ObjectOutput", ["NAME", "JSON", "YAML"])
+"""Objects that a command sent or made."""
+GetOutput = StrEnum("GetOutput", ["TABLE", "WIDE", "TREE", "JSON", "YAML", "NAME"])
+GraphOutput = StrEnum("GraphOutput", ["TEXT", "JSON", "MERMAID", "DOT", "SVG"])
+TimelineOutput = StrEnum("TimelineOutput", ["TEXT", "JSON", "SVG"])
+PlanOutput = StrEnum("PlanOutput", ["TABLE", "GANTT", "JSON", "SVG"])
+RunOutput = StrEnum("RunOutput", ["TREE", "JSON"])
+ConvertOutput = StrEnum("ConvertOutput", ["YAML", "PYTHON"])
 
 
 def print_json(value: object) -> None:

@@ -9,7 +9,7 @@ from jobflow.cli import flags
 from jobflow.cli.commands.command import Commands, Work, examples, run_command
 from jobflow.client.errors import UNUSABLE, exit_on
 from jobflow.client.options import Connection, Selection
-from jobflow.display.formats import DrawingOutput, GraphOutput, ObjectOutput, PlanOutput
+from jobflow.display.formats import GraphOutput, ObjectOutput, PlanOutput, TimelineOutput
 
 commands = Commands()
 
@@ -118,7 +118,7 @@ def graph(
 def timeline(
     flow: flags.FlowName,
     connection: Connection,
-    output: Annotated[DrawingOutput, flags.output_flag("The format.")] = DrawingOutput.TEXT,
+    output: Annotated[TimelineOutput, flags.output_flag("The format.")] = TimelineOutput.TEXT,
 ) -> Work:
     """Show a bar for each step of a flow: waiting, queued in Volcano, running. The critical path is
     marked, and its times are added up. For a running flow, estimate the time that is left from

@@ -30,7 +30,7 @@ from jobflow.core.timelines.time_left import (
 )
 from jobflow.core.timelines.timeline import StepTimeline, Timeline, timeline
 from jobflow.display.console import columns_of, make_console
-from jobflow.display.formats import DrawingOutput, print_json
+from jobflow.display.formats import TimelineOutput, print_json
 from jobflow.kube.client import Client
 
 _PIPE_WIDTH = 100
@@ -51,7 +51,7 @@ _ENDS_OF_PATH = 5
 """Steps that are named at each end of a long critical path."""
 
 
-async def print_timeline(name: str, connection: Connection, output: DrawingOutput) -> int:
+async def print_timeline(name: str, connection: Connection, output: TimelineOutput) -> int:
     """Print the timeline of a flow."""
     now = datetime.now(UTC)
     async with await connect(connection) as client:
@@ -67,9 +67,9 @@ async def print_timeline(name: str, connection: Connection, output: DrawingOutpu
         children = await read_children(client, [flow])
         found = with_children(found, flow, children, now=now)
         left = await _estimate(client, flow, children, now) if found.is_open else None
-    if output is DrawingOutput.JSON:
+    if output is TimelineOutput.JSON:
         print_json(to_json(flow, found, left))
-    elif output is DrawingOutput.SVG:
+    elif output is TimelineOutput.SVG:
         sys.stdout.write(timeline_svg(flow.metadata.name, found))
     else:
         console = make_console()

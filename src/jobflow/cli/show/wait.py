@@ -21,7 +21,6 @@ from jobflow.display.console import make_console
 from jobflow.display.formats import ObjectOutput
 from jobflow.display.objects import print_flow_objects
 from jobflow.kube.cache import Key, key_of
-from jobflow.kube.client import Client
 
 
 async def wait_for_flows(
@@ -33,24 +32,69 @@ async def wait_for_flows(
 ) -> int:
     """Print a line when each flow has finished, or with `output` all flows at the end. `limit` is a
     duration such as 1h30m."""
-    try:
-        seconds = None if limit is None else parse_duration(limit)
-    except ValueError:
-        sentence = f'--timeout "{limit}" is not a duration: write it like 90s, 10m or 1h30m'
-        raise CommandError(UNUSABLE, sentence) from None
+    seconds = _seconds(limit)
     errors = Errors()
     async with await connect(connection) as client:
         flows = await find_each(client, names, selection, errors)
         if errors.code:  # a name is wrong: nobody wants to learn that after an hour
             return errors.code
-        ends = _Ends(flows, errors, quiet=output is not None)
-        # flows that have ended before the wait are printed by it too
-        with interruption() as stop, ends.line:
-            if not await run_unless(stop, ends.until_all(client, seconds)):
-                return INTERRUPTED
+        waiting: dict[Key, JobFlow] = {key_of(flow): flow for flow in flows}
+        ended: dict[Key, JobFlow] = {}
+        line = WaitLine(waiting, make_console(stderr=True))
+
+        def see(flow: JobFlow) -> None:
+            key = key_of(flow)
+            if key not in waiting:  # a retry of a flow that has ended does not count
+                return
+            if not flow.final:
+                waiting[key] = flow
+                return
+            del waiting[key]
+            ended[key] = flow
+            if output is None:
+                line.print(f"JobFlow {flow.metadata.name}: {state_of(flow)}")
+            if flow.status.state.phase == FlowPhase.FAILED:
+                errors.add_code(FAILED)
+
+        def note_deletion(flow: JobFlow) -> None:
+            if waiting.pop(key_of(flow), None) is not None:
+                deleted = f"JobFlow {flow.metadata.name} was deleted before it had finished"
+                errors.add(CommandError(FAILED, deleted))
+
+        async def until_all() -> None:
+            async with following(client, flows, see, note_deletion) as follower:
+                await follower.until(lambda _: not waiting)
+
+        try:
+            with interruption() as stop, line:
+                async with asyncio.timeout(seconds) as deadline:
+                    if not await run_unless(stop, until_all()):
+                        return INTERRUPTED
+        except TimeoutError:
+            if not deadline.expired():  # of a request
+                raise
+            if waiting:  # with --timeout 0 even a finished flow is over the time
+                raise CommandError(max(TIMED_OUT, errors.code), _time_over(waiting)) from None
     if output is not None:
-        print_flow_objects(ends.finished, output, single=len(names) == 1)
+        # in the order in which they were named
+        found = [ended[key] for key in map(key_of, flows) if key in ended]
+        print_flow_objects(found, output, single=len(names) == 1)
     return errors.code
+
+
+def _seconds(limit: str | None) -> float | None:
+    try:
+        return None if limit is None else parse_duration(limit)
+    except ValueError:
+        sentence = f'--timeout "{limit}" is not a duration: write it like 90s, 10m or 1h30m'
+        raise CommandError(UNUSABLE, sentence) from None
+
+
+def _time_over(waiting: Mapping[Key, JobFlow]) -> str:
+    listed = join_names([name for _, name in waiting])
+    verb = "has" if len(waiting) == 1 else "have"
+    why = format_command("jobflow why", next(iter(waiting.values())).metadata)
+    return f"{listed} {verb} not finished within --timeout; {why} explains it"
 
 
 class WaitLine:
@@ -98,56 +142,3 @@ class WaitLine:
         which = f" for {len(flows)} of {self._total} flows" if self._total > 1 else ""
         line = f"waiting {passed}{which}: {flow.metadata.name} is {state_of(flow)}"
         return Text(printable(line), style="dim", no_wrap=True, overflow="ellipsis")
-
-
-class _Ends:
-    """The flows that have not finished yet, and those that have."""
-
-    def __init__(self, flows: Sequence[JobFlow], errors: Errors, *, quiet: bool) -> None:
-        self._flows = flows
-        self._open: dict[Key, JobFlow] = {key_of(flow): flow for flow in flows}
-        self._ended: dict[Key, JobFlow] = {}
-        self._errors = errors
-        self._quiet = quiet
-        self.line = WaitLine(self._open, make_console(stderr=True))
-
-    @property
-    def finished(self) -> list[JobFlow]:
-        keys = (key_of(flow) for flow in self._flows)
-        return [self._ended[key] for key in keys if key in self._ended]
-
-    async def until_all(self, client: Client, seconds: float | None) -> None:
-        """Return once all have finished. Raises CommandError if the time is over."""
-        try:
-            async with asyncio.timeout(seconds) as limit:
-                async with following(client, self._flows, self._see, self._note_deletion) as all_:
-                    await all_.until(lambda _: not self._open)
-        except TimeoutError:
-            if not limit.expired():  # of a request
-                raise
-            if not self._open:  # with --timeout 0 even a finished flow is over the time
-                return
-            names = join_names([name for _, name in self._open])
-            verb = "has" if len(self._open) == 1 else "have"
-            why = format_command("jobflow why", next(iter(self._open.values())).metadata)
-            sentence = f"{names} {verb} not finished within --timeout; {why} explains it"
-            raise CommandError(max(TIMED_OUT, self._errors.code), sentence) from None
-
-    def _see(self, flow: JobFlow) -> None:
-        key = key_of(flow)
-        if key not in self._open:  # a retry of a flow that has ended does not count
-            return
-        if not flow.final:
-            self._open[key] = flow
-            return
-        del self._open[key]
-        self._ended[key] = flow
-        if not self._quiet:
-            self.line.print(f"JobFlow {flow.metadata.name}: {state_of(flow)}")
-        if flow.status.state.phase == FlowPhase.FAILED:
-            self._errors.add_code(FAILED)
-
-    def _note_deletion(self, flow: JobFlow) -> None:
-        if self._open.pop(key_of(flow), None) is not None:
-            deleted = f"JobFlow {flow.metadata.name} was deleted before it had finished"
-            self._errors.add(CommandError(FAILED, deleted))
