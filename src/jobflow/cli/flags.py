@@ -22,19 +22,10 @@ completers: dict[str, Completer] = {}
 """Completers of FLOW, STEP and CJF; filled by `cli.program` if a shell asks."""
 
 
-class DryRun(StrEnum):
-    """Whether a request is only printed, or sent but not stored."""
-
-    CLIENT = "client"
-    SERVER = "server"
-
-
-class Shell(StrEnum):
-    """Shells that can complete commands, flags and names of flows."""
-
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
+DryRun = StrEnum("DryRun", ["CLIENT", "SERVER"])
+"""Whether a request is only printed, or sent but not stored."""
+Shell = StrEnum("Shell", ["BASH", "ZSH", "FISH"])
+"""Shells that can complete commands, flags and names of flows."""
 
 
 def _argument(metavar: str, help_text: str, completed: str = "") -> Any:
@@ -131,6 +122,7 @@ FLAGS_OF_FIELDS: Mapping[str, Any] = {
     ),
     "all_namespaces": typer.Option("-A", "--all-namespaces", help="Flows of all namespaces."),
     "files": _FILES,
+    # files may have several flows, each with params of its own
     "param": typer.Option(
         metavar="NAME=VALUE",
         help="Set a param of every flow that declares it; VALUE is JSON or else text. May be "
@@ -253,6 +245,7 @@ class RetryOptions:
 
 @dataclass(frozen=True, slots=True)
 class BackfillOptions:
+    # texts, because a time without a zone is one of the schedule, which is not read yet
     begin: Annotated[
         str,
         typer.Option(
@@ -273,6 +266,7 @@ class BackfillOptions:
         ),
     ]
     param: Params = None
+    # a typo in a year would start years of flows at once
     limit: Annotated[
         int,
         typer.Option(

@@ -120,6 +120,7 @@ def _with_levels(flows: Iterable[JobFlow]) -> Iterator[tuple[JobFlow, int]]:
     child whose parent is not among the flows has none."""
     listed = [*flows]
     known = {flow.metadata.uid for flow in listed} - {""}
+    # a child may be listed before its parent, by its name
     below: dict[str, list[JobFlow]] = {}
     for flow in listed:
         owner = flow.metadata.controller

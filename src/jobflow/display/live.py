@@ -111,7 +111,7 @@ class LiveTrees(LiveDisplay):
     def lines(self, now: datetime, width: int, height: int) -> Iterator[Text]:
         trees = list(self._trees.values())
         hidden = max(len(trees) - (height - 1), 0) if len(trees) > height else 0
-        if hidden:
+        if hidden:  # in their order, whichever are chosen
             open_first = sorted(range(len(trees)), key=lambda i: trees[i].flow.final)
             trees = [trees[i] for i in sorted(open_first[: len(trees) - hidden])]
         free = height - (1 if hidden else 0)
@@ -128,6 +128,7 @@ def _shares(trees: Sequence[Tree], sizes: Sequence[int], free: int) -> Sequence[
     """Return the number of lines of each tree, which is fair to flows that have not finished."""
     shares = [0] * len(trees)
     ranked = sorted(range(len(trees)), key=lambda i: trees[i].flow.final)
+    # what a small tree does not need is for those behind it
     for left, i in zip(range(len(trees), 0, -1), ranked, strict=True):
         shares[i] = min(sizes[i], max(free // left, 1))
         free -= shares[i]
@@ -149,7 +150,7 @@ class LiveTable(LiveDisplay):
         key = key_of(flow)
         if self._wanted(flow):
             self._flows[key] = flow
-        else:
+        else:  # it has left the phase that was asked for
             self._flows.pop(key, None)
         self._live.is_stale = True
 

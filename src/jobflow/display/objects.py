@@ -34,6 +34,7 @@ def object_of(flow: JobFlow) -> JSONObject:
 def print_flow_objects(flows: Sequence[JobFlow], output: ObjectOutput, *, single: bool) -> None:
     """Print flows as `print_objects` does, but a List unless a `single` flow was named, which may
     be missing."""
+    # a script that names one flow expects one object, as of kubectl
     objects = [*map(object_of, flows)]
     if single and not objects:
         return

@@ -238,6 +238,7 @@ def _detail(row: StepRow, now: datetime) -> str:
             retry = f"in {format_duration(delay)}" if delay >= timedelta(seconds=1) else "now"
         parts = (row.runs, ": ".join(filter(None, (retry, why))))
     elif row.phase == StepPhase.FAILED:
+        # what failed comes before what it wrote
         parts = (attempt, row.with_reason, row.outputs)
     elif row.is_completed:
         parts = (attempt, row.with_reason, row.case, row.runs, row.outputs)
@@ -261,6 +262,7 @@ def _within(lines: Sequence[_Line], sizes: Sequence[int], room: int) -> Sequence
     first may be too long."""
     count = 0
     for i in _ranked(lines):
+        # at least one: a step with a long message is better than none
         if room <= 0 or (count and sizes[i] > room):
             break
         room -= sizes[i]
@@ -308,6 +310,7 @@ def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Te
     sizes["MESSAGE"] = 0  # the last column needs no padding
     indent = offset_of("MESSAGE", sizes)
     room = _UNLIMITED if width is None else width - indent
+    # a narrow column of words is harder to read than lines below
     is_beside = room >= 2 * _MIN_ROOM
     if not is_beside:
         indent, room = 4, max((width or 0) - 4, 2 * _MIN_ROOM)
@@ -324,6 +327,7 @@ def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Te
         yield line
         yield from (Text(" " * indent + text) for text in wrapped[len(beside) :])
     hours = requested_hours(flow)
+    # nothing follows it, so it is left out rather than wrapped
     if hours and (width is None or cell_len(hours) + len(_REQUESTED) <= width):
         yield Text(f"{_REQUESTED}{hours}", style="dim")
 

@@ -54,6 +54,7 @@ def crds(
     """
     from jobflow.cli.cluster.crds import apply_crds, print_crds
 
+    # printing reads no cluster, so a kubeconfig would be ignored in silence
     if kubeconfig is not None and not apply:
         raise typer.BadParameter("--kubeconfig needs --apply")
     return apply_crds(kubeconfig) if apply else print_crds()

@@ -21,6 +21,7 @@ def _only_crons(
     are meant too, or flags that only flows have are given."""
     from jobflow.client.flows.find_cron import split_names
 
+    # `suspend train cjf/nightly` would mean two things by one verb
     flows, crons = split_names(names or ())
     if crons and (flows or selection != Selection()):
         raise typer.BadParameter("write names of flows or cjf/NAME, not both")

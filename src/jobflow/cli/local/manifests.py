@@ -97,6 +97,7 @@ def convert_to_python(files: Sequence[str]) -> int:
     manifests = load(files, sys.stdin.buffer)
     report = check(manifests, lenient=True)
     ours = [each for each in manifests.objects if each not in report.others]
+    # other objects beside flows are usual; only files without a flow are a fault
     others = report.others if not ours else []
     faults = [*report.faults, *(_unknown(each, _FOR_PYTHON) for each in others)]
     print_faults(faults, make_console(stderr=True))
@@ -105,6 +106,7 @@ def convert_to_python(files: Sequence[str]) -> int:
     for each in report.others:
         sentence = f"{each.place('kind')}: {each.kind} {each.name} is left out: {_FOR_PYTHON}"
         print_error(printable(sentence), severity="warning")
+    # the same file in Python has to be accepted too
     is_lenient = any(fault.is_field_warning for fault in report.warnings)
     print(to_python(ours, lenient=is_lenient), end="")
     return SUCCESS
@@ -195,6 +197,7 @@ def _converted(manifest: Manifest) -> dict[str, Any]:
 def _take_back(annotations: dict[str, str], spec: dict[str, Any]) -> None:
     """Undo, in place, what JobFlow changed in the spec of a vcjob that it created."""
     ttl = annotations.get(labels.TTL_SECONDS, "")
+    # the flow took the field off, so that Volcano does not delete what it needs
     if ttl.isdecimal():
         spec.setdefault("ttlSecondsAfterFinished", int(ttl))
     templates = maps([task.get("template") for task in maps(spec.get("tasks"))])

@@ -41,7 +41,7 @@ def write(code: Code, *, before: str = "", after: str = "", depth: int = 0) -> s
     if cell_len(flat) + len(_INDENT) * depth <= WIDTH:
         return flat
     opening, parts, closing = _parts(code)
-    if not parts:
+    if not parts:  # a long text stays on its line
         return flat
     inner = _INDENT * (depth + 1)
     lines = (
@@ -91,9 +91,11 @@ def write_lines(text: str) -> str | None:
     that editors change."""
     if any(not char.isprintable() and char not in "\n\t" for char in text):
         return None
+    # a raw text keeps the escapes of a script readable
     if "\\" in text and '"""' not in text and not text.endswith(('"', "\\")):
         return f'r"""{text}"""'
     escaped = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+    # or the quote would be one of the three
     if escaped.endswith('"'):
         escaped = escaped[:-1] + '\\"'
     return f'"""\\\n{escaped}"""'

@@ -120,6 +120,7 @@ class _Drawing:
         ]
         at = {position: rank for rank, position in enumerate(self.graph.order)}
         roots = [group for group, row in enumerate(targets) if not row]
+        # in the order of the layout, so that text and SVG read alike
         roots.sort(key=lambda group: at[self.groups[group][0]])
         lines: list[Line] = []
         for line in draw_lanes(targets, roots):
@@ -132,6 +133,7 @@ class _Drawing:
         """Yield the lanes, and beside them the names below each other, then phases and so on."""
         left = max((cell_len(line.lanes) for line in lines), default=0)
         names = [self._names(group) for group in self.groups]
+        # one long name moves no other line
         right = max((size for size in map(cell_len, names) if size <= _MAX_NAME), default=0)
         for line in lines:
             name, room = names[line.node], left - cell_len(line.lanes) + 1
@@ -159,6 +161,7 @@ class _Drawing:
 
     def _symbol(self, group: Sequence[int]) -> tuple[str, str]:
         phases = {self.graph.nodes[position].phase for position in group}
+        # no symbol stands for several phases, and a file has none
         if len(phases) > 1 or phases == {""}:
             return ("*" if self.ascii_only else NODE), ""
         [phase] = phases
@@ -216,6 +219,7 @@ def _alike(graph: FlowGraph) -> list[list[int]]:
             node.is_last,
         )
         alike.setdefault(key, []).append(position)
+    # a few steps are read faster by their own lines
     groups: list[list[int]] = []
     for members in alike.values():
         groups += [members] if len(members) >= _FOLDED else [[each] for each in members]

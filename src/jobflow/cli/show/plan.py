@@ -81,6 +81,7 @@ class Script:
     def annotate(self, step: str, own: Mapping[str, str]) -> Mapping[str, str]:
         """Return the annotations of a vcjob with its duration and its outputs."""
         annotations = dict(own)
+        # `NAMESPACE.TEMPLATE`; a step without a template is known by its own name
         template = annotations.get(labels.CREATED_BY_TEMPLATE, "").partition(".")[2]
         work = template or step
         index = annotations.get(labels.INDEX)
@@ -166,6 +167,7 @@ def _run(
     found: FoundFlows, script: Script, capacity: Amounts | None, queues: Mapping[str, Amounts]
 ) -> VirtualCluster:
     """Return the cluster after all flows have ended. Raises CommandError if one never does."""
+    # --capacity is shared by all queues; without it each queue has its own, or none
     rooms: dict[str, Room] = defaultdict(lambda: Room({}))
     rooms.update({queue: Room(limits) for queue, limits in queues.items()})
     shared = None if capacity is None else Room(capacity)
@@ -177,6 +179,7 @@ def _run(
     )
     for flow in found.flows:
         namespace = flow.metadata.namespace
+        # a flow finds templates of its own namespace alone
         templates = (each for each in found.templates if each.metadata.namespace == namespace)
         cluster.add(flow, templates)
     cluster.run()
@@ -201,6 +204,7 @@ def _amounts(amounts: Amounts, names: Sequence[str]) -> str:
 
 def _endless(cluster: VirtualCluster) -> Iterator[str]:
     """Yield a sentence for each flow that never ends, unless a job of it is too large."""
+    # its step waits for ever because of that
     explained = {each.flow.flow.metadata.uid for each, _ in cluster.too_large()}
     running = {
         each.flow.flow.metadata.uid: f"the job {each.job.metadata.name} of step {each.step} stays "
@@ -269,6 +273,7 @@ def table_lines(
 ) -> Iterator[Text]:
     """Return a header, a line for each vcjob, and one for each step without a vcjob."""
     rows = [_cells(each, planned) for each in planned.jobs]
+    # approvals, skipped steps and child flows have no vcjob of their own
     with_job = {(each.flow.flow.metadata.name, each.step) for each in planned.jobs}
     rows += [
         {"STEP": printable(each.step), "PHASE": each.phase}
@@ -279,6 +284,7 @@ def table_lines(
         name: max(cell_len(cell) for cell in (name, *(row.get(name, "") for row in rows)))
         for name in _HEADER
     }
+    # most plans have no retries
     if all(row.get("ATTEMPT", "1") == "1" for row in rows):
         del sizes["ATTEMPT"]
 
@@ -345,6 +351,7 @@ def summary(planned: PlannedFlows, *, has_path: bool, ascii_only: bool = False) 
 
 def _reasons(planned: PlannedFlows) -> Iterator[str]:
     """Yield a sentence for all steps that did not complete for the same reason."""
+    # a failure upstream skips many steps with one reason
     alike: dict[tuple[str, ...], list[str]] = {}
     for each in planned.steps:
         if each.phase != StepPhase.COMPLETED:

@@ -57,7 +57,7 @@ async def print_timeline(name: str, connection: Connection, output: TimelineOutp
     async with await connect(connection) as client:
         flow = await find_flow(client, name)
         found = timeline(flow, now=now)
-        if found is None:
+        if found is None:  # before the start, or by a controller of another project
             phase = flow.status.state.phase or FlowPhase.PENDING
             why = f"is {phase}, but its status has no times: a controller that records none has "
             why += "run it"
@@ -66,6 +66,7 @@ async def print_timeline(name: str, connection: Connection, output: TimelineOutp
             raise CommandError(FAILED, f"JobFlow {flow.metadata.name} {why}")
         children = await read_children(client, [flow])
         found = with_children(found, flow, children, now=now)
+        # the flows of a namespace are many, so they are read only if something is left
         left = await _estimate(client, flow, children, now) if found.is_open else None
     if output is TimelineOutput.JSON:
         print_json(to_json(flow, found, left))
@@ -164,6 +165,7 @@ def timeline_lines(
     notes = [_note(row) if width >= _WIDE else "" for row in found.steps]
     note = max((len(each) + 2 for each in notes if each), default=0)
     names = max((cell_len(printable(row.step)) for row in found.steps), default=0)
+    # bars are what a timeline is for, so names are cut first
     names = max(min(names, _MAX_NAME, width - _MIN_BAR - _LENGTH - 3), 1)
     bar = max(width - names - note - _LENGTH - 3, 1)
     axis = _axis(found.duration, bar, width - names - 3)
@@ -210,6 +212,7 @@ def _axis(total: timedelta, width: int, room: int) -> str:
     text = ""
     for tick, share in ticks(total, width / _TICK):
         start, label = int(share * width), format_duration(tick)
+        # times that would touch each other are left out
         if start + len(label) <= room and (start > len(text) or not text):
             text = text.ljust(start) + label
     return text
@@ -219,6 +222,7 @@ def _bar(row: StepTimeline, found: Timeline, width: int, symbols: Mapping[State,
     cells: list[State | None] = [None] * width
     for span in row.spans:
         for at in _covered(span, found.start, found.end, width):
+            # spans of several jobs may share a cell
             before = cells[at]
             if before is None or _RANK.index(span.state) > _RANK.index(before):
                 cells[at] = span.state

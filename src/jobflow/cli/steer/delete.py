@@ -62,6 +62,7 @@ async def _ended(
             ready.append(flow)
             continue
         try:
+            # the webhook refuses it as well; this says what to do
             if not options.cancel:
                 raise CommandError(FAILED, why)
             command = await cancel_first(client, flow)
@@ -82,5 +83,6 @@ async def _ended(
     if followed.interrupted:
         print_error("nothing was deleted; the flows are being cancelled", severity="info")
         return None
+    # somebody else has deleted them while they were waited for
     gone = {flow.metadata.uid for flow in followed.lost}
     return ready + [flow for flow in followed.flows if flow.metadata.uid not in gone]

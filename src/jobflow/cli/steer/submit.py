@@ -56,6 +56,7 @@ class SubmitOptions:
             flag = "--templates" if self.templates else "--dry-run"
             sentence = f"{flag} excludes {follows[0]}, because no flow is created"
             raise CommandError(UNUSABLE, sentence)
+        # both need the whole terminal
         if follow.watch and follow.log:
             raise CommandError(UNUSABLE, "--watch excludes --log: choose one")
         if follow.output and (follow.watch or follow.log):
@@ -78,6 +79,7 @@ async def submit_files(files: FileOptions, connection: Connection, options: Subm
         if options.templates:
             if not report.templates:
                 raise CommandError(UNUSABLE, "--templates: the files contain no JobTemplate")
+            # checked with them, because a template alone may break a flow
             report.flows, report.crons = [], []
         _print_warnings(report, options)
         if options.dry_run is DryRun.CLIENT:

@@ -70,6 +70,7 @@ def _print_text(findings: Sequence[Finding]) -> None:
     on a terminal, a paragraph with an indent."""
     console = make_console()
     checks: dict[Result, list[str]] = {}
+    # one missing right is found by many checks
     for check, result in findings:
         checks.setdefault(result, []).append(check)
     for result, names in checks.items():

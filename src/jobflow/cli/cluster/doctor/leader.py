@@ -97,6 +97,7 @@ def describe_lease(lease: Json | None, name: str, now: datetime, *, by_url: bool
     holder = spec["holderIdentity"]
     duration = timedelta(seconds=spec.get("leaseDurationSeconds") or 0)
     renewed = datetime.fromisoformat(spec.get("renewTime") or "1970-01-01T00:00:00Z")
+    # another replica takes the Lease over within this time, if there is one
     if renewed + duration + TOLERANCE < now:
         ago = format_elapsed(renewed, now)
         message = f"{holder} has not renewed the Lease {name} for {ago}, so no replica runs flows."

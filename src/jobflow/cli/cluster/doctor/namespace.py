@@ -63,6 +63,7 @@ _GRANT = (
 async def check_rights(cluster: Cluster) -> AsyncIterator[Result]:
     """Check what the user may do in the namespace."""
     try:
+        # at once: each answer takes a round trip
         allowed = await all_of(*(_is_allowed(cluster, right) for right in RIGHTS))
     except ApiError as error:
         reviews = resources.SELF_SUBJECT_ACCESS_REVIEWS
@@ -121,6 +122,7 @@ def queues_of_flow(manifest: Json) -> list[str]:
         return []
     if flow.final:
         return []
+    # a flow that has ended creates no job; those with a template are found by it
     defaults = flow.spec.job_defaults
     default = (defaults.queue if defaults is not None else None) or "default"
     works = [work for step in flow.all_steps for work in (step, *(step.switch or ()))]
@@ -136,6 +138,7 @@ def describe_queues(queues: list[Json], used: Mapping[str, list[str]]) -> Iterat
     for name, state in states.items():
         if state in (QueueState.CLOSED, QueueState.CLOSING):
             users = f"; it is used by {join_names(used[name])}" if name in used else ""
+            # a queue that nobody uses here may be closed on purpose
             judge = fault if name in used else warning
             yield judge(
                 f"Queue {name} is {state}, so its jobs do not start{users}.",
@@ -215,6 +218,7 @@ async def check_templates(cluster: Cluster) -> AsyncIterator[Result]:
     precedence over jobDefaults and are not seen in the user's manifest."""
     found = False
     for template in await cluster.read_all(resources.JOBTEMPLATES, cluster.namespace):
+        # a user may also have set a value that is Volcano's default
         if added := find_added_defaults(template):
             found = True
             values = join_names([f"{field}: {DEFAULTS[field]}" for field in added])

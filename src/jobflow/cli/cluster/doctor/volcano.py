@@ -71,12 +71,14 @@ def describe_definition(kind: FlowKind, definition: Json) -> Result:
 
 async def check_volcano(cluster: Cluster) -> AsyncIterator[Result]:
     """Check that Volcano's kinds are served."""
+    # a job needs the first two, a Command of a user the third
     needed = (resources.JOBS, resources.QUEUES, resources.COMMANDS)
     missing = [each.qualified for each in needed if not await cluster.serves(each)]
     if missing:
         yield fault(f"The cluster does not serve {join_names(missing)}.", _INSTALL_VOLCANO)
     else:
         yield ok("Volcano's jobs, queues and commands are served.")
+    # only an explanation needs them
     if not missing and not await cluster.serves(resources.POD_GROUPS):
         yield warning(
             f"The cluster does not serve {resources.POD_GROUPS.qualified}, so "
@@ -91,7 +93,7 @@ async def check_controllers(cluster: Cluster) -> AsyncIterator[Result]:
     deployments = await cluster.read_all(resources.DEPLOYMENTS, query=query)
     for app in (CONTROLLER, SCHEDULER):
         found = [each for each in deployments if _label(each) == app]
-        if not found:
+        if not found:  # installed without Volcano's chart, or not at all
             part, advice = _NO_DEPLOYMENT[app]
             yield warning(
                 f"No Deployment has the label app={app}, so Volcano's {part} was not checked.",
@@ -182,6 +184,7 @@ def _others(configurations: Iterable[Json]) -> list[tuple[str, bool]]:
     found = {}
     for configuration in configurations:
         for webhook in configuration.get("webhooks") or ():
+            # a policy engine that reviews all groups names `*` and is no other JobFlow
             if webhook.get("name") not in OUR_WEBHOOKS and _reviews(webhook.get("rules")):
                 service = (webhook.get("clientConfig") or {}).get("service") or {}
                 # the chart puts the name of its release before it

@@ -137,12 +137,14 @@ def _judge_refusal(cluster: Cluster, error: ApiError) -> Result:
     """Return what the refusal of the dry run says about the webhook."""
     message = error.message.rstrip(".")
     if _DENIED in message:
+        # the message begins with the name of the webhook that denied
         if any(f'"{name}"' in message for name in OUR_WEBHOOKS):
             return ok(f"The webhook reviews JobFlows of namespace {cluster.namespace}.")
         return warning(
             f"Something else refused the JobFlow of a dry run before JobFlow's webhook: {message}.",
             "Choose another namespace by -n.",
         )
+    # what the API server says if it cannot call a webhook, which is a 500 of its own
     if "webhook" in message and error.code >= 500:
         known = (text for words, text in _REMEDIES if any(word in message for word in words))
         remedy = next(known, _REPLICAS)
@@ -224,12 +226,13 @@ def describe_serving(configuration: Json, secret: Json, host: str, now: datetime
     chain = _read((secret.get("data") or {}).get("tls.crt"))
     if not chain:
         return fault(f"{place} cannot be read.", _RENEW)
-    serving = chain[0]
+    serving = chain[0]  # intermediates follow it
     end = serving.not_valid_after_utc
     if end <= now:
         return fault(f"{place} expired {format_elapsed(end, now)} ago.", _RENEW)
     if host not in hosts_of(serving):
         return fault(f"{place} is not for {host}, the name that API servers call.", _RENEW)
+    # a webhook without a bundle is trusted by the CAs of the system
     for webhook in configuration.get("webhooks") or ():
         bundle = _read((webhook.get("clientConfig") or {}).get("caBundle"))
         if bundle and not any(_signed(each, bundle) for each in chain):
