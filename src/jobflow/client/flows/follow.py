@@ -42,6 +42,8 @@ class Display(AbstractContextManager["Display"]):
 
 Show = Callable[[JobFlow], None]
 _NEEDS_RIGHTS = "the flows cannot be watched: this needs the rights to list and watch JobFlows"
+_MOST_ROOTS = 20
+"""Outermost flows that a label selector names; with more, it selects all child flows."""
 
 
 def _ignore(flow: JobFlow) -> None:
@@ -184,10 +186,6 @@ async def follow_scope(
         yield follower
     finally:
         await follower.stop()
-
-
-_MOST_ROOTS = 20
-"""Outermost flows that a label selector names; with more, it selects all child flows."""
 
 
 @asynccontextmanager

@@ -32,6 +32,7 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _WORDS = ("true", "false", "null")
 _QUOTED = re.compile(r"'(?:[^']|'')*'")
 _BRACKETS = ("[", "{", '"')
+_SHAPE = 'is not a mapping: write a line for each step or JobTemplate, such as "train: 1h30m"'
 
 
 class FlagValueError(ValueError):
@@ -173,9 +174,6 @@ def _moved(node: Node, span: Span) -> Node:
             return replace(node, span=span, items=[_moved(item, span) for item in node.items])
         case ScalarNode():
             return replace(node, span=span)
-
-
-_SHAPE = 'is not a mapping: write a line for each step or JobTemplate, such as "train: 1h30m"'
 
 
 def read_durations(file: str, names: Collection[str]) -> dict[str, float]:

@@ -3,8 +3,6 @@
 A Command is sent as vcctl sends those for vcjobs; the controller handles it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial

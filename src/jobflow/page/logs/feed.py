@@ -3,8 +3,6 @@
 Nothing of it is HTML: static/logs.js sets texts.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections import deque
@@ -39,6 +37,17 @@ TAIL = 500
 MIN_TAIL = 50
 MAX_CHOICES = 500
 """Names of a list to choose from."""
+LONGEST_TEXT = 8192
+"""Characters of a line that are shown; the file to download has all."""
+BATCH = 500
+"""Lines of a message."""
+MAX_WAITING = 2 * BATCH
+"""Lines that wait to be sent; then the logs are not read on."""
+QUIET_SECONDS = 15.0
+"""Longest time without a message."""
+MAX_NOTES = 5
+_LATER = "the logs of those that start appear here"
+_STAMP = re.compile(rb"(.{19})(?:\.(\d+))?Z")
 _ORDER: tuple[str, ...] = (PodPhase.FAILED, PodPhase.RUNNING, PodPhase.PENDING)
 
 
@@ -88,19 +97,6 @@ def most_telling(targets: Iterable[LogTarget]) -> list[LogTarget]:
     newest = [*targets][::-1]
     newest.sort(key=rank)
     return newest[:MAX_SOURCES]
-
-
-LONGEST_TEXT = 8192
-"""Characters of a line that are shown; the file to download has all."""
-BATCH = 500
-"""Lines of a message."""
-MAX_WAITING = 2 * BATCH
-"""Lines that wait to be sent; then the logs are not read on."""
-QUIET_SECONDS = 15.0
-"""Longest time without a message."""
-MAX_NOTES = 5
-_LATER = "the logs of those that start appear here"
-_STAMP = re.compile(rb"(.{19})(?:\.(\d+))?Z")
 
 
 class LogFeed:

@@ -28,6 +28,11 @@ from jobflow.page.watches.flows import LiveFlow
 from jobflow.page.watches.live import ANSWER_SECONDS
 from jobflow.runtime.event_loop import all_of
 
+PAUSE_SECONDS = 2.0
+"""Shortest time between two readings."""
+RENEW_SECONDS = 10.0
+"""Longest time between two readings while the flow has not finished: PodGroups, queues and events
+change without a change of flow and pods."""
 MAX_JOBS = 3
 """Jobs whose events are read."""
 MAX_PODS = 5
@@ -148,13 +153,6 @@ async def read_job(client: Client, namespace: str, name: str) -> str:
     # longer than the job itself, and nobody reads them
     job["metadata"].pop("managedFields", None)
     return yaml_text(job)
-
-
-PAUSE_SECONDS = 2.0
-"""Shortest time between two readings."""
-RENEW_SECONDS = 10.0
-"""Longest time between two readings while the flow has not finished: PodGroups, queues and events
-change without a change of flow and pods."""
 
 
 class StepReadings:
