@@ -1,11 +1,16 @@
-"""Values of `--param NAME=VALUE` and `--output NAME=VALUE`: JSON, or else text."""
+"""Values of flags: `--param NAME=VALUE` and `--output NAME=VALUE` are JSON, or else text."""
 
+import json
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobflow.client.manifests.flag_values import FlagValueError, read_flag_value
 from jobflow.client.manifests.yaml_nodes import data_of
+from support.sandbox.command_line import jobflow
+from support.sandbox.manifests import template
 
 
 @pytest.mark.parametrize(
@@ -69,3 +74,150 @@ def test_values_that_cannot_be_read_are_errors(text: str, fault: str) -> None:
     with pytest.raises(FlagValueError) as raised:
         read_flag_value(text)
     assert str(raised.value).startswith(fault)
+
+
+FLOW = """\
+apiVersion: flow.volcano.sh/v1alpha1
+kind: JobFlow
+metadata:
+  name: {name}
+spec:
+  params:
+    - name: workers
+    - name: mode
+      value: fast
+      enum: [fast, slow]
+  flows:
+    - name: a
+      template: t
+      when: params.workers > 2
+      patch:
+        jobSpec:
+          minAvailable: 1
+          plugins:
+            env: ["--n=$(params.workers) --mode=$(params.mode)"]
+"""
+TEMPLATE = json.dumps(template("t", duration="10ms")) + "\n"
+BOTH = f"{FLOW.format(name='one')}---\n{TEMPLATE}"
+
+
+def flags(params: Iterable[str]) -> list[str]:
+    return [word for param in params for word in ("--param", param)]
+
+
+def lint(*params: str, text: str = BOTH) -> list[str]:
+    """Return the faults of a text as `line:column path`."""
+    answer = jobflow("lint", "-o", "json", *flags(params), "-", stdin=text)
+    return [f"{f['line']}:{f['column']} {f['path']}" for f in answer.json]
+
+
+def test_a_param_without_a_value_gets_that_of_the_command_line() -> None:
+    assert lint() == ["7:7 spec.params[0].value"]
+    assert lint("workers=4") == []
+
+
+@pytest.mark.parametrize(
+    ("values", "faults"),
+    [
+        (["3", "3.5", "1e3", " 4 "], []),
+        (
+            ["many", '"4"', "'4'", "[4]", '{"n": 4}', "{n: 4}", "true", "", "a=b=c", "0x10", "~"],
+            ["14:13 spec.flows[0].when"],
+        ),
+        (["null"], ["7:13 spec.params[0].value"]),
+    ],
+    ids=["numbers fit", "other types do not", "null is no value"],
+)
+def test_a_value_has_its_type_in_json(values: list[str], faults: list[str]) -> None:
+    assert [lint(f"workers={value}") for value in values] == [faults] * len(values)
+
+
+def test_a_value_in_the_file_is_replaced() -> None:
+    assert lint("workers=4", "mode=slow") == []
+    assert lint("workers=4", "mode=slw") == ["8:13 spec.params[1].value"]
+
+
+def test_every_flow_with_the_param_gets_the_value() -> None:
+    two = f"{BOTH}---\n{FLOW.format(name='two')}"
+    assert lint("workers=4", text=two) == []
+    other = two.replace("    - name: workers\n", "    - name: other\n      value: 1\n", 1)
+    other = other.replace("params.workers", "params.other", 2)
+    assert lint("workers=4", text=other) == []
+    assert lint("workers=4", "other=x", text=other) == ["15:13 spec.flows[0].when"]
+
+
+@pytest.mark.parametrize(
+    ("params", "sentence"),
+    [
+        (["workers"], "--param workers: write it as --param NAME=VALUE"),
+        (["=3"], "--param =3: write it as --param NAME=VALUE"),
+        (["workers=1", "workers=2"], "--param workers is given twice: remove one of them"),
+        (
+            ["wrkers=1"],
+            '--param wrkers: no JobFlow in the files has this param; did you mean "workers"?',
+        ),
+        (
+            ["x=1"],
+            "--param x: no JobFlow in the files has this param; their params are workers and mode",
+        ),
+        (
+            ["workers=[1"],
+            "--param workers: its value is not YAML: the list opened at line 1, column 1 needs a "
+            "comma or a closing ] here",
+        ),
+        (
+            ["workers=[1]\n---\n2"],
+            "--param workers: its value has more text after its end; put all of it into double "
+            "quotes",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["lint", "run"])
+def test_invalid_params_are_refused(command: str, params: list[str], sentence: str) -> None:
+    answer = jobflow(command, *flags(params), "-", stdin=BOTH)
+    assert (answer.code, answer.out, answer.err) == (2, "", f"jobflow: error: {sentence}\n")
+
+
+def test_a_param_for_files_without_params_is_refused() -> None:
+    answer = jobflow("lint", "--param", "x=1", "-", stdin=TEMPLATE)
+    assert answer.code == 2
+    assert answer.err == "jobflow: error: --param x: no JobFlow in the files has params\n"
+
+
+def test_unreadable_files_are_reported_first() -> None:
+    answer = jobflow("lint", "--param", "x=1", "-", stdin="{")
+    assert answer.code == 2
+    assert "not YAML" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("params", "values", "phase"),
+    [
+        (("workers=4", 'mode="slow"'), [4, "slow"], ("Completed", None)),
+        (("workers=1",), [1, "fast"], ("Skipped", "NotTaken")),
+    ],
+)
+def test_a_flow_runs_with_the_values(
+    params: tuple[str, ...], values: list[Any], phase: tuple[str, str | None]
+) -> None:
+    answer = jobflow("run", "-o", "json", "--speed", "50", *flags(params), "-", stdin=BOTH)
+    assert answer.code == 0, answer.err
+    (flow,) = answer.json["items"]
+    condition = flow["status"]["conditions"]["one-a"]
+    assert [param["value"] for param in flow["spec"]["params"]] == values
+    assert (condition["phase"], condition.get("reason")) == phase
+
+
+def test_params_that_are_shared_by_an_alias_get_values(tmp_path: Path) -> None:
+    """Two flows that share params by an alias have one list in the file."""
+    shared = "  params: &params\n    - name: workers\n"
+    first, second = FLOW.format(name="one"), FLOW.format(name="two")
+    params = first[first.index("  params:") : first.index("  flows:")]
+    items = [first.replace(params, shared), second.replace(params, "  params: *params\n")]
+    manifest = "apiVersion: v1\nkind: List\nitems:\n" + "".join(
+        "  - " + item.replace("$(params.mode)", "fast").replace("\n", "\n    ").rstrip() + "\n"
+        for item in items
+    )
+    path = tmp_path / "flows.yaml"
+    path.write_text(manifest)
+    assert jobflow("lint", "--param", "workers=4", path).code == 0
