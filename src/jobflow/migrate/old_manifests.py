@@ -16,8 +16,8 @@ from jobflow.api.flow.jobflow import STEP_LISTS
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES
 from jobflow.client.errors import print_error
+from jobflow.client.manifests.check import meant_key, to_typed
 from jobflow.client.manifests.objects import Manifest
-from jobflow.client.manifests.typed import meant_key, to_typed
 from jobflow.client.manifests.yaml_nodes import ListNode, MappingNode, Node, ScalarNode
 from jobflow.core.admission.object_names import all_names, to_valid_name
 from jobflow.core.text import printable

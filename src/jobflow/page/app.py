@@ -16,8 +16,7 @@ from starlette.responses import (
 )
 
 from jobflow.core.admission.object_names import all_names
-from jobflow.page.actions.offers import ACTIONS
-from jobflow.page.actions.perform import add_action_routes
+from jobflow.page.actions import ACTIONS, add_action_routes
 from jobflow.page.flow_view import FlowQuery
 from jobflow.page.logs.routes import add_log_routes
 from jobflow.page.panels.flow_list import ALL_NAMESPACES, ListQuery, list_fragments

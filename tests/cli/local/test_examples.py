@@ -10,8 +10,8 @@ import pytest
 from jobflow.api.flow.cronjobflow import CronJobFlow, CronJobFlowSpec
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.traits import Needs, NotWith, OneOf, Required, walk
+from jobflow.client.manifests.check import to_typed
 from jobflow.client.manifests.objects import load
-from jobflow.client.manifests.typed import to_typed
 from jobflow.core.admission.analysis.flow_facts import FlowFacts, Known
 from jobflow.core.admission.crons import CRON_RULES, CronRule
 from jobflow.core.admission.rule import FieldWarningRule, Rule

@@ -13,7 +13,7 @@ from jobflow.core.spec.approvals import QUESTION, asks
 from jobflow.core.text import format_count
 from jobflow.core.timelines.spans import runs_of
 from jobflow.core.work import is_asked
-from jobflow.page.actions.offers import list_offers
+from jobflow.page.actions import list_offers
 from jobflow.page.flow_view import FlowQuery, FlowView, Panel, notice
 from jobflow.page.panels.graph import graph
 from jobflow.page.panels.scrubber import scrubber
