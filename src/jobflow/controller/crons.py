@@ -110,8 +110,7 @@ class Crons(Listener):
             self._queue.forget(key)
 
     async def reconcile(self, key: Key) -> None:
-        """Plan one CronJobFlow and send the plan. Raises ApiError, NameInUseError or one of
-        NETWORK_ERRORS."""
+        """Plan one CronJobFlow and send the plan. Raises what `_work_on` handles."""
         cron = self._store.crons.get(*key)
         if cron is None:
             self._noted.pop(key, None)

@@ -122,8 +122,7 @@ class ForeignStatuses:
         self._unseen.discard(key)
 
     def _note(self, flow: JobFlow, writer: StatusWriter | None) -> None:
-        """Plan from an empty status if somebody else has written that of a flow which JobFlow has
-        started."""
+        """Plan from an empty status if somebody else has written that of a flow of JobFlow."""
         jobs = self._store.jobs_of(flow.metadata.uid)
         annotations = (job.metadata.annotations or {} for job in jobs.values())
         is_ours = any(labels.TARGET_ENDS in each for each in annotations)
@@ -190,8 +189,7 @@ class ForeignStatuses:
             self._written[key] = self._clock()
 
     async def report(self, flow: JobFlow) -> Event | None:
-        """Return the Event about another writer, once for each time that it has written over the
-        status of JobFlow."""
+        """Return the Event about another writer, once each time that it has written."""
         known = self._own.get(key_of(flow))
         if known is None or known.reported:
             return None

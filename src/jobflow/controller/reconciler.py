@@ -327,8 +327,7 @@ class Reconciler(Listener):
         )
 
     def _status_wait(self, flow: JobFlow, plan: Plan, answers: Answers) -> float | None:
-        """Return the seconds until the plan's status may be written; None if there is nothing to
-        write."""
+        """Return the seconds until the status may be written; None if there is nothing to write."""
         if (wait := self.foreign.wait(key_of(flow))) is not None:
             return wait
         if plan.status == flow.status:
@@ -354,8 +353,7 @@ class Reconciler(Listener):
 
 
 def is_unstarted(flow: JobFlow) -> bool:
-    """Whether the flow gives way to others: it has not started, and it is no part of a flow that
-    has."""
+    """Whether the flow gives way: it has not started, and is no part of a flow that has."""
     return flow.status.start_time is None and not flow.is_child
 
 

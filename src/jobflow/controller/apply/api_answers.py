@@ -160,8 +160,7 @@ class Memory:
         self._waiting.setdefault((flow.metadata.namespace, name), set()).add(key_of(flow))
 
     def released(self, job: Key) -> set[Key]:
-        """Return the flows that wait for the name of a vcjob that has changed, and forget the
-        answers about it."""
+        """Forget the answers about the name of a vcjob. Return the flows that wait for it."""
         flows = self._waiting.pop(job, set())
         for flow in flows:
             if (known := self._answers.get(flow)) is not None:

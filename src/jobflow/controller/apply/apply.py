@@ -104,8 +104,7 @@ class Applier:
             slots.widen()
 
     async def _guard(self, work: Awaitable[None], applied: Applied, *requests: str) -> None:
-        """Make every error of these requests a part of the outcome. Only a cancellation of this
-        task is raised."""
+        """Make errors of the requests a part of the outcome; raise a cancellation of this task."""
         try:
             await work
             return
@@ -243,8 +242,7 @@ class Applier:
     async def _delete_flow(
         self, flow: JobFlow, action: actions.DeleteFlow, applied: Applied
     ) -> None:
-        """Delete the flow unless it has changed since the plan. The garbage collector deletes the
-        vcjobs afterwards."""
+        """Delete the flow unless it has changed since the plan."""
         meta = flow.metadata
         try:
             # not in the foreground: the flow would stay in all lists until its last pod is gone.

@@ -114,8 +114,7 @@ def guarded_patch(meta: ObjectMeta, changes: dict[str, Any]) -> bytes:
 
 
 def _reduced(before: JobFlowStatus, after: JobFlowStatus) -> tuple[JobFlowStatus, JobFlowStatus]:
-    """Return both without most of their equal parts, and without the list of records, which is
-    replaced as a whole."""
+    """Return both without most equal parts, and without records, which are replaced as a whole."""
     # few of a thousand steps change at a time, and comparing structs costs a tenth of their JSON
     old, new = before.conditions, after.conditions
     if old and new:

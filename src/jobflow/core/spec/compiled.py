@@ -110,8 +110,7 @@ class CompiledFlow:
 
     @lazy_property
     def order(self) -> Sequence[int]:
-        """All positions, each after all that it depends on; in the order of the spec if the graph
-        has a cycle."""
+        """All positions in the order of `graph`; in that of the spec if there is a cycle."""
         order = self.graph.order
         return order if len(order) == len(self.steps) else range(len(self.steps))
 

@@ -53,8 +53,7 @@ NO_GROUP = Group()
 
 
 def resolve_group(flow: JobFlow) -> Any:
-    """Return the group with the values of its references; a Failure if one has no value, and None
-    without a group."""
+    """Return the group with the values of its references, or a Failure; None without a group."""
     concurrency = flow.spec.concurrency
     if concurrency is None:
         return None

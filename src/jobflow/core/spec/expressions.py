@@ -27,8 +27,7 @@ class StepExpression(NamedTuple):
 
 
 def list_expressions(owner: Step | JobFlowSpec) -> Iterator[StepExpression]:
-    """Yield each expression of a step, or of a flow apart from its steps, in the order in which
-    they are evaluated."""
+    """Yield the expressions of a step, or of a flow without its steps, in order of evaluation."""
     written = [*find_set(owner, Evaluated)]
     if len(written) > 1:
         written.sort(key=lambda each: each.trait.stage.value)

@@ -88,8 +88,7 @@ def _resolve(owner: S, params: Mapping[str, Any]) -> S:
 def _fields_with_settings(
     struct: type[msgspec.Struct],
 ) -> tuple[tuple[tuple[str, bool], ...], tuple[str, ...]]:
-    """Return the settings of a type, each with whether it is a duration, and the fields whose
-    objects have settings."""
+    """Return the settings of a type (name, is_time), and the fields whose objects have some."""
     fields = fields_of(struct)
     settings = ((each.name, each.get(Setting)) for each in fields)
     below = ((each.name, each.struct) for each in fields)

@@ -166,8 +166,7 @@ def get_condition_for(step: Step, target: Step) -> Condition:
 
 
 def awaits_end(step: Step, daemon: Step) -> bool:
-    """Return whether a step waits for the end of a daemon that it depends on, not until that
-    runs."""
+    """Return whether a step waits for the end of a daemon, not until that runs."""
     return get_probe(step) is None and get_condition_for(step, daemon) is not Condition.RUNNING
 
 
@@ -257,8 +256,7 @@ def get_end(step: Step, condition: RunCondition, *, is_cancelled: bool) -> StepE
 
 
 def fails_flow(step: Step, condition: StepCondition) -> bool:
-    """Return whether a step has failed in a way that continueOnFailure does not tolerate, or could
-    never start."""
+    """Return whether a step has failed and is not tolerated, or could never start."""
     if condition.phase == StepPhase.SKIPPED:
         return condition.reason == StepReason.BLOCKED
     return condition.phase == StepPhase.FAILED and not is_tolerated(step, condition)
@@ -270,8 +268,7 @@ def is_tolerated(step: Step, condition: RunCondition) -> bool:
 
 
 def is_flow_error(condition: RunCondition) -> bool:
-    """Return whether a step, or one of its runs, has failed by an error of the flow itself, not of
-    what the flow runs."""
+    """Return whether a step, or one of its runs, has failed by an error of the flow itself."""
     if condition.flow_error or condition.reason in FLOW_ERRORS:
         return True
     runs = condition.runs if isinstance(condition, StepCondition) else None

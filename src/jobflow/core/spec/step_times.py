@@ -71,8 +71,7 @@ def _of_loop(
 
 
 def _measured(condition: RunCondition) -> timedelta | None:
-    """Return how long the last job ran, if it has ended and Volcano says it more precisely than in
-    seconds."""
+    """Return how long the last job ran, if it has ended and Volcano has fractions of a second."""
     if condition.phase not in ENDED_STEP_PHASES:
         return None
     try:

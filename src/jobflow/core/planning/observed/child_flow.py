@@ -107,8 +107,7 @@ def observe(flow: JobFlow) -> ChildFlow:
 
 
 def _first_running(flow: JobFlow) -> datetime | None:
-    """Return since when the flow has run, since its start or its last retry; None if no vcjob of it
-    has run."""
+    """Return since when the flow has run, since its last retry; None if no vcjob of it has."""
     status = flow.status
     started = status.start_time
     if status.state.phase not in (FlowPhase.RUNNING, *_ENDS) or started is None:

@@ -1,5 +1,4 @@
-"""Facts that a flow takes over from its child flows, and the child flows that continue after its
-retry."""
+"""Facts that a flow takes over from child flows, and which of these continue after its retry."""
 
 from __future__ import annotations
 

@@ -134,8 +134,7 @@ class KnownJobs:
 
 
 def without_namesakes(flow: JobFlow, view: View) -> View:
-    """Return the View with namesakes among the jobs of others that have a name which the flow
-    needs."""
+    """Return the View with namesakes among the jobs of others (`holders`)."""
     known = KnownJobs(flow, view.jobs)
     namesakes = {
         job.metadata.name: Holder(job, owner_alive=True)
@@ -149,8 +148,7 @@ def without_namesakes(flow: JobFlow, view: View) -> View:
 
 
 def find_edits(old: ObjectMeta, new: ObjectMeta) -> Event | None:
-    """Return the Event about what somebody has changed on a job of a flow; None if nothing that
-    says whose job it is."""
+    """Return the Event about a change of what says whose job it is; None without one."""
     before, after = old.annotations or _EMPTY, new.annotations or _EMPTY
     edits = [f"the annotation {key}" for key in _ANNOTATIONS if before.get(key) != after.get(key)]
     before, after = old.labels or _EMPTY, new.labels or _EMPTY

@@ -85,8 +85,7 @@ class ObservedRun(msgspec.Struct):
 
     @property
     def job_name(self) -> str:
-        """The name of the vcjob of its latest attempt; only for a run that has begun. An approval
-        has none."""
+        """The name of the object of its latest attempt, if it has begun; "" without objects."""
         if not self.work.has_objects:
             return ""
         return self.job.metadata.name if self.job is not None else self.stored.job or self.key
@@ -262,8 +261,7 @@ def has_begun(condition: RunCondition) -> bool:
 
 
 def has_run(observed: ObservedStep, now: StepCondition, records: Mapping[str, JobRecord]) -> bool:
-    """Whether a vcjob of the step has ever been Running, also by the stored histories. `now`: its
-    condition."""
+    """Whether an attempt has ever been Running, also by the histories. `now`: its condition."""
     if not observed.loops:
         return has_run_once(observed, now, records)
     if observed.ran is None:

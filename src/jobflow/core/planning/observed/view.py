@@ -98,8 +98,7 @@ class View:
     parent: JobFlow | None = None
     """The flow of which this one is a child; None if it is no child, or its parent is gone."""
     deleted: frozenset[str] = frozenset()
-    """Names of vcjobs that are gone from the cluster: some of `jobs`, and those that ReadJob did
-    not find."""
+    """Names of vcjobs that are gone: some of `jobs`, and those that ReadJob did not find."""
     holders: Mapping[str, Holder] = field(default_factory=dict)
     """Answers to creates whose name was already in use, by vcjob name."""
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
@@ -107,8 +106,7 @@ class View:
     violations: Sequence[Violation] = ()
     """Faults of a flow that has not begun (`plan.judge`), in case it was stored without review."""
     claims: Mapping[str, Refusal | ClaimHolder | None] = field(default_factory=dict)
-    """Answers to CreateClaim, by the name of the PersistentVolumeClaim; None: it exists and is the
-    flow's."""
+    """Answers to CreateClaim, by the name of the claim; None: it exists and is the flow's."""
     held: Held | None = None
     """The answer that holds back all creates of the flow but a few, or None."""
     group: Group = NO_GROUP
@@ -127,8 +125,7 @@ class View:
     """Pods that were deleted after their end, by the UID of their vcjob, then by name: only those
     whose termination message may be the outputs."""
     pods_followed: bool = True
-    """False if pods cannot be watched at present, so that a vcjob without entry in `pods` may have
-    pods."""
+    """Whether pods are watched; else a vcjob without entry in `pods` may have pods."""
     read: Mapping[str, PodsRead] = field(default_factory=dict)
     """Answers to ReadPods, by the vcjob's UID."""
     answers: Mapping[WantKey, ProbeResult] = field(default_factory=dict)

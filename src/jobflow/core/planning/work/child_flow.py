@@ -29,8 +29,7 @@ from jobflow.core.timestamps import add
 def build(
     flow: JobFlow, step: Step, template: JobTemplate | None, attempt: Attempt
 ) -> dict[str, object] | EvaluationFailure:
-    """Return the manifest of a child flow, or a Failure if a reference in its params has no
-    value."""
+    """Return the manifest of a child flow, or the Failure of a reference without a value."""
     return build_child(flow, step, step.flow_for(attempt.case) or {}, attempt)
 
 

@@ -125,8 +125,7 @@ def settle(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
 
 
 def hours(run: ObservedRun, job: Job, ctx: PlanContext) -> RequestedHours | None:
-    """Return the requested hours of a run with those of its latest vcjob; until now if its end was
-    not seen."""
+    """Return the requested hours of a run with its latest vcjob, whose end may not be known."""
     before, asked = run.stored.requested_hours, sum_requests(job.spec)
     if not any(asked):
         return before
@@ -215,8 +214,7 @@ def _patient_until(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | N
 
 
 def _counts(run: ObservedRun, job: Job, pods: Iterable[Pod]) -> dict[str, TaskState] | None:
-    """Return the last counts, updated from the pods. For each task the source with more ended pods
-    wins."""
+    """Return the last counts or those of the pods, for each task those with more ended pods."""
     # Volcano drops its counts in Completing, before it has counted the last pods
     counts = dict(last_counts(run, job) or {})
     seen: dict[str, Counter[str]] = {}
