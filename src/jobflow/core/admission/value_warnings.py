@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from jobflow.api.flow.status import FlowPhase, StepPhase
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.jobs.resolved_specs import ResolvedSpec
 from jobflow.core.admission.rule import FieldWarningRule, RuleGroup
 from jobflow.core.admission.volcano.job_view import elements, job_view
 from jobflow.core.cel.language.tree import Comparison
@@ -78,7 +77,14 @@ def params_hold_no_variables(facts: FlowFacts) -> Iterator[FieldWarning]:
 
 def outputs_have_room(facts: FlowFacts) -> Iterator[FieldWarning]:
     # the containers of a pod share the room for termination messages
-    crowded = {id(spec): n for spec in facts.resolved_specs if (n := _count_sharing(spec))}
+    crowded: dict[int, int] = {}
+    for each in facts.resolved_specs:
+        # the first task has the outputs
+        pods = [task.pod_spec for task in job_view(each.spec, "", None).tasks[:1]]
+        lists = ("containers", "initContainers")
+        sharing = sum(len([*elements(pod, field)]) for pod in pods for field in lists)
+        if message_limit(sharing) < MAX_MESSAGE_BYTES:
+            crowded[id(each)] = sharing
     if not crowded:
         return
     needed, seen = find_needed_outputs(facts.flow.spec), set[int]()
@@ -92,16 +98,6 @@ def outputs_have_room(facts: FlowFacts) -> Iterator[FieldWarning]:
                 f"{message_limit(count):,} bytes; write less, or use fewer containers"
             )
             yield FieldWarning(facts.path(step), detail)
-
-
-def _count_sharing(resolved: ResolvedSpec) -> int:
-    """Return the number of containers of the pod with the outputs if one has less room than in a
-    pod of its own, else 0."""
-    tasks = job_view(resolved.spec, "", None).tasks[:1]
-    pods = [task.pod_spec for task in tasks]
-    lists = ("containers", "initContainers")
-    count = sum(len([*elements(pod, field)]) for pod in pods for field in lists)
-    return count if message_limit(count) < MAX_MESSAGE_BYTES else 0
 
 
 VALUE_WARNINGS: tuple[RuleGroup[FieldWarningRule], ...] = (

@@ -172,18 +172,15 @@ def _summed_up(graphs: Sequence[FlowGraph]) -> FlowGraph:
     first, *others = graphs
     if any(len(each.nodes) != len(first.nodes) for each in others):
         return first
-    groups = zip(*(each.nodes for each in graphs), strict=True)
-    return replace(first, nodes=[_summed_up_node(group) for group in groups])
-
-
-def _summed_up_node(nodes: Sequence[Node]) -> Node:
-    first = nodes[0]
-    inner = [_summed_up(group) for group in zip(*(node.inner for node in nodes), strict=True)]
-    phases = Counter(node.phase for node in nodes)
-    if len(phases) == 1:
-        return replace(first, inner=inner)
-    counts = ", ".join(f"{count} {phase}" for phase, count in phases.most_common())
-    return replace(first, phase="", detail=counts, inner=inner)
+    nodes = []
+    for same in zip(*(each.nodes for each in graphs), strict=True):
+        inner = [_summed_up(each) for each in zip(*(node.inner for node in same), strict=True)]
+        node, phases = replace(same[0], inner=inner), Counter(each.phase for each in same)
+        if len(phases) > 1:
+            counts = ", ".join(f"{count} {phase}" for phase, count in phases.most_common())
+            node = replace(node, phase="", detail=counts)
+        nodes.append(node)
+    return replace(first, nodes=nodes)
 
 
 def _node(

@@ -221,7 +221,12 @@ def _place(sized: _Sized, x: float, y: float) -> PlacedGraph:
         PlacedArrow(arrow, [*_stops(arrow, sized, nodes, middles, x, y)])
         for arrow in sized.graph.arrows
     ]
-    labels = [*_labels(sized.graph, nodes, middles)]
+    labels = []
+    for position, into in enumerate(sized.graph.into):
+        if texts := dict.fromkeys(arrow.label for arrow in into if arrow.label):
+            text, node_left = ", ".join(texts), nodes[position].x
+            # in the gap before the node
+            labels.append(PlacedLabel(text, node_left - 12, middles[position] - 5))
     return PlacedGraph(sized.graph, x, y, sized.width, sized.height, nodes, arrows, labels)
 
 
@@ -241,13 +246,3 @@ def _stops(
         yield Stop(left, left + sized.widths[at], sized.middle(y, row))
     end = nodes[arrow.target].x - 2
     yield Stop(end, end, middles[arrow.target])
-
-
-def _labels(
-    graph: FlowGraph, nodes: Sequence[PlacedNode], middles: Sequence[float]
-) -> Iterator[PlacedLabel]:
-    """Yield the conditions of the arrows to each node, in the gap before it."""
-    for position, arrows in enumerate(graph.into):
-        labels = dict.fromkeys(arrow.label for arrow in arrows if arrow.label)
-        if labels:
-            yield PlacedLabel(", ".join(labels), nodes[position].x - 12, middles[position] - 5)

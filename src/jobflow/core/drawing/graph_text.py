@@ -81,7 +81,12 @@ class _Lanes:
         for node, row in enumerate(self.targets):
             for target in row:
                 self.dependants[target].append(node)
-        self._groups = self._alike()
+        alike: dict[object, list[int]] = {}
+        for node, row in enumerate(self.targets):
+            if self.dependants[node]:
+                alike.setdefault((row, tuple(self.dependants[node])), []).append(node)
+        groups = [_Group(members) for members in alike.values() if len(members) > 1]
+        self._groups = {member: group for group in groups for member in group.members}
         self._missing = [len(row) for row in self.dependants]
         self._owners: list[int | None] = []
         """The node in which each lane begins, or the first one of a group; None for a free lane."""
@@ -89,15 +94,6 @@ class _Lanes:
         """Lanes whose last owner was a group."""
         self._freed: set[int] = set()
         """Free lanes with a node in the line above: a node there would look connected."""
-
-    def _alike(self) -> dict[int, _Group]:
-        """Return the groups of more than one node by member."""
-        alike: dict[object, list[int]] = {}
-        for node, row in enumerate(self.targets):
-            if self.dependants[node]:
-                alike.setdefault((row, tuple(self.dependants[node])), []).append(node)
-        groups = [_Group(members) for members in alike.values() if len(members) > 1]
-        return {member: group for group in groups for member in group.members}
 
     def together(self, nodes: Iterable[int]) -> list[int]:
         """Return these nodes, the members of each group behind its first one."""
@@ -118,7 +114,10 @@ class _Lanes:
         group = self._groups.get(node)
         out: int | None = None
         if group is None:
-            lane = self._lane_of(sources, ended)
+            lane = ended[0] if ended else self._free_lane(min(sources, default=-1) + 1)
+            # instead of the lane of a group, the one that the group began from if it is free
+            if ended and lane in self._shared:
+                lane = self._free_lane(max(lane - 2, 0))
         else:
             if group.lane < 0:
                 group.lane = self._free_lane(max(sources, default=-1) + 1, 2)
@@ -149,13 +148,6 @@ class _Lanes:
             return False
         self._owners[lane] = None
         return True
-
-    def _lane_of(self, sources: Collection[int], ended: Sequence[int]) -> int:
-        """Return the lane of a node outside groups: one that ends here, or, instead of the lane of
-        a group, the one that the group began from if it is free."""
-        if not ended:
-            return self._free_lane(min(sources, default=-1) + 1)
-        return self._free_lane(max(ended[0] - 2, 0)) if ended[0] in self._shared else ended[0]
 
     def _free_lane(self, first: int, count: int = 1) -> int:
         """Return the first one of so many free lanes side by side, and add missing ones."""

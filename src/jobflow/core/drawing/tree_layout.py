@@ -5,7 +5,7 @@ of a fork are below the fork, and their join is the last of the same level. Depe
 position does not show are written behind the step: "after c, d".
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobflow.api.flow.jobflow import JobFlow
@@ -43,7 +43,11 @@ def branches(flow: JobFlow, *, max_level: int = MAX_LEVEL) -> list[Branch]:
         below.setdefault(parent, []).append(step)
     daemons = frozenset(step.name for step in flow.steps if step.daemon)
     lines = []
-    for step, level in _walk(below, max_level):
+    pending = [(step, 0) for step in reversed(below.get(_ROOT, ()))]
+    while pending:  # depth first
+        step, level = pending.pop()
+        inner = min(level + 1, max_level)
+        pending += [(child, inner) for child in reversed(below.get(step, ()))]
         # a step on the deepest level may be below a step that it does not depend on
         parent = tree.parent[step] if tree.depth[step] <= max_level + 1 else _ROOT
         above = "" if parent == _ROOT else graph.names[parent]
@@ -105,16 +109,6 @@ class _Dominators:
             else:
                 one, other = self.parent[one], self.parent[other]
         return one
-
-
-def _walk(below: Mapping[int, Sequence[int]], max_level: int) -> Iterator[tuple[int, int]]:
-    """Return the steps with their levels, depth first."""
-    pending = [(step, 0) for step in reversed(below.get(_ROOT, ()))]
-    while pending:
-        step, level = pending.pop()
-        yield step, level
-        inner = min(level + 1, max_level)
-        pending += [(child, inner) for child in reversed(below.get(step, ()))]
 
 
 _DEPENDENCIES: dict[str, tuple[str, str]] = {

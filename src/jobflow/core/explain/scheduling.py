@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from jobflow.api.flow.status import RunCondition
 from jobflow.api.resources import JOBS
 from jobflow.api.volcano.job import JobPhase
 from jobflow.api.volcano.pod import Pod, PodCondition, PodPhase
@@ -94,15 +93,11 @@ def find_queued_jobs(ctx: PlanContext, steps: Iterable[int]) -> Iterator[QueuedJ
         observed = ctx.observed[step]
         stored = observed.stored
         for run in stored.runs or (stored,):
-            if _is_queued(run) and ctx.work_named(observed.step, run.job).has_pods:
+            tasks = (run.task_status_count or {}).values() if run.phase == JobPhase.RUNNING else ()
+            has_pending = any((task.phase or {}).get(PodPhase.PENDING) for task in tasks)
+            is_queued = has_pending or run.phase in (JobPhase.PENDING, JobPhase.RESTARTING)
+            if is_queued and ctx.work_named(observed.step, run.job).has_pods:
                 yield QueuedJob(observed.step.name, run.job or observed.key, run.index)
-
-
-def _is_queued(run: RunCondition) -> bool:
-    if run.phase in (JobPhase.PENDING, JobPhase.RESTARTING):
-        return True
-    tasks = (run.task_status_count or {}).values() if run.phase == JobPhase.RUNNING else ()
-    return any((task.phase or {}).get(PodPhase.PENDING) for task in tasks)
 
 
 def describe_scheduling(job: QueuedJob, found: Scheduling, *, look: str = "") -> Iterator[str]:

@@ -143,7 +143,7 @@ class TooManyNames(Exception):
     """The search for equal names was given up."""
 
 
-class Owner(NamedTuple):
+class Maker(NamedTuple):
     """A step that makes a name."""
 
     flow: str
@@ -159,12 +159,12 @@ class _State(NamedTuple):
     """A place in a name."""
 
     node: _Node
-    owner: Owner | None = None
+    maker: Maker | None = None
     """The step of whose pods this is a name; None before the task begins."""
 
     @property
     def key(self) -> tuple[int, int]:
-        return id(self.node), id(self.owner)
+        return id(self.node), id(self.maker)
 
 
 @dataclass(slots=True, eq=False)
@@ -178,7 +178,7 @@ class _Node:
     """By the last number of a retry."""
     inner: list[_State] = field(default_factory=list)
     """The beginnings of what continues the names that end here: child flows and tasks."""
-    owners: list[Owner] = field(default_factory=list)
+    makers: list[Maker] = field(default_factory=list)
     """Steps whose vcjobs or child flows have the name."""
     task: str = ""
     """The task whose pods have the name."""
@@ -202,13 +202,13 @@ class TreeNames:
         self._tasks: dict[tuple[str, ...], _Node] = {}
         self._root = self._of_flow(facts, "", "")
 
-    def clashes(self) -> Iterator[tuple[str, Owner, Owner]]:
+    def clashes(self) -> Iterator[tuple[str, Maker, Maker]]:
         """Yield a name and two steps of different flows that make it. Raises TooManyNames."""
         root = _State(self._root)
         pending = [("", root, root)]
         seen = {(root.key, root.key)}
         compared = 0
-        found: set[tuple[Owner, Owner]] = set()
+        found: set[tuple[Maker, Maker]] = set()
         while pending:
             text, first, second = pending.pop()
             for pair in _clashes(first, second):
@@ -222,7 +222,7 @@ class TreeNames:
                 if compared > MAX_COMPARED:
                     raise TooManyNames
                 for word, below, beside in _common(one.node, other.node):
-                    reached = _State(below, one.owner), _State(beside, other.owner)
+                    reached = _State(below, one.maker), _State(beside, other.maker)
                     key = (reached[0].key, reached[1].key)
                     if key not in seen:
                         seen |= {key, key[::-1]}
@@ -236,28 +236,25 @@ class TreeNames:
         paths = [facts.path(i) for i in range(len(facts.names))]
         if place:
             paths = [place + path.removeprefix("spec") for path in paths]
-        owners = [Owner(flow, *each) for each in zip(paths, facts.names, strict=True)]
+        makers = [Maker(flow, *each) for each in zip(paths, facts.names, strict=True)]
         for use in facts.resolved_steps:
-            tasks = _State(self._of_tasks(use.pods.tasks), owners[use.step])
-            inner.setdefault(use.step, []).append(tasks)
+            if (tasks := use.pods.tasks) not in self._tasks:
+                beginning = self._tasks[tasks] = _Node()
+                for task in tasks:
+                    beginning.below(task).numbers.setdefault(_ANY, _Node()).task = task
+            of_pods = _State(self._tasks[tasks], makers[use.step])
+            inner.setdefault(use.step, []).append(of_pods)
         for child in facts.children:
             if child.facts is not None:
                 below = place + child.path.removeprefix("spec") if place else child.path
                 # one case of a switch runs, so two of them may make the same names
                 of_child = self._of_flow(child.facts, f"{paths[child.step]}.flow", below)
                 inner.setdefault(child.step, []).append(_State(of_child))
-        for i, owner in enumerate(owners):
-            for node in _ends(root, owner.step, facts.job_counts[i]):
-                node.owners.append(owner)
+        for i, maker in enumerate(makers):
+            for node in _ends(root, maker.step, facts.job_counts[i]):
+                node.makers.append(maker)
                 node.inner += inner.get(i, ())
         return root
-
-    def _of_tasks(self, tasks: tuple[str, ...]) -> _Node:
-        if tasks not in self._tasks:
-            root = self._tasks[tasks] = _Node()
-            for task in tasks:
-                root.below(task).numbers.setdefault(_ANY, _Node()).task = task
-        return self._tasks[tasks]
 
 
 def _ends(start: _Node, name: str, count: JobCount) -> Iterator[_Node]:
@@ -270,15 +267,15 @@ def _ends(start: _Node, name: str, count: JobCount) -> Iterator[_Node]:
         yield node.retries.setdefault(count.retries, _Node())
 
 
-def _clashes(first: _State, second: _State) -> Iterator[tuple[Owner, Owner]]:
+def _clashes(first: _State, second: _State) -> Iterator[tuple[Maker, Maker]]:
     """Yield the steps of different flows that make the names which end in two places."""
-    for one, other in product(first.node.owners, second.node.owners):
+    for one, other in product(first.node.makers, second.node.makers):
         if one.flow != other.flow:
             yield one, other
-    if first.owner and second.owner and first.node.task and second.node.task:
+    if first.maker and second.maker and first.node.task and second.node.task:
         yield (
-            first.owner._replace(task=first.node.task),
-            second.owner._replace(task=second.node.task),
+            first.maker._replace(task=first.node.task),
+            second.maker._replace(task=second.node.task),
         )
 
 
@@ -288,11 +285,11 @@ def _continued(first: _State, second: _State) -> Iterator[tuple[_State, _State]]
     if first == second:
         # all that one name continues with are the tasks and child flows of one step
         yield from ((first, each) for each in (first, *first.node.inner))
-        yield from ((each, each) for each in first.node.inner if each.owner is None)
+        yield from ((each, each) for each in first.node.inner if each.maker is None)
         return
     for pair in product((first, *first.node.inner), (second, *second.node.inner)):
-        owners = [each.owner.flow for each in pair if each.owner is not None]
-        if len(owners) < 2 or owners[0] != owners[1]:
+        flows = [each.maker.flow for each in pair if each.maker is not None]
+        if len(flows) < 2 or flows[0] != flows[1]:
             yield pair
 
 

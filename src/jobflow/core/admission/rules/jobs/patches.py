@@ -165,8 +165,10 @@ class _SpecFaults:
             locations.append(LayerLocations(self._defaults, resolved.spec))
         is_patched = any(layer.layer.rank >= Rank.PATCH for layer in resolved.changes)
         for fault in faults:
-            if is_patched and fault.reason is Reason.REQUIRED:
-                fault = _with_name_hint(fault)
+            for place, word in _MATCHED_BY_NAME.items() if is_patched else ():
+                if fault.reason is Reason.REQUIRED and place.fullmatch(fault.path):
+                    hint = f"{fault.detail} (a patch finds its {word} by name)"
+                    fault = replace(fault, detail=hint)
             self._located += 1
             # to locate takes longer than to find, so what is not shown stays at the whole layer
             is_shown = self._located <= MAX_SHOWN
@@ -196,14 +198,6 @@ class _SpecFaults:
             faults = job_violations(spec, "", None)
             self._of_templates[id(spec)] = frozenset((each.path, each.message) for each in faults)
         return self._of_templates[id(spec)]
-
-
-def _with_name_hint(fault: Violation) -> Violation:
-    """Add to a missing value how a patch selects the element that has it."""
-    for place, word in _MATCHED_BY_NAME.items():
-        if place.fullmatch(fault.path):
-            return replace(fault, detail=f"{fault.detail} (a patch finds its {word} by name)")
-    return fault
 
 
 def _faults_without_template(layer: ResolvedLayer) -> Iterator[Violation]:
