@@ -18,7 +18,7 @@ from jobflow.controller.probes.pod_check import check_pod
 from jobflow.kube.client import Client
 from jobflow.runtime.event_loop import together
 from jobflow.runtime.http_listener import in_use
-from jobflow.sandbox.apiserver.requests.access import Access, kubeconfig, written
+from jobflow.sandbox.apiserver.requests.access import Access, kubeconfig, kubeconfig_file
 from jobflow.sandbox.apiserver.requests.in_process import in_process_client
 from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.sandbox.nodes.runner import Runner
@@ -70,7 +70,7 @@ async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[
             raise in_use(f"{LOOPBACK}:{options.port}", "--port", error) from error
         # a temporary one goes with the sandbox
         path = options.kubeconfig or folder / "kubeconfig"
-        stack.enter_context(written(path, kubeconfig(server.url, access)))
+        stack.enter_context(kubeconfig_file(path, kubeconfig(server.url, access)))
         users, volcanos, ours = [
             await stack.enter_async_context(in_process_client(server, token=token))
             for token in (access.token, access.token, access.controller_token)

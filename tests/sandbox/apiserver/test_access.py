@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from jobflow.app.sandbox_world import SandboxOptions, sandbox_world
 from jobflow.kube.credentials import ConfigError
-from jobflow.sandbox.apiserver.requests.access import Access, kubeconfig, written
+from jobflow.sandbox.apiserver.requests.access import Access, kubeconfig, kubeconfig_file
 from jobflow.sandbox.nodes.logs import new_folder
 from jobflow.webhook.certificates.live import write_development_pki
 from support.sandbox.api_server import ApiServer
@@ -115,25 +115,25 @@ def test_an_existing_kubeconfig_becomes_private(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(kubeconfig("https://127.0.0.1:1", None))
     path.chmod(0o644)
-    with written(path, "new"):
+    with kubeconfig_file(path, "new"):
         assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", 0o600)
 
 
 def test_a_second_sandbox_does_not_overwrite_the_kubeconfig_of_the_first(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     text = kubeconfig("https://127.0.0.1:1", None)
-    with written(path, text):
+    with kubeconfig_file(path, text):
         with pytest.raises(ConfigError, match="is in use by another sandbox"):
-            with written(path, "other"):
+            with kubeconfig_file(path, "other"):
                 pass
         assert path.read_text() == text
-    with written(path, "other"):
+    with kubeconfig_file(path, "other"):
         assert path.read_text() == "other"
 
 
 def test_the_command_exits_if_the_kubeconfig_is_in_use(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
-    with written(path, kubeconfig("https://127.0.0.1:1", None)):
+    with kubeconfig_file(path, kubeconfig("https://127.0.0.1:1", None)):
         result = jobflow("sandbox", "--kubeconfig", path)
     assert result.code == 2
     assert result.err.startswith(f"jobflow: error: {path} is in use by another sandbox")
@@ -150,6 +150,6 @@ def test_a_kubeconfig_of_another_cluster_is_not_overwritten(tmp_path: Path) -> N
     path = tmp_path / "config"
     path.write_text("current-context: production\n")
     with pytest.raises(ConfigError, match="is not overwritten; choose another file"):
-        with written(path, "new"):
+        with kubeconfig_file(path, "new"):
             pass
     assert path.read_text() == "current-context: production\n"

@@ -17,7 +17,7 @@ def value_at(obj: Any, path: str) -> Any:
     return obj
 
 
-def missing(obj: Mapping[str, Any], path: str, *names: str) -> Iterator[Violation]:
+def require(obj: Mapping[str, Any], path: str, *names: str) -> Iterator[Violation]:
     """Yield a violation for each of these required fields that an object lacks."""
     for name in names:
         if not obj.get(name):

@@ -172,7 +172,7 @@ class ApiServer:
                 raise failures.bad_request("name must be provided")
             case ("PUT", True):
                 write = write_options("UpdateOptions", request)
-                change = bodies.replacement(target, request, write)
+                change = bodies.change_by_put(target, request, write)
                 return _written(kind, await self.writer.update(target, change, write), request)
             case ("PATCH", True):
                 return await self._patch(target, request)
@@ -189,12 +189,12 @@ class ApiServer:
         if not exists and (not applies or target.subresource):
             raise failures.not_found(kind, target.name)
         if not applies:
-            change = bodies.revised(target, request, write)
+            change = bodies.change_by_patch(target, request, write)
             return _written(kind, await self.writer.update(target, change, write), request)
-        wanted = bodies.applied(target, request, exists=exists)
+        wanted = bodies.read_applied(target, request, exists=exists)
         applied = {bodies.manager_of(target, request): encode(wanted)}
         if exists:
-            change = bodies.reapplied(target, request, write, wanted)
+            change = bodies.change_by_apply(target, request, write, wanted)
             stored = await self.writer.update(target, change, write)
             applied = {**stored.applied, **applied}
         else:

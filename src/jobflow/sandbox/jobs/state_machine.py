@@ -135,7 +135,7 @@ def _next_phase(view: JobSnapshot, action: BusAction, counted: JobStatus) -> Job
     return None if alive else ENDS_IN.get(view.phase)
 
 
-def failed(status: JobStatus, reason: str, message: str, now: datetime) -> JobStatus:
+def failed_status(status: JobStatus, reason: str, message: str, now: datetime) -> JobStatus:
     state = JobState(phase=JobPhase.FAILED, reason=reason, message=message)
     return _stamped(msgspec.structs.replace(status, state=state), now)
 

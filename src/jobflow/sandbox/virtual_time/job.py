@@ -16,7 +16,7 @@ from jobflow.core.timestamps import add, truncate_to_second
 from jobflow.sandbox.jobs import policies
 from jobflow.sandbox.jobs.job_queue import JobQueue
 from jobflow.sandbox.jobs.objects import Vcjob, build_pod, partition_of, with_defaults
-from jobflow.sandbox.jobs.state_machine import JobSnapshot, failed, pod_name, step
+from jobflow.sandbox.jobs.state_machine import JobSnapshot, failed_status, pod_name, step
 from jobflow.sandbox.nodes.runner import pod_status
 from jobflow.sandbox.nodes.simulate import PhaseChange, SimulationScript, progress_of, read_script
 from jobflow.sandbox.virtual_time.capacity import Amounts, Room, gang_requests, pod_requests
@@ -136,7 +136,7 @@ class VirtualJob:
     def run(self, now: datetime) -> None:
         while (request := self._queue.take(self.spec, self.status, self._facts(), now)) is not None:
             if self.faults and not self.ended:
-                self.status = failed(self.status, "InvalidJob", "; ".join(self.faults), now)
+                self.status = failed_status(self.status, "InvalidJob", "; ".join(self.faults), now)
                 break
             snapshot = JobSnapshot(
                 self.metadata.name,

@@ -34,7 +34,7 @@ from jobflow.sandbox.jobs.objects import (
     read_vcjob,
     template_fault,
 )
-from jobflow.sandbox.jobs.state_machine import JobSnapshot, failed, step
+from jobflow.sandbox.jobs.state_machine import JobSnapshot, failed_status, step
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import Clock, utc_now
 from jobflow.sandbox.volcano.node import SandboxNode
@@ -320,7 +320,7 @@ class JobController:
         # Without a webhook of Volcano here, the controller refuses what cannot run.
         if tracked.faults and tracked.phase not in ENDED_PHASES:
             message = "; ".join(tracked.faults)
-            await self._store(tracked, failed(job.status, INVALID, message, now))
+            await self._store(tracked, failed_status(job.status, INVALID, message, now))
             await self._warn(tracked, INVALID, message)
             return
         view = JobSnapshot(

@@ -108,7 +108,7 @@ class Writer:
             if not tries:
                 raise failures.already_exists(kind, prefix)
             tries -= 1
-            name = obj["metadata"]["name"] = metadata.generated(prefix)
+            name = obj["metadata"]["name"] = metadata.generate_name(prefix)
         return self._store(kind, (target.namespace, name), obj, write)
 
     async def update(self, target: Target, change: Revise, write: WriteOptions) -> Stored:

@@ -107,7 +107,7 @@ def kubeconfig(url: str, access: Access | None) -> str:
 
 
 @contextmanager
-def written(path: Path, text: str) -> Iterator[None]:
+def kubeconfig_file(path: Path, text: str) -> Iterator[None]:
     """Keep `text` in the file at `path`, mode 0600, while the body runs; create its folders. Raises
     ConfigError if the file is another sandbox's in use, or no sandbox's; OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,9 @@ from jobflow.sandbox.apiserver.requests.http import JSON, Request, encode
 from jobflow.sandbox.apiserver.requests.targets import Target, WriteOptions
 from jobflow.sandbox.apiserver.storage import Manager, Stored
 
+Change = Callable[[Stored], Object]
+"""Returns the wanted state for the current one."""
+
 _NOT_PARSED = "couldn't get version/kind; json parse error: "
 
 
@@ -47,9 +50,7 @@ def new_object(target: Target, request: Request, write: WriteOptions) -> Object:
     return obj
 
 
-def replacement(
-    target: Target, request: Request, write: WriteOptions
-) -> Callable[[Stored], Object]:
+def change_by_put(target: Target, request: Request, write: WriteOptions) -> Change:
     """Return the change that a PUT asks for. It and the change raise RequestFailure."""
     obj = new_object(target, request, write)
 
@@ -76,7 +77,7 @@ def replacement(
     return change
 
 
-def applied(target: Target, request: Request, *, exists: bool) -> Object:
+def read_applied(target: Target, request: Request, *, exists: bool) -> Object:
     """Return the configuration of a server-side apply. Raises RequestFailure. If the object exists,
     the body need not name it."""
     kind = target.kind
@@ -114,7 +115,7 @@ def check_patch_type(kind: Kind, media_type: str) -> None:
         raise failures.unsupported_media_type(accepted)
 
 
-def revised(target: Target, request: Request, write: WriteOptions) -> Callable[[Stored], Object]:
+def change_by_patch(target: Target, request: Request, write: WriteOptions) -> Change:
     """Return the change that a PATCH asks for. Raises RequestFailure."""
     try:
         patch = codec.load(request.body)
@@ -139,9 +140,9 @@ def revised(target: Target, request: Request, write: WriteOptions) -> Callable[[
     return change
 
 
-def reapplied(
+def change_by_apply(
     target: Target, request: Request, write: WriteOptions, applied: Object
-) -> Callable[[Stored], Object]:
+) -> Change:
     """Return the change that a server-side apply asks for. Raises RequestFailure."""
     show, manager = target.kind.projection.show, manager_of(target, request)
     wanted = show(applied)

@@ -9,9 +9,9 @@ import jsonschema_rs
 
 from jobflow.api.resources import ObjectMeta
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.kinds import Kind, Object, Projection, Registry, Rules, missing
+from jobflow.sandbox.apiserver.kinds import Kind, Object, Projection, Registry, Rules, require
 from jobflow.sandbox.apiserver.resources.metadata import now
-from jobflow.sandbox.apiserver.resources.table import AGE, NAME, printed
+from jobflow.sandbox.apiserver.resources.table import AGE, NAME, crd_column
 from jobflow.sandbox.apiserver.storage import ObjectChange
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
@@ -53,8 +53,8 @@ class DefinitionRules(Rules):
     def violations(self, obj: Object, old: Object | None) -> Iterator[Violation]:
         spec = obj.get("spec") or {}
         names = spec.get("names") or {}
-        yield from missing(spec, "spec", "group", "scope", "names", "versions")
-        yield from missing(names, "spec.names", "plural", "kind")
+        yield from require(spec, "spec", "group", "scope", "names", "versions")
+        yield from require(names, "spec.names", "plural", "kind")
         if obj["metadata"]["name"] != f"{names.get('plural')}.{spec.get('group')}":
             detail = 'must be spec.names.plural+"."+spec.group'
             yield Violation("metadata.name", Reason.INVALID, obj["metadata"]["name"], detail)
@@ -116,7 +116,7 @@ def kinds_of(definition: Mapping[str, Any]) -> Iterator[Kind]:
         name, schema = version["name"], version["schema"]["openAPIV3Schema"]
         subresources = frozenset({"status"} & set(version.get("subresources") or ()))
         columns = [
-            printed(
+            crd_column(
                 column["name"],
                 column["type"],
                 column["jsonPath"],

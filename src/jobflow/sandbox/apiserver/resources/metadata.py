@@ -35,7 +35,7 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def generated(prefix: str) -> str:
+def generate_name(prefix: str) -> str:
     return prefix[:58] + "".join(random.choices(_SUFFIX, k=5))
 
 
@@ -44,7 +44,7 @@ def begin(kind: Kind, obj: Object) -> None:
     for gone in (*_SERVER_SET, "resourceVersion", "selfLink", "generation", "managedFields"):
         metadata.pop(gone, None)
     if not metadata.get("name") and metadata.get("generateName"):
-        metadata["name"] = generated(metadata["generateName"])
+        metadata["name"] = generate_name(metadata["generateName"])
     # Not uuid4, which ignores the seed of a test.
     metadata["uid"] = str(uuid.UUID(int=random.getrandbits(128), version=4))
     metadata["creationTimestamp"] = now()

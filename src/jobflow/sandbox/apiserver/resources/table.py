@@ -47,7 +47,7 @@ AGE = Column("Age", "string", lambda obj: age(obj["metadata"].get("creationTimes
 CREATED = Column("Created At", "date", lambda obj: obj["metadata"].get("creationTimestamp"))
 
 
-def printed(name: str, kind: str, path: str, priority: int, description: str) -> Column:
+def crd_column(name: str, kind: str, path: str, priority: int, description: str) -> Column:
     find = compile_path(path)
 
     def value(obj: Object) -> Any:

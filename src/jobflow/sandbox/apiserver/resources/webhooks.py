@@ -9,7 +9,7 @@ from typing import Any
 
 from jobflow.core.cel.expression import ExpressionFault, parse_expression
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.kinds import Object, Rules, missing
+from jobflow.sandbox.apiserver.kinds import Object, Rules, require
 
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _CHOICES = {
@@ -43,7 +43,7 @@ class WebhookRules(Rules):
             yield from self._webhook(webhook, name, path)
 
     def _webhook(self, webhook: Mapping[str, Any], name: str, path: str) -> Iterator[Violation]:
-        yield from missing(webhook, path, "name")
+        yield from require(webhook, path, "name")
         if name and name.count(".") < 2:
             detail = "should be a domain with at least three segments separated by dots"
             yield Violation(f"{path}.name", Reason.INVALID, name, detail)
@@ -65,12 +65,12 @@ class WebhookRules(Rules):
         yield from self._client(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
         for index, rule in enumerate(webhook.get("rules") or ()):
             where = f"{path}.rules[{index}]"
-            yield from missing(rule, where, "operations", "apiGroups", "apiVersions", "resources")
+            yield from require(rule, where, "operations", "apiGroups", "apiVersions", "resources")
             for number, operation in enumerate(rule.get("operations") or ()):
                 yield from _unsupported(operation, _OPERATIONS, f"{where}.operations[{number}]")
         for index, condition in enumerate(webhook.get("matchConditions") or ()):
             where, text = f"{path}.matchConditions[{index}]", condition.get("expression") or "true"
-            yield from missing(condition, where, "name", "expression")
+            yield from require(condition, where, "name", "expression")
             parsed = parse_expression(text)
             if isinstance(parsed, ExpressionFault):
                 detail = f"compilation failed: {parsed.message}"
@@ -85,7 +85,7 @@ class WebhookRules(Rules):
             detail = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
             yield Violation(f"{path}.url", Reason.INVALID, str(url).partition(":")[0], detail)
         elif service:
-            yield from missing(service, f"{path}.service", "name", "namespace")
+            yield from require(service, f"{path}.service", "name", "namespace")
         if bundle := config.get("caBundle"):
             is_pem = False
             with suppress(binascii.Error, TypeError):
