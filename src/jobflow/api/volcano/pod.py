@@ -130,6 +130,12 @@ class Pod(Struct, frozen=True, kw_only=True):
         return self.status.phase in ENDED_POD_PHASES
 
     @property
+    def containers(self) -> list[ContainerStatus]:
+        """The statuses of its init containers, then of its other containers."""
+        status = self.status
+        return [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
+
+    @property
     def task(self) -> str:
         """The name of the pod's task, or ""."""
         meta = self.metadata

@@ -204,9 +204,7 @@ def containers_of(pod: Pod) -> list[str]:
 
 def status_of(pod: Pod, container: str) -> ContainerStatus | None:
     """Return the status of a container; None before the kubelet has written it."""
-    status = pod.status
-    found = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    return next((each for each in found if each.name == container), None)
+    return next((each for each in pod.containers if each.name == container), None)
 
 
 def _has_failed(pod: Pod, container: str) -> bool:

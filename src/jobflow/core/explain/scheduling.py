@@ -290,8 +290,7 @@ def _describe_placed(job: QueuedJob, placed: Sequence[Pod], total: int) -> Itera
 
 def _find_trouble(pod: Pod) -> str:
     """Return why a container cannot start: `ImagePullBackOff: Back-off pulling image "x"`."""
-    statuses = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
-    for status in statuses:
+    for status in pod.containers:
         waiting = status.state.waiting
         if waiting is not None and waiting.reason not in STARTING:
             return _cut(": ".join(filter(None, (waiting.reason, waiting.message))))

@@ -209,11 +209,9 @@ def _meant(part: _Part, path: schema_hints.Path, name: str, value: Any) -> str:
         kind, path, prefix = "JobFlow", ["spec", *path[3:]], "spec.jobFlowTemplate."
     if kind == "JobTemplate" and path[:1] == ["spec"]:
         return meant(place_of(path[1:]), name)
-    if (
-        ours := schema_hints.fields_of_other_tools(schema_hints.json_path(path)).get(name)
-        if kind == "JobFlow"
-        else None
-    ):
+    at = schema_hints.json_path(path)
+    words = schema_hints.fields_of_other_tools(at) if kind == "JobFlow" else {}
+    if ours := words.get(name):
         target = _part_at(_root(kind, True) if ours.startswith("spec.") else part, ours)
         if target is None or target.fits(value):
             return f"; here that is {ours}"

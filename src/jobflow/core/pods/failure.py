@@ -172,10 +172,8 @@ def find_first_failure(pods: Iterable[Pod]) -> PodFailure | None:
         seconds=seconds,
         disruption=found.disrupted,
     )
-    status = pod.status
-    containers = len(status.container_statuses or ()) + len(status.init_container_statuses or ())
     where = [f"task {failure.task}"] if failure.task else []
-    if failure.container and containers > 1:
+    if failure.container and len(pod.containers) > 1:
         where.append(f"container {failure.container}")
     who = f"pod {failure.pod}" + (f" ({', '.join(where)})" if where else "")
     how = describe_end(failure, ended.signal if ended is not None else None)
@@ -250,10 +248,9 @@ def _list_suspects(pod: Pod) -> list[_Suspect]:
     status, name = pod.status, pod.metadata.name
     if pod.phase == PodPhase.SUCCEEDED:
         return []
-    containers = [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
     failed = pod.phase == PodPhase.FAILED
     suspects: list[_Suspect] = []
-    for place, container in enumerate(containers):
+    for place, container in enumerate(pod.containers):
         ended, waiting = container.state.terminated, container.state.waiting
         before = container.last_state.terminated
         found = _Suspect(3, _LATE, name, place, container.name)

@@ -81,12 +81,6 @@ def read_message(spec: JobOutline, pod: Pod) -> str | None:
     return "" if ended.reason in KUBELET_REASONS else ended.message
 
 
-def count_containers(pod: Pod) -> int:
-    """Return the number of containers of a pod that share the room for termination messages."""
-    status = pod.status
-    return len(status.container_statuses or ()) + len(status.init_container_statuses or ())
-
-
 def message_limit(containers: int) -> int:
     """Return the bytes at which the kubelet cuts a termination message in a pod with so many
     containers, init containers included."""

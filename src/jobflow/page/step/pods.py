@@ -43,9 +43,8 @@ def _rank(pod: Pod) -> int:
 
 def _row(pod: Pod) -> dict[str, Any]:
     status = pod.status
-    containers = (*(status.init_container_statuses or ()), *(status.container_statuses or ()))
     reason, code = status.reason, None
-    for container in containers:
+    for container in pod.containers:
         ended, waiting = container.state.terminated, container.state.waiting
         if ended is not None and ended.exit_code != 0:
             reason, code = reason or ended.reason, ended.exit_code
@@ -67,7 +66,7 @@ def _row(pod: Pod) -> dict[str, Any]:
         "phase": pod.phase,
         "reason": reason,
         "exit_code": code,
-        "restarts": sum(each.restart_count for each in containers),
+        "restarts": sum(each.restart_count for each in pod.containers),
         "node": pod.spec.node_name,
         "start": status.start_time,
     }

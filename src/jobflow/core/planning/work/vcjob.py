@@ -38,7 +38,6 @@ from jobflow.core.planning.work.end import (
 from jobflow.core.pods.failure import PodFailure, find_eviction_by_policy, find_first_failure
 from jobflow.core.pods.outputs import (
     OutputsTooLarge,
-    count_containers,
     find_output_pod,
     has_output_pod,
     parse_outputs,
@@ -159,7 +158,7 @@ def _look(run: ObservedRun, job: Job, ctx: PlanContext) -> _Seen:
     pods = tuple(by_name.values())
     pod = find_output_pod(job.spec, (*pods, *ctx.view.gone_pods.get(uid, {}).values()))
     outputs = None if pod is None else read_message(job.spec, pod)
-    containers = 1 if pod is None else count_containers(pod)
+    containers = 1 if pod is None else len(pod.containers)
     if has_failed and is_aborted(run, job):  # its reason is known without its pods
         return _Seen(pods, outputs=outputs, containers=containers)
     needed = run.step.name in ctx.layout.outputs_needed and has_output_pod(job.spec)
