@@ -1,7 +1,5 @@
 """Flags and help of the commands that need no cluster. Each imports its module when called."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -36,7 +34,7 @@ class PageOptions:
             raise ValueError("--no-browser needs --ui")
 
 
-def _page(options: PageOptions) -> ShowPage | None:
+def _page(options: PageOptions) -> "ShowPage | None":
     """Return what shows the page, if it is asked for."""
     if not options.ui:
         return None

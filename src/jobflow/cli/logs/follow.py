@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import PODS
 from jobflow.api.volcano.pod import Pod
-from jobflow.cli.logs.read import make_printer, read_logs, report_none, warn
+from jobflow.cli.logs.read import LogPrinter, read_logs, report_none, warn
 from jobflow.client.errors import FAILED, CommandError, print_error
 from jobflow.client.flows.children import FlowFamily, may_have_children
 from jobflow.client.flows.follow import FlowFollower, following, following_children
@@ -67,7 +67,7 @@ class _LogsFollower:
         self._tasks = tasks
         self._for_later = LogSelection(timestamps=selection.timestamps)
         """Selection for pods that start later, whose whole log is new."""
-        self._printer = make_printer(family.top)
+        self._printer = LogPrinter([step.name for step in family.top.all_steps])
         self._slots = asyncio.Semaphore(MOST_STREAMS)
         self._followed: dict[str, dict[str, ContainerFollower]] = {}
         """By UID of the pod and container."""

@@ -1,8 +1,6 @@
 """Logs of a flow's pods, and of those of its child flows, read one after another, and how their
 lines are printed. Logs are untrusted: a line cannot move the cursor or change colours."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing
@@ -28,6 +26,71 @@ _ROOM = 20
 """Columns that a terminal should have for the text; a longer prefix is cut."""
 
 
+class OutputClosed(Exception):
+    """Nobody reads standard output any more, as after `| head`."""
+
+
+class LogPrinter:
+    """Prints lines with a prefix. On a terminal, prefixes have the colour of their step, and a long
+    line continues on further rows, each with the prefix."""
+
+    def __init__(self, steps: Sequence[str]) -> None:
+        self._console = make_console()
+        self._guide = "|" if self._console.options.ascii_only else "│"
+        self._styles: dict[str, str] = {}
+        for step in steps:  # so that a step has its colour whatever log comes first
+            self._style_of(step)
+
+    def _style_of(self, step: str) -> str:
+        """Return the colour of a step; another step than those before gets the next one."""
+        return self._styles.setdefault(step, _COLOURS[len(self._styles) % len(_COLOURS)])
+
+    def print(self, step: str, name: str, lines: Iterable[bytes]) -> None:
+        """Print lines of the container of this name. Raises OutputClosed, CommandError."""
+        texts = (clean(line) for line in lines)
+        try:
+            if not self._console.is_terminal:
+                text = "".join(f"{name} {self._guide} {text}\n" for text in texts)
+                encoding = sys.stdout.encoding or "utf-8"
+                # a log may have what the output cannot show; that is no reason to stop
+                if encoding.lower() not in ("utf-8", "utf8"):
+                    text = text.encode(encoding, "replace").decode(encoding)
+                sys.stdout.write(text)
+                sys.stdout.flush()
+                return
+            width = self._console.width
+            prefix = _shorten(name, max(width - _ROOM - 3, width // 2 - 3, 1))
+            head = Text.assemble((f"{prefix} {self._guide} ", self._style_of(step)))
+            room = max(width - cell_len(head.plain), 1)
+            # rows of our own, because the terminal would continue a line without the prefix
+            for row in (row for text in texts for row in rows(text, room)):
+                self._console.print(head + Text(row), soft_wrap=True)
+        except OSError as error:
+            discard_output()
+            if isinstance(error, BrokenPipeError):
+                raise OutputClosed from None
+            why = f"cannot write to standard output: {error.strerror}"
+            raise CommandError(UNUSABLE, why) from None
+
+    async def drain(self) -> None:
+        """Return at once: what is printed has been written."""
+
+
+def rows(text: str, width: int) -> Iterator[str]:
+    """Yield a line in rows of at most `width` columns, at least one."""
+    yield from chop_cells(text.expandtabs(8), width) or [""]
+
+
+def _shorten(name: str, width: int) -> str:
+    """Return `train/…-main-0` for a longer `train/flow-train-main-0`: pods of a flow differ at the
+    end."""
+    if cell_len(name) <= width:
+        return name
+    step, _, rest = name.partition("/")
+    head = f"{step}/…" if cell_len(step) + 8 < width else "…"
+    return head + rest[-max(width - cell_len(head), 1) :]
+
+
 async def read_logs(client: Client, flow: JobFlow, selection: LogSelection = ALL) -> bool:
     """Print the logs that exist, one after another; return whether all could be read. Raises
     OutputClosed."""
@@ -36,7 +99,7 @@ async def read_logs(client: Client, flow: JobFlow, selection: LogSelection = ALL
     targets = choice.find_targets(family, pods, selection)
     if not targets:
         report_none(family, pods, selection)
-    printer = make_printer(flow)
+    printer = LogPrinter([step.name for step in flow.all_steps])
     complete = True
     for target in targets:
         if why := choice.why_waiting(target.pod, target.container):
@@ -65,11 +128,6 @@ async def _copy(
             printer.print(target.step, target.name, lines)
 
 
-def make_printer(flow: JobFlow) -> LogPrinter:
-    """Return a printer with a colour for each step."""
-    return LogPrinter([step.name for step in flow.all_steps])
-
-
 def report_none(family: FlowFamily, pods: Sequence[Pod], selection: LogSelection) -> None:
     """Say why there is no log. Raises CommandError, unless that is the answer to --failed."""
     why = why_none(family, choice.pods_below(family, pods, selection), selection)
@@ -83,74 +141,3 @@ def report_none(family: FlowFamily, pods: Sequence[Pod], selection: LogSelection
 def warn(target: LogTarget, why: str) -> None:
     """Print a warning about the log of a container."""
     print_error(printable(f"{target.name}: {why}"), severity="warning")
-
-
-class OutputClosed(Exception):
-    """Nobody reads standard output any more, as after `| head`."""
-
-
-class LogPrinter:
-    """Prints lines with a prefix. On a terminal, prefixes have the colour of their step, and a long
-    line continues on further rows, each with the prefix."""
-
-    def __init__(self, steps: Sequence[str]) -> None:
-        self._console = make_console()
-        self._guide = "|" if self._console.options.ascii_only else "│"
-        self._styles: dict[str, str] = {}
-        for step in steps:  # so that a step has its colour whatever log comes first
-            self._style_of(step)
-
-    def _style_of(self, step: str) -> str:
-        """Return the colour of a step; another step than those before gets the next one."""
-        return self._styles.setdefault(step, _COLOURS[len(self._styles) % len(_COLOURS)])
-
-    def print(self, step: str, name: str, lines: Iterable[bytes]) -> None:
-        """Print lines of the container of this name. Raises OutputClosed, CommandError."""
-        texts = (clean(line) for line in lines)
-        try:
-            if self._console.is_terminal:
-                self._print_rows(step, name, texts)
-            else:
-                self._write("".join(f"{name} {self._guide} {text}\n" for text in texts))
-        except OSError as error:
-            discard_output()
-            if isinstance(error, BrokenPipeError):
-                raise OutputClosed from None
-            why = f"cannot write to standard output: {error.strerror}"
-            raise CommandError(UNUSABLE, why) from None
-
-    async def drain(self) -> None:
-        """Return at once: what is printed has been written."""
-
-    def _print_rows(self, step: str, name: str, texts: Iterable[str]) -> None:
-        width = self._console.width
-        prefix = _shorten(name, max(width - _ROOM - 3, width // 2 - 3, 1))
-        head = Text.assemble((f"{prefix} {self._guide} ", self._style_of(step)))
-        room = max(width - cell_len(head.plain), 1)
-        for text in texts:
-            # rows of our own, because the terminal would continue them without the prefix
-            for row in rows(text, room):
-                self._console.print(head + Text(row), soft_wrap=True)
-
-    def _write(self, text: str) -> None:
-        encoding = sys.stdout.encoding or "utf-8"
-        # a log may have what the terminal cannot show; that is no reason to stop
-        if encoding.lower() not in ("utf-8", "utf8"):
-            text = text.encode(encoding, "replace").decode(encoding)
-        sys.stdout.write(text)
-        sys.stdout.flush()
-
-
-def rows(text: str, width: int) -> Iterator[str]:
-    """Yield a line in rows of at most `width` columns, at least one."""
-    yield from chop_cells(text.expandtabs(8), width) or [""]
-
-
-def _shorten(name: str, width: int) -> str:
-    """Return `train/…-main-0` for a longer `train/flow-train-main-0`: pods of a flow differ at the
-    end."""
-    if cell_len(name) <= width:
-        return name
-    step, _, rest = name.partition("/")
-    head = f"{step}/…" if cell_len(step) + 8 < width else "…"
-    return head + rest[-max(width - cell_len(head), 1) :]

@@ -1,8 +1,6 @@
 """Commands about flows, sent as vcctl sends them for vcjobs, and the wait until the controller has
 done what they ask for."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Iterator, Sequence
@@ -99,7 +97,7 @@ def summarize(flow: JobFlow, command: str) -> dict[str, str]:
     }
 
 
-async def send_answer(name: str, connection: Connection, answer: Answer) -> int:
+async def send_answer(name: str, connection: Connection, answer: "Answer") -> int:
     """Send the answer to a step of the flow. Raises CommandError if the step does not wait for
     approval."""
     from jobflow.client.verbs.answer import create_answer, outputs_annotation
