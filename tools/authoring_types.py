@@ -45,7 +45,7 @@ JOB_TYPES = (
 JOB_SPEC = "Mapping[str, Any] | JobSpec"
 TYPES = {
     "template": "str | Template",
-    "flow": "InnerBody | Mapping[str, Any]",
+    "flow": "ChildFlow | Mapping[str, Any]",
     "command": "Sequence[Any] | Expr",
     "args": "Sequence[Any] | Expr",
     "resources": "Mapping[str, Any]",
@@ -106,7 +106,8 @@ from dataclasses import dataclass
 from typing import Any, Self, TypedDict
 
 from jobflow.authoring.objects.expressions import Expr
-from jobflow.authoring.objects.steps import InnerBody, Step, Template
+from jobflow.authoring.objects.flows import ChildFlow
+from jobflow.authoring.objects.steps import Step, Template
 
 class Fields:
     """An object of the API. Its fields have the names of the API in snake_case; fields that are

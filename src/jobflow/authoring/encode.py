@@ -31,25 +31,25 @@ _OF_FLOWS = {
     field.name: field for field in fields_of(JobFlowSpec) if field.get(traits.Apart) is None
 }
 _OF_STEPS = {field.name: field for field in fields_of(api.Step) if field.name != "name"}
+# Types of objects in a flow. The classes of Python have the same names.
 _TYPES = {
     field.struct.__name__: field.struct
     for _, field in traits.walk(JobFlowSpec)
     if field.struct is not None
 }
-"""Types of objects in a flow. The classes of Python have the same names."""
 _WORKS = traits.names_with(api.Step, traits.Runs)
 _ARGUMENTS = {
     field.name: field.json
     for field in fields_of(api.Step)
     if field.get(traits.JobPart) == traits.JobPart(traits.Role.ARGUMENT)
 }
+# Shorter forms of fields.
 _SHORTHANDS: Mapping[str, Callable[[Any], Any]] = {
     "for_each": lambda value: (
         ForEach(from_=Expr(to_cel(value))) if has_expr(value) else ForEach(items=value)
     ),
     "retry": lambda value: Retry(limit=value),
 }
-"""Shorter forms of fields."""
 
 
 def to_json_name(name: str) -> str:

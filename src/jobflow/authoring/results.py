@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from jobflow.core.names import format_job_name
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.display.tree import table
 
+# A table in a notebook or a log has no terminal.
 _WIDTH = 120
 
 
@@ -100,7 +101,16 @@ class Result:
     @property
     def steps(self) -> Mapping[str, StepResult]:
         """The steps by name, those of finally last."""
-        return {each.name: each for each in _steps(self.flow)}
+        conditions, found = self.flow.status.conditions or {}, dict[str, StepResult]()
+        for step in self.flow.all_steps:
+            # A step that nothing has decided about has no condition.
+            condition = conditions.get(format_job_name(self.name, step.name), StepCondition())
+            items = [ItemResult(each.index or 0, **_facts(each)) for each in condition.runs or ()]
+            facts = _facts(condition)
+            found[step.name] = StepResult(
+                step.name, **facts, failure=condition.failure, items=items
+            )
+        return found
 
     def __getitem__(self, step: str) -> StepResult:
         found = self.steps
@@ -124,19 +134,6 @@ class Result:
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))  # in notebooks
-
-
-def _steps(flow: JobFlow) -> Iterator[StepResult]:
-    conditions = flow.status.conditions or {}
-    for step in flow.all_steps:
-        key = format_job_name(flow.metadata.name, step.name)
-        found = conditions.get(key, StepCondition())
-        yield StepResult(
-            step.name,
-            **_facts(found),
-            failure=found.failure,
-            items=[ItemResult(each.index or 0, **_facts(each)) for each in found.runs or ()],
-        )
 
 
 def _facts(condition: RunCondition) -> dict[str, Any]:

@@ -63,8 +63,8 @@ def _upstream(step: str, targets: Mapping[str, list[str]]) -> set[str]:
 
 KnownOutputs = Mapping[str, Outputs]
 """The outputs of the steps that run functions."""
+# The output of a function that failed: its error.
 _OF_FAILURES = "text"
-"""The output of a function that failed: its error."""
 _ENTRY_FIELDS = ("outputs", "phase")
 _ORDER = frozenset({"<", "<=", ">", ">="})
 _TYPE_NAMES: Mapping[type, str] = {

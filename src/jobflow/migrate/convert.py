@@ -22,8 +22,8 @@ GROUP = "argoproj.io/"
 _TEMPLATES = ("WorkflowTemplate", CLUSTER)
 _BOOKKEEPING = ("workflows.argoproj.io/", "kubectl.kubernetes.io/")
 _METADATA = ("name", "generateName", "namespace", "labels", "annotations")
+# Work for all objects of a file: about 150 for each step of the largest flow, and some seconds.
 _MOST_WORK = 1_200_000
-"""Work for all objects of a file: about 150 for each step of the largest flow, and some seconds."""
 _TOO_LARGE = (
     "is not converted: it, or what is before it, is larger than any flow; templates that call "
     "others several times multiply them"
@@ -114,7 +114,6 @@ def convert(manifests: Iterable[Manifest]) -> list[Converted]:
     # After all are converted, because a workflow reads templates of others.
     for each in converted:
         each.root.report_unread()
-        each.findings.listed.sort(key=lambda found: (found.place.line, found.place.column))
     return converted
 
 

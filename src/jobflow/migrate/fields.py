@@ -69,9 +69,8 @@ class Findings:
     """All findings of a manifest, each once, and the keys that were read."""
 
     budget: Budget
-    listed: list[Finding] = field(default_factory=list)
-    known: set[tuple[SourcePlace, str, str]] = field(default_factory=set)
-    """Place, path and message of each finding."""
+    found: dict[tuple[SourcePlace, str, str], Finding] = field(default_factory=dict)
+    """By place, path and message."""
     # The entries are kept, because Python gives the identity of a deleted one to another.
     read: dict[int, MappingEntry] = field(default_factory=dict)
     """By identity."""
@@ -82,13 +81,16 @@ class Findings:
     origins: dict[str, SourcePlace] = field(default_factory=dict)
     """The place of the task of each step, by its name."""
 
+    @property
+    def listed(self) -> list[Finding]:
+        """All findings in the order of the file."""
+        return sorted(self.found.values(), key=lambda each: (each.place.line, each.place.column))
+
     def add(self, place: SourcePlace, severity: Severity, path: str, message: str) -> None:
         """Add a finding unless it is there."""
         # A template that several tasks call reports the same each time.
         key = (place, path, message)
-        if key not in self.known:
-            self.known.add(key)
-            self.listed.append(Finding(place, severity, path, message))
+        self.found.setdefault(key, Finding(place, severity, path, message))
         if severity is Severity.GAP:
             self.comments.setdefault(self.step, {})[message] = None
 

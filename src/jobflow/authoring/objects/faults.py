@@ -102,11 +102,11 @@ T = TypeVar("T")
 _WIDTH = 100
 _SCHEDULED = "spec.jobFlowTemplate.spec."
 _STEP = re.compile(r"(?:spec|flow)\.(flows|finally)\[(\d+)\]\.?")
+# The advice of admission, which writes CEL.
 _ITEMS = re.compile(
     r'"([^"]+)" has forEach: each of its items has outputs, as in '
     r'steps\["\1"\]\.items\[0\]\.outputs'
 )
-"""The advice of admission, which writes CEL."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Self, TypedDict
 
 from jobflow.authoring.objects.expressions import Expr
-from jobflow.authoring.objects.steps import InnerBody, Step, Template
+from jobflow.authoring.objects.flows import ChildFlow
+from jobflow.authoring.objects.steps import Step, Template
 
 class Fields:
     """An object of the API. Its fields have the names of the API in snake_case; fields that are
@@ -56,7 +57,7 @@ class Case(Fields):
     """CEL condition. The first case whose condition is true runs. Default: true."""
     template: str | Template | None = None
     """JobTemplate to run in this case. Default: the one named like the step."""
-    flow: InnerBody | Mapping[str, Any] | None = None
+    flow: ChildFlow | Mapping[str, Any] | None = None
     """Flow to run as a child in this case, instead of a template."""
     job_spec: Mapping[str, Any] | JobSpec | None = None
     """Spec of the Volcano job to run, instead of a JobTemplate; see `kubectl explain
@@ -368,7 +369,7 @@ class StepFields(TypedDict, total=False):
 
     template: str | Template | None
     """JobTemplate to run. Default: the one named like the step."""
-    flow: InnerBody | Mapping[str, Any] | None
+    flow: ChildFlow | Mapping[str, Any] | None
     """Flow to run as a child, instead of a template: flows, finally, outputs, params,
     failurePolicy, parallelism and timeout as in the spec of a JobFlow, except that params is a
     map of values, which may hold references such as $(item). Its steps see nothing else of this

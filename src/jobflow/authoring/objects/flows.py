@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Unpack
 from jobflow.authoring.objects.expressions import Expr, variable
 from jobflow.authoring.objects.faults import Place, caller, ends_at_caller, refuse
 from jobflow.authoring.objects.functions import TaskFunction
-from jobflow.authoring.objects.steps import InnerBody, Manifest, Step, StepList, Template, Texts
+from jobflow.authoring.objects.steps import Manifest, Step, StepList, Template, Texts
 from jobflow.core.suggest import Suggester, did_you_mean
 
 if TYPE_CHECKING:  # names of types only
@@ -80,7 +80,7 @@ class FlowBody(StepList):
         self._templates += templates
 
 
-class ChildFlow(FlowBody, InnerBody):
+class ChildFlow(FlowBody):
     """A flow that a step runs: `flow.step("site", flow=child)`. Its steps see its params, and
     nothing else of the flow around it."""
 

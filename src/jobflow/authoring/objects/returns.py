@@ -10,8 +10,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddic
 
 RESULT = "result"
 """The output of a function that returns no dict."""
+# Types of values that become one output.
 _SINGLE = frozenset({bool, int, float, str, list, tuple})
-"""Types of values that become one output."""
 _INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 

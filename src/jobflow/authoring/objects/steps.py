@@ -182,10 +182,6 @@ class StepList:
         return next(each for each in (name, *numbered) if each not in taken)
 
 
-class InnerBody(StepList):
-    """A flow that a step can run."""
-
-
 class Steps(list[Step], _Ordered):
     """Several steps in an order: `Steps([a, b]) >> [c, d]`."""
 

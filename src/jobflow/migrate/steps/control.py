@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -55,36 +55,22 @@ def timeout_of(template: Field, context: Context) -> str | None:
 class Loop:
     """The items of a loop."""
 
-    literal: list[Any] | None = None
-    cel: str = ""
-    count: int | None = None
+    cel: str
+    plain: dict[str, Any] | None = None
+    """`forEach`, if the items are known."""
     kind: Kind = Kind.ANY
+    keys: Set[str] = frozenset()
+    """The keys that all items are known to have."""
 
     @property
     def item(self) -> Ref:
         return Ref("item", "item", self.kind, "item")
 
-    @property
-    def keys(self) -> set[str]:
-        """The keys that all items are known to have."""
-        keys = [{*each} if isinstance(each, dict) else set() for each in self.literal or ()]
-        return set.intersection(*keys) if keys else set()
-
     def for_each(self, test: str = "") -> dict[str, Any]:
         """Return `forEach`, of the items that pass a test in CEL."""
         if test:
-            return {"from": f"{self.items}.filter(item, {test})"}
-        if self.count is not None:
-            return {"count": self.count}
-        return {"items": self.literal} if self.literal is not None else {"from": self.cel}
-
-    @property
-    def items(self) -> str:
-        if self.count is not None:
-            return f"range({self.count})"
-        if self.literal is not None:
-            return json.dumps(self.literal, ensure_ascii=False)
-        return self.cel
+            return {"from": f"{self.cel}.filter(item, {test})"}
+        return self.plain if self.plain is not None else {"from": self.cel}
 
 
 def has_items(task: Field) -> bool:
@@ -137,7 +123,10 @@ def _with_items(items: Field, context: Context) -> Loop:
 def _literal(field: Field, items: list[Any], kind: Kind = Kind.ANY) -> Loop:
     if len(items) > _MAX_ITEMS:
         field.gap(f"a loop has at most {_MAX_ITEMS:,} items: the others are left out")
-    return Loop(literal=items[:_MAX_ITEMS], kind=kind)
+    kept = items[:_MAX_ITEMS]
+    keys = [{*each} if isinstance(each, dict) else set() for each in kept]
+    common = set.intersection(*keys) if keys else set()
+    return Loop(json.dumps(kept, ensure_ascii=False), {"items": kept}, kind, common)
 
 
 def _with_sequence(sequence: Field, context: Context) -> Loop:
@@ -158,7 +147,7 @@ def _with_sequence(sequence: Field, context: Context) -> Loop:
             sequence.check("the sequence counts up; if it has to count down, change the range")
             size = f"{end} - {start} + 1" if start != "0" else f"{end} + 1"
     if shape is None and start == "0" and step == "+" and size.isdigit():
-        return Loop(count=int(size), kind=Kind.NUMBER)
+        return Loop(f"range({int(size)})", {"count": int(size)}, Kind.NUMBER)
     numbers = f"range({size})"
     number = "i" if start == "0" and step == "+" else f"{start} {step} i"
     if shape is not None:
@@ -206,8 +195,20 @@ def retry_of(template: Field, context: Context) -> dict[str, Any]:
     if policy is not None and policy.text in ("OnError", "OnTransientError"):
         retry |= {"limit": 0, "disruptions": retry["limit"]}
         policy.check("only attempts that the cluster ended are tried again (retry.disruptions)")
-    if backoff := _backoff(strategy, context):
-        retry["backoff"] = backoff
+    for backoff in strategy.present("backoff"):
+        found: dict[str, Any] = {}
+        for key, ours in (("duration", "duration"), ("cap", "max")):
+            for value in backoff.present(key):
+                if (span := duration(value, context)) is not None:
+                    found[ours] = span
+        factor = backoff.get("factor")
+        text = values.literal(context.text(factor)) if factor is not None else "1"
+        # Without a factor, Argo waits as long each time; the default of retry.backoff is 2.
+        if text is not None and (number := values.whole(text)) is not None:
+            found["factor"] = max(number, 1)
+        backoff.report_keys(Severity.GAP, _NO_EQUAL_OF_BACKOFFS)
+        if found:
+            retry["backoff"] = found
     expression = strategy.get("expression")
     if expression is not None:
         # The condition is asked after a failure only, so that lastRetry always has a value.
@@ -238,24 +239,6 @@ def _limit(strategy: Field, context: Context) -> int | str:
     if number > MAX_RETRIES:
         limit.check(f"retry.limit is at most {MAX_RETRIES}")
     return min(number, MAX_RETRIES)
-
-
-def _backoff(strategy: Field, context: Context) -> dict[str, Any]:
-    backoff = strategy.get("backoff")
-    if backoff is None:
-        return {}
-    found: dict[str, Any] = {}
-    for key, ours in (("duration", "duration"), ("cap", "max")):
-        for value in backoff.present(key):
-            if (span := duration(value, context)) is not None:
-                found[ours] = span
-    factor = backoff.get("factor")
-    text = values.literal(context.text(factor)) if factor is not None else "1"
-    number = values.whole(text) if text is not None else None
-    if number is not None:
-        found["factor"] = max(number, 1)
-    backoff.report_keys(Severity.GAP, _NO_EQUAL_OF_BACKOFFS)
-    return found
 
 
 def converted(

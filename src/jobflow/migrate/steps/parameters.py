@@ -22,11 +22,11 @@ from jobflow.migrate.templates import Called, is_flow, parameters_of, texts_of
 SHELLS = ("sh", "bash", "ash", "dash", "ksh", "zsh")
 _JSON = re.compile(r"json|JSON|\{ *\\?[\"']|['\"]\{|\[ *\\?\"")
 _LOG = "/dev/termination-log"
+# Writes a text as JSON needs it between quotes.
 _TO_JSON = (
     "json() { sed -e ':a' -e '$!{N;ba' -e '}' "
     "-e 's/\\\\/\\\\\\\\/g;s/\"/\\\\\"/g;s/\\t/\\\\t/g;s/\\n/\\\\n/g'; }"
 )
-"""Writes a text as JSON needs it between quotes."""
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from jobflow.client.manifests.yaml_nodes import MappingNode, data_of, documents
@@ -15,17 +16,18 @@ from jobflow.migrate.expressions.values import Kind, Ref, as_json, literal
 from jobflow.migrate.fields import Field, Severity
 from jobflow.migrate.steps.parameters import SHELLS, OutputPlan, add_outputs
 
+# Fields of a template that a pod has too.
 _POD_FIELDS = (
     *("affinity", "automountServiceAccountToken", "hostAliases", "nodeSelector", "resourceClaims"),
     *("priorityClassName", "securityContext", "serviceAccountName", "tolerations"),
 )
-"""Fields of a template that a pod has too."""
 _WORKFLOW_POD_FIELDS = (
     *(name for name in _POD_FIELDS if name != "priorityClassName"),
     *("dnsConfig", "dnsPolicy", "hostNetwork", "imagePullSecrets"),
 )
 _WITH_C = ("python", "python2", "python3", "pypy", "pypy3")
 _WITH_E = ("node", "nodejs", "ruby", "perl", "lua", "Rscript", "php")
+# The flag with which an interpreter takes a program as an argument.
 _INLINE = {
     **dict.fromkeys(SHELLS, "-c"),
     **dict.fromkeys(_WITH_C, "-c"),
@@ -33,7 +35,6 @@ _INLINE = {
     **dict.fromkeys(("pwsh", "powershell"), "-Command"),
     "php": "-r",
 }
-"""The flag with which an interpreter takes a program as an argument."""
 _WITHOUT_EFFECT = {"schedulerName": "is left out: Volcano schedules the jobs"}
 
 
@@ -62,7 +63,7 @@ def placeholder(reason: str) -> dict[str, Any]:
 def job_of(source: PodSource) -> dict[str, Any]:
     """Return the fields of a step for a container, script or containerSet."""
     template = source.template
-    containers, init = [], [*_init_containers(source)]
+    containers, init = list[dict[str, Any]](), [*_init_containers(source)]
     if (own := template.get("container")) is not None:
         container = _container(source, own)
         add_outputs(container, source.outputs, own.get("command") or own)
@@ -86,6 +87,7 @@ def job_of(source: PodSource) -> dict[str, Any]:
     if not (pod or init or len(containers) > 1 or metadata):
         body: dict[str, Any] = {"container": containers[0]} | volumes
     else:
+        # As a container alone: only retry of the step starts it again.
         spec = {"restartPolicy": "Never", **pod}
         if init:
             spec["initContainers"] = [{"name": f"init-{i}"} | each for i, each in enumerate(init)]
@@ -223,11 +225,11 @@ def _pod_fields(source: PodSource) -> dict[str, Any]:
 
 def _pod_metadata(source: PodSource) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for owner in (source.workflow.get("podMetadata"), source.template.get("metadata")):
-        for key in ("labels", "annotations"):
-            value = owner.get(key) if owner is not None else None
-            # Those of the template are added to those of the workflow.
-            if value is not None and value.is_map:
+    # Those of the template are added to those of the workflow.
+    own = (*source.workflow.present("podMetadata"), *source.template.present("metadata"))
+    for owner, key in product(own, ("labels", "annotations")):
+        for value in owner.present(key):
+            if value.is_map:
                 found[key] = found.get(key, {}) | source.context.data(value)
     return found
 
@@ -255,6 +257,7 @@ def _patch_text(source: PodSource, patch: Field) -> str:
             found += piece
             continue
         text = context.tag(piece, patch)
+        # Between these signs, JSON has a whole value.
         before, after = pieces[i - 1].rstrip()[-1:], pieces[i + 1].lstrip()[:1]
         if before in (":", "[", ",") and after in (",", "}", "]") and literal(text) is None:
             text = (Ref(as_json(text), kind=Kind.JSON, hint="patch"),)

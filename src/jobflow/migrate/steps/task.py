@@ -27,11 +27,11 @@ from jobflow.migrate.templates import Called, Library, parameters_of, template_o
 COMMENT = "__comment__"
 """Key of a step with sentences that are written above it as comments."""
 _ITEM = re.compile(r"\bitem\b")
+# Fields of a step before those that say what it runs, in the order of its type.
 _ORDER = (
     COMMENT,
     *(each.json for each in fields_of(Step) if each.get(Runs) is None and not each.is_of_job),
 )
-"""Fields of a step before those that say what it runs, in the order of its type."""
 
 
 @dataclass(slots=True)
