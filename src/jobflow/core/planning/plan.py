@@ -3,9 +3,9 @@
 The state of the flow as a whole is its `lifecycle`, as the status stores it and as Commands
 (`read_commands`) and the flow's timeout (`deadline`) change it. Steps are decided in the order of
 their dependencies: a step that has begun by its vcjobs and the status (`started`), any other by its
-targets (`pending`). What the decisions show about the flow as a whole, such as a failure, are facts;
-`_decide` decides all steps again as long as the facts grow. The status is put together from the
-last decisions (`status`), the events are its difference from the stored status (`events`), and
+targets (`pending`). What the decisions show about the flow as a whole, such as a failure, are
+facts; `_decide` decides all steps again as long as the facts grow. The status is put together from
+the last decisions (`status`), the events are its difference from the stored status (`events`), and
 deletes are decided by the stored status alone (`cleanup`).
 """
 

@@ -175,7 +175,9 @@ class _Past:
         if not _is_before(last.end_timestamp, self._moment):
             return self._past(run, phase_of_job(last, self._moment), begun)
         # the controller judges a job a moment after its end
-        if last is records[-1] and _decided(last, run.phase, since):
+        is_judged = run.phase in (StepPhase.COMPLETED, StepPhase.FAILED)
+        ended = last.end_timestamp
+        if last is records[-1] and is_judged and ended and since - ended <= _JUDGED_WITHIN:
             return run
         if self._ended_before_retry(records):
             return self._past(run, self._end_of_job(key, last), begun)
@@ -238,13 +240,6 @@ def phase_of_job(record: JobRecord, moment: datetime) -> str:
     spans = [span for span in spans_of_job(record, moment) if span.start <= moment]
     is_running = bool(spans) and spans[-1].state is State.RUNNING
     return JobPhase.RUNNING if is_running else JobPhase.PENDING
-
-
-def _decided(record: JobRecord, phase: str, since: datetime) -> bool:
-    """Whether the end of its last vcjob gave a run its present phase."""
-    if phase not in (StepPhase.COMPLETED, StepPhase.FAILED) or record.end_timestamp is None:
-        return False
-    return since - record.end_timestamp <= _JUDGED_WITHIN
 
 
 def _without_progress(run: C) -> C:
@@ -334,7 +329,12 @@ def moments(flow: JobFlow, found: Timeline) -> list[Moment]:
         for time, kind in _of_step(line, conditions.get(key, StepCondition())):
             if found.start <= time <= found.end:
                 by_time.setdefault(time, {}).setdefault(kind, {})[line.step] = None
-    return [Moment(time, *_describe(by_time[time])) for time in sorted(by_time)]
+    found_moments: list[Moment] = []
+    for time, kinds in sorted(by_time.items()):
+        present = [kind for kind in MomentKind if kind in kinds]  # the most important first
+        words = "; ".join(f"{join_names(kinds[kind])} {kind}" for kind in present)
+        found_moments.append(Moment(time, present[0], words))
+    return found_moments
 
 
 def _of_step(line: StepTimeline, condition: StepCondition) -> Iterator[tuple[datetime, MomentKind]]:
@@ -352,8 +352,3 @@ def _of_step(line: StepTimeline, condition: StepCondition) -> Iterator[tuple[dat
         if time is not None:
             is_bad = line.phase == StepPhase.FAILED
             yield time, MomentKind.FAILED if is_bad else MomentKind.ENDED
-
-
-def _describe(kinds: dict[MomentKind, dict[str, None]]) -> tuple[MomentKind, str]:
-    present = [kind for kind in MomentKind if kind in kinds]
-    return present[0], "; ".join(f"{join_names(kinds[kind])} {kind}" for kind in present)

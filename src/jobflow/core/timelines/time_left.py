@@ -29,7 +29,7 @@ from jobflow.core.reasons import StepReason
 from jobflow.core.spec.compiled import CompiledFlow, compile_flow
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import with_param_values
-from jobflow.core.spec.readiness import Requirement, StepEnd, TargetState, combine_states
+from jobflow.core.spec.readiness import StepEnd, TargetState, combine_states
 from jobflow.core.text import format_duration, join_names, printable
 from jobflow.core.timelines.spans import Attempts, State, runs_of, spans_of_job
 from jobflow.core.timestamps import truncate_to_second
@@ -171,8 +171,10 @@ class _Estimate:
         def remaining(position: int) -> float:
             step, need = layout.steps[position], layout.needs[position]
             condition = conditions.get(keys[step.name], api.StepCondition())
-            if _waits(condition) and not condition.attempts and _handles_failures(need):
-                return 0.0
+            has_begun = not _waits(condition) or condition.attempts
+            completed = (row[StepEnd.COMPLETED] for row in need.rows)
+            if not has_begun and combine_states(need.how, completed) is TargetState.NOT_TAKEN:
+                return 0.0  # it runs only if another step fails
             return self._of_step(step, condition, keys[step.name], attempts)
 
         longest = _longest_chain(layout, range(layout.last_from), remaining)
@@ -290,12 +292,6 @@ def _longest_chain(
         starts[position] = first(met, default=0.0)
         ends[position] = starts[position] + remaining(position)
     return max(ends.values(), default=0.0)
-
-
-def _handles_failures(need: Requirement) -> bool:
-    """Whether the step runs only if another step fails."""
-    states = (row[StepEnd.COMPLETED] for row in need.rows)
-    return combine_states(need.how, states) is TargetState.NOT_TAKEN
 
 
 def _waits(run: api.RunCondition) -> bool:

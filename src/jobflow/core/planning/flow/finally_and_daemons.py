@@ -10,7 +10,7 @@ from jobflow.api.flow.status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.flow.step import Strategy
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
-from jobflow.core.planning.observed.steps import ObservedStep, has_begun
+from jobflow.core.planning.observed.steps import has_begun
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import awaits_end
 
@@ -36,15 +36,14 @@ def are_left(ctx: PlanContext, positions: Iterable[int]) -> bool:
     stored status. Admission refuses such steps; a flow that was stored without it has them."""
     gone, never = ctx.view.deleted, ctx.layout.never_start
     return all(
-        (each.stored.phase in ENDED_STEP_PHASES or (position in never and _waits(each)))
+        (
+            each.stored.phase in ENDED_STEP_PHASES
+            or (position in never and each.stored.phase == StepPhase.WAITING and not each.started)
+        )
         and all(job.ended or job.metadata.name in gone for job in each.jobs)
         for position in positions
         if not (each := ctx.observed[position]).step.daemon
     )
-
-
-def _waits(observed: ObservedStep) -> bool:
-    return observed.stored.phase == StepPhase.WAITING and not observed.started
 
 
 def ending_daemons(ctx: PlanContext, decisions: Sequence[StepDecision]) -> frozenset[int]:
@@ -59,12 +58,15 @@ def ending_daemons(ctx: PlanContext, decisions: Sequence[StepDecision]) -> froze
     waiting = [i for i in left if i not in lasting]
     if not lasting or ctx.pause is not None:
         return frozenset()
-    awaited = set[int]()
+    awaited, graph = set[int](), ctx.layout.graph
     for position in waiting:
         # it waits for a person, a retry or a template: daemons may still be needed
         if not _waits_for_others(decisions[position]):
             return frozenset()
-        unmet = _unmet(ctx, position, decisions)
+        # targets that have run are in `passedTargets`
+        passed, names = decisions[position].condition.passed_targets or (), graph.names
+        targets = (t for t in graph.targets[position] if names[t] not in passed)
+        unmet = [target for target in targets if not _has_ended(decisions[target])]
         step = ctx.layout.steps[position]
         ends = {target for target in unmet if awaits_end(step, ctx.layout.steps[target])}
         begins = lasting.intersection(unmet) - ends
@@ -74,7 +76,7 @@ def ending_daemons(ctx: PlanContext, decisions: Sequence[StepDecision]) -> froze
     in_use = _in_use(ctx, [i for i in waiting if not _is_stopped(decisions[i])])
     ends = awaited - in_use or awaited  # all of them: an earlier version has admitted the flow
     # a daemon whose own daemon ends cannot work any more
-    for position in ctx.layout.graph.order:
+    for position in graph.order:
         if position in lasting and not ends.isdisjoint(_used(ctx, position)):
             ends.add(position)
     return frozenset(ends)
@@ -95,16 +97,6 @@ def _waits_for_others(decision: StepDecision) -> bool:
         return not condition.reason or _is_stopped(decision)
     runs = () if decision.drafts else condition.runs or ()
     return bool(runs) and all(run.phase in ENDED_STEP_PHASES for run in runs)
-
-
-def _unmet(ctx: PlanContext, position: int, decisions: Sequence[StepDecision]) -> list[int]:
-    """Return the targets that a step waits for. Targets that have run are in `passedTargets`."""
-    passed = decisions[position].condition.passed_targets or ()
-    return [
-        target
-        for target in ctx.layout.graph.targets[position]
-        if not _has_ended(decisions[target]) and ctx.layout.graph.names[target] not in passed
-    ]
 
 
 def _in_use(ctx: PlanContext, steps: Iterable[int]) -> set[int]:

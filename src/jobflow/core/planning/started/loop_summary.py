@@ -12,7 +12,6 @@ import msgspec
 
 from jobflow.api.flow.status import (
     ENDED_STEP_PHASES,
-    RequestedHours,
     RunCondition,
     StepCondition,
     StepPhase,
@@ -82,12 +81,18 @@ def _condition(
         fields["passed_targets"] = stored.passed_targets
     created = (run.create_time for run in runs if run.create_time is not None)
     fields.setdefault("create_time", stored.create_time or min(created, default=None))
+    hours = stored.requested_hours
+    for run, decision in loop.decided.values():
+        before, after = run.stored.requested_hours, decision.condition.requested_hours
+        # the sum of a step with a thousand items is not made anew in each plan
+        if after is not before and after != before:
+            hours = replace_hours(hours, before, after)
     return observed.new_condition(
         runs=runs or None,
         attempts=attempts,
         last_transition_time=stored.last_transition_time,
         task_status_count=counts,
-        requested_hours=_hours(loop),
+        requested_hours=hours,
         **fields,
     )
 
@@ -269,13 +274,3 @@ def _counts(observed: ObservedStep, runs: Sequence[RunCondition]) -> dict[str, T
             for phase, count in (state.phase or {}).items():
                 into[phase] = into.get(phase, 0) + count
     return {task: TaskState(phase=phases) for task, phases in sorted(sums.items())} or None
-
-
-def _hours(loop: Loop) -> RequestedHours | None:
-    total = loop.observed.stored.requested_hours
-    for run, decision in loop.decided.values():
-        before, after = run.stored.requested_hours, decision.condition.requested_hours
-        # the sum of a step with a thousand items is not made anew in each plan
-        if after is not before and after != before:
-            total = replace_hours(total, before, after)
-    return total
