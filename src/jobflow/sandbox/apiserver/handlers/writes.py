@@ -5,7 +5,6 @@ between is a conflict, or is retried if the request names no version. A delete s
 timestamp if finalizers remain; the garbage collector deletes dependents.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,16 +15,13 @@ from jobflow.core.violations import Reason
 from jobflow.sandbox.apiserver.handlers.admission import Admission
 from jobflow.sandbox.apiserver.kinds import Kind, Object
 from jobflow.sandbox.apiserver.requests import failures
-from jobflow.sandbox.apiserver.requests.bodies import Mistyped, convert
+from jobflow.sandbox.apiserver.requests.bodies import Change, Mistyped, convert
 from jobflow.sandbox.apiserver.requests.targets import Target, WriteOperation, WriteOptions
 from jobflow.sandbox.apiserver.resources import builtin, metadata
 from jobflow.sandbox.apiserver.storage import ObjectTooLarge, Storage, Stored, encode
 
 _TRIES = 5
 _GENERATED_TRIES = 8
-
-Revise = Callable[[Stored], Object]
-"""Returns the wanted state for the current one; the caller may change the result."""
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 """Finalizers that keep an owner until its dependents are deleted, or released."""
@@ -111,7 +107,7 @@ class Writer:
             name = obj["metadata"]["name"] = metadata.generate_name(prefix)
         return self._store(kind, (target.namespace, name), obj, write)
 
-    async def update(self, target: Target, change: Revise, write: WriteOptions) -> Stored:
+    async def update(self, target: Target, change: Change, write: WriteOptions) -> Stored:
         """Apply a change to an object. Raises RequestFailure; 409 if it changed meanwhile."""
         for _ in range(_TRIES):
             current = self._storage.get(target.kind.bucket, target.key)

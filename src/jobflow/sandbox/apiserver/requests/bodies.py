@@ -20,7 +20,7 @@ from jobflow.sandbox.apiserver.requests.targets import Target, WriteOptions
 from jobflow.sandbox.apiserver.storage import Manager, Stored
 
 Change = Callable[[Stored], Object]
-"""Returns the wanted state for the current one."""
+"""Returns the wanted state for the current one; the caller may change the result."""
 
 _NOT_PARSED = "couldn't get version/kind; json parse error: "
 
