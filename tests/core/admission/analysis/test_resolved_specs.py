@@ -6,7 +6,7 @@ import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.jobs.resolved_specs import open_paths
+from jobflow.core.admission.analysis.jobs.layer_locations import open_paths
 from jobflow.core.admission.validate import Known, validate_flow
 from support.admission.reviewed import faults, flow_of, knowing, template_of
 

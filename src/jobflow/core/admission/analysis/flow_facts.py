@@ -6,7 +6,7 @@ reference cycles is freed at once (docs/performance.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -14,14 +14,7 @@ from typing import Any, NamedTuple
 
 from jobflow.api.flow.control import Approval, Case
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, JobTemplate
-from jobflow.api.flow.step import (
-    DependsOn,
-    HTTPGetProbe,
-    Probe,
-    Step,
-    TaskStatusProbe,
-    TCPSocketProbe,
-)
+from jobflow.api.flow.step import DependsOn, Probe, Step
 from jobflow.api.flow.traits import Found, Relation, find_set
 from jobflow.core.admission.analysis.child_flows import Child, ChildParams, child_flows
 from jobflow.core.admission.analysis.flow_expressions import (
@@ -46,6 +39,7 @@ from jobflow.core.admission.analysis.jobs.resolved_specs import (
     owners_of,
     resolved_layers,
 )
+from jobflow.core.admission.analysis.places import ProbeEntry
 from jobflow.core.admission.analysis.tree_budget import TreeBudget
 from jobflow.core.admission.analysis.visible_names import NameScope
 from jobflow.core.cel.expression import EvaluationFailure
@@ -89,17 +83,6 @@ class VolumeClaim(NamedTuple):
     """The spec with the values of its references, or an EvaluationFailure if one has no value."""
     misfits: Verdict
     """Fields and values that no claim has; empty if a reference has no value."""
-
-
-class ProbeEntry(NamedTuple):
-    """An entry in one of the lists of a step's probe."""
-
-    step: int
-    path: str
-    """JSON path in the flow."""
-    place: str
-    """Path below the probe: `httpGetList[0]`."""
-    asked: HTTPGetProbe | TCPSocketProbe | TaskStatusProbe
 
 
 class FlowFacts:
@@ -260,7 +243,7 @@ class FlowFacts:
         found = []
         for i, probe in self.probes:
             path = f"{self.path(i)}.dependsOn.probe"
-            lists: dict[str, Iterable[HTTPGetProbe | TCPSocketProbe | TaskStatusProbe] | None] = {
+            lists: dict[str, Sequence[Any] | None] = {
                 "httpGetList": probe.http_get_list,
                 "tcpSocketList": probe.tcp_socket_list,
                 "taskStatusList": probe.task_status_list,

@@ -1,11 +1,19 @@
-"""Places of expressions and references in a flow: the variables of each place, the steps that its
-step depends on, and those that have ended when it starts.
+"""Places in a flow: of expressions and references, with the variables of each, the steps that its
+step depends on, and those that have ended when it starts; and of the entries of probes.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from jobflow.api.flow.step import Condition, Step, Strategy
+from jobflow.api.flow.step import (
+    Condition,
+    HTTPGetProbe,
+    Step,
+    Strategy,
+    TaskStatusProbe,
+    TCPSocketProbe,
+)
 from jobflow.api.flow.traits import Stage
 from jobflow.core.cel.scope import RUN_FIELDS
 from jobflow.core.lazy import lazy_property
@@ -84,6 +92,17 @@ def variables_of(place: ExpressionPlace, step: Step | None) -> list[str]:
     if place.stage in WITH_VARS and step.vars:
         names.append(VARS)
     return [*names, *_OF_ATTEMPTS.get(place.stage, ())]
+
+
+class ProbeEntry(NamedTuple):
+    """An entry in one of the lists of a step's probe."""
+
+    step: int
+    path: str
+    """JSON path in the flow."""
+    place: str
+    """Path below the probe: `httpGetList[0]`."""
+    asked: HTTPGetProbe | TCPSocketProbe | TaskStatusProbe
 
 
 MOST_STEPS = 10_000

@@ -13,8 +13,9 @@ from jobflow.api.flow.step import (
     TCPSocketProbe,
 )
 from jobflow.api.volcano.pod import PodPhase
-from jobflow.core.admission.analysis.flow_facts import FlowFacts, ProbeEntry
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.resolved_specs import Tasks
+from jobflow.core.admission.analysis.places import ProbeEntry
 from jobflow.core.admission.object_names import DNS_LABEL
 from jobflow.core.admission.rule import RuleGroup, Rules
 from jobflow.core.suggest import did_you_mean, list_supported

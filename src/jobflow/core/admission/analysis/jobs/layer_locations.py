@@ -1,5 +1,5 @@
-"""Locations in layers: of the faults of a merged spec, of fields that no vcjob has, and of elements
-that no template has.
+"""Locations in layers: of the faults of a merged spec, of fields that no vcjob has, of elements
+that no template has, and of values that only a run knows.
 
 Each is found in time proportional to its path, because a flow may have many faults.
 """
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from jobflow.core.admission.analysis.jobs.resolved_specs import ResolvedLayer, ResolvedSpec, is_open
 from jobflow.core.admission.volcano.job_view import mapping
+from jobflow.core.cel.references import may_have_reference
 from jobflow.core.manifests.job_fields import misfits
 from jobflow.core.manifests.layers import CONTAINER_PATH, Rank, arguments_in
 from jobflow.core.manifests.strategic_merge import (
@@ -315,3 +316,26 @@ def misfits_of_layers(layers: Iterable[ResolvedLayer]) -> list[tuple[ResolvedLay
         if wrong >= MAX_FINDINGS:
             break
     return found
+
+
+def open_paths(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the JSON paths in a merged spec of values that only a run knows. If the merge key of a
+    list element is open, so is the whole element: it may turn out to be another one."""
+    work: list[tuple[Any, Shape, str]] = [(spec, JOB_SPEC, "")]
+    while work:
+        node, shape, at = work.pop()
+        if isinstance(node, dict):
+            if any(is_open(node.get(key)) for key in shape.keys):
+                yield at
+            else:
+                work += [
+                    (value, shape.below(key), join_path(at, key)) for key, value in node.items()
+                ]
+        elif isinstance(node, list):
+            work += [
+                (value, shape, f"{at}[{i}]")
+                for i, value in enumerate(node)
+                if may_have_reference(value)
+            ]
+        elif is_open(node):
+            yield at

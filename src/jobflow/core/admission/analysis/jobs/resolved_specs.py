@@ -22,7 +22,6 @@ from jobflow.core.admission.analysis.tree_budget import (
 from jobflow.core.admission.volcano.job_view import job_view
 from jobflow.core.cel.references import (
     find_references,
-    may_have_reference,
 )
 from jobflow.core.json_values import count_values
 from jobflow.core.manifests.layers import (
@@ -33,11 +32,9 @@ from jobflow.core.manifests.layers import (
     own_layers,
     with_defaults,
 )
-from jobflow.core.manifests.strategic_merge import JOB_SPEC, Shape
 from jobflow.core.manifests.volume_claims import claim_names, with_claims
 from jobflow.core.names import PodNames, predict_pod_names
 from jobflow.core.suggest import Suggester
-from jobflow.core.violations import join_path
 from jobflow.core.work import work_of
 
 
@@ -318,29 +315,6 @@ def is_open(value: Any) -> bool:
     if not isinstance(value, str) or "$(" not in value:
         return False
     return next(find_references(value, ""), None) is not None
-
-
-def open_paths(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the JSON paths in a merged spec of values that only a run knows. If the merge key of a
-    list element is open, so is the whole element: it may turn out to be another one."""
-    work: list[tuple[Any, Shape, str]] = [(spec, JOB_SPEC, "")]
-    while work:
-        node, shape, at = work.pop()
-        if isinstance(node, dict):
-            if any(is_open(node.get(key)) for key in shape.keys):
-                yield at
-            else:
-                work += [
-                    (value, shape.below(key), join_path(at, key)) for key, value in node.items()
-                ]
-        elif isinstance(node, list):
-            work += [
-                (value, shape, f"{at}[{i}]")
-                for i, value in enumerate(node)
-                if may_have_reference(value)
-            ]
-        elif is_open(node):
-            yield at
 
 
 _MAX_SUGGESTERS = 10

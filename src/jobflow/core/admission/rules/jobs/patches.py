@@ -22,12 +22,9 @@ from jobflow.core.admission.analysis.jobs.layer_locations import (
     as_written,
     innermost,
     locations_of,
-)
-from jobflow.core.admission.analysis.jobs.resolved_specs import (
-    ResolvedLayer,
-    ResolvedSpec,
     open_paths,
 )
+from jobflow.core.admission.analysis.jobs.resolved_specs import ResolvedLayer, ResolvedSpec
 from jobflow.core.admission.object_names import annotation_violations, label_violations
 from jobflow.core.admission.rule import RuleGroup, Rules
 from jobflow.core.admission.volcano.job import changed_violations, job_violations
