@@ -29,12 +29,12 @@ TAB = {"_JOBFLOW_COMPLETE": "complete_bash", "COMP_WORDS": "jobflow get ", "COMP
 @pytest.mark.parametrize(
     ("arguments", "environment", "most"),
     [
-        (("get", "f"), {}, 240),
-        (("why", "f"), {}, 285),
-        (("retry", "f"), {}, 200),
-        (("logs", "f"), {}, 215),
-        (("wait", "f"), {}, 210),
-        ((), TAB, 150),
+        (("get", "f"), {}, 228),
+        (("why", "f"), {}, 258),
+        (("retry", "f"), {}, 178),
+        (("logs", "f"), {}, 202),
+        (("wait", "f"), {}, 205),
+        ((), TAB, 146),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )

@@ -28,7 +28,7 @@ def print_crds() -> int:
 
 
 def apply_crds(kubeconfig: str | None) -> int:
-    """Apply the definitions, wait until they are served."""
+    """Apply the definitions and wait until they are served."""
     from jobflow.runtime.event_loop import run
 
     with exit_on(UNUSABLE, ConfigError), exit_on(FAILED, ApiError, CommandError):

@@ -17,7 +17,7 @@ from jobflow.runtime.event_loop import PartDied, run
 
 
 def serve(flags: Mapping[str, Any]) -> int:
-    """Serve until SIGTERM: 1 if a part died, 2 if it could not start."""
+    """Serve until SIGTERM. Return 1 if a part died, 2 if it could not start."""
     try:
         settings = Settings(**flags)
     except ValidationError as error:

@@ -40,7 +40,7 @@ _FOR_PYTHON = f"-o python reads {join_names(KINDS)} of {JOBTEMPLATES.api_version
 
 
 def lint_files(files: FileOptions, *, as_json: bool) -> int:
-    """Check FILEs, print the report."""
+    """Check FILEs and print the report."""
     with exit_on(UNUSABLE, CommandError):
         report = check_files(files)
     detail = f"kubectl apply removes this null before it sends the object; {WAYS}"

@@ -102,7 +102,7 @@ class Script:
 
 
 async def print_plan(names: Sequence[str], connection: Connection, options: PlanOptions) -> int:
-    """Plan the flows, print what would happen."""
+    """Plan the flows, and print what would happen."""
     capacity: Amounts | None = None
     if options.capacity is not None:
         try:

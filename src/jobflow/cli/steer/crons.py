@@ -35,7 +35,7 @@ _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 async def trigger_cron(
     name: str, connection: Connection, param: Sequence[str], options: SubmitOptions
 ) -> int:
-    """Create a flow now, follow it if asked to."""
+    """Create a flow now, and follow it if asked to."""
     options.check()
     values = parse_params(param)
     async with await connect(connection) as client:

@@ -64,7 +64,7 @@ class SubmitOptions:
 
 
 async def submit_files(files: FileOptions, connection: Connection, options: SubmitOptions) -> int:
-    """Send the objects of FILEs, follow the flows if asked to."""
+    """Send the objects of FILEs, and follow the flows if asked to."""
     options.check()
     async with await connect(connection) as client:
         report = check_files(files, namespace=client.namespace, name=options.name)
@@ -93,8 +93,7 @@ async def submit_files(files: FileOptions, connection: Connection, options: Subm
 async def resubmit_flow(
     name: str, connection: Connection, param: Sequence[str], options: SubmitOptions
 ) -> int:
-    """Create a flow with the spec, the labels and the annotations of another, follow it if asked
-    to."""
+    """Create a flow with the spec, labels and annotations of another, and follow it if asked to."""
     options.check()
     values = parse_params(param)
     async with await connect(connection) as client:
@@ -120,7 +119,7 @@ def checked(flow: dict[str, Any], values: Mapping[str, Node], origin: str) -> Re
 async def finish(
     client: Client, sent: Sent, options: SubmitOptions, known: Collection[str] = ()
 ) -> int:
-    """Print what was sent and what was refused, follow the flows if asked to. `known` are warnings
+    """Print what was sent and what was refused, and follow the flows. `known` are the warnings
     that were printed before."""
     for text in sent.warnings:
         if text not in known:  # the webhook warns as lint does

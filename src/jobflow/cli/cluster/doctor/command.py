@@ -40,7 +40,7 @@ class Finding(NamedTuple):
 
 
 async def diagnose(options: ClusterOptions) -> int:
-    """Check the installation, print the findings."""
+    """Check the installation and print the findings."""
     async with await connect(options) as client:
         findings = await examine(Cluster(client))
     if options.as_json:
