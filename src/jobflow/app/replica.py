@@ -26,10 +26,9 @@ from jobflow.core.cel.references import measure_json
 from jobflow.core.planning.plan import judge
 from jobflow.core.spec.concurrency import is_waiting
 from jobflow.core.violations import Violation
-from jobflow.kube.client import Client
+from jobflow.kube.client import Client, retried
 from jobflow.kube.election.candidate import Timing
 from jobflow.kube.election.election import Election, Lead
-from jobflow.kube.reflector import retried
 from jobflow.runtime.event_loop import either, together
 from jobflow.runtime.http_listener import HttpListener, PortInUse
 from jobflow.store import Feed, Store, feeds

@@ -30,8 +30,7 @@ from jobflow.controller.wants import Wants
 from jobflow.core.planning.actions import JobProbe
 from jobflow.kube.answers import Identity
 from jobflow.kube.cache import Key
-from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
-from jobflow.kube.reflector import retried
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, retried
 from jobflow.kube.write_order import OrderedClient, WriteOrder
 from jobflow.runtime.event_loop import either, together
 from jobflow.store import Feed, Feeds, Store

@@ -27,8 +27,7 @@ from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.work import work_of_object
 from jobflow.kube.answers import Identity, StatusWriter, find_status_writer
 from jobflow.kube.cache import Key, key_of, version_of
-from jobflow.kube.client import UnreadableAnswer
-from jobflow.kube.reflector import retried
+from jobflow.kube.client import UnreadableAnswer, retried
 from jobflow.store import Store
 
 log = structlog.get_logger(__name__)

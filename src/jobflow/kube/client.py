@@ -4,9 +4,11 @@ Every request goes through `Client.request`, or through `Client.stream` if its a
 end. The caller decides what to do about an error.
 """
 
+import asyncio
+import logging
 import ssl
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Protocol, Self, TypeVar
 
@@ -24,7 +26,7 @@ from jobflow.kube.answers import (
     lines,
     warnings_of,
 )
-from jobflow.kube.clock import ServerClock
+from jobflow.kube.clock import ExponentialBackoff, ServerClock
 from jobflow.kube.connections import Connections, Limits, Query
 from jobflow.kube.credentials import Credentials, Login
 from jobflow.kube.light_connections import LightConnections
@@ -40,6 +42,8 @@ __all__ = [
     "resource_of",
 ]
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 Observe = Callable[[str, str, int, float], None]
 """Called for every answer with HTTP method, resource (`jobs`, `jobflows/status`), code and seconds.
@@ -48,6 +52,8 @@ Code 0 means that no answer came."""
 PAGE = 500
 """Objects in a page of a list."""
 PAGE_SECONDS = 60.0
+LONGEST_RETRY = 5.0
+"""Seconds between two attempts of `retried`."""
 MERGE_PATCH = "application/merge-patch+json"
 
 
@@ -348,3 +354,14 @@ def resource_of(path: str) -> str:
     if len(parts) > 2 and parts[0] == "namespaces":
         parts = parts[2:]
     return "/".join(parts[::2]) if parts else ""
+
+
+async def retried(read: Callable[[], Awaitable[None]]) -> None:
+    """Call `read` (`catch_up` or `reread` of a Reflector) until it succeeds."""
+    backoff = ExponentialBackoff(most=LONGEST_RETRY)
+    while True:
+        try:
+            return await read()
+        except (ApiError, *NETWORK_ERRORS) as error:
+            log.warning("cannot read what the API server holds", extra={"error": str(error)})
+        await asyncio.sleep(backoff.next())

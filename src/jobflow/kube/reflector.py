@@ -47,7 +47,6 @@ next, which proves that the copy is up to date although nothing changes."""
 ABSENT_SECONDS = 30.0
 """Pause before another request for a kind that the server does not serve."""
 LONGEST_WAIT = 30.0
-LONGEST_RETRY = 5.0
 LONGEST_WAIT_GONE = 5.0
 """The server works, it only forgets versions soon: lists every few seconds keep the copy useful."""
 READ_ONE_BY_ONE = 200
@@ -396,14 +395,3 @@ class Reflector(Generic[T]):
         if self.trouble:
             self.trouble = ""
             log.info("following again", extra={"kind": self.resource.kind})
-
-
-async def retried(read: Callable[[], Awaitable[None]]) -> None:
-    """Call `read` (`catch_up` or `reread` of a Reflector) until it succeeds."""
-    backoff = ExponentialBackoff(most=LONGEST_RETRY)
-    while True:
-        try:
-            return await read()
-        except (ApiError, *NETWORK_ERRORS) as error:
-            log.warning("cannot read what the API server holds", extra={"error": str(error)})
-        await asyncio.sleep(backoff.next())
