@@ -367,11 +367,3 @@ def learn(flows: Iterable[JobFlow]) -> History:
                     past = PastOutputs(step.name, run.index, ended, run.outputs)
                     outputs.setdefault(work, []).append(past)
     return History({name: sorted(known) for name, known in seconds.items()}, outputs)
-
-
-def _running_times(records: Iterable[api.JobRecord]) -> Iterator[float]:
-    for record in records:
-        if record.state == JobPhase.COMPLETED and record.end_timestamp is not None:
-            for span in spans_of_job(record, record.end_timestamp):
-                if span.state is State.RUNNING:
-                    yield span.duration.total_seconds()
