@@ -109,7 +109,7 @@ class CreateBudget:
         """Take the cost of a draft and of what it has become."""
         self._work += _CREATE
         if isinstance(draft, Draft):
-            step = draft.step
+            step = draft.step  # that of all its items
             if id(step) not in self._of_steps:
                 text = msgspec.json.encode(msgspec.structs.replace(step, for_each=None))
                 work = _REFERENCE * text.count(b"$(") + _STEP_VALUE * count_values(text)

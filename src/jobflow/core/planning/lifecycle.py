@@ -191,12 +191,12 @@ def _waits(flow: JobFlow) -> str:
 
 def deadline(timeout: str | None, lifecycle: Lifecycle) -> datetime | None:
     """Return when the flow's timeout ends it; None without a timeout, or before it starts, or while
-    it is suspended or ending. A timeout that cannot be read counts as not set. The time of the
-    start is cut to a whole second, so that second is added."""
+    it is suspended or ending."""
     if not timeout or lifecycle.ending_reason or lifecycle.pause is not None:
         return None
     try:
         allowed = parse_duration(timeout)
-    except ValueError:
+    except ValueError:  # admission refuses it
         return None
+    # the time of the start is cut to a whole second, so that second is added
     return add(lifecycle.started, 1 + allowed + (lifecycle.suspended_seconds or 0))

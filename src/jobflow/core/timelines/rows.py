@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepCondition, StepPhase
 from jobflow.core.names import format_job_name
 from jobflow.core.timelines.spans import RunSpans, Span, State, runs_of
 from jobflow.core.timelines.timeline import StepTimeline, Timeline, timeline
+
+MAX_CHILDREN = 8
+"""Child flows of a step whose steps are shown."""
 
 
 def run_timelines(flow: JobFlow, found: Timeline, step: str) -> Iterator[StepTimeline]:
@@ -36,17 +40,15 @@ def merge_spans(spans: Collection[Span]) -> list[Span]:
     merged: list[Span] = []
     for state in State:
         row: list[Span] = []
-        for span in sorted((each for each in spans if each.state is state), key=_start):
+        for span in sorted(
+            (each for each in spans if each.state is state), key=attrgetter("start")
+        ):
             if row and span.start <= row[-1].end:
                 row[-1] = _join(row[-1], span)
             else:
                 row.append(span)
         merged += row
-    return sorted(merged, key=_start)
-
-
-def _start(span: Span) -> float:
-    return span.start.timestamp()
+    return sorted(merged, key=attrgetter("start"))
 
 
 def _join(one: Span, other: Span) -> Span:
@@ -59,17 +61,13 @@ def _join(one: Span, other: Span) -> Span:
     )
 
 
-MAX_CHILDREN = 8
-"""Child flows of a step whose steps are shown."""
-
-
 def with_children(
     found: Timeline, flow: JobFlow, children: Mapping[str, JobFlow], *, now: datetime
 ) -> Timeline:
     """Return the timeline of a flow with the steps of its child flows below the step that runs
-    them, named `train/fit` or `train/0/fit`, except of child flows that ended before the timeline
-    starts: they did not run again with their parent. `children`: by name. The critical path is
-    that of the outer flow."""
+    them, named `train/fit` or `train/0/fit`. `children`: by name. The critical path is that of the
+    outer flow."""
+    # a child flow that ended before the timeline starts did not run again with its parent
     ran = {
         name: child
         for name, child in children.items()

@@ -80,9 +80,7 @@ def _covered(spans: Iterable[Span], start: datetime, end: datetime) -> timedelta
 
 
 def spans_of_job(record: JobRecord, now: datetime) -> Iterator[Span]:
-    """Yield a queued span, unless it is empty, and a running span if the vcjob ran. From its first
-    start on it runs, also while Volcano restarts it. If no start is recorded, a vcjob that
-    completed ran all the time."""
+    """Yield a queued span, unless it is empty, and a running span if the vcjob ran."""
     created = record.start_timestamp
     if created is None:
         return
@@ -90,11 +88,12 @@ def spans_of_job(record: JobRecord, now: datetime) -> Iterator[Span]:
     outcome = "" if is_open else record.state
     end = max(record.end_timestamp or now, created)
     histories = record.running_histories or ()
+    # from its first start on it runs, also while Volcano restarts it
     starts = (each.start_timestamp for each in histories if each.state == JobPhase.RUNNING)
     began = next((start for start in starts if start is not None), None)
     runs = is_open and record.state not in _QUEUED
     if began is None and (record.state == JobPhase.COMPLETED or runs):
-        began = created
+        began = created  # no start is recorded, because all phases were between two looks
     if began is None:
         yield Span(State.QUEUED, created, end, record.name, is_open, outcome)
         return
@@ -145,10 +144,8 @@ def last_retry(flow: JobFlow) -> datetime | None:
 
 
 def list_retries(flow: JobFlow, attempts: Attempts) -> Sequence[datetime]:
-    """Return when the flow was retried, in order. The status has only the time of the last retry.
-    An earlier one was before a vcjob that follows one which failed or completed, of a step without
-    `retry`: its
-    time is the creation of the first such vcjob."""
+    """Return when the flow was retried, in order."""
+    # the status has only the time of the last retry
     last = last_retry(flow)
     if last is None:
         return ()
@@ -157,6 +154,7 @@ def list_retries(flow: JobFlow, attempts: Attempts) -> Sequence[datetime]:
         if step.retry is not None or key not in conditions:
             continue
         for run in runs_of(conditions[key]):
+            # without `retry`, only a retry of the flow makes a vcjob after one that has ended
             for before, again in pairwise(attempts.of_run(key, run)):
                 created = again.start_timestamp
                 ended = before.state in (JobPhase.FAILED, JobPhase.COMPLETED)

@@ -212,6 +212,7 @@ class _Steps:
         is_any = get_strategy(self._steps[position]) is Strategy.ANY
         if not known or (len(known) < len(met) and not spans and not is_any):
             return None
+        # a step that has not begun waits for the first, or for the last of its targets
         if not spans:
             at, last = min(known) if is_any else max(known)
         else:  # with strategy any, targets may end after the step has started

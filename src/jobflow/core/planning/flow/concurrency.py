@@ -50,12 +50,12 @@ class Replaced(NamedTuple):
 
 def replace_others(ctx: PlanContext) -> Replaced:
     """Return how a flow that replaces others cancels them, once its stored status says that it
-    waits. While the first of those that wait can start, the flow waits too: it may find a place
-    behind it."""
+    waits."""
     flow, group, now = ctx.flow, ctx.view.group, ctx.now
     if flow.spec.concurrency is None or get_policy(flow) is not ConcurrencyPolicy.REPLACE:
         return Replaced()
     stored = flow.status.state.reason == FlowReason.CONCURRENCY
+    # while the first of those that wait can start, the flow may find a place behind it
     if not stored or group.moves or not _is_in_line(ctx, ctx.facts.lifecycle):
         return Replaced()
     # one that ends already frees its place by itself

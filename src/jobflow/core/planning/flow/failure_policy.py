@@ -36,9 +36,9 @@ def runs_every_item(flow: JobFlow, step: Step) -> bool:
 
 
 def is_last_failure(run: ObservedRun) -> bool:
-    """Return whether the vcjob of a run has failed, and no other attempt follows for certain:
-    `retry.limit` is reached, or `retry.when` is not known yet."""
+    """Return whether the vcjob of a run has failed, and no other attempt follows for certain."""
     retry = run.step.retry
+    # `retry.when` is not known yet: it may read the reason
     limit = 0 if retry is None or retry.when is not None else to_number(retry.limit) or 0
     return run.job is not None and run.job.phase in FAILURES and run.stored.failures >= limit
 
@@ -60,7 +60,7 @@ def _is_unstored(ctx: PlanContext, position: int) -> bool:
 
 def stored_failures(ctx: PlanContext) -> str:
     """Return the clause that names the failed steps of the stored status."""
-    if ctx.progress.stored_failures is None:
+    if ctx.progress.stored_failures is None:  # each aborted step names them
         stored = [
             ctx.layout.steps[position].name
             for position, observed in enumerate(ctx.observed[: ctx.layout.last_from])

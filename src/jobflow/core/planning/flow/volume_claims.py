@@ -62,6 +62,7 @@ class Claims:
     def wait_of(self, manifest: Mapping[str, Any]) -> ClaimWait | CreateFault | None:
         """Return why this vcjob cannot be created yet, or never; None if its claims exist."""
         found: ClaimWait | CreateFault | None = None
+        # a final fault of one claim counts before the wait for another
         for claim in mounted_claims(manifest["spec"], self._names):
             # one that a user deletes later does not come back empty
             if self._names[claim] in self._created:

@@ -74,6 +74,7 @@ def waits_for(ctx: PlanContext, targets: TargetStates) -> tuple[str, str]:
     last = "or" if need.how is _ANY else "and"
     if need.probe is not None:
         pending = [i for i, reach in enumerate(targets.reaches) if reach is _NOT_YET]
+        # without a message no target has begun: the step waits as any other
         is_known = any(targets.looks[i].message for i in pending)
         reason = StepReason.WAITING_FOR_PROBE if is_known else ""
         return reason, f"waits for {_probe_messages(ctx, pending, targets, last)}"
@@ -114,6 +115,7 @@ def unsatisfiable(ctx: PlanContext, targets: TargetStates) -> str:
 
 def skipped_for(end: StepEnd, ctx: PlanContext, targets: TargetStates, failed: list[str]) -> str:
     """Return the message of a skipped step. `failed`: the steps for which the flow has stopped."""
+    # other targets of the step may have ended as required
     because = [SKIPS.get(reach) is end for reach in targets.reaches]
     names = join_names([ctx.layout.graph.names[i] for i in compress(targets.need.targets, because)])
     if end is StepEnd.UPSTREAM_FAILED:
@@ -124,8 +126,8 @@ def skipped_for(end: StepEnd, ctx: PlanContext, targets: TargetStates, failed: l
 
 
 def blocked_by(ctx: PlanContext, step: Step) -> str:
-    """Return the message of a step that waits for an unknown step or for itself. Admission refuses
-    both; flows without admission have them."""
+    """Return the message of a step that waits for an unknown step or for itself."""
+    # admission refuses both; a flow that was stored without it has them
     unknown = [name for name in step.targets if name not in ctx.layout.graph.index]
     if unknown:
         return f"waits for {join_names(unknown)}, which this flow does not have"

@@ -90,7 +90,8 @@ class Loop:
     @property
     def fails_at_first(self) -> bool:
         """Whether a run has failed before any has begun since the last retry of the flow, because
-        its vcjob cannot be created. A tolerated failure of an attempt is from before the retry."""
+        its vcjob cannot be created."""
+        # a tolerated failure of an attempt is from before the retry
         stays = self.observed.step.continue_on_failure
         failed = (each for each in self.conditions if each.phase == StepPhase.FAILED)
         return any(not (stays and each.attempts) for each in failed)
@@ -213,7 +214,7 @@ def _continue(loop: Loop, ctx: PlanContext, *, is_sure: bool) -> None:
 
 def _items(loop: Loop, ctx: PlanContext) -> None:
     """Begin the next items, or end the step if all items that have begun have ended and no other
-    may begin. A flow that is suspended or being deleted only delays items."""
+    may begin."""
     why = ending_reason(loop.observed, ctx)
     if loop.states is not None and not (why or loop.starts_no_more):
         _skip_items(loop, loop.states, ctx)
@@ -222,6 +223,7 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
         ended += _next_items(loop, ctx, len(loop.decided) - ended)
     if ended < len(loop.decided):
         return
+    # a suspension only delays items
     for_good = why not in ("", StepReason.SUSPENDED)
     # its items were stopped with their targets
     stopped = next((c for c in loop.conditions if c.reason == StepReason.STOPPED), None)
@@ -314,8 +316,8 @@ def _until(loop: Loop, run: ObservedRun, ended: RunCondition, ctx: PlanContext) 
 
 
 def _end_of_pause(loop: Loop, run: ObservedRun, ctx: PlanContext) -> datetime | None:
-    """Return when the repeat after this one, which has completed, may start; None: now. The time
-    is stored together with the end of the run."""
+    """Return when the repeat after this one, which has completed, may start; None: now."""
+    # the time is stored together with the end of the run
     if run.stored.phase in ENDED_STEP_PHASES:
         until = loop.observed.stored.next_attempt_time
         return until if until is not None and ctx.now < until else None

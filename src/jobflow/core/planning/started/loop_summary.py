@@ -98,8 +98,9 @@ def _condition(
 
 
 def _without_left_over(loop: Loop, runs: Sequence[RunCondition]) -> list[RunCondition]:
-    """Return the runs of a step that ends. Runs that it had before a retry of the flow and does
-    not have any more are NotTaken: they keep the number of their attempts."""
+    """Return the runs of a step that ends, of which those are NotTaken that it had before a retry
+    of the flow and does not have any more."""
+    # they stay in the status, because they keep the number of their attempts
     most = loop.total if loop.observed.step.repeat is None else len(loop.decided)
     message = "it ran before the flow was retried, and is not needed any more"
     return [
@@ -237,7 +238,7 @@ def _skipped(
 
 
 def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:
-    """Show the first run that failed by itself, behind the counts, which must not be cut off."""
+    """Show the first run that failed by itself, behind the counts."""
     by = next((run for run in failed if run.reason not in WITH_THE_FLOW), failed[0])
     message = by.message  # of a repeat, which names the job
     if loop.observed.step.for_each is not None:
@@ -248,6 +249,7 @@ def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:
         counts += [f"{loop.not_started} of {items} not started"] if loop.not_started else []
         failure = by.failure if by.reason == StepReason.FLOW_FAILED else None
         item = _name(loop.observed, by)
+        # the counts come first, so that they are not cut off
         message = name_cause("; ".join([*counts, item]), by.message, failure)
     return {
         "phase": StepPhase.FAILED,

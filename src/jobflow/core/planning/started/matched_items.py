@@ -128,11 +128,9 @@ def with_known_lists(
     ctx: PlanContext, need: Requirement, reaches: Sequence[TargetState]
 ) -> list[TargetState]:
     """Return the states of a step's targets, in which those whose items are known count as met. All
-    items must be known before the step begins, with strategy `any` too.
-
-    A target must have begun before this plan: only then all that it depends on has ended, which
-    expressions of the step may use, and a fault of the step's items cannot keep the target from
-    starting."""
+    items must be known before the step begins, with strategy `any` too."""
+    # a target must have begun before this plan: only then all that it depends on has ended, which
+    # expressions of the step may use, and a fault of the step's items cannot keep the target back
     found = list(reaches)
     for place, target in enumerate(need.targets):
         if target not in need.matched:
@@ -149,8 +147,9 @@ def with_known_lists(
 
 
 def _known_items(target: int, ctx: PlanContext) -> Sequence[Any] | None:
-    """Return the items of a target, None if they are not known. A target that ended before one of
-    its items began has only those that its spec lists, whether its decisions were stored or not."""
+    """Return the items of a target, None if they are not known."""
+    # a target that ended before one of its items began has only those that its spec lists, whether
+    # its decisions were stored or not
     items = get_items(ctx.layout.steps[target], ctx.progress.standing[target].decisions)
     end = ctx.progress.ends[target]
     began = end in (None, StepEnd.COMPLETED) or ctx.progress.standing[target].runs

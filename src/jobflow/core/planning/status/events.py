@@ -108,6 +108,7 @@ def _run_events(
 ) -> Iterator[Event]:
     """Yield the Events of changed runs: created jobs, runs that failed while others continue, and
     new troubles."""
+    # a run that begins has no condition yet
     before: Mapping[int | None, api.RunCondition] = {run.index: run for run in old.runs or ()}
     created: list[str] = []
     asked: list[api.RunCondition] = []

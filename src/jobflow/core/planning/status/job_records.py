@@ -133,7 +133,7 @@ def _of_run(
                 continue  # written with the end of its attempt, then dropped for the status's size
         ranks[name] = rank
         if job is run.job and job.ended and job.metadata.uid in decision.unjudged:
-            before = before_its_end(job)
+            before = before_its_end(job)  # the end is recorded together with that of the run
             new[name] = known or job_record(before, None, gone=gone, now=ctx.second)
         else:
             new[name] = job_record(job, known, gone=gone, now=ctx.second)
@@ -142,8 +142,7 @@ def _of_run(
 def job_lists(
     records: Sequence[JobRecord], decisions: Sequence[StepDecision], ctx: PlanContext
 ) -> dict[str, list[str]]:
-    """Return the `…Jobs` lists by field name, without empty ones. If the record of a vcjob was
-    dropped for the status's size, its run's condition counts."""
+    """Return the `…Jobs` lists by field name, without empty ones."""
     lists: dict[str, list[str]] = {}
     recorded = {record.name for record in records}
     if ctx.layout.has_children:
@@ -152,6 +151,7 @@ def job_lists(
         lost = record.end_timestamp is not None and record.state not in ENDED_PHASES
         into = UNKNOWN_LIST if lost else _LISTS.get(record.state, UNKNOWN_LIST)
         lists.setdefault(into, []).append(record.name)
+    # if the record of a vcjob was dropped for the status's size, its run's condition counts
     for decision in decisions:
         condition = decision.condition
         for run in condition.runs or (condition,):
@@ -164,13 +164,13 @@ def job_lists(
 def _close(
     new: dict[str, JobRecord], old: Mapping[str, JobRecord], run: RunCondition, ctx: PlanContext
 ) -> None:
-    """Record the end of a vcjob that is gone without a recorded end: the end of its run or, if the
-    run waits for its next attempt, an unknown end. An existing vcjob has an end of its own."""
+    """Record the end of a vcjob that is gone without a recorded end."""
     if run.job in ctx.view.jobs and run.job not in ctx.view.deleted:
-        return
+        return  # it has an end of its own
     record = new.get(run.job) or old.get(run.job)
     if record is None or ended(record) or run.phase not in _CLOSED:
         return
+    # that of its run, or an unknown end if the run waits for its next attempt
     state = record.state if run.phase == StepPhase.WAITING else _PHASE_OF.get(run.reason, run.phase)
     end = record.end_timestamp or ctx.second
     new[run.job] = msgspec.structs.replace(record, state=state, end_timestamp=end)

@@ -37,6 +37,7 @@ from jobflow.core.timestamps import truncate_to_second
 def can_replan(flow: JobFlow) -> bool:
     """Whether, until a step fails, only its own jobs and its targets let a step do something new.
     `finally` may contain anything, because it begins by plans of the whole flow."""
+    # all other fields of a spec let something else than its own jobs move a step
     spec = msgspec.structs.replace(
         flow.spec,
         flows=None,
