@@ -186,6 +186,7 @@ class Encoder:
         made: dict[str, Any] = {"name": step.name}
         for name in [*known, *values]:
             key = to_json_name(name)
+            # Written also if it is not given, because `a >> b` adds to it.
             if name == "depends_on":
                 made |= self._depends_on(step, values, f"{path}.dependsOn")
             if name not in values or key in made or name == "depends_on":

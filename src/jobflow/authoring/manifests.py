@@ -150,15 +150,14 @@ def _warnings(report: Report) -> list[Fault]:
 
 def _all_written(objects: Iterable[Object]) -> Iterator[tuple[Place, Encoder]]:
     """Yield each object once, the templates of all flows first."""
-    written = [(each._place, _written(each)) for each in objects]
-    templates = [each for each in objects if isinstance(each, Template)]
-    templates += [template for _, each in written for template in each.templates.values()]
-    unique = {id(each): each for each in templates}
-    for template in unique.values():
+    templates = {id(each): each for each in objects if isinstance(each, Template)}
+    others = [(each._place, _written(each)) for each in objects if not isinstance(each, Template)]
+    for _, encoder in others:
+        templates |= encoder.templates
+    # First, because a flow that is created before its templates waits for them.
+    for template in templates.values():
         yield template._place, _written(template)
-    for each, found in zip(objects, written, strict=True):
-        if not isinstance(each, Template):
-            yield found
+    yield from others
 
 
 def _written(obj: Object) -> Encoder:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
 
 from jobflow.api.flow.jobflow import STEP_LISTS
@@ -36,102 +36,92 @@ def migrate_old(manifests: Sequence[Manifest], *, quiet: bool) -> list[Manifest]
         for manifest in manifests
         if manifest.api_version == JOBS.api_version and manifest.kind in KINDS
     ]
-    migration = _Migration(old)
-    migration.run()
-    for note in migration.notes:
-        print_error(printable(note), severity="info")
+    for manifest in old:
+        _set_text(manifest, "apiVersion", JOBFLOWS.api_version)
+        _rename_keys(manifest)
+        _drop_bookkeeping(manifest)
+    flows = [each for each in old if each.kind == JOBFLOWS.kind]
+    _rename(("metadata.name", flow) for flow in flows)
+    _rename_steps(flows, [each for each in old if each.kind == JOBTEMPLATES.kind])
     if not (old or quiet):
         sentence = f"the files contain no workflow of Argo and no JobFlow of {JOBS.api_version}"
         print_error(f"{sentence}: nothing is changed", severity="info")
-    return [replace(manifest) for manifest in manifests]  # forget old data
+    # Copies, because the nodes have changed and a manifest keeps what it has read of them.
+    return [replace(manifest) for manifest in manifests]
 
 
-@dataclass(slots=True)
-class _Migration:
-    """The changes of old manifests."""
+def _set_text(manifest: Manifest, path: str, text: str) -> None:
+    node = _at(manifest.node, manifest.keys(path))
+    if isinstance(node, ScalarNode) and node.value != text:
+        _note(manifest, path, f'"{node.value}" is now "{text}"')
+        node.value = text
 
-    manifests: Sequence[Manifest]
-    notes: list[str] = field(default_factory=list)
-    """A sentence for each change."""
 
-    def run(self) -> None:
-        """Change all manifests."""
-        for manifest in self.manifests:
-            self._set_text(manifest, "apiVersion", JOBFLOWS.api_version)
-            self._rename_keys(manifest)
-            self._drop_bookkeeping(manifest)
-        flows = [each for each in self.manifests if each.kind == JOBFLOWS.kind]
-        templates = [each for each in self.manifests if each.kind == JOBTEMPLATES.kind]
-        self._rename(("metadata.name", flow) for flow in flows)
-        self._rename_steps(flows, templates)
+def _rename_keys(manifest: Manifest) -> None:
+    """Mend keys that differ from a field only in the case of letters."""
+    # A copy, because reading it as the API does adds keys to the nodes.
+    typed = to_typed(copy.deepcopy(manifest))
+    for violation in typed.violations if typed is not None else ():
+        new, keys = meant_key(violation), manifest.keys(violation.path)
+        if not keys or new is None or str(keys[-1]).casefold() != new.casefold():
+            continue
+        parent = _at(manifest.node, keys[:-1])
+        # Renamed in their order, as the file has them.
+        if isinstance(parent, MappingNode) and new not in parent.entries:
+            _note(manifest, violation.path, f"is now {new}")
+            parent.entries = {
+                new if key == keys[-1] else key: entry for key, entry in parent.entries.items()
+            }
 
-    def _set_text(self, manifest: Manifest, path: str, text: str) -> None:
-        node = _at(manifest.node, manifest.keys(path))
-        if isinstance(node, ScalarNode) and node.value != text:
-            self._note(manifest, path, f'"{node.value}" is now "{text}"')
-            node.value = text
 
-    def _rename_keys(self, manifest: Manifest) -> None:
-        """Mend keys that differ from a field only in the case of letters."""
-        # A copy, because reading it as the API does adds keys to the nodes.
-        typed = to_typed(copy.deepcopy(manifest))
-        for violation in typed.violations if typed is not None else ():
-            new, keys = meant_key(violation), manifest.keys(violation.path)
-            if not keys or new is None or str(keys[-1]).casefold() != new.casefold():
-                continue
-            parent = _at(manifest.node, keys[:-1])
-            # Renamed in their order, as the file has them.
-            if isinstance(parent, MappingNode) and new not in parent.entries:
-                self._note(manifest, violation.path, f"is now {new}")
-                parent.entries = {
-                    new if key == keys[-1] else key: entry for key, entry in parent.entries.items()
-                }
+def _drop_bookkeeping(manifest: Manifest) -> None:
+    if "status" in manifest.node.entries:
+        _note(manifest, "status", "is dropped")
+        del manifest.node.entries["status"]
+    metadata = _at(manifest.node, ["metadata"])
+    for key in _SERVER_METADATA:
+        if isinstance(metadata, MappingNode) and key in metadata.entries:
+            _note(manifest, f"metadata.{key}", "is dropped")
+            del metadata.entries[key]
 
-    def _drop_bookkeeping(self, manifest: Manifest) -> None:
-        if "status" in manifest.node.entries:
-            self._note(manifest, "status", "is dropped")
-            del manifest.node.entries["status"]
-        metadata = _at(manifest.node, ["metadata"])
-        for key in _SERVER_METADATA:
-            if isinstance(metadata, MappingNode) and key in metadata.entries:
-                self._note(manifest, f"metadata.{key}", "is dropped")
-                del metadata.entries[key]
 
-    def _rename_steps(self, flows: Sequence[Manifest], templates: Sequence[Manifest]) -> None:
-        """Rename steps and templates together, because a step runs the template of its name."""
-        declared = [("metadata.name", template) for template in templates]
-        references: list[tuple[str, Manifest]] = []
-        for flow in flows:
-            lists = (_paths(flow, f"spec.{key}") for key in STEP_LISTS.values())
-            for path in chain.from_iterable(lists):
-                declared += [(f"{path}.{key}", flow) for key in ("name", "template")]
-                targets = _paths(flow, f"{path}.dependsOn.targets")
-                references += [(each, flow) for each in targets]
-        self._rename(declared, references)
+def _rename_steps(flows: Sequence[Manifest], templates: Sequence[Manifest]) -> None:
+    """Rename steps and templates together, because a step runs the template of its name."""
+    declared = [("metadata.name", template) for template in templates]
+    references: list[tuple[str, Manifest]] = []
+    for flow in flows:
+        lists = (_paths(flow, f"spec.{key}") for key in STEP_LISTS.values())
+        for path in chain.from_iterable(lists):
+            declared += [(f"{path}.{key}", flow) for key in ("name", "template")]
+            targets = _paths(flow, f"{path}.dependsOn.targets")
+            references += [(each, flow) for each in targets]
+    _rename(declared, references)
 
-    def _rename(
-        self,
-        declared: Iterable[tuple[str, Manifest]],
-        references: Iterable[tuple[str, Manifest]] = (),
-    ) -> None:
-        """Replace invalid names by valid ones, unless two names would become the same; lint names
-        the ones that stay."""
-        declared = [(path, each) for path, each in declared if _text(each, path)]
-        texts = dict.fromkeys(_text(each, path) for path, each in declared)
-        forms = {text: text if all_names([text]) else to_valid_name(text) for text in texts}
-        taken = list(forms.values())
-        names = {text: form for text, form in forms.items() if form and taken.count(form) == 1}
-        for path, manifest in declared:
-            text = _text(manifest, path)
-            self._set_text(manifest, path, names.get(text, text))
-        for path, manifest in references:
-            text = _text(manifest, path)
-            form = names.get(text) or to_valid_name(text)
-            if form in names.values():
-                self._set_text(manifest, path, form)
 
-    def _note(self, manifest: Manifest, path: str, change: str) -> None:
-        self.notes.append(f"{manifest.place(path, of_key=True)}: {path} {change}")
+def _rename(
+    declared: Iterable[tuple[str, Manifest]],
+    references: Iterable[tuple[str, Manifest]] = (),
+) -> None:
+    """Replace invalid names by valid ones, unless two names would become the same; lint names
+    the ones that stay."""
+    declared = [(path, each) for path, each in declared if _text(each, path)]
+    texts = dict.fromkeys(_text(each, path) for path, each in declared)
+    forms = {text: text if all_names([text]) else to_valid_name(text) for text in texts}
+    taken = list(forms.values())
+    names = {text: form for text, form in forms.items() if form and taken.count(form) == 1}
+    for path, manifest in declared:
+        text = _text(manifest, path)
+        _set_text(manifest, path, names.get(text, text))
+    for path, manifest in references:
+        text = _text(manifest, path)
+        form = names.get(text) or to_valid_name(text)
+        if form in names.values():
+            _set_text(manifest, path, form)
+
+
+def _note(manifest: Manifest, path: str, change: str) -> None:
+    sentence = f"{manifest.place(path, of_key=True)}: {path} {change}"
+    print_error(printable(sentence), severity="info")
 
 
 def _text(manifest: Manifest, path: str) -> str:

@@ -99,6 +99,7 @@ _MARK = re.compile(rf"(?P<indent> *)(?P<dash>- )?{re.escape(COMMENT)}: (?P<numbe
 
 def to_yaml(obj: Mapping[str, Any]) -> str:
     """Return an object as YAML. The sentences of a step become comments above it."""
+    # The writer of YAML has no comments: each is the number of a key first, then a line.
     comments: list[Sequence[str]] = []
     stream = io.StringIO()
     write_yaml([_numbered(obj, comments)], stream, compact=True)

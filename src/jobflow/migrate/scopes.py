@@ -135,6 +135,7 @@ class FlowScope:
         self.params[name] = value
         ref = values.single(value)
         kind = Kind.TEXT if ref is None else ref.kind
+        # As a param, a phase is a plain text in Argo's words.
         kind = Kind.ANY if kind is Kind.PHASE else kind
         return (Ref(f"params.{name}", f"params.{name}", kind, name),)
 
@@ -163,6 +164,7 @@ def unused(names: dict[str, int], base: str, sign: str) -> str:
     while found in names:
         number += 1
         found = f"{base}{sign}{number + 1}"
+    # The number is kept, so that many equal names do not try all numbers again.
     names[base] = number
     names.setdefault(found, 0)
     return found

@@ -46,6 +46,7 @@ def find_outputs(function: Callable[..., Any], definition: ast.FunctionDef) -> O
     names: set[str] = set()
     for value in _returned(definition):
         for key in value.keys if isinstance(value, ast.Dict) else [None]:
+            # A dict that is built in any other way may have any keys.
             if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
                 return Outputs(None, types)
             names.add(key.value)

@@ -174,6 +174,7 @@ def parse_depends(text: str, kinds: Kinds) -> Dependencies:
     parts = (tree,) if isinstance(tree, Term) else tree.parts
     terms = [part for part in parts if isinstance(part, Term)]
     is_negation = isinstance(tree, Junction) and tree.sign == "!"
+    # dependsOn joins terms in one way only, with one condition for each task.
     simple = len(terms) == len(parts) and len({term.task for term in terms}) == len(terms)
     if simple and not is_negation and all(term.condition is not None for term in terms):
         return Dependencies(terms, is_any=isinstance(tree, Junction) and tree.sign == "||")
@@ -332,6 +333,7 @@ class _Outcomes:
             return False
         given, ends = frozenset(failing), ChainMap(dict.fromkeys(failing, "Failed"), self._usual)
         pending = [self._order[each] for name in failing for each in self.followers.get(name, ())]
+        # In the order of the tasks, so that each is decided once, after those before it.
         heapify(pending)
         while pending:
             place = heappop(pending)

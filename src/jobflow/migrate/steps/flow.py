@@ -34,11 +34,13 @@ def write_flow(
     tasks = _tasks(template)
     target = template.at("dag", "target")
     chosen = target.text.split() if target is not None else []
+    # Only the outermost flow has targets.
     if chosen and not targets:
         needed = _needed(tasks, chosen)
         tasks = [task for task in tasks if task.name in needed]
     again = _take_recursion(tasks, called, context)
     infos: dict[str, StepInfo] = context.steps  # type: ignore[assignment]
+    # All names first, because tasks name each other in any order.
     for task in tasks:
         if task.name in infos:
             task.entry.gap(f'"{task.name}" is the name of another task too: rename one of them')
