@@ -176,18 +176,19 @@ class _OutputFinder:
         for i, (sign, _) in enumerate(node.rest):
             # Values of different types are not equal, which is no fault, but have no order.
             for at, other in ((i, i + 1), (i + 1, i)) if sign in _ORDER else ():
-                literal = operands[other]
-                if (value := values[at]) is not None and isinstance(literal, tree.LiteralNode):
-                    self.faults += self._check_types(value, sign, literal.value)
-
-    def _check_types(self, value: _Value, sign: str, literal: Any) -> Iterator[str]:
-        if value.kind is not _Kind.OUTPUT or value.lists or value.output == _OF_FAILURES:
-            return
-        known = self._known.get(value.step, Outputs())
-        own, other = _name_of_type(known.type_of(value.output)), _name_of_type(type(literal))
-        if own is not None and other is not None and own != other:
-            name = f"{value.step}.outputs.{value.output}"
-            yield f"{name} is {own}, so {sign} cannot compare it with {other}: {quote(literal)}"
+                value, literal = values[at], operands[other]
+                if value is None or not isinstance(literal, tree.LiteralNode):
+                    continue
+                if value.kind is not _Kind.OUTPUT or value.lists or value.output == _OF_FAILURES:
+                    continue
+                outputs = self._known.get(value.step, Outputs())
+                one = _name_of_type(outputs.type_of(value.output))
+                two = _name_of_type(type(literal.value))
+                if one is not None and two is not None and one != two:
+                    name, shown = f"{value.step}.outputs.{value.output}", quote(literal.value)
+                    self.faults.append(
+                        f"{name} is {one}, so {sign} cannot compare it with {two}: {shown}"
+                    )
 
     def _entry(self, value: _Value | None, key: object) -> _Value | None:
         """Return what is known of the entry of a map or a list."""

@@ -76,11 +76,6 @@ class Converted:
         return place
 
 
-def is_of_argo(manifest: Manifest) -> bool:
-    """Whether an object is one of Argo Workflows."""
-    return str(manifest.api_version).startswith(GROUP)
-
-
 def convert(manifests: Iterable[Manifest]) -> list[Converted]:
     """Convert all objects of Argo; others in the same files are used for what they define."""
     listed = [*manifests]
@@ -91,7 +86,7 @@ def convert(manifests: Iterable[Manifest]) -> list[Converted]:
     converted = [
         Converted(each, findings=Findings(budgets[each.source]))
         for each in listed
-        if is_of_argo(each)
+        if str(each.api_version).startswith(GROUP)
     ]
     files = Files()
     for manifest in listed:

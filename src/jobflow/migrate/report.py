@@ -80,18 +80,18 @@ def convert_argo(manifests: Manifests) -> ArgoReport:
     for each in report.converted:
         texts = []
         for obj in each.objects:
-            texts.append(to_yaml(obj))
-            report.faults += _faults(each, without_comments(obj), texts[-1])
+            text = to_yaml(obj)
+            texts.append(text)
+            node = next(iter(documents(text)))
+            assert isinstance(node, MappingNode), "an object is written"
+            source, plain = Source(each.manifest.source.name, text), without_comments(obj)
+            found = check(Manifests([source], [Manifest(source, node)]))
+            # What lint finds in the result is shown where Argo's file has it.
+            report.faults += (
+                replace(fault, place=each.place_of(fault.path, plain)) for fault in found.faults
+            )
         report.texts[id(each.manifest)] = "---\n".join(texts)
     return report
-
-
-def _faults(converted: Converted, obj: Mapping[str, Any], text: str) -> list[ManifestFault]:
-    node = next(iter(documents(text)))
-    assert isinstance(node, MappingNode), "an object is written"
-    source = Source(converted.manifest.source.name, text)
-    found = check(Manifests([source], [Manifest(source, node)]))
-    return [replace(each, place=converted.place_of(each.path, obj)) for each in found.faults]
 
 
 _MARK = re.compile(rf"(?P<indent> *)(?P<dash>- )?{re.escape(COMMENT)}: (?P<number>\d+)")

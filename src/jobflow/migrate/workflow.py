@@ -30,10 +30,8 @@ _WITHOUT_EFFECT = {
 }
 _POD_DELETION = {
     "strategy": "pods are deleted with their jobs, when the flow has succeeded (jobRetainPolicy)",
-    **dict.fromkeys(
-        ("deleteDelayDuration", "labelSelector"),
-        "is left out: all pods are deleted at once, with their jobs",
-    ),
+    "deleteDelayDuration": "is left out: all pods are deleted at once, with their jobs",
+    "labelSelector": "is left out: all pods are deleted at once, with their jobs",
 }
 _TIMES_TO_LIVE = {
     "secondsAfterCompletion": "ttlSecondsAfterFinished",

@@ -80,10 +80,6 @@ def _default(default: Ref, value: Ref) -> Ref:
     return Ref(f'({values.as_text(value)} == "" ? {default.cel} : {value.cel})', kind=value.kind)
 
 
-def _ternary(yes: Ref, no: Ref, test: Ref) -> Ref:
-    return Ref(f"({test.cel} ? {yes.cel} : {no.cel})", kind=yes.kind)
-
-
 # By name and number of arguments; -1: any number.
 _FUNCTIONS: dict[tuple[str, int], Callable[..., Ref]] = {
     **{(name, 1): _number("int") for name in ("asInt", "int", "int64", "atoi", "toInt")},
@@ -114,7 +110,9 @@ _FUNCTIONS: dict[tuple[str, int], Callable[..., Ref]] = {
     ("max", -1): _extreme("max"),
     ("min", -1): _extreme("min"),
     ("default", 2): _default,
-    ("ternary", 3): _ternary,
+    ("ternary", 3): lambda yes, no, test: Ref(
+        f"({test.cel} ? {yes.cel} : {no.cel})", kind=yes.kind
+    ),
 }
 
 

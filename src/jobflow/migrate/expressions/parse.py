@@ -26,6 +26,7 @@ _WORDS = {"true": True, "false": False, "nil": None}
 _MAX_TEXT = 4_096
 _SPACE = re.compile(r"\s*")
 _END = ("end", "the end")
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 # Expressions inside of each other, so that no text reaches Python's limit of recursion.
 _MAX_DEPTH = 30
 # Values inside of each other: `a - b - c` is a difference inside of another one.
@@ -178,7 +179,7 @@ class _ExpressionParser:
             inner = text[1:-1]
             # Backquotes are Go's raw strings.
             if text[0] != "`":
-                inner = re.sub(r"\\(.)", _unescape, inner, flags=re.DOTALL)
+                inner = re.sub(r"\\(.)", lambda m: _ESCAPED.get(m[1], m[1]), inner, flags=re.DOTALL)
             has_tag = len(split_tags(inner)) > 1
             return syntax.Tagged(inner, quoted=True) if has_tag else syntax.Literal(inner)
         if kind == "number":
@@ -253,7 +254,3 @@ class _ExpressionParser:
     def expect(self, text: str) -> None:
         if not self.accept(text):
             raise UnsupportedExpression(f'"{text}" is missing before {self.peek()[1]!r}')
-
-
-def _unescape(match: re.Match[str]) -> str:
-    return {"n": "\n", "t": "\t", "r": "\r"}.get(match[1], match[1])

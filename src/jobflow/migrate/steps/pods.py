@@ -189,7 +189,11 @@ def _init_containers(source: PodSource) -> Iterator[dict[str, Any]]:
         for each in source.template.listed(key):
             made = _container(source, each)
             if made.pop("mirrorVolumeMounts", None) is True:
-                made["volumeMounts"] = [*made.get("volumeMounts", ()), *_mirrored(source)]
+                kinds = ("container", "script")
+                own = (source.template.at(kind, "volumeMounts") for kind in kinds)
+                mounts = next((each for each in own if each is not None and each.is_list), None)
+                mirrored = source.context.data(mounts) if mounts is not None else []
+                made["volumeMounts"] = [*made.get("volumeMounts", ()), *mirrored]
             # Kubernetes restarts it while the containers run, and stops it after them.
             if key == "sidecars":
                 each.check(
@@ -197,14 +201,6 @@ def _init_containers(source: PodSource) -> Iterator[dict[str, Any]]:
                 )
                 made["restartPolicy"] = "Always"
             yield made
-
-
-def _mirrored(source: PodSource) -> list[Any]:
-    for kind in ("container", "script"):
-        mounts = source.template.at(kind, "volumeMounts")
-        if mounts is not None and mounts.is_list:
-            return list(source.context.data(mounts))
-    return []
 
 
 def _pod_fields(source: PodSource) -> dict[str, Any]:

@@ -73,7 +73,15 @@ class TaskWriter:
         step = self._step(task, info)
         if task.is_forgiven:
             step["continueOnFailure"] = True
-        hooks = [*self._hooks(task, info)]
+        on_exit = (("exit", each) for each in task.entry.present("onExit"))
+        hooks = []
+        for name, hook in (*on_exit, *task.entry.named("hooks")):
+            expression = hook.get("expression") if hook.is_map else None
+            if expression is not None and "Running" in expression.text:
+                expression.gap("a step cannot start while another one runs, except after a daemon")
+                hook.take()
+            else:
+                hooks.append(self._hook(task, info, name, hook, expression))
         if comments := findings.comments.pop(findings.step, None):
             step[COMMENT] = [*comments]
         findings.step = around
@@ -163,16 +171,6 @@ class TaskWriter:
             else:
                 return depends | {"probe": check}
         return depends
-
-    def _hooks(self, task: Task, info: StepInfo) -> Iterator[dict[str, Any]]:
-        on_exit = (("exit", each) for each in task.entry.present("onExit"))
-        for name, hook in (*on_exit, *task.entry.named("hooks")):
-            expression = hook.get("expression") if hook.is_map else None
-            if expression is not None and "Running" in expression.text:
-                expression.gap("a step cannot start while another one runs, except after a daemon")
-                hook.take()
-                continue
-            yield self._hook(task, info, name, hook, expression)
 
     def _hook(
         self, task: Task, info: StepInfo, name: str, hook: Field, expression: Field | None
