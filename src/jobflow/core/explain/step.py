@@ -198,7 +198,10 @@ class StepExplainer:
 
     def _describe_end(self, step: int, condition: StepCondition) -> Iterator[str]:
         subject, why = f"Step {self.name(step)}", _because(condition)
-        took = self._format_took(condition)
+        times = times_of(condition, self._ctx.records, self._ctx.flow.status.start_time)
+        duration = times.duration(self._now) if times.until is not None else None
+        # a step that was skipped, or failed before its first job, took no time
+        took = "" if duration is None else f" after {format_duration(duration, tenths=True)}"
         if condition.phase == StepPhase.COMPLETED:
             yield f"{subject} completed{self._format_ago(step)}{took}{why}."
             yield from describe_outputs(condition.outputs)
@@ -231,12 +234,6 @@ class StepExplainer:
         when = self.condition(step).last_transition_time or ended
         ago = f" {format_elapsed(when, self._now)} ago" if when and not self._on_page else ""
         return ago + _in_brackets(format_time(when, self._now) if when else "", reason)
-
-    def _format_took(self, condition: StepCondition) -> str:
-        """Return ` after 1m15s`, the duration of a step that has ended; "" if it had no job."""
-        times = times_of(condition, self._ctx.records, self._ctx.flow.status.start_time)
-        took = times.duration(self._now) if times.until is not None else None
-        return f" after {format_duration(took, tenths=True)}" if took is not None else ""
 
     def _describe_remedy(self, step: int, condition: StepCondition) -> Iterator[str]:
         spec, ctx = self._ctx.observed[step].step, self._ctx

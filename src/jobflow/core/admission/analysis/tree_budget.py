@@ -37,8 +37,6 @@ MAX_MERGED = 8 << 20
 """Bytes of JSON of the specs that layers are merged onto: 2,500 steps of 3 KiB, about a second."""
 MAX_CHILD_TASKS = 100_000
 """Tasks of the templates that child flows run, counted in each flow."""
-
-
 _CONSTANT_ROOTS = frozenset({"params", "flow"})
 """Roots of references whose values are known before anything runs."""
 
@@ -157,9 +155,9 @@ class Constants:
             if reference.root in _CONSTANT_ROOTS:
                 found = self._get(text)
                 if not isinstance(found, EvaluationFailure):
-                    is_open = (
-                        is_open or next(references.find_references(found, ""), None) is not None
-                    )  # of a param of a child flow
+                    # a param of a child flow may have references of its parent
+                    has_more = next(references.find_references(found, ""), None) is not None
+                    is_open = is_open or has_more
                     return found
             is_open = True
             return text
