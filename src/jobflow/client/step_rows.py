@@ -1,5 +1,4 @@
-"""The steps of a flow, their items and runs, as rows of a table, a tree or a page, read from its
-status."""
+"""The steps of a flow, their items and runs, as rows of a table, a tree or a page."""
 
 from __future__ import annotations
 

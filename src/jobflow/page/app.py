@@ -46,8 +46,7 @@ class View:
 
 
 class NoSuchName(Exception):
-    """A namespace or a flow of an address whose name no object can have. It must not become a part
-    of a request to the cluster."""
+    """A name that no object can have, and that must not get into a request to the cluster."""
 
 
 async def answer_no_such_name(request: Request, error: Exception) -> Response:

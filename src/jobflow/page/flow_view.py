@@ -72,8 +72,7 @@ class FlowView:
         return cls(flow, query, page, datetime.now(UTC), StepChoice.of(flow, query.step))
 
     def as_of(self) -> FlowView:
-        """Return the flow at the time of the address; the present one if there is none, or the
-        flow had ended by then."""
+        """Return the flow at the time of the address, the present one if it had ended by then."""
         start, at = first_start(self.flow), read_time(self.query.at)
         # the present is shown live, not as a moment of the past
         if at is None or start is None or at >= self.end:
@@ -98,9 +97,6 @@ class FlowView:
         found = self.page.flow.children().get(name) if name else None
         return found if found is None or self.at is None else flow_at(found, self.at)
 
-    def condition(self, step: str) -> StepCondition:
-        return condition_of(self.flow, step)
-
 
 def read_time(text: str) -> datetime | None:
     """Return a time in RFC 3339; None if it is none."""
@@ -112,8 +108,7 @@ def read_time(text: str) -> datetime | None:
 
 
 def notice(live: Live[Any], problem: str = "") -> Fragment:
-    """Return the notice at the top: a `problem`, or what prevents the page from being up to date,
-    and what to do."""
+    """Return the notice at the top: a `problem`, or why the page is not up to date."""
     problem = problem or live.trouble
     text = problem or ("" if live.cache.synced else "The cluster has not answered yet.")
     return Fragment("notice", "notice.html", {"text": text, "is_error": bool(problem)})
@@ -144,7 +139,7 @@ class SelectedStep:
         if choice is None:
             return None
         step = next(each for each in view.flow.all_steps if each.name == choice.step)
-        condition, unknown = view.condition(step.name), ""
+        condition, unknown = condition_of(view.flow, step.name), ""
         run: RunCondition = condition
         if choice.index is not None:
             unknown = describe_unknown_item(view.flow, step, str(choice.index))

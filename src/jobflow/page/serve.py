@@ -36,8 +36,7 @@ class ServedPage:
 async def served_page(
     client: Client, *, port: int = 0, namespace: str = ""
 ) -> AsyncIterator[ServedPage]:
-    """Serve the page of a cluster on this machine while the body runs. `namespace` is that of
-    PageApp. Raises PortInUse."""
+    """Serve the page while the body runs. `namespace`: see PageApp. Raises PortInUse."""
     async with Watches(client) as watches:
         page = PageApp(watches, namespace=namespace)
         # every request passes the guard: the app has no checks of its own
@@ -90,8 +89,7 @@ async def open_browser(served: ServedPage) -> None:
 
 
 def has_browser() -> bool:
-    """Whether a browser would have a window. Without one, Python would start a browser in the
-    terminal."""
+    """Whether a browser would have a window. Else Python would start one in the terminal."""
     if sys.platform in ("darwin", "win32"):
         return True
     return any(os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))

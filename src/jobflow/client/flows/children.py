@@ -94,8 +94,7 @@ class FlowFamily:
         return True
 
     def find(self, created_by: str) -> PlacedFlow | None:
-        """Return the flow that a label of a vcjob or pod names; None if it is unknown or is not
-        below `top`."""
+        """Return the known flow below `top` that a label of a vcjob or pod names."""
         name = self._names.get(created_by)
         return self._place(name) if name is not None else None
 

@@ -121,8 +121,7 @@ async def find_named(client: Client, names: Sequence[str], errors: Errors) -> li
 
 
 def _step_named(name: str, found: Iterable[FoundFlow]) -> CommandError | None:
-    """Return the error for a name that is not a flow but a step of a found one, such as `sweep` or
-    `sweep/3`."""
+    """Return the error for a name that is a step of a found flow, such as `sweep` or `sweep/3`."""
     step = name.partition("/")[0]
     for flow in (each.flow for each in found):
         if any(each.name == step for each in flow.all_steps):
@@ -181,8 +180,7 @@ def check_exclusive(names: Sequence[str], selection: Selection) -> None:
 async def find_flows(
     client: Client, names: Sequence[str], selection: Selection = NO_SELECTION
 ) -> list[JobFlow]:
-    """Return the named flows, or else all that the flags select, by namespace and name. Raises
-    CommandError."""
+    """Return the named flows, or else the selected ones, by name. Raises CommandError."""
     check_exclusive(names, selection)
     if names:
         return [await find_flow(client, name) for name in unique_names(names)]
@@ -191,8 +189,7 @@ async def find_flows(
 
 
 async def read_flows(client: Client, selection: Selection) -> list[msgspec.Raw]:
-    """Return the selected flows as the API server has them, in JSON, page by page. Raises
-    CommandError."""
+    """Return the selected flows as JSON of the API server. Raises CommandError."""
     query = [("labelSelector", selection.selector)] if selection.selector else []
     namespace = "" if selection.all_namespaces else client.namespace
     found: list[msgspec.Raw] = []
@@ -206,8 +203,7 @@ async def read_flows(client: Client, selection: Selection) -> list[msgspec.Raw]:
 
 
 async def check_namespace(client: Client, selection: Selection) -> None:
-    """Raise CommandError if the namespace of the selection does not exist, as far as the user may
-    read it."""
+    """Raise CommandError if the namespace of the selection does not exist, if that may be read."""
     if selection.all_namespaces:
         return
     try:

@@ -26,8 +26,7 @@ _LATER = "-f shows the logs of those that will start"
 
 
 async def read_family(client: Client, flow: JobFlow, selection: LogSelection) -> FlowFamily:
-    """Return the flow with the flows below it, if the selected step may have some. Raises
-    CommandError."""
+    """Return the flow, with those below it if the step may have some. Raises CommandError."""
     if not may_have_children(flow, selection.step):
         return FlowFamily(flow, (), selection.above)
     return FlowFamily(flow, (await read_children(client, [flow])).values(), selection.above)

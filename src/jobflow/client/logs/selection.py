@@ -1,5 +1,4 @@
-"""The containers of a flow and of its child flows whose logs a command reads, and why there may be
-none."""
+"""The containers of a flow and of its child flows whose logs are read."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

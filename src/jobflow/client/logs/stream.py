@@ -27,8 +27,7 @@ def clean(line: bytes) -> str:
 
 
 def without_escapes(line: str) -> str:
-    """Return the text that a terminal would show at the end, without colours, so that a log cannot
-    move the cursor."""
+    """Return the text that a terminal would show at the end, without colours."""
     # after a carriage return, a terminal writes over the line
     text = next(filter(None, reversed(line.split("\r"))), "")
     return printable(_ESCAPES.sub("", text).expandtabs(8))

@@ -142,8 +142,7 @@ def _unknown(name: str, known: Sequence[str], flow: str) -> str:
 
 
 def _params(manifest: Manifest) -> Iterator[tuple[str, MappingNode]]:
-    """Return the params of a flow, or those of a CronJobFlow's flows, by name; nothing if their
-    shape is wrong."""
+    """Return the params of a flow, or of a CronJobFlow's flows, by name; no misshapen ones."""
     spec = _child(manifest.node, "spec")
     if manifest.kind == CRONJOBFLOWS.kind:
         # the params of its flows are declared there

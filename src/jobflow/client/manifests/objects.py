@@ -181,8 +181,7 @@ def load(files: Iterable[str], stdin: BinaryIO) -> Manifests:
 
 
 def manifest_of(flow: Mapping[str, Any]) -> Manifest:
-    """Return a flow that is no file as a manifest. Its source is named like the flow, and its lines
-    mean nothing."""
+    """Return a flow that is no file as a manifest, whose source is named like the flow."""
     text = msgspec.json.encode(flow).decode()
     [node] = documents(text)
     assert isinstance(node, MappingNode), "JSON of an object"

@@ -78,9 +78,8 @@ STDIN = "<stdin>"
 
 
 def read_files(files: Iterable[str], stdin: BinaryIO) -> Iterator[Source | ManifestFault]:
-    """Return each FILE in order, or a fault if it cannot be read. A folder is replaced
-    by its manifests, sorted by name, without subfolders. A file that is given twice is read
-    once."""
+    """Return each FILE once, in order, or a fault if it cannot be read. A folder is replaced by its
+    manifests, sorted by name, without subfolders."""
     seen: set[str] = set()
     for name in files:
         inside = _folder(name) if name != "-" and os.path.isdir(name) else [name]

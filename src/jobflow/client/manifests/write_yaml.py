@@ -17,8 +17,7 @@ JSONObject = Mapping[str, Any]
 
 
 def write_yaml(documents: Iterable[JSONObject], stream: TextIO, *, compact: bool = False) -> None:
-    """Write YAML documents that kubectl reads as these values; with `compact`, a short list of
-    plain values is on one line."""
+    """Write documents that kubectl reads as these values; `compact`: short lists on one line."""
     yaml.dump_all(
         documents,
         stream,

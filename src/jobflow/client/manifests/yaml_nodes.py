@@ -19,8 +19,7 @@ from jobflow.client.manifests.yaml_errors import NotYAMLError, Span, from_libyam
 from jobflow.client.manifests.yaml_scalars import NotJSONError, Scalar, key_text, plain_value
 
 MAX_NODES = 500_000
-"""Most values in one text; an alias counts as all its values. A flow of 5,000 steps has about
-50,000."""
+"""Most values in one text, with those of aliases. A flow of 5,000 steps has about 50,000."""
 
 MAX_DOCUMENTS = 10_000
 """Most documents in one text; to write a hundred thousand takes longer than to read them."""

@@ -61,8 +61,7 @@ async def create_answer(client: Client, flow: JobFlow, answer: Answer) -> str:
 
 
 def outputs_annotation(outputs: Sequence[str]) -> dict[str, str] | None:
-    """Return the annotations of a Command for NAME=VALUE. Raises CommandError if they are too
-    large."""
+    """Return the annotations of a Command for NAME=VALUE. Raises CommandError."""
     if not outputs:
         return None
     values = {name: data_of(node) for name, node in parse_params(outputs, "--output").items()}

@@ -160,8 +160,7 @@ def _is_suspended(flow: JobFlow) -> bool:
 
 
 def _runs_no_job(flow: JobFlow, *, but_flows: bool = False) -> bool:
-    """Return whether no vcjob of the flow runs. A step that runs a flow counts as one that does,
-    unless `but_flows`."""
+    """Return whether no vcjob of the flow runs, nor a child flow, unless `but_flows`."""
     steps = {format_job_name(flow.metadata.name, each.name): each for each in flow.all_steps}
     running = (
         key

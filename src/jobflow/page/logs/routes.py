@@ -26,8 +26,7 @@ from jobflow.page.web.stream import Closing
 async def log_file(
     client: Client, flow: JobFlow, selection: LogSelection
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the logs that exist, one after another, as `jobflow logs` prints them. What cannot be
-    read is said in its place."""
+    """Yield one log after another, as `jobflow logs` prints them, or why one cannot be read."""
     try:
         pods = await list_pods(client, flow, selection)
         # after the pods, so that the flow of each pod is known

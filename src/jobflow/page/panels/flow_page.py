@@ -7,6 +7,7 @@ from typing import Any
 
 from jobflow.api import labels
 from jobflow.api.flow.status import FlowPhase, StepPhase
+from jobflow.client.conditions import condition_of
 from jobflow.core.explain.progress import message_of
 from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.spec.approvals import QUESTION, asks
@@ -112,7 +113,7 @@ def _problems(view: FlowView) -> dict[str, Any]:
     failed = [
         (step.name, condition)
         for step in view.flow.all_steps
-        if (condition := view.condition(step.name)).phase == StepPhase.FAILED
+        if (condition := condition_of(view.flow, step.name)).phase == StepPhase.FAILED
     ]
     shown = []
     for step, each in failed[:MAX_LISTED]:
@@ -129,7 +130,7 @@ def _questions(view: FlowView) -> dict[str, Any]:
         (step.name if run.index is None else f"{step.name}/{run.index}", run.message)
         for step in view.flow.all_steps
         if is_asked(step) and not view.flow.final
-        for run in runs_of(view.condition(step.name))
+        for run in runs_of(condition_of(view.flow, step.name))
         if asks(run)
     ]
     # the panel of the selected step has the question itself

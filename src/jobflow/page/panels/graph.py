@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from jobflow.api.flow.status import StepCondition, StepPhase
 from jobflow.api.flow.step import Step
+from jobflow.client.conditions import condition_of
 from jobflow.core.drawing.flow_graph import CyclicFlowError, FlowGraph, Node, flow_graph
 from jobflow.core.drawing.graph_layout import NodeSize, place_graph
 from jobflow.core.explain.progress import message_of
@@ -96,8 +97,7 @@ def _lay_out(found: FlowGraph, steps: Sequence[Step]) -> GraphFrame:
 
 
 def _width(step: Step, node: Node) -> float:
-    """Return the width of a node. It depends on nothing that changes while a flow runs, so no node
-    ever moves."""
+    """Return the width of a node. It depends on the spec alone, so that no node ever moves."""
     least = DETAIL_WIDTH if step.has_runs or node.detail else MIN_WIDTH
     if step.has_runs and is_asked(step):
         least = MAX_WIDTH
@@ -105,7 +105,7 @@ def _width(step: Step, node: Node) -> float:
 
 
 def _box(view: FlowView, step: Step, node: Node, spot: Spot) -> dict[str, Any]:
-    condition = view.condition(node.step)
+    condition = condition_of(view.flow, node.step)
     phase = node.phase or condition.phase
     below = " · ".join(filter(None, (phase, node.detail)))
     room = spot.width - TEXT - PADDING

@@ -31,8 +31,7 @@ class Row:
     """`finally`, `daemon`, `flow`, `12/40 items`, `case 2 of 3`, joined by commas; "" for a run."""
     level: int = 0
     link: str = ""
-    """The page of the child flow that the step belongs to, where it is selected; "" for a step of
-    this flow."""
+    """The page of the child flow that has the step; "" for a step of this flow."""
     inside: tuple[Row, ...] | None = None
     """The rows inside, none unless it is open; None if it never has any."""
 

@@ -36,8 +36,7 @@ class Slider:
 
 
 def scrubber(view: FlowView, then: FlowView) -> Fragment:
-    """Return the slider for a flow as it is now, and at the time that is shown; nothing before its
-    first start."""
+    """Return the slider for a flow now and at the time that is shown, once it has started."""
     found = timeline(view.flow, now=view.now, whole=True)
     if found is None:
         return Fragment(_ID, "empty.html", None)

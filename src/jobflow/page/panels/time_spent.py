@@ -31,8 +31,7 @@ class Estimate:
 
 
 def estimate(view: FlowView) -> Estimate | None:
-    """Return when a flow that runs is expected to end; None if it does not run, or while the
-    earlier flows are being read."""
+    """Return when a flow is expected to end; None if it does not run, or nothing is known yet."""
     is_open = view.flow.status.start_time is not None and not view.flow.final
     if not is_open or (history := view.page.flow.history()) is None:
         return None
@@ -87,8 +86,7 @@ def _lasting(found: Timeline) -> State | None:
 
 
 def _path(found: Timeline) -> Iterator[dict[str, Any]]:
-    """Yield the steps of the critical path, of a long one those at both ends. The last one of a
-    flow that runs has no end."""
+    """Yield the steps of the critical path, of a long one those at both ends."""
     count = len(found.path)
     more = count - 2 * _ENDS_OF_PATH
     for at, each in enumerate(found.path):

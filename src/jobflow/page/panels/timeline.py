@@ -50,8 +50,7 @@ class Axis:
 
     @classmethod
     def of(cls, start: datetime, end: datetime, *, is_open: bool) -> Axis:
-        """Return the axis for a time. That of an open time changes seldom: only when `end` has
-        almost reached it."""
+        """Return the axis; that of an open time changes only when `end` has almost reached it."""
         seconds = max((end - start).total_seconds(), 1.0)
         if is_open:
             # 30 s, and then half as much more each time, in whole units of five seconds

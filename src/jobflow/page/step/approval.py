@@ -7,6 +7,7 @@ from typing import Any
 
 from jobflow.api.flow.control import ApprovalAnswer, FailurePolicy
 from jobflow.api.flow.status import ApprovalResult, StepPhase
+from jobflow.client.conditions import condition_of
 from jobflow.client.verbs.answer import refuse_answer
 from jobflow.core.planning.flow.failure_policy import policy_of
 from jobflow.core.spec.approvals import QUESTION, asks
@@ -68,7 +69,7 @@ def _describe_next(selected: SelectedStep) -> str:
     failed = [
         step.name
         for step in flow.steps
-        for condition in [selected.view.condition(step.name)]
+        for condition in [condition_of(flow, step.name)]
         if condition.phase == StepPhase.FAILED and fails_flow(step, condition)
     ]
     if failed and not is_last and policy_of(flow) is not FailurePolicy.CONTINUE:

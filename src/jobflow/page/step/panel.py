@@ -22,8 +22,7 @@ _ID = "step"
 
 
 def step_panel(view: FlowView) -> Fragment:
-    """Return the panel of the selected step, an empty one if there is none. Its sections change on
-    their own."""
+    """Return the panel of the selected step, an empty one if there is none."""
     selected = SelectedStep.of(view)
     if selected is None:
         return Fragment(_ID, "empty.html", None)

@@ -87,8 +87,7 @@ class LiveFlow(Live[JobFlow]):
         self._reading: asyncio.Task[None] | None = None
 
     def below(self, flow: JobFlow) -> Live[JobFlow]:
-        """Return the watch of the child flows below the flow, at any level, which begins with the
-        first call."""
+        """Return the watch of the child flows at any level, which begins with the first call."""
         if self._below is None:
             query = [("labelSelector", f"{labels.ROOT}={root_label(flow)}")]
             self._below = Live(

@@ -99,8 +99,7 @@ class LivePage:
 async def live_page(
     watches: Watches, namespace: str, name: str, step: str, *, reads: bool = True
 ) -> AsyncIterator[LivePage]:
-    """Provide a flow and its step of this name, `STEP` or `STEP/INDEX`. `reads`: also what is read
-    now and then."""
+    """Provide a flow and its `STEP` or `STEP/INDEX`. `reads`: also what is read now and then."""
     client = watches.client
     async with AsyncExitStack() as stack:
         live = await stack.enter_async_context(one_flow(watches, namespace, name))

@@ -1,5 +1,4 @@
-"""Fragments of a page, the templates that draw them with their filters, and what of them a browser
-does not show yet."""
+"""Fragments of a page, their templates, and what of them a browser does not show yet."""
 
 from __future__ import annotations
 
