@@ -10,12 +10,7 @@ import msgspec
 
 from jobflow.api.volcano.job import JobOutline
 from jobflow.api.volcano.pod import Pod
-from jobflow.core.limits import (
-    MAX_FLOW_OUTPUTS,
-    MAX_MESSAGE_BYTES,
-    MAX_POD_MESSAGE_BYTES,
-    MAX_STEP_OUTPUTS,
-)
+from jobflow.core import limits
 from jobflow.core.pods.failure import KUBELET_REASONS
 
 FIELD_BYTES = len('"outputs":,')
@@ -38,7 +33,7 @@ class OutputsRoom:
     """The bytes that are left for outputs of a flow."""
 
     def __init__(self, recorded: Iterable[dict[str, Any]]) -> None:
-        self._left = MAX_FLOW_OUTPUTS - sum(
+        self._left = limits.MAX_FLOW_OUTPUTS - sum(
             measure_outputs(outputs) + FIELD_BYTES for outputs in recorded
         )
 
@@ -49,8 +44,8 @@ class OutputsRoom:
         if size + FIELD_BYTES > self._left:
             room = max(self._left - FIELD_BYTES, 0)
             raise OutputsTooLarge(
-                f"have {size} bytes as JSON, and {room} are left of the {MAX_FLOW_OUTPUTS} for all "
-                "steps of a flow"
+                f"have {size} bytes as JSON, and {room} are left of the {limits.MAX_FLOW_OUTPUTS} "
+                "for all steps of a flow"
             )
         self._left -= size + FIELD_BYTES
 
@@ -84,7 +79,7 @@ def read_message(spec: JobOutline, pod: Pod) -> str | None:
 def message_limit(containers: int) -> int:
     """Return the bytes at which the kubelet cuts a termination message in a pod with so many
     containers, init containers included."""
-    return min(MAX_MESSAGE_BYTES, MAX_POD_MESSAGE_BYTES // max(containers, 1))
+    return min(limits.MAX_MESSAGE_BYTES, limits.MAX_POD_MESSAGE_BYTES // max(containers, 1))
 
 
 def parse_outputs(message: str, containers: int = 1) -> dict[str, Any] | None:
@@ -94,9 +89,9 @@ def parse_outputs(message: str, containers: int = 1) -> dict[str, Any] | None:
     text = message.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
     # a message that the kubelet has cut would be stored as a text that looks whole
     size, limit = len(text), message_limit(containers)
-    found = _decode(text) if size <= MAX_MESSAGE_BYTES else None
+    found = _decode(text) if size <= limits.MAX_MESSAGE_BYTES else None
     if size >= limit and not isinstance(found, dict | list | str):  # half a number is a number
-        shared = f" in a pod of {containers} containers" if limit < MAX_MESSAGE_BYTES else ""
+        shared = f" in a pod of {containers} containers" if limit < limits.MAX_MESSAGE_BYTES else ""
         raise OutputsTooLarge(
             f"were cut at {limit} bytes, the most that a termination message can have{shared}"
         )
@@ -112,7 +107,7 @@ def parse_outputs(message: str, containers: int = 1) -> dict[str, Any] | None:
 
 
 def _bounded(outputs: dict[str, Any]) -> dict[str, Any] | None:
-    if (size := measure_outputs(outputs)) > MAX_STEP_OUTPUTS:
+    if (size := measure_outputs(outputs)) > limits.MAX_STEP_OUTPUTS:
         raise OutputsTooLarge(f"have {size} bytes as JSON, and a step has room for 4096")
     return outputs or None
 
@@ -128,7 +123,7 @@ def _decode(text: bytes | str) -> Any:
 def read_outputs(text: str) -> dict[str, Any] | None:
     """Return outputs that a user wrote as a JSON object, or None if it is empty. Raises
     OutputsTooLarge, and UnstorableJson if it is no JSON object that a status can store."""
-    if len(text) > MAX_STEP_OUTPUTS * _ESCAPE:
+    if len(text) > limits.MAX_STEP_OUTPUTS * _ESCAPE:
         raise OutputsTooLarge(f"have {len(text)} characters, and a step has room for 4096 bytes")
     found = _decode(text)
     outputs = _to_storable(found, 0) if isinstance(found, dict) else None
