@@ -96,6 +96,11 @@ class Resource:
         """`group/version`, or only the version for the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def type_meta(self) -> dict[str, Any]:
+        """The fields of an object that say what it is."""
+        return {"apiVersion": self.api_version, "kind": self.kind}
+
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Return the URL path of an object, its subresource, or a collection: of all namespaces
         without one."""
@@ -109,8 +114,7 @@ class Resource:
         """Return the reference that makes an object of this kind the controller of another one:
         the other is deleted with it, and before it."""
         return {
-            "apiVersion": self.api_version,
-            "kind": self.kind,
+            **self.type_meta,
             "name": owner.name,
             "uid": owner.uid,
             "controller": True,

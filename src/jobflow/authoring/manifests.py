@@ -178,7 +178,7 @@ def _object(resource: Resource, obj: Object, spec: Any) -> dict[str, Any]:
         key: dict(value) if isinstance(value, Mapping) else value
         for key, value in obj._metadata.items()
     }
-    head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+    head = {**resource.type_meta, "metadata": metadata}
     return head | {"spec": spec}
 
 

@@ -329,8 +329,7 @@ def build_flow(
     if instantiation is Instantiation.MANUAL:
         names = {"generateName": manual_prefix(meta.name)}
     return {
-        "apiVersion": JOBFLOWS.api_version,
-        "kind": JOBFLOWS.kind,
+        **JOBFLOWS.type_meta,
         "metadata": {
             **names,
             "namespace": meta.namespace,

@@ -27,7 +27,7 @@ def full_name(flow: JobFlow) -> str:
 
 def object_of(flow: JobFlow) -> JSONObject:
     """Return a flow as the API server has it."""
-    head = {"apiVersion": JOBFLOWS.api_version, "kind": JOBFLOWS.kind}
+    head = JOBFLOWS.type_meta
     return head | msgspec.to_builtins(flow)  # type: ignore[no-any-return]
 
 

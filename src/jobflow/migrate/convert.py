@@ -155,8 +155,7 @@ def _objects(converted: Converted, root: Field, files: Files) -> Iterator[dict[s
         metadata = {COMMENT: [*comments]} | metadata
     _shorten(metadata, found, root)
     yield {
-        "apiVersion": JOBFLOWS.api_version,
-        "kind": JOBFLOWS.kind,
+        **JOBFLOWS.type_meta,
         "metadata": metadata,
         "spec": found,
     }
@@ -207,8 +206,7 @@ def _crons(
         if len(schedules) > 1:
             named["name"] = f"{metadata.get('name', 'cron')}-{number}"
         yield {
-            "apiVersion": CRONJOBFLOWS.api_version,
-            "kind": CRONJOBFLOWS.kind,
+            **CRONJOBFLOWS.type_meta,
             "metadata": named,
             "spec": {"schedule": schedule}
             | common

@@ -59,7 +59,7 @@ class ControllerUsers:
         not serve this, the named users are left."""
         backoff = ExponentialBackoff(most=LONGEST_RETRY)
         path = SELF_SUBJECT_REVIEWS.path()
-        review = {"apiVersion": SELF_SUBJECT_REVIEWS.api_version, "kind": SELF_SUBJECT_REVIEWS.kind}
+        review = SELF_SUBJECT_REVIEWS.type_meta
         body = msgspec.json.encode(review)
         while True:
             try:
@@ -139,8 +139,7 @@ class AccessRights:
             "resourceAttributes": attributes | ({"name": right.name} if right.name else {}),
         }
         obj = {
-            "apiVersion": LOCAL_SUBJECT_ACCESS_REVIEWS.api_version,
-            "kind": LOCAL_SUBJECT_ACCESS_REVIEWS.kind,
+            **LOCAL_SUBJECT_ACCESS_REVIEWS.type_meta,
             "metadata": {"namespace": right.namespace},
             "spec": spec,
         }

@@ -90,8 +90,7 @@ class DryRuns:
     async def _try(self, namespace: str, template: bytes) -> DryRun | None:
         warnings: list[str] = []
         obj = {
-            "apiVersion": POD_TEMPLATES.api_version,
-            "kind": POD_TEMPLATES.kind,
+            **POD_TEMPLATES.type_meta,
             "metadata": {"generateName": "jobflow-"},  # never in use
             "template": msgspec.Raw(template),
         }

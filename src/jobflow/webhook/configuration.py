@@ -57,7 +57,7 @@ def command_configuration(url: str, ca_bundle: bytes) -> dict[str, Any]:
 
 
 def _configuration(kind: Resource, name: str, webhooks: list[dict[str, Any]]) -> dict[str, Any]:
-    head = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}}
+    head = {**kind.type_meta, "metadata": {"name": name}}
     return {**head, "webhooks": webhooks}
 
 

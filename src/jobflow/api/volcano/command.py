@@ -59,5 +59,5 @@ def targets(command: Command, api_version: str, kind: str) -> bool:
 
 def encoded(command: Command) -> bytes:
     """Return the body of a POST, with apiVersion and kind, which the default encoding omits."""
-    kind = {"apiVersion": COMMANDS.api_version, "kind": COMMANDS.kind}
+    kind = COMMANDS.type_meta
     return msgspec.json.encode(kind | msgspec.to_builtins(command))

@@ -190,7 +190,7 @@ def _converted(manifest: Manifest) -> dict[str, Any]:
             metadata[key] = kept
     if resource is JOBTEMPLATES:
         _take_back(old.get("annotations") or {}, spec)
-    head = {"apiVersion": resource.api_version, "kind": resource.kind}
+    head = resource.type_meta
     return head | {"metadata": metadata, "spec": spec}
 
 

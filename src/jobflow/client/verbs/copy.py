@@ -80,8 +80,7 @@ def copy_of(meta: ObjectMeta, spec: Any, name: str | None) -> dict[str, Any]:
         annotations[SCHEDULED_TIME] = scheduled  # expressions may use it
     texts = {"labels": _kept(meta.labels), "annotations": annotations}
     return {
-        "apiVersion": JOBFLOWS.api_version,
-        "kind": JOBFLOWS.kind,
+        **JOBFLOWS.type_meta,
         "metadata": {
             **names,
             "namespace": meta.namespace,

@@ -116,12 +116,10 @@ class Pending:
     def body(self) -> dict[str, Any]:
         """Return the `v1` Event."""
         return {
-            "apiVersion": EVENTS.api_version,
-            "kind": EVENTS.kind,
+            **EVENTS.type_meta,
             "metadata": {"name": self.name, "namespace": self.meta.namespace},
             "involvedObject": {
-                "apiVersion": self.resource.api_version,
-                "kind": self.resource.kind,
+                **self.resource.type_meta,
                 "namespace": self.meta.namespace,
                 "name": self.meta.name,
                 "uid": self.meta.uid,

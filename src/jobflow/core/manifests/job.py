@@ -116,8 +116,7 @@ def build_job(
         annotations |= {} if ttl is None else {labels.TTL_SECONDS: str(ttl)}
     # a ttl that is no number stays, and the API server refuses it
     return {
-        "apiVersion": JOBS.api_version,
-        "kind": JOBS.kind,
+        **JOBS.type_meta,
         "metadata": {
             "name": attempt.name,
             "namespace": meta.namespace,
@@ -242,8 +241,7 @@ def build_child(
     values = ((json, getattr(flow.spec, name)) for name, json in INHERITED.items())
     inherited = {json: msgspec.to_builtins(each) for json, each in values if each is not None}
     return {
-        "apiVersion": JOBFLOWS.api_version,
-        "kind": JOBFLOWS.kind,
+        **JOBFLOWS.type_meta,
         "metadata": {
             "name": attempt.name,
             "namespace": flow.metadata.namespace,

@@ -26,8 +26,7 @@ def build_claim(flow: JobFlow, claim: str) -> dict[str, Any] | EvaluationFailure
     namespace = flow.metadata.namespace
     created_by = qualify_name(namespace, flow.metadata.name)
     return {
-        "apiVersion": VOLUME_CLAIMS.api_version,
-        "kind": VOLUME_CLAIMS.kind,
+        **VOLUME_CLAIMS.type_meta,
         "metadata": {
             "name": format_job_name(flow.metadata.name, claim),
             "namespace": namespace,

@@ -92,7 +92,7 @@ class Writes:
     async def warn(self, job: VcjobObject, reason: str, message: str, now: datetime) -> None:
         meta = job.metadata
         at = now.replace(microsecond=0)
-        about = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "namespace": meta.namespace}
+        about = {**JOBS.type_meta, "namespace": meta.namespace}
         event = {
             "apiVersion": "v1",
             "kind": "Event",

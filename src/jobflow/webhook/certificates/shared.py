@@ -209,8 +209,7 @@ class SharedCertificate:
         if (secret := cache.get(self._namespace, self._name)) is None:
             labels = {"app.kubernetes.io/managed-by": "jobflow"}
             body |= {
-                "apiVersion": SECRETS.api_version,
-                "kind": SECRETS.kind,
+                **SECRETS.type_meta,
                 "type": "kubernetes.io/tls",
                 "metadata": {"name": self._name, "labels": labels},
             }

@@ -88,7 +88,7 @@ async def _is_allowed(cluster: Cluster, right: Right) -> bool:
     if right.resource.namespaced:
         attributes["namespace"] = cluster.namespace
     kind = resources.SELF_SUBJECT_ACCESS_REVIEWS
-    review = {"apiVersion": kind.api_version, "kind": kind.kind}
+    review = kind.type_meta
     body = msgspec.json.encode(review | {"spec": {"resourceAttributes": attributes}})
     answer = await cluster.client.create(kind, "", body)
     status = msgspec.json.decode(answer, type=Json).get("status") or {}

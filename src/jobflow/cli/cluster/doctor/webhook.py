@@ -113,8 +113,7 @@ async def _try_review(cluster: Cluster) -> Result:
     # its effect is tried, because only the API server can tell whether it reaches the webhook
     step = {"name": "a", "dependsOn": {"targets": ["a"]}}
     flow = {
-        "apiVersion": JOBFLOWS.api_version,
-        "kind": JOBFLOWS.kind,
+        **JOBFLOWS.type_meta,
         "metadata": {"generateName": "jobflow-doctor-"},
         "spec": {"flows": [step]},
     }
