@@ -3,7 +3,7 @@ done what they ask for."""
 
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from jobflow.api.flow.jobflow import JobFlow
@@ -14,7 +14,7 @@ from jobflow.client.options import Connection, Selection
 from jobflow.client.signals import interruption, run_unless
 from jobflow.client.verbs.command import Goal, Verb, refuse, send_verb
 from jobflow.display.formats import print_json
-from jobflow.kube.cache import key_of
+from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import Client
 
 if TYPE_CHECKING:  # it imports a reader of YAML, for values of outputs
@@ -65,13 +65,14 @@ async def send_and_wait(
                 requested = f"{verb.name} requested (Command {sent[-1][1]})"
                 print(f"JobFlow {flow.metadata.name}: {requested}", flush=True)
         if wait and sent:
-            waits = GoalWaits([flow for flow, _ in sent], verb.goal, quiet=options.as_json)
+            quiet = options.as_json
+            waits = {key_of(flow): GoalWait(flow, verb.goal, quiet=quiet) for flow, _ in sent}
             with interruption() as stop:
-                if not await run_unless(stop, waits.until_ended(client)):
+                if not await run_unless(stop, _until_ended(client, waits)):
                     return INTERRUPTED
             commands = [command for _, command in sent]
             sent = []
-            for each, command in zip(waits, commands, strict=True):
+            for each, command in zip(waits.values(), commands, strict=True):
                 if each.failure:
                     errors.add(CommandError(FAILED, each.failure))
                 else:
@@ -157,46 +158,38 @@ class GoalWait:
         return ""
 
 
-class GoalWaits:
-    """The waits for several flows, and the result of each."""
+async def _until_ended(client: Client, waits: Mapping[Key, GoalWait]) -> None:
+    """Return once each flow has reached the goal or can no longer reach it. Raises CommandError if
+    the flows cannot be watched."""
+    # only who waits needs watches
+    from jobflow.client.flows.follow import following, following_children
 
-    def __init__(self, flows: Sequence[JobFlow], goal: Goal, *, quiet: bool) -> None:
-        self._waits = {key_of(flow): GoalWait(flow, goal, quiet=quiet) for flow in flows}
+    flows = [wait.flow for wait in waits.values()]
 
-    def __iter__(self) -> Iterator[GoalWait]:
-        return iter(self._waits.values())
-
-    async def until_ended(self, client: Client) -> None:
-        """Return once each flow has reached the goal or can no longer reach it. Raises
-        CommandError if the flows cannot be watched."""
-        # only who waits needs watches
-        from jobflow.client.flows.follow import following, following_children
-
-        flows = [wait.flow for wait in self]
-        reminder = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._remind)
-        try:
-            async with following(client, flows, self._see, self._note_deletion) as follower:
-
-                def see_child(child: JobFlow) -> None:
-                    for wait in self:
-                        if wait.flow.metadata.namespace == child.metadata.namespace:
-                            wait.children[child.metadata.name] = child
-                    follower.look_again()  # it saw no change of the flows themselves
-
-                async with following_children(client, flows, see_child):
-                    await follower.until(
-                        lambda _: all(each.is_reached or each.failure for each in self)
-                    )
-        finally:
-            reminder.cancel()
-
-    def _see(self, flow: JobFlow) -> None:
-        self._waits[key_of(flow)].see(flow)
-
-    def _note_deletion(self, flow: JobFlow) -> None:
-        self._waits[key_of(flow)].is_deleted = True
-
-    def _remind(self) -> None:
-        if not all(wait.handled for wait in self):
+    def remind() -> None:
+        if not all(wait.handled for wait in waits.values()):
             sentence = "no controller has handled the Command yet; is `jobflow serve` running?"
             print_error(sentence, severity="warning")
+
+    def see(flow: JobFlow) -> None:
+        waits[key_of(flow)].see(flow)
+
+    def note_deletion(flow: JobFlow) -> None:
+        waits[key_of(flow)].is_deleted = True
+
+    reminder = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, remind)
+    try:
+        async with following(client, flows, see, note_deletion) as follower:
+
+            def see_child(child: JobFlow) -> None:
+                for wait in waits.values():
+                    if wait.flow.metadata.namespace == child.metadata.namespace:
+                        wait.children[child.metadata.name] = child
+                follower.look_again()  # it saw no change of the flows themselves
+
+            async with following_children(client, flows, see_child):
+                await follower.until(
+                    lambda _: all(each.is_reached or each.failure for each in waits.values())
+                )
+    finally:
+        reminder.cancel()
