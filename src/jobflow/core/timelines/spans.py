@@ -93,7 +93,7 @@ def spans_of_job(record: JobRecord, now: datetime) -> Iterator[Span]:
     began = next((start for start in starts if start is not None), None)
     runs = is_open and record.state not in _QUEUED
     if began is None and (record.state == JobPhase.COMPLETED or runs):
-        began = created  # no start is recorded, because all phases were between two looks
+        began = created  # without a recorded start, a vcjob that completed ran all the time
     if began is None:
         yield Span(State.QUEUED, created, end, record.name, is_open, outcome)
         return

@@ -191,7 +191,7 @@ class _Estimate:
         """Return the seconds until a step ends after its dependencies are met."""
         if step.daemon or condition.phase in api.ENDED_STEP_PHASES:
             return 0.0
-        # a template that has never completed counts as no time, and is told
+        # a template that has never completed counts as no time, and is named in `unknown`
         whole = self._whole(step, condition)
         if whole is None:
             self.unknown.append(step.name)

@@ -74,7 +74,7 @@ def waits_for(ctx: PlanContext, targets: TargetStates) -> tuple[str, str]:
     last = "or" if need.how is _ANY else "and"
     if need.probe is not None:
         pending = [i for i, reach in enumerate(targets.reaches) if reach is _NOT_YET]
-        # without a message no target has begun: the step waits as any other
+        # as long as nothing is known of any target, the step waits as any other
         is_known = any(targets.looks[i].message for i in pending)
         reason = StepReason.WAITING_FOR_PROBE if is_known else ""
         return reason, f"waits for {_probe_messages(ctx, pending, targets, last)}"
