@@ -40,7 +40,7 @@ from jobflow.core.timestamps import truncate_to_second
 from jobflow.core.work import Work, ends_in_status, may_run_steps, work_of, work_of_object, works_of
 
 T = TypeVar("T")
-Condition = TypeVar("Condition", bound=RunCondition)
+C = TypeVar("C", bound=RunCondition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +287,7 @@ def with_job_as_child(condition: StepCondition, step: Step, ctx: PlanContext) ->
     if not may_run_steps(step):
         return condition
 
-    def named(each: Condition) -> Condition:
+    def named(each: C) -> C:
         if not each.job or not ctx.work_named(step, each.job).has_steps:
             return each
         return msgspec.structs.replace(each, flow=each.job, job="")
@@ -314,7 +314,7 @@ def with_times(
     return found
 
 
-def with_time(condition: Condition, stored: Condition, now: datetime) -> Condition:
+def with_time(condition: C, stored: C, now: datetime) -> C:
     """Return the condition of a step or run with `lastTransitionTime`, as in `with_times`."""
     known = stored.last_transition_time
     if condition.phase == stored.phase and condition.reason == stored.reason:

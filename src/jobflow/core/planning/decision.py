@@ -26,7 +26,7 @@ from jobflow.core.planning.observed.steps import NOTHING, ObservedRun, ObservedS
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
 
-Condition = TypeVar("Condition", bound=RunCondition)
+C = TypeVar("C", bound=RunCondition)
 
 
 class TargetEnd(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -142,10 +142,10 @@ class CreateFault(msgspec.Struct, frozen=True):
     message: str
 
 
-class Decision(msgspec.Struct, Generic[Condition], frozen=True):
+class Decision(msgspec.Struct, Generic[C], frozen=True):
     """The decision about a step, or about one run of it."""
 
-    condition: Condition
+    condition: C
     actions: tuple[Action, ...] = ()
     drafts: tuple[Draft | Continuation, ...] = ()
     """The vcjobs and child flows to create, by run. `parallelism` turns those that have room into

@@ -71,7 +71,7 @@ def read_commands(
     # the UID of a Command that is gone is dropped, so that the status does not grow
     kept = [uid for uid in handled if uid in existing]
     new = [command for command in ordered if command.metadata.uid not in known]
-    reader = _Reader(flow, view, lifecycle, now, has_ended, find_open)
+    reader = _CommandReader(flow, view, lifecycle, now, has_ended, find_open)
     read = [command.metadata.uid for command in reader.read(new[: max(0, AT_ONCE - len(kept))])]
     return CommandResult(
         lifecycle=reader.lifecycle,
@@ -90,7 +90,7 @@ def read_commands(
 
 
 @dataclass(slots=True)
-class _Reader:
+class _CommandReader:
     flow: JobFlow
     view: View
     lifecycle: Lifecycle
