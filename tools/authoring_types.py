@@ -29,6 +29,7 @@ from jobflow.api.flow.traits import (
     Role,
     Setting,
     fields_of,
+    names_with,
 )  # fmt: skip
 from jobflow.api.volcano import job
 
@@ -132,12 +133,12 @@ def types_of_fields() -> str:
     """Return the text of `fields.pyi`: what editors and type checkers know of them."""
     parts = [TYPES_HEAD, *map(_dataclass, (*FLOW_TYPES, *JOB_TYPES))]
     parts.append(_typed_dict("StepFields", "Fields of a step.", Step, {"name"}, STEP_TYPES))
-    not_fields = {"flows", "finally_"}
-    spec = JobFlowSpec
-    parts.append(_typed_dict("FlowFields", "Fields of a flow.", spec, not_fields))
-    others = {each.name for each in fields_of(spec) if each.get(InChild) is None}
+    spec, names = JobFlowSpec, {each.name for each in fields_of(JobFlowSpec)}
+    steps, of_child = {"flows", "finally_"}, names_with(spec, InChild) - {"params"}
     doc = "Fields of a child flow."
-    parts.append(_typed_dict("ChildFields", doc, spec, not_fields | others | {"params"}))
+    parts.append(_typed_dict("ChildFields", doc, spec, steps | (names - of_child)))
+    doc = "Fields of a flow."
+    parts.append(_typed_dict("FlowFields", doc, spec, steps | of_child, base="ChildFields"))
     doc = "Fields of the schedule of a flow."
     parts.append(_typed_dict("CronFields", doc, CronJobFlowSpec, {"schedule", "job_flow_template"}))
     return _formatted("\n".join(parts), "fields.pyi")
@@ -151,10 +152,15 @@ def _dataclass(struct: type) -> str:
 
 
 def _typed_dict(
-    name: str, doc: str, struct: type, without: set[str], own: dict[str, str] | None = None
+    name: str,
+    doc: str,
+    struct: type,
+    without: set[str],
+    own: dict[str, str] | None = None,
+    base: str = "TypedDict",
 ) -> str:
     fields = "\n".join(_fields(struct, "", without, own or {}))
-    return f"class {name}(TypedDict, total=False):\n{_docstring(doc)}\n\n{fields}\n"
+    return f"class {name}({base}, total=False):\n{_docstring(doc)}\n\n{fields}\n"
 
 
 def _fields(

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -36,16 +37,21 @@ def api_type(name: str) -> type:
 
 def typed_fields() -> dict[str, set[str]]:
     """Return the names of the fields of each class that editors and type checkers see."""
-    classes = ast.parse((MADE / "fields.pyi").read_text()).body
-    return {
-        made.name: {
-            each.target.id
-            for each in made.body
-            if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
-        }
-        for made in classes
-        if isinstance(made, ast.ClassDef)
-    }
+    found: dict[str, set[str]] = {}
+    for made in ast.parse((MADE / "fields.pyi").read_text()).body:
+        if isinstance(made, ast.ClassDef):
+            inherited = (
+                found.get(each.id, ()) for each in made.bases if isinstance(each, ast.Name)
+            )
+            found[made.name] = {
+                *chain.from_iterable(inherited),
+                *(
+                    each.target.id
+                    for each in made.body
+                    if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+                ),
+            }
+    return found
 
 
 def api_fields(struct: type) -> dict[str, str]:

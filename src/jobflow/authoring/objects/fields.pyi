@@ -433,49 +433,6 @@ class StepFields(TypedDict, total=False):
     the flow itself, such as ExpressionError. With forEach, every item runs even if others
     fail."""
 
-class FlowFields(TypedDict, total=False):
-    """Fields of a flow."""
-
-    targets: Sequence[str | Step] | None
-    """Names of the steps to run, with all steps that they depend on; the other steps of flows
-    are Skipped. Steps of finally run in any case. Default: all steps."""
-    job_retain_policy: str | None
-    """retain (default) keeps the flow's jobs; delete deletes them once the flow has
-    succeeded."""
-    params: Mapping[str, Any] | Sequence[Param] | None
-    """Parameters for patches and CEL expressions."""
-    job_defaults: JobDefaults | None
-    """Defaults for every job. Templates and patches override them."""
-    volume_claims: Mapping[str, Any] | None
-    """PersistentVolumeClaims of the flow: name to spec, see `kubectl explain pvc.spec`. The
-    claim <flow>-<name> is created before the first job that mounts it, and deleted with the
-    flow. A pod whose containers mount a volume of that name gets it. Strings may contain
-    references such as $(params.size)."""
-    parallelism: int | str | Expr | None
-    """Maximum number of jobs at a time. Steps start in the order of flows. It may be a
-    reference to a param, such as $(params.n)."""
-    concurrency: Concurrency | None
-    """Group of flows of which only some run at once. Default: every flow starts at once."""
-    timeout: str | Expr | None
-    """Maximum time of the whole flow, such as 12h, without the time it was suspended. It may be
-    a reference to a param, such as $(params.limit)."""
-    failure_policy: str | None
-    """Effect of a failed step: Stop (default) starts no more jobs, Abort also aborts running
-    jobs, Continue runs all steps that do not depend on the failed one, and all items of a
-    forEach."""
-    outputs: Mapping[str, str | Expr] | None
-    """Outputs of the flow, by name: CEL expressions such as steps["train"].outputs.accuracy.
-    They are evaluated after finally, can use every step, and are stored in status.outputs."""
-    ttl_seconds_after_finished: int | None
-    """Seconds after which the finished flow is deleted. Default: never."""
-    ttl_seconds_after_succeeded: int | None
-    """Seconds after which a flow that has succeeded is deleted. Default:
-    ttlSecondsAfterFinished."""
-    ttl_seconds_after_failed: int | None
-    """Seconds after which a failed flow is deleted. Default: ttlSecondsAfterFinished."""
-    suspend: bool | None
-    """Create the flow suspended: no job starts until it is resumed."""
-
 class ChildFields(TypedDict, total=False):
     """Fields of a child flow."""
 
@@ -497,6 +454,31 @@ class ChildFields(TypedDict, total=False):
     outputs: Mapping[str, str | Expr] | None
     """Outputs of the flow, by name: CEL expressions such as steps["train"].outputs.accuracy.
     They are evaluated after finally, can use every step, and are stored in status.outputs."""
+
+class FlowFields(ChildFields, total=False):
+    """Fields of a flow."""
+
+    targets: Sequence[str | Step] | None
+    """Names of the steps to run, with all steps that they depend on; the other steps of flows
+    are Skipped. Steps of finally run in any case. Default: all steps."""
+    params: Mapping[str, Any] | Sequence[Param] | None
+    """Parameters for patches and CEL expressions."""
+    volume_claims: Mapping[str, Any] | None
+    """PersistentVolumeClaims of the flow: name to spec, see `kubectl explain pvc.spec`. The
+    claim <flow>-<name> is created before the first job that mounts it, and deleted with the
+    flow. A pod whose containers mount a volume of that name gets it. Strings may contain
+    references such as $(params.size)."""
+    concurrency: Concurrency | None
+    """Group of flows of which only some run at once. Default: every flow starts at once."""
+    ttl_seconds_after_finished: int | None
+    """Seconds after which the finished flow is deleted. Default: never."""
+    ttl_seconds_after_succeeded: int | None
+    """Seconds after which a flow that has succeeded is deleted. Default:
+    ttlSecondsAfterFinished."""
+    ttl_seconds_after_failed: int | None
+    """Seconds after which a failed flow is deleted. Default: ttlSecondsAfterFinished."""
+    suspend: bool | None
+    """Create the flow suspended: no job starts until it is resumed."""
 
 class CronFields(TypedDict, total=False):
     """Fields of the schedule of a flow."""

@@ -200,7 +200,7 @@ class TaskFunction(Generic[P]):
             bound = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise TypeError(f"{self._source.name}: {error}") from None
-        # The name of a function is no DNS-1123 label.
+        # Steps have names of DNS-1123, without underscores and capitals.
         name = self._name or self._source.name.strip("_").replace("_", "-").lower()
         values = {key: (each, self._place.argument(key)) for key, each in self._fields.items()}
         written = self._program(bound, place)

@@ -240,7 +240,7 @@ def _simplified(tree: Junction | Term) -> Junction | Term:
             if isinstance(part, Term) and not part.ends & _OF_ITEMS:
                 ends[part.task] = ends.get(part.task, frozenset()) | (part.ends or _DEFAULT)
         merged = {task: Term(task, frozenset() if e == _DEFAULT else e) for task, e in ends.items()}
-        # A term of items is not merged, as others may accept an end that it does not.
+        # AnySucceeded and AllFailed are about items, and stay terms of their own.
         joined = (
             merged[part.task] if isinstance(part, Term) and not part.ends & _OF_ITEMS else part
             for part in parts

@@ -96,7 +96,7 @@ def _outputs(
         if cel is not None:
             found[identifier(parameter.text_of("name"))] = cel
     for name, ref in context.scope.outputs.items():
-        # The step that has it may not have run; a flow cannot end with an output that lacks.
+        # The step may not have run, and an expression without a value fails the flow.
         cel = ref.or_else.replace("%s", "null") if ref.may_lack else ref.cel
         found.setdefault(identifier(name), cel)
     if again is not None:
@@ -139,7 +139,7 @@ def _tasks(template: Field) -> list[Task]:
     found, before = list[Task](), list[str]()
     if template.get("dag") is None:
         for group in template.listed("steps"):
-            # Argo takes a step alone for a group too.
+            # A step alone is a group of one.
             entries = group.items() if group.is_list else [group]
             after = [Task(e.text_of("name"), e, dependencies.after(before)) for e in entries]
             found += after

@@ -126,7 +126,7 @@ def _container(source: PodSource, own: Field, without: str = "") -> dict[str, An
     found: dict[str, Any] = {}
     if not own.is_map:
         own.gap("must be a map")
-    # Wrong types are for the user to mend: lint would see only the result.
+    # Wrong types are reported here, because lint sees only the result.
     for key, value in own.entries():
         own.get(key)
         if key == without:
