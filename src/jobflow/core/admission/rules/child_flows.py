@@ -24,7 +24,7 @@ from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.job_counts import JobCount
 from jobflow.core.admission.rule import RuleGroup, Rules
 from jobflow.core.violations import Reason, Violation
-from jobflow.core.work import may_run_steps, work_of
+from jobflow.core.work import work_of
 
 MAX_JOBS = 100_000
 """Vcjobs of an outermost flow and of all flows in it."""
@@ -60,19 +60,6 @@ def steps_with_flows_have_no_job(facts: FlowFacts) -> Iterator[Violation]:
             advice = trait.instead.get(WorkKind.FLOW, "write it into the steps of the flow")
             detail = f"the {what} runs a flow, not a job; {advice}"
             yield Violation(path, Reason.FORBIDDEN, None, detail)
-
-
-def probes_check_jobs(facts: FlowFacts) -> Iterator[Violation]:
-    for i, _ in facts.probes:
-        children = {facts.names[at] for at in facts.targets(i) if may_run_steps(facts.steps[at])}
-        for at, target in enumerate(facts.steps[i].targets):
-            if target in children:
-                detail = (
-                    "runs a flow, and a probe checks the pods of a job; wait for a condition, or "
-                    "put the probe into the flow"
-                )
-                path = f"{facts.path(i)}.dependsOn.targets[{at}]"
-                yield Violation(path, Reason.INVALID, target, detail)
 
 
 def child_flows_are_not_too_deep(facts: FlowFacts) -> Iterator[Violation]:
@@ -331,7 +318,6 @@ RULES: Rules = (
             child_flows_have_the_right_types,
             child_flows_have_own_fields,
             steps_with_flows_have_no_job,
-            probes_check_jobs,
             child_flows_are_not_too_deep,
             jobs_of_a_tree_are_few,
             names_of_a_tree_are_unique,

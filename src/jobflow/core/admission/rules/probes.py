@@ -21,6 +21,7 @@ from jobflow.core.admission.rule import RuleGroup, Rules
 from jobflow.core.suggest import did_you_mean, list_supported
 from jobflow.core.text import join_names
 from jobflow.core.violations import Reason, Violation
+from jobflow.core.work import may_run_steps
 
 MAX_ENTRIES = 32
 """Entries of a probe's three lists: every round evaluates each for every target, and sends a
@@ -57,17 +58,25 @@ def probes_have_targets(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def probes_check_one_job(facts: FlowFacts) -> Iterator[Violation]:
-    # a step with forEach has many jobs at once
-    looped = {i for i, step in facts.steps_with_options if step.for_each is not None}
-    for i, _ in facts.probes if looped else ():
-        names = {facts.names[target] for target in facts.targets(i) if target in looped}
+    details: dict[int, list[str]] = {}
+    for i, step in facts.steps_with_options:
+        if may_run_steps(step):
+            detail = (
+                "runs a flow, and a probe checks the pods of a job; wait for a condition, or put "
+                "the probe into the flow"
+            )
+            details.setdefault(i, []).append(detail)
+        if step.for_each is not None:
+            detail = (
+                "has forEach, so it has many jobs at once, and a probe checks one; wait for a "
+                "condition, or put the probe on a step without forEach"
+            )
+            details.setdefault(i, []).append(detail)
+    for i, _ in facts.probes if details else ():
+        wrong = {facts.names[each]: details[each] for each in facts.targets(i) if each in details}
         for at, target in enumerate(facts.steps[i].targets):
-            if target in names:
-                detail = (
-                    "has forEach, so it has many jobs at once, and a probe checks one; wait for a "
-                    "condition, or put the probe on a step without forEach"
-                )
-                path = f"{facts.path(i)}.dependsOn.targets[{at}]"
+            path = f"{facts.path(i)}.dependsOn.targets[{at}]"
+            for detail in wrong.get(target, ()):
                 yield Violation(path, Reason.INVALID, target, detail)
 
 
