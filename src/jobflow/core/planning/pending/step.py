@@ -94,7 +94,8 @@ class PendingSteps:
         """Decide these steps again, those that depend on others and have not begun, and all that
         depends on what ends thereby; return all of them. After a failure, the pass looks at every
         step, to note what it handles."""
-        self._spreads, order = True, self.layout.graph.order
+        self._again, self._queue, self._spreads = set(), [], True
+        order = self.layout.graph.order
         for position in changed:
             self._enqueue(position)
         for position in dependants_of:
