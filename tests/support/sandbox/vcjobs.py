@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.resources import JOBS
+from jobflow.api.resources import JOBS, ObjectMeta
 from jobflow.api.volcano.job import JobSpec, JobStatus
 from jobflow.api.volcano.pod import PodPhase
 from jobflow.sandbox.jobs.job_queue import JobQueue
+from jobflow.sandbox.jobs.objects import Vcjob, pod_name
 from jobflow.sandbox.jobs.policies import (
     SYNC,
     BusAction,
@@ -22,7 +23,7 @@ from jobflow.sandbox.jobs.policies import (
     evicted_request,
     pod_request,
 )
-from jobflow.sandbox.jobs.state_machine import JobSnapshot, pod_name, step
+from jobflow.sandbox.jobs.state_machine import step
 
 START = datetime(2026, 11, 21, 2, 52, 46, tzinfo=UTC)
 SANDBOX = "sandbox.jobflow.volcano.sh/"
@@ -122,9 +123,12 @@ class PlayedJob:
     def settle(self) -> PlayedJob:
         """Execute actions until none is due."""
         while request := self.inbox.take(self.spec, self.status, self.pods, self.now):
-            view = JobSnapshot(self.name, START, self.spec, self.status, self.pods, self.admitted)
-            view = replace(view, deleting=self.deleting)
-            outcome = step(view, request, self.now)
+            deleted = self.now if self.deleting else None
+            metadata = ObjectMeta(
+                name=self.name, creation_timestamp=START, deletion_timestamp=deleted
+            )
+            job = Vcjob(metadata, self.spec, self.status)
+            outcome = step(job, self.pods, request, self.now, is_admitted=self.admitted)
             for task_index, index in outcome.create:
                 self._make(task_index, index)
             for pod in outcome.delete:

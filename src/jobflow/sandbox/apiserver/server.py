@@ -207,7 +207,7 @@ class ApiServer:
     async def _delete(self, target: Target, request: Request) -> Response:
         kind = target.kind
         if target.subresource:
-            raise failures.unsupported(kind, "delete")
+            raise failures.undeletable(kind)
         body: Any = {}
         if request.body:
             try:
@@ -225,8 +225,8 @@ class ApiServer:
             if is_gone and not kind.returns_deleted:
                 name, group, uid = last.key[1], kind.group, last.uid
                 details = {"name": name, "group": group, "kind": kind.plural, "uid": uid}
-                head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-                return Response(encode({**head, "details": details}))
+                success = {**failures.HEAD, "status": "Success", "details": details}
+                return Response(encode(success))
             return _written(kind, last, request)
         is_chosen = selector(kind, request)
         stored = self.storage.bucket(kind.bucket).select(target.namespace)

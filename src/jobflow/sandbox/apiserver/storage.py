@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 Object = dict[str, Any]
+
 Key = tuple[str, str]
 """Namespace ("" for a cluster-scoped object) and name."""
 

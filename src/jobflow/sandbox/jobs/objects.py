@@ -16,7 +16,6 @@ from jobflow.api.volcano.job import JobSpec, JobStatus, Task
 from jobflow.api.volcano.pod import JOB_NAME, TASK, TASK_INDEX, Pod, PodPhase, PodSpec
 from jobflow.api.volcano.scheduling import QUEUE_NAME
 from jobflow.sandbox.jobs.policies import DEFAULT_MAX_RETRY, PodFacts
-from jobflow.sandbox.jobs.state_machine import pod_name
 
 
 class VcjobObject(Struct, frozen=True, kw_only=True):
@@ -34,6 +33,10 @@ class Vcjob:
     status: JobStatus
     fault: str | None = None
     """Why the spec cannot be read; it is then empty."""
+
+    @property
+    def phase(self) -> str:
+        return self.status.state.phase
 
 
 _decode_spec = msgspec.json.Decoder(JobSpec).decode
@@ -128,6 +131,10 @@ def pod_facts(pod: Pod, *, is_deleted: bool = False) -> PodFacts:
         deleting=is_deleted or pod.metadata.deletion_timestamp is not None,
         since=since.get(phase, first.finished_at if first else None),
     )
+
+
+def pod_name(job: str, task: str, index: int) -> str:
+    return f"{job}-{task}-{index}"
 
 
 def build_pod(job: Vcjob, task: Task, index: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ and events of pods of an earlier version no longer affect the job.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -28,6 +28,7 @@ import msgspec
 from jobflow.api.duration import format_duration
 from jobflow.api.volcano.job import JobCondition, JobPhase, JobSpec, JobState, JobStatus, TaskState
 from jobflow.api.volcano.pod import ENDED_POD_PHASES, PodPhase
+from jobflow.sandbox.jobs.objects import Vcjob, pod_name
 from jobflow.sandbox.jobs.policies import SYNC, BusAction, JobRequest, PodFacts
 
 LIVE = frozenset({JobPhase.PENDING, JobPhase.RUNNING})
@@ -48,22 +49,6 @@ ENDS_IN: Mapping[str, JobPhase] = {
 
 
 @dataclass(frozen=True, slots=True)
-class JobSnapshot:
-    name: str
-    created: datetime
-    spec: JobSpec
-    status: JobStatus
-    pods: Mapping[str, PodFacts] = field(default_factory=dict)
-    admitted: bool = True
-    """Whether the scheduler admitted the job; before that, no pod is created."""
-    deleting: bool = False
-
-    @property
-    def phase(self) -> str:
-        return self.status.state.phase
-
-
-@dataclass(frozen=True, slots=True)
 class JobChanges:
     """Changes of a vcjob: pods first, then the status, as in Volcano."""
 
@@ -73,43 +58,53 @@ class JobChanges:
     delete: tuple[PodFacts, ...] = ()
 
 
-def pod_name(job: str, task: str, index: int) -> str:
-    return f"{job}-{task}-{index}"
-
-
-def step(view: JobSnapshot, request: JobRequest, now: datetime) -> JobChanges:
+def step(
+    job: Vcjob,
+    pods: Mapping[str, PodFacts],
+    request: JobRequest,
+    now: datetime,
+    *,
+    is_admitted: bool = True,
+) -> JobChanges:
     """Return the effect of one action on a vcjob. `request` holds the action and names the task,
-    pod or partition of a partial restart. A vcjob that is being deleted does not change."""
+    pod or partition of a partial restart. A vcjob that is being deleted does not change, and before
+    the scheduler admits it (`is_admitted`), no pod is created."""
     # Its pods go with it: the garbage collector deletes them.
-    if view.deleting:
-        return JobChanges(view.status)
+    if job.metadata.deletion_timestamp is not None:
+        return JobChanges(job.status)
     # A vcjob without a status is new: Volcano gives it a phase before it creates a pod.
-    if view.phase == "":
-        available = view.spec.min_available or None
+    if job.phase == "":
+        available = job.spec.min_available or None
         state = JobState(phase=JobPhase.PENDING)
-        status = msgspec.structs.replace(view.status, state=state, min_available=available)
+        status = msgspec.structs.replace(job.status, state=state, min_available=available)
         return JobChanges(_stamped(status, now))
     if request.action is BusAction.RESTART_PARTITION:
-        if not any(_is_target(pod, request) for pod in view.pods.values()):
+        if not any(_is_target(pod, request) for pod in pods.values()):
             request = SYNC  # Volcano does nothing, and so may miss the end of the job
     action = request.action or BusAction.SYNC
-    if view.phase == JobPhase.RESTARTING:
+    if job.phase == JobPhase.RESTARTING:
         syncs = action is BusAction.SYNC
     else:
-        syncs = view.phase in LIVE and action not in KILLS_INTO
-    return _sync(view, action, now) if syncs else _kill(view, request, action, now)
+        syncs = job.phase in LIVE and action not in KILLS_INTO
+    if not syncs:
+        return _kill(job, pods, request, action, now)
+    # Before its gang has room a job has no pods, so only its phase can change.
+    if not is_admitted:
+        status = _moved(job, action, job.status)
+        return JobChanges(job.status if status == job.status else _stamped(status, now))
+    return _sync(job, pods, action, now)
 
 
-def _next_phase(view: JobSnapshot, action: BusAction, counted: JobStatus) -> JobPhase | None:
+def _next_phase(job: Vcjob, action: BusAction, counted: JobStatus) -> JobPhase | None:
     """Return the phase that follows from the action and the new counts, or None to stay."""
-    spec = view.spec
+    spec = job.spec
     replicas = sum(task.replicas or 0 for task in spec.tasks or ())
     succeeded, ended = counted.succeeded or 0, (counted.succeeded or 0) + (counted.failed or 0)
-    if view.phase in LIVE and action in KILLS_INTO:
+    if job.phase in LIVE and action in KILLS_INTO:
         return KILLS_INTO[action]
-    if action is BusAction.RESUME and view.phase in (JobPhase.ABORTING, JobPhase.ABORTED):
+    if action is BusAction.RESUME and job.phase in (JobPhase.ABORTING, JobPhase.ABORTED):
         return JobPhase.RESTARTING
-    match view.phase:
+    match job.phase:
         case JobPhase.PENDING:
             # Pods that have ended already count, or a short job would never leave Pending.
             seen = (counted.running or 0) + ended
@@ -132,7 +127,7 @@ def _next_phase(view: JobSnapshot, action: BusAction, counted: JobStatus) -> Job
             is_short = (counted.pending or 0) > replicas - (spec.min_available or 0)
             return JobPhase.PENDING if is_short else None
     alive = counted.terminating or counted.pending or counted.running
-    return None if alive else ENDS_IN.get(view.phase)
+    return None if alive else ENDS_IN.get(job.phase)
 
 
 def failed_status(status: JobStatus, reason: str, message: str, now: datetime) -> JobStatus:
@@ -170,8 +165,8 @@ def _stamped(status: JobStatus, now: datetime) -> JobStatus:
     )
 
 
-def _moved(view: JobSnapshot, action: BusAction, status: JobStatus) -> JobStatus:
-    phase = _next_phase(view, action, status)
+def _moved(job: Vcjob, action: BusAction, status: JobStatus) -> JobStatus:
+    phase = _next_phase(job, action, status)
     if phase is None:
         return status
     retries = int(phase is JobPhase.RESTARTING)
@@ -203,72 +198,74 @@ def _counted(
     )
 
 
-def _sync(view: JobSnapshot, action: BusAction, now: datetime) -> JobChanges:
+def _sync(job: Vcjob, pods: Mapping[str, PodFacts], action: BusAction, now: datetime) -> JobChanges:
     """Create missing pods, delete surplus pods, count all pods and move on."""
-    # Before its gang has room a job has no pods, so only its phase can change.
-    if not view.admitted:
-        status = _moved(view, action, view.status)
-        return JobChanges(view.status if status == view.status else _stamped(status, now))
     wanted: set[str] = set()
     create: list[tuple[int, int]] = []
-    tasks = view.spec.tasks or []
+    tasks = job.spec.tasks or []
     for number, task in enumerate(tasks):
-        names = [pod_name(view.name, task.name or "", i) for i in range(task.replicas or 0)]
+        names = [pod_name(job.metadata.name, task.name or "", i) for i in range(task.replicas or 0)]
         wanted.update(names)
         targets = (task.depends_on.name or []) if task.depends_on else []
         # As in Volcano, `any` requires more than one name.
         is_any = len(targets) > 1 and task.depends_on and task.depends_on.iteration == "any"
-        if (any if is_any else all)(_has_started(view, name) for name in targets):
-            create += [(number, i) for i, name in enumerate(names) if name not in view.pods]
-    surplus = [pod for name, pod in view.pods.items() if name not in wanted]
-    present = [pod for name, pod in view.pods.items() if name in wanted]
+        if (any if is_any else all)(_has_started(job, pods, name) for name in targets):
+            create += [(number, i) for i, name in enumerate(names) if name not in pods]
+    surplus = [pod for name, pod in pods.items() if name not in wanted]
+    present = [pod for name, pod in pods.items() if name in wanted]
     # A pod that is being deleted is counted as terminating, whatever its phase is.
     staying = [pod for pod in present if not pod.deleting]
-    leaving = len(view.pods) - len(staying)
-    available = view.spec.min_available or None
-    status = msgspec.structs.replace(view.status, running_duration=None, min_available=available)
+    leaving = len(pods) - len(staying)
+    available = job.spec.min_available or None
+    status = msgspec.structs.replace(job.status, running_duration=None, min_available=available)
     status = _counted(status, staying, [tasks[number].name or "" for number, _ in create], leaving)
-    status = _moved(view, action, status)
-    if status != view.status:
+    status = _moved(job, action, status)
+    if status != job.status:
         status = _stamped(status, now)
     return JobChanges(status, tuple(create), tuple(pod for pod in surplus if not pod.deleting))
 
 
-def _has_started(view: JobSnapshot, name: str) -> bool:
-    task = next((task for task in view.spec.tasks or () if task.name == name), None)
+def _has_started(job: Vcjob, pods: Mapping[str, PodFacts], name: str) -> bool:
+    task = next((task for task in job.spec.tasks or () if task.name == name), None)
     if task is None or task.min_available is None:
         return True
     up = sum(
         pod.phase is PodPhase.SUCCEEDED or (pod.phase is PodPhase.RUNNING and pod.ready)
-        for pod in view.pods.values()
+        for pod in pods.values()
         if pod.task == name
     )
     return up >= task.min_available
 
 
-def _kill(view: JobSnapshot, request: JobRequest, action: BusAction, now: datetime) -> JobChanges:
+def _kill(
+    job: Vcjob,
+    pods: Mapping[str, PodFacts],
+    request: JobRequest,
+    action: BusAction,
+    now: datetime,
+) -> JobChanges:
     """Delete all pods, or all that have not ended, or those of one task, pod or partition; count
     the pods that leave, and note how long the job ran."""
-    is_live = view.phase in LIVE
-    is_partial = action in PARTIAL and (is_live or view.phase == JobPhase.RESTARTING)
+    is_live = job.phase in LIVE
+    is_partial = action in PARTIAL and (is_live or job.phase == JobPhase.RESTARTING)
     if is_partial:
-        targets = [pod for pod in view.pods.values() if _is_target(pod, request)]
+        targets = [pod for pod in pods.values() if _is_target(pod, request)]
     else:
-        into = KILLS_INTO.get(action) if is_live else view.phase
+        into = KILLS_INTO.get(action) if is_live else job.phase
         # The pods of the last retry stay, because their logs say why the job failed.
-        is_last = (view.status.retry_count or 0) >= (view.spec.max_retry or 0) - 1
+        is_last = (job.status.retry_count or 0) >= (job.spec.max_retry or 0) - 1
         keep = ENDED_POD_PHASES if into != JobPhase.RESTARTING or is_last else frozenset()
-        targets = [pod for pod in view.pods.values() if pod.deleting or pod.phase not in keep]
-    status = _moved(view, action, _counted(view.status, terminating=len(targets)))
+        targets = [pod for pod in pods.values() if pod.deleting or pod.phase not in keep]
+    status = _moved(job, action, _counted(job.status, terminating=len(targets)))
     until = status.state.last_transition_time or now
     # The running time ends with the phase, and is not counted on while pods terminate.
-    if status.state.phase != view.phase:
+    if status.state.phase != job.phase:
         status, until = _stamped(status, now), now
-    ran = view.status.running_duration
-    if status != view.status or ran is None:
-        ran = format_duration(until - view.created)
+    ran = job.status.running_duration
+    if status != job.status or ran is None:
+        ran = format_duration(until - (job.metadata.creation_timestamp or now))
     status = msgspec.structs.replace(status, running_duration=ran)
-    if status != view.status and not is_partial:  # a partial restart keeps the version, as Volcano
+    if status != job.status and not is_partial:  # a partial restart keeps the version, as Volcano
         status = msgspec.structs.replace(status, version=(status.version or 0) + 1)
     return JobChanges(status, delete=tuple(pod for pod in targets if not pod.deleting))
 

@@ -124,7 +124,6 @@ DEADLINE = "DeadlineExceeded"
 class RestartLimits:
     most: int = 3
     first: float = 1.0
-    longest: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +234,7 @@ class PodLife:
     async def _run(self, container: _Container) -> None:
         limits, policy = self._context.restarts, self._spec.restart_policy or ALWAYS
         # Without jitter, as a kubelet.
-        backoff = ExponentialBackoff(first=limits.first, most=limits.longest, dice=lambda: 0.0)
+        backoff = ExponentialBackoff(first=limits.first, most=30.0, dice=lambda: 0.0)
         while not self._stop.is_set():
             await self._run_once(container)
             ended = container.state

@@ -22,8 +22,7 @@ from jobflow.api.resources import Struct
 from jobflow.api.volcano.job import Task
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.admission.object_names import name_violations
-from jobflow.sandbox.jobs.objects import ADDRESS, NODE, Vcjob
-from jobflow.sandbox.jobs.state_machine import pod_name
+from jobflow.sandbox.jobs.objects import ADDRESS, NODE, Vcjob, pod_name
 
 DEFAULT_GRACE = 30.0
 """Defaults of `terminationGracePeriodSeconds` and `terminationMessagePath`."""

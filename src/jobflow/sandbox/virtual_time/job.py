@@ -15,8 +15,8 @@ from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.timestamps import add, truncate_to_second
 from jobflow.sandbox.jobs import policies
 from jobflow.sandbox.jobs.job_queue import JobQueue
-from jobflow.sandbox.jobs.objects import Vcjob, build_pod, partition_of, with_defaults
-from jobflow.sandbox.jobs.state_machine import JobSnapshot, failed_status, pod_name, step
+from jobflow.sandbox.jobs.objects import Vcjob, build_pod, partition_of, pod_name, with_defaults
+from jobflow.sandbox.jobs.state_machine import failed_status, step
 from jobflow.sandbox.nodes.runner import pod_status
 from jobflow.sandbox.nodes.simulate import PhaseChange, SimulationScript, progress_of, read_script
 from jobflow.sandbox.virtual_time.capacity import Amounts, Room, gang_requests, pod_requests
@@ -138,15 +138,8 @@ class VirtualJob:
             if self.faults and not self.ended:
                 self.status = failed_status(self.status, "InvalidJob", "; ".join(self.faults), now)
                 break
-            snapshot = JobSnapshot(
-                self.metadata.name,
-                self.metadata.creation_timestamp or now,
-                self.spec,
-                self.status,
-                self._facts(),
-                admitted=self.start is not None,
-            )
-            changes = step(snapshot, request, now)
+            job = Vcjob(self.metadata, self.spec, self.status)
+            changes = step(job, self._facts(), request, now, is_admitted=self.start is not None)
             for doomed in changes.delete:
                 if (pod := self._pods.pop(doomed.name, None)) is not None:
                     self._free(pod)

@@ -9,6 +9,7 @@ and pods that it finds. The garbage collector deletes the pods of a deleted vcjo
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -34,7 +35,7 @@ from jobflow.sandbox.jobs.objects import (
     read_vcjob,
     template_fault,
 )
-from jobflow.sandbox.jobs.state_machine import JobSnapshot, failed_status, step
+from jobflow.sandbox.jobs.state_machine import failed_status, step
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import Clock, utc_now
 from jobflow.sandbox.volcano.node import SandboxNode
@@ -68,10 +69,6 @@ class TrackedJob:
         return self.stored.metadata.uid
 
     @property
-    def phase(self) -> str:
-        return self.job.status.state.phase
-
-    @property
     def name(self) -> str:
         return f"{self.stored.metadata.namespace}/{self.stored.metadata.name}"
 
@@ -84,7 +81,7 @@ class TrackedJob:
             return None
         if self.job.metadata.deletion_timestamp is not None:
             return None
-        if self.phase not in ENDED_PHASES - {JobPhase.ABORTED}:  # it can be resumed
+        if self.job.phase not in ENDED_PHASES - {JobPhase.ABORTED}:  # it can be resumed
             return None
         return ended + timedelta(seconds=min(ttl, MAX_SECONDS))
 
@@ -161,11 +158,11 @@ class JobController:
         elif (tracked := self._tracked.get(new.metadata.uid)) is None:
             self._track(new)
         else:
-            before, phase = tracked.stored, tracked.phase
+            before, phase = tracked.stored, tracked.job.phase
             tracked.stored, tracked.job = new, read_vcjob(new)
             tracked.faults = self._faults(tracked.job)
             # Its own writes of counts come back by the watch and must not cause another sync.
-            if bytes(before.spec) != bytes(new.spec) or phase != tracked.phase:
+            if bytes(before.spec) != bytes(new.spec) or phase != tracked.job.phase:
                 self._offer(tracked, policies.SYNC)
 
     def _track(self, stored: VcjobObject) -> None:
@@ -179,7 +176,7 @@ class JobController:
         self._offer(tracked, policies.SYNC)
 
     def _faults(self, job: Vcjob) -> Sequence[str]:
-        if job.fault or job.status.state.phase in ENDED_PHASES:
+        if job.fault or job.phase in ENDED_PHASES:
             return [job.fault] if job.fault else []
         templates = [
             f"spec.tasks[{index}].template: {fault}"
@@ -214,7 +211,7 @@ class JobController:
             assert target is not None
             try:
                 # The first DELETE wins, so that no Command acts twice.
-                await self._writes.delete_command(command)
+                await self._writes.delete(COMMANDS, command.metadata)
             except Gone:
                 continue  # somebody else executes it
             except Refused as error:
@@ -281,7 +278,10 @@ class JobController:
                 # One request is enough: the garbage collector waits for the pods.
                 tracked.expired = True
                 try:
-                    await self._writes.delete_job(tracked.stored)
+                    with suppress(Gone):
+                        await self._writes.delete(
+                            JOBS, tracked.stored.metadata, propagationPolicy="Foreground"
+                        )
                 except Refused as error:
                     log.warning("vcjob cannot be deleted", job=tracked.name, error=str(error))
                 continue
@@ -318,25 +318,17 @@ class JobController:
     async def _execute(self, tracked: TrackedJob, request: policies.JobRequest) -> None:
         now, job = self._clock(), tracked.job
         # Without a webhook of Volcano here, the controller refuses what cannot run.
-        if tracked.faults and tracked.phase not in ENDED_PHASES:
+        if tracked.faults and tracked.job.phase not in ENDED_PHASES:
             message = "; ".join(tracked.faults)
             await self._store(tracked, failed_status(job.status, INVALID, message, now))
             await self._warn(tracked, INVALID, message)
             return
-        view = JobSnapshot(
-            job.metadata.name,
-            job.metadata.creation_timestamp or now,
-            job.spec,
-            job.status,
-            self._facts_of.get(tracked.uid, {}),
-            deleting=job.metadata.deletion_timestamp is not None,
-        )
-        changes = step(view, request, now)
+        changes = step(job, self._facts_of.get(tracked.uid, {}), request, now)
         # Pods first: if a write fails, the status still says what is left to do.
         await _all(self._delete(tracked, pod) for pod in changes.delete)
         await _all(self._create(tracked, task, index) for task, index in changes.create)
         tracked.queue.done(request)
-        if changes.status != view.status:
+        if changes.status != job.status:
             await self._store(tracked, changes.status)
 
     async def _store(self, tracked: TrackedJob, status: JobStatus) -> None:

@@ -5,11 +5,13 @@ It keeps nothing that must survive: a new node continues pods from their status.
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import structlog
 
+from jobflow.api.resources import PODS
 from jobflow.api.volcano.pod import Pod
 from jobflow.sandbox.jobs.objects import RETRY_COUNT, Vcjob
 from jobflow.sandbox.nodes.runner import Assignment, PodProgress, Runner, pod_status
@@ -55,7 +57,9 @@ class SandboxNode:
             self._running[uid] = self.tasks.create_task(running)
 
     async def delete(self, pod: Pod) -> None:
-        await self.writes.delete_pod(pod, gracefully=self.runner.graceful)
+        options = {} if self.runner.graceful else {"gracePeriodSeconds": 0}
+        with suppress(Gone):
+            await self.writes.delete(PODS, pod.metadata, **options)
 
     def forget(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -89,7 +93,9 @@ class SandboxNode:
         # The object stays until nothing of the pod runs, as with a kubelet.
         await self.runner.end(pod)
         try:
-            await self.writes.delete_pod(pod)
+            await self.writes.delete(PODS, pod.metadata, gracePeriodSeconds=0)
+        except Gone:
+            return
         except Refused as error:
             log.warning("pod cannot be deleted", pod=pod.metadata.name, error=str(error))
 

@@ -4,16 +4,14 @@ A write that the API server refuses permanently raises Refused.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 
-from jobflow.api.resources import COMMANDS, EVENTS, JOBS, PODS, ObjectMeta, Resource
-from jobflow.api.volcano.command import Command
+from jobflow.api.resources import EVENTS, JOBS, PODS, ObjectMeta, Resource
 from jobflow.api.volcano.job import JobStatus
 from jobflow.api.volcano.pod import Pod
 from jobflow.kube.answers import NETWORK_ERRORS, ApiError
@@ -69,23 +67,8 @@ class Writes:
         path = JOBS.path(job.metadata.namespace, job.metadata.name, "status")
         return _job(await self._send("PATCH", path, patch, content_type=JSON_PATCH))
 
-    async def delete_pod(self, pod: Pod, *, gracefully: bool = False) -> None:
-        """Delete a pod, immediately or gracefully, if it still exists. Raises Refused."""
-        with suppress(Gone):
-            options = {} if gracefully else {"gracePeriodSeconds": 0}
-            await self._delete(PODS, pod.metadata, options)
-
-    async def delete_job(self, job: VcjobObject) -> None:
-        """Delete a vcjob after its pods (foreground), as Volcano does when its ttl expires."""
-        with suppress(Gone):
-            await self._delete(JOBS, job.metadata, {"propagationPolicy": "Foreground"})
-
-    async def delete_command(self, command: Command) -> None:
-        await self._delete(COMMANDS, command.metadata, {})
-
-    async def _delete(
-        self, resource: Resource, meta: ObjectMeta, options: Mapping[str, Any]
-    ) -> None:
+    async def delete(self, resource: Resource, meta: ObjectMeta, **options: Any) -> None:
+        """Delete this object, identified by its UID. Raises Gone, Refused."""
         kind = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": meta.uid}}
         await self._send("DELETE", resource.path(meta.namespace, meta.name), {**kind, **options})
 

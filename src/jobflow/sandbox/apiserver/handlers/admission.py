@@ -174,8 +174,7 @@ def refused(name: str, given: dict[str, Any] | None) -> RequestFailure:
     end = f": {why}" if why else " without explanation"
     status["message"] = f'admission webhook "{name}" denied the request{end}'
     status["code"] = max(status.get("code") or 400, 400)
-    head = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
-    return RequestFailure({**head, **status, "status": "Failure"})
+    return RequestFailure({**failures.HEAD, **status, "status": "Failure"})
 
 
 def _rule_matches(rule: Mapping[str, Any], operation: WriteOperation) -> Any:

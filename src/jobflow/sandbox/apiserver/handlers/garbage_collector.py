@@ -153,9 +153,8 @@ class GarbageCollector:
             blocking = False
             for bucket, key in dependents:
                 owned, dependent = self._registry.of_bucket(bucket), self._storage.get(bucket, key)
-                if owned is not None and dependent is not None:
-                    if not dependent.is_deleted:
-                        await self._collect(owned, dependent)
+                if owned is not None and dependent is not None and not dependent.is_deleted:
+                    await self._collect(owned, dependent)
                 remaining = self._storage.get(bucket, key)
                 blocking |= remaining is not None and any(
                     reference["uid"] == stored.uid and reference.get("blockOwnerDeletion")

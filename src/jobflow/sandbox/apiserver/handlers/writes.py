@@ -16,9 +16,10 @@ from jobflow.sandbox.apiserver.handlers.admission import Admission
 from jobflow.sandbox.apiserver.kinds import Kind, Object
 from jobflow.sandbox.apiserver.requests import failures
 from jobflow.sandbox.apiserver.requests.bodies import Change, Mistyped, convert
+from jobflow.sandbox.apiserver.requests.http import encode
 from jobflow.sandbox.apiserver.requests.targets import Target, WriteOperation, WriteOptions
 from jobflow.sandbox.apiserver.resources import builtin, metadata
-from jobflow.sandbox.apiserver.storage import ObjectTooLarge, Storage, Stored, encode
+from jobflow.sandbox.apiserver.storage import ObjectTooLarge, Storage, Stored
 
 _TRIES = 5
 _GENERATED_TRIES = 8
@@ -149,17 +150,14 @@ class Writer:
             current = self._storage.get(target.kind.bucket, target.key)
             if current is None:
                 raise failures.not_found(target.kind, target.name)
-            conditions = wanted.preconditions
-            uid, version = conditions.uid, conditions.resource_version
-            if uid and uid != current.uid:
-                why = "The object might have been deleted and then recreated"
-                raise failures.precondition(target.kind, target.name, "UID", uid, current.uid, why)
-            if version and version != str(current.revision):
-                why = "The object might have been modified"
-                found = str(current.revision)
-                raise failures.precondition(
-                    target.kind, target.name, "ResourceVersion", version, found, why
-                )
+            uid, version = wanted.preconditions.uid, wanted.preconditions.resource_version
+            for field, asked, found, happened in (
+                ("UID", uid, current.uid, "deleted and then recreated"),
+                ("ResourceVersion", version, str(current.revision), "modified"),
+            ):
+                if asked and asked != found:
+                    why = f"The object might have been {happened}"
+                    raise failures.precondition(target.kind, target.name, field, asked, found, why)
             operation = WriteOperation("DELETE", target, None, current.obj, write)
             await self._admission.validate(operation)
             # Webhooks took time: somebody else may have written meanwhile.

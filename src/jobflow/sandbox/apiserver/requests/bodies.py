@@ -167,7 +167,9 @@ def _revision(
 ) -> Object:
     if not isinstance(obj, dict):
         raise failures.bad_request("error decoding patch: the result is not a JSON object")
-    keep_kind(target.kind, obj)
+    for field, wanted in (("apiVersion", target.kind.api_version), ("kind", target.kind.kind)):
+        if obj.get(field) != wanted:
+            raise _misnamed(obj, field, wanted)
     try:
         check_metadata(obj)
     except Mistyped as error:
@@ -241,12 +243,6 @@ def check_kind(kind: Kind, obj: Object, body: bytes) -> None:
         if not kind.custom:
             raise unhandled(obj, kind, f"no kind {obj['kind']} is registered for this path")
         raise _misnamed(obj, "kind", kind.kind)
-
-
-def keep_kind(kind: Kind, obj: Object) -> None:
-    for field, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
-        if obj.get(field) != wanted:
-            raise _misnamed(obj, field, wanted)
 
 
 def _misnamed(obj: Object, field: str, wanted: str) -> RequestFailure:

@@ -11,6 +11,7 @@ from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver.kinds import Kind
 
 Status = dict[str, Any]
+HEAD: Status = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
 
 
 class RequestFailure(Exception):
@@ -27,10 +28,9 @@ class RequestFailure(Exception):
 
 def status(code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> Status:
     """Return a `v1` Status of a failure."""
-    head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
     optional = {"reason": reason or None, "details": details}
     given = {key: value for key, value in optional.items() if value is not None}
-    return {**head, "message": message, **given, "code": code}
+    return {**HEAD, "status": "Failure", "message": message, **given, "code": code}
 
 
 def failure(code: int, reason: str, message: str, **details: Any) -> RequestFailure:
@@ -110,9 +110,9 @@ def forbidden(kind: Kind, name: str, why: str, **details: Any) -> RequestFailure
     return failure(403, "Forbidden", message, **_of(kind, name), **details)
 
 
-def unsupported(kind: Kind, action: str) -> RequestFailure:
-    """405 for an action that the kind or its subresource does not support."""
-    message = f'{action} is not supported on resources of kind "{kind.qualified}"'
+def undeletable(kind: Kind) -> RequestFailure:
+    """405 for a subresource, which cannot be deleted apart from its object."""
+    message = f'delete is not supported on resources of kind "{kind.qualified}"'
     return failure(405, "MethodNotAllowed", message, **_of(kind, ""))
 
 

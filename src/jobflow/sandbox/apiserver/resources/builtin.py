@@ -268,12 +268,15 @@ def _renamed(event: Object, names: Mapping[str, str], api_version: str) -> Objec
     return {names.get(key, key): event[key] for key in event} | {"apiVersion": api_version}
 
 
-PROJECTION = Projection(
-    show=lambda event: _renamed(event, _CORE_TO_EVENTS, "events.k8s.io/v1"),
-    take=lambda event: _renamed(event, _EVENTS_TO_CORE, "v1"),
+EVENT_VIEW = replace(
+    EVENT,
+    group="events.k8s.io",
+    projection=Projection(
+        show=lambda event: _renamed(event, _CORE_TO_EVENTS, "events.k8s.io/v1"),
+        take=lambda event: _renamed(event, _EVENTS_TO_CORE, "v1"),
+    ),
+    stored_as=EVENT.bucket,
 )
-
-EVENT_VIEW = replace(EVENT, group="events.k8s.io", projection=PROJECTION, stored_as=EVENT.bucket)
 SECRET = Kind(
     plural="secrets",
     kind="Secret",

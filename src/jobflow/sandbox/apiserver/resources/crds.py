@@ -115,16 +115,7 @@ def kinds_of(definition: Mapping[str, Any]) -> Iterator[Kind]:
             continue
         name, schema = version["name"], version["schema"]["openAPIV3Schema"]
         subresources = frozenset({"status"} & set(version.get("subresources") or ()))
-        columns = [
-            crd_column(
-                column["name"],
-                column["type"],
-                column["jsonPath"],
-                column.get("priority", 0),
-                column.get("description", ""),
-            )
-            for column in version.get("additionalPrinterColumns") or ()
-        ]
+        columns = [*map(crd_column, version.get("additionalPrinterColumns") or ())]
         kind = Kind(
             group=group,
             version=name,

@@ -47,8 +47,9 @@ AGE = Column("Age", "string", lambda obj: age(obj["metadata"].get("creationTimes
 CREATED = Column("Created At", "date", lambda obj: obj["metadata"].get("creationTimestamp"))
 
 
-def crd_column(name: str, kind: str, path: str, priority: int, description: str) -> Column:
-    find = compile_path(path)
+def crd_column(given: dict[str, Any]) -> Column:
+    """Return the column that an entry of `additionalPrinterColumns` describes."""
+    find, kind = compile_path(given["jsonPath"]), given["type"]
 
     def value(obj: Object) -> Any:
         found = find(obj)
@@ -60,7 +61,8 @@ def crd_column(name: str, kind: str, path: str, priority: int, description: str)
             return found[0]
         return " ".join(map(_text, found))
 
-    return Column(name, kind, value, priority, description=description)
+    optional = {name: given[name] for name in ("priority", "description") if name in given}
+    return Column(given["name"], kind, value, **optional)
 
 
 def _text(value: Any) -> str:
