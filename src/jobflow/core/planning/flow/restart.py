@@ -191,9 +191,11 @@ def restarted(
     }
     stored = flow.status
     # by this number, child flows know whether a retry is about them too
-    retries = stored.retries + ctx.layout.has_children
+    retries = stored.retries
     if view.parent is not None:
         retries = view.parent.status.retries
+    elif ctx.layout.has_children:
+        retries += 1
     waits = flow.spec.concurrency is not None
     records = () if waits else stored.job_status_list or ()
     begun = any(record.state != JobPhase.PENDING for record in records) or (
