@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,6 @@ from jobflow.kube.credentials import ConfigError
 from jobflow.runtime.event_loop import run
 
 WITHIN_SECONDS = 2.0
-_CONNECTION = ("namespace", "kubeconfig", "context", "impersonate")
 
 
 def complete_flow(params: Mapping[str, Any], incomplete: str) -> list[str]:
@@ -66,7 +66,7 @@ def _answer(
     """Return no names if they cannot be read: the user is typing, and cannot be told why."""
 
     async def answer() -> Sequence[str]:
-        connection = Connection(*(params.get(field) for field in _CONNECTION))
+        connection = Connection(**{each.name: params.get(each.name) for each in fields(Connection)})
         async with await connect(connection) as client, asyncio.timeout(WITHIN_SECONDS):
             return await read(client)
 

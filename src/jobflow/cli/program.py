@@ -56,8 +56,14 @@ def commands() -> TyperGroup:
 
 def run(arguments: Sequence[str], name: str) -> int:
     """Run a command and return its exit code, after all output is written."""
-    if COMPLETE_VARIABLE in os.environ:
-        return _complete(name)
+    if COMPLETE_VARIABLE in os.environ:  # the script of `jobflow completion` asks
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        from jobflow.cli import complete
+
+        completion_init()
+        completers.update(complete.COMPLETERS)
+        return int(TyperGroup.main(commands(), [], name, standalone_mode=False) or SUCCESS)
     code = SUCCESS
     try:
         try:
@@ -105,17 +111,6 @@ def _sentence(error: TyperException) -> str:
     text = text[0].lower() + text[1:].replace(". Did you mean", "; did you mean")
     context = getattr(error, "ctx", None)
     return text if context is None else f"{text}; see `{context.command_path} --help`"
-
-
-def _complete(name: str) -> int:
-    """Answer the script of `jobflow completion`."""
-    from typer.completion import completion_init  # type: ignore[attr-defined]
-
-    from jobflow.cli import complete
-
-    completion_init()
-    completers.update(complete.COMPLETERS)
-    return int(TyperGroup.main(commands(), [], name, standalone_mode=False) or SUCCESS)
 
 
 def _print_version(wanted: bool) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobflow.api.resources import JOBFLOWS
-from jobflow.cli.steer import until_end
+from jobflow.cli.steer import send_command, until_end
 from support.sandbox.flow_commands import (
     JOBFLOW,
     forbid,
@@ -100,7 +100,7 @@ async def test_a_flow_that_is_deleted_while_it_runs_is_an_error(
 async def test_a_missing_controller_gets_a_warning(
     world: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(until_end, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(send_command, "PATIENCE_SECONDS", 0.0)
     await world.apply(jobflow("train", STEPS))
     flows = [await world.flow("train")]
     waiting = asyncio.create_task(until_end.until_end(world.client, flows, until_end.View.PROGRESS))

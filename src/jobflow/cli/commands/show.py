@@ -262,10 +262,17 @@ def plan(
     Exit code: 0 planned, also if a flow would fail; 1 a flow would never end, a job never fits, or
     no right to read; 2 no such flow or file, a fault in a file or a flag, or no cluster.
     """
-    from jobflow.cli.show.plan import PlanOptions, print_plan
+    from jobflow.cli.show.plan import print_plan
 
-    options = PlanOptions(durations, learn, capacity, param or (), output)
-    return print_plan(flows, connection, options)
+    return print_plan(
+        flows,
+        connection,
+        param or (),
+        output,
+        durations=durations,
+        from_history=learn,
+        shared=capacity,
+    )
 
 
 @commands.command(

@@ -16,11 +16,11 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import JOBS, JOBTEMPLATES, Resource
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on, print_error
-from jobflow.client.manifests.check import Report, check, check_files
+from jobflow.client.manifests.check import check, check_files
 from jobflow.client.manifests.objects import Manifest, Manifests, load
 from jobflow.client.manifests.sources import UNREADABLE, ManifestFault
 from jobflow.client.manifests.write_yaml import write_yaml
-from jobflow.client.manifests.yaml_nodes import MappingEntry, MappingNode, ScalarNode
+from jobflow.client.manifests.yaml_nodes import MappingEntry, ScalarNode
 from jobflow.client.options import FileOptions
 from jobflow.core.admission.applied_nulls import WAYS, null_places
 from jobflow.core.json_values import maps
@@ -71,7 +71,12 @@ def convert_files(files: Sequence[str]) -> int:
     unknown, reports = [], []
     for each in manifests.objects:
         if _result(each) is not None:
-            reports.append(_check(each))
+            # both kinds have the spec of JobTemplates; the faults have the places of the file
+            place, entries = each.node.span, dict(each.node.entries)
+            for key, value in (("apiVersion", JOBTEMPLATES.api_version), ("kind", "JobTemplate")):
+                entries[key] = MappingEntry(place, ScalarNode(place, value))
+            template = replace(each, node=replace(each.node, entries=entries))
+            reports.append(check(Manifests([each.source], [template]), lenient=True))
         else:
             reads = f"convert reads Jobs of {JOBS.api_version} and JobTemplates of "
             reads += JOBTEMPLATES.api_version
@@ -159,18 +164,6 @@ def _unknown(manifest: Manifest, advice: str) -> ManifestFault:
     kind = f"{manifest.kind} of {manifest.api_version}"
     message = f"cannot convert a {kind}: {advice}"
     return ManifestFault(manifest.place("kind"), Reason.NOT_SUPPORTED, message, "kind")
-
-
-def _check(manifest: Manifest) -> Report:
-    """Check the spec by the rules of JobTemplates; the faults have the places of the file."""
-    # both kinds have the same spec
-    place = manifest.node.span
-    entries = dict(manifest.node.entries)
-    for key, value in (("apiVersion", JOBTEMPLATES.api_version), ("kind", JOBTEMPLATES.kind)):
-        entries[key] = MappingEntry(place, ScalarNode(place, value))
-    node: MappingNode = replace(manifest.node, entries=entries)
-    template = replace(manifest, node=node)
-    return check(Manifests([manifest.source], [template]), lenient=True)
 
 
 def _converted(manifest: Manifest) -> dict[str, Any]:

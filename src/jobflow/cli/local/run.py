@@ -94,17 +94,15 @@ def run_flows(
 
 def assumptions(flows: Iterable[Manifest], runner: RunnerName) -> Iterator[str]:
     """Return the warnings about what the runner assumes. The flows have no faults."""
-    if runner is RunnerName.SIMULATE and any(map(_has_network_probe, flows)):
+    if runner is not RunnerName.SIMULATE:
+        return
+    steps = (step for each in flows for step in msgspec.convert(each.data, JobFlow).steps)
+    probes = (step.depends_on.probe for step in steps if step.depends_on is not None)
+    if any(probe and (probe.http_get_list or probe.tcp_socket_list) for probe in probes):
         yield (
             "HTTP and TCP probes pass as soon as the simulated pods are Running, because nothing "
             "listens in them; use --runner process to send real requests"
         )
-
-
-def _has_network_probe(manifest: Manifest) -> bool:
-    steps = msgspec.convert(manifest.data, JobFlow).steps
-    probes = (step.depends_on.probe for step in steps if step.depends_on is not None)
-    return any(probe and (probe.http_get_list or probe.tcp_socket_list) for probe in probes)
 
 
 def run_sandbox(
@@ -117,6 +115,17 @@ def run_sandbox(
 ) -> int:
     """Run the sandbox, and perhaps its page, until a signal."""
     logs.configure(level=logging.WARNING)  # as `serve` logs, without what goes well
+    show_page = page or (lambda client: nullcontext())
+
+    async def serve(sandbox: SandboxOptions) -> None:
+        with interruption() as stop:
+            async with sandbox_world(sandbox) as world, show_page(world.client):
+                print(f"export KUBECONFIG={shlex.quote(str(world.kubeconfig))}")
+                if isinstance(sandbox.runner, ProcessRunner):
+                    print(f"# logs: {sandbox.runner.folder}")  # a comment, for `eval`
+                print("ready", flush=True)
+                await stop.wait()
+
     with (
         exit_on(UNUSABLE, OSError, file=kubeconfig),
         exit_on(UNUSABLE, CommandError, *START_ERRORS),
@@ -125,15 +134,5 @@ def run_sandbox(
     ):
         path = kubeconfig.absolute()
         options = SandboxOptions(port, webhook_port=webhook_port, kubeconfig=path, runner=runner)
-        run(_serve(options, page or (lambda client: nullcontext())))
+        run(serve(options))
     return SUCCESS
-
-
-async def _serve(sandbox: SandboxOptions, page: ShowPage) -> None:
-    with interruption() as stop:
-        async with sandbox_world(sandbox) as world, page(world.client):
-            print(f"export KUBECONFIG={shlex.quote(str(world.kubeconfig))}")
-            if isinstance(sandbox.runner, ProcessRunner):
-                print(f"# logs: {sandbox.runner.folder}")  # a comment, for `eval`
-            print("ready", flush=True)
-            await stop.wait()

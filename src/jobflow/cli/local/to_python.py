@@ -152,9 +152,12 @@ class _Module:
 
     def job_spec(self, value: Mapping[str, Any], owner: str) -> Code:
         """Return the spec of a job, or a patch of one: as a JobSpec if that has all its fields."""
-        if _fits(value, JobSpec):
-            return self.object(value, JobSpec, owner)
-        return self.value(value, owner, "")
+        try:
+            msgspec.convert(value, JobSpec)
+        except (msgspec.ValidationError, RecursionError):  # a manifest may be nested deeply
+            return self.value(value, owner, "")
+        fits = _has_fields(value, JobSpec)
+        return self.object(value, JobSpec, owner) if fits else self.value(value, owner, "")
 
     def value(self, value: Any, owner: str, key: str) -> Code:
         """Return a value of JSON. A text of several lines becomes a constant."""
@@ -163,14 +166,10 @@ class _Module:
         if isinstance(value, list):
             return [self.value(each, owner, key) for each in value]
         # a script inside a call would lose the indentation of its lines
-        if isinstance(value, str) and "\n" in value.rstrip("\n"):
-            return self._constant(value, owner, key)
-        return value  # type: ignore[no-any-return]
-
-    def _constant(self, text: str, owner: str, key: str) -> Code:
-        literal = write_lines(text)
-        if literal is None:  # written as one line with escapes
-            return text
+        is_long = isinstance(value, str) and "\n" in value.rstrip("\n")
+        literal = write_lines(value) if is_long else None
+        if literal is None:  # a text is written as one line with escapes
+            return value  # type: ignore[no-any-return]
         if literal not in self._constants:
             kind = "script" if key in ("args", "command") else key.rpartition("/")[2] or "text"
             self._constants[literal] = self.names.make(f"{owner}_{kind}".upper())
@@ -232,23 +231,17 @@ class _Flow:
         own = {key: each for key, each in step.items() if key not in ("name", *_WORKS)}
         if not with_targets:  # an operation below says them
             del own["dependsOn"]
-        fields = [
-            (name, self._shortened(name, code)) for name, code in self._sorted(step, own, owner)
-        ]
-        call = Call(f"{self.name}.{method}", [("", owner), *fields])
-        if owner in self.steps:
-            self.module.lines.append(write(call, before=f"{self.steps[owner]} = "))
-        else:
-            self.module.lines.append(write(call))
-
-    def _sorted(self, step: Mapping[str, Any], own: Mapping[str, Any], owner: str) -> _Fields:
         works = {key: step[key] for key in _WORKS if step.get(key) is not None}
-        found = self._work(works, Step, owner)
+        fields = self._work(works, Step, owner)
         if not works and owner in self.templates:
-            found = [("template", self._template(owner))]
+            fields = [("template", self._template(owner))]
         elif not works and step.get("image") is not None:
-            found = [("template", owner)]  # else it would be a container
-        return [*found, *self.module.fields(own, Step, owner)]
+            fields = [("template", owner)]  # else it would be a container
+        fields += self.module.fields(own, Step, owner)
+        shortened = [(name, self._shortened(name, code)) for name, code in fields]
+        call = Call(f"{self.name}.{method}", [("", owner), *shortened])
+        variable = f"{self.steps[owner]} = " if owner in self.steps else ""
+        self.module.lines.append(write(call, before=variable))
 
     def _work(
         self, works: Mapping[str, Any], struct: type[msgspec.Struct], owner: str
@@ -344,16 +337,8 @@ def _operation(chain: Sequence[Sequence[str]], names: Mapping[str, str]) -> str:
     return " >> ".join(parts)
 
 
-def _fits(value: Any, struct: type[msgspec.Struct]) -> bool:
-    """Whether a type of the API has all fields of an object, with values of their types."""
-    try:
-        msgspec.convert(value, struct)
-    except (msgspec.ValidationError, RecursionError):  # a manifest may be nested deeply
-        return False
-    return _has_fields(value, struct)
-
-
 def _has_fields(value: Mapping[str, Any], struct: type[msgspec.Struct]) -> bool:
+    """Whether a type of the API has all fields of an object."""
     kinds = {each.json: each.struct for each in fields_of(struct)}
     for key, inner in value.items():
         if key not in kinds or inner is None:

@@ -101,12 +101,16 @@ async def read_logs(client: Client, flow: JobFlow, selection: LogSelection = ALL
         report_none(family, pods, selection)
     printer = LogPrinter([step.name for step in flow.all_steps])
     complete = True
+    stamps = [("timestamps", "true")] if selection.timestamps else []
     for target in targets:
         if why := choice.why_waiting(target.pod, target.container):
             warn(target, f"no log yet: {why}")
             continue
         try:
-            await _copy(client, target, selection, printer)
+            batches = read_lines(client, target, [*selection.query, *stamps])
+            async with aclosing(batches):
+                async for lines in batches:
+                    printer.print(target.step, target.name, lines)
         except ApiError as error:
             check_rights(error, flow)
             # 400: the container has not started, or its log is gone with it
@@ -117,15 +121,6 @@ async def read_logs(client: Client, flow: JobFlow, selection: LogSelection = ALL
             complete = False
             warn(target, f"the log is incomplete: {unreachable(error)}")
     return complete
-
-
-async def _copy(
-    client: Client, target: LogTarget, selection: LogSelection, printer: LogPrinter
-) -> None:
-    stamps = [("timestamps", "true")] if selection.timestamps else []
-    async with aclosing(read_lines(client, target, [*selection.query, *stamps])) as batches:
-        async for lines in batches:
-            printer.print(target.step, target.name, lines)
 
 
 def report_none(family: FlowFamily, pods: Sequence[Pod], selection: LogSelection) -> None:

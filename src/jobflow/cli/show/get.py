@@ -18,7 +18,6 @@ from jobflow.display.flow_table import FlowTable, phase_of
 from jobflow.display.formats import GetOutput
 from jobflow.display.objects import full_name, print_raw
 from jobflow.kube.cache import key_of
-from jobflow.kube.client import Client
 
 
 async def get_flows(
@@ -33,7 +32,14 @@ async def get_flows(
     names, options, output = checked(names, selection, options)
     async with await find_flow.connect(connection) as client:
         errors = Errors()
-        found = await _find(client, names, selection, errors)
+        found: list[find_flow.FoundFlow] = []
+        if names:
+            found = await find_flow.find_named(client, names, errors)
+        for each in () if names else await find_flow.read_flows(client, selection):
+            try:  # one flow that a foreign definition let through hides no other
+                found.append(find_flow.FoundFlow(find_flow.to_flow(each), each))
+            except CommandError as error:
+                errors.add(error)
         if not found and not names and not errors.code:
             # an empty list is the same for a namespace that does not exist
             await find_flow.check_namespace(client, selection)
@@ -43,6 +49,8 @@ async def get_flows(
             from jobflow.client.flows.children import read_children  # a tree alone shows them
 
             children = await read_children(client, (each.flow for each in found))
+    if not names:
+        found.sort(key=lambda each: key_of(each.flow))
     found = [each for each in found if is_wanted(options, each.flow)]
     if output in (GetOutput.JSON, GetOutput.YAML):
         if found or len(names) != 1:
@@ -77,20 +85,6 @@ def checked(
     if options.items and output is not GetOutput.TREE:
         raise CommandError(UNUSABLE, f"--items lists items in a tree: leave out -o {output}")
     return names, options, output
-
-
-async def _find(
-    client: Client, names: Sequence[str], selection: Selection, errors: Errors
-) -> list[find_flow.FoundFlow]:
-    if names:
-        return await find_flow.find_named(client, names, errors)
-    found: list[find_flow.FoundFlow] = []
-    for each in await find_flow.read_flows(client, selection):
-        try:  # one flow that a foreign definition let through hides no other
-            found.append(find_flow.FoundFlow(find_flow.to_flow(each), each))
-        except CommandError as error:
-            errors.add(error)
-    return sorted(found, key=lambda each: key_of(each.flow))
 
 
 def is_wanted(options: GetOptions, flow: JobFlow) -> bool:

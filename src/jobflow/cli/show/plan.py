@@ -13,7 +13,7 @@ from rich.text import Text
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, child_spec
 from jobflow.api.flow.status import StepPhase
-from jobflow.api.resources import QUEUES, ListMeta, Struct
+from jobflow.api.resources import QUEUES
 from jobflow.api.volcano.scheduling import Queue
 from jobflow.cli.show.sources import FoundFlows, flows_of, is_file
 from jobflow.cli.show.timeline import cut_name, ends_of_path, timeline_lines
@@ -30,6 +30,7 @@ from jobflow.core.text import format_count, format_duration, join_names, printab
 from jobflow.core.timelines.time_left import History, learn
 from jobflow.display.console import GAP, columns_of, fitting, line_width, make_console
 from jobflow.display.formats import PlanOutput, print_json
+from jobflow.kube.answers import ItemList
 from jobflow.kube.client import ApiError, Client
 from jobflow.sandbox.nodes.simulate import DEFAULT_SECONDS
 from jobflow.sandbox.virtual_time import planned_flows
@@ -41,22 +42,6 @@ _START = datetime(2000, 1, 1, tzinfo=UTC)
 _DURATION = f"{labels.SANDBOX_PREFIX}duration"
 _TASK_PHASES = f"{labels.SANDBOX_PREFIX}task-phases"
 _OUTPUT = f"{labels.SANDBOX_PREFIX}output"
-
-
-@dataclass(frozen=True, slots=True)
-class PlanOptions:
-    """Flags of `jobflow plan`."""
-
-    durations: str | None
-    learn: bool
-    capacity: str | None
-    param: Sequence[str]
-    output: PlanOutput
-
-
-class _Queues(Struct, frozen=True, kw_only=True):
-    metadata: ListMeta = ListMeta()
-    items: list[Queue] = []
 
 
 @dataclass(slots=True)
@@ -101,29 +86,39 @@ class Script:
         return annotations
 
 
-async def print_plan(names: Sequence[str], connection: Connection, options: PlanOptions) -> int:
-    """Plan the flows, and print what would happen."""
+async def print_plan(
+    names: Sequence[str],
+    connection: Connection,
+    param: Sequence[str],
+    output: PlanOutput,
+    *,
+    durations: str | None,
+    from_history: bool,
+    shared: str | None,
+) -> int:
+    """Plan the flows, and print what would happen. `durations`: a file. `from_history`: times are
+    those of finished flows. `shared`: the capacity."""
     capacity: Amounts | None = None
-    if options.capacity is not None:
+    if shared is not None:
         try:
-            capacity = parse_capacity(options.capacity)
+            capacity = parse_capacity(shared)
         except ValueError as error:
             faults = "\n".join(f"--capacity: {line}" for line in str(error).splitlines())
             raise CommandError(UNUSABLE, faults) from None
-    found = await flows_of(names, connection, options.param)
-    if options.output is PlanOutput.SVG and len(found.flows) > 1:
+    found = await flows_of(names, connection, param)
+    if output is PlanOutput.SVG and len(found.flows) > 1:
         raise CommandError(UNUSABLE, "-o svg shows one flow: give one, or use -o gantt")
     given: Mapping[str, float] = {}
-    if options.durations is not None:
+    if durations is not None:
         steps = (name for flow in found.flows for name in _step_names(flow.spec))
         templates = (name for flow in found.flows for name in flow.templates)
-        given = read_durations(options.durations, dict.fromkeys((*steps, *templates)))
+        given = read_durations(durations, dict.fromkeys((*steps, *templates)))
     history, queues = History(), dict[str, Amounts]()
     # a file alone is planned without a cluster
     reads_queues = capacity is None and not all(map(is_file, names))
-    if options.learn or reads_queues:
+    if from_history or reads_queues:
         async with await connect(connection) as client:
-            if options.learn:
+            if from_history:
                 history = learn([flow for flow in await find_flows(client, ()) if flow.final])
             if reads_queues:
                 queues = await _capabilities(client)
@@ -134,7 +129,7 @@ async def print_plan(names: Sequence[str], connection: Connection, options: Plan
             sentence = f"JobFlow {flow.metadata.name} has started: this is the plan of a new run"
             print_error(sentence, severity="warning")
     by_default, at_once = tuple(script.by_default), tuple(script.approved_at_once)
-    print_planned(PlannedFlows(cluster, _START, by_default, at_once), options.output)
+    print_planned(PlannedFlows(cluster, _START, by_default, at_once), output)
     return SUCCESS
 
 
@@ -150,8 +145,8 @@ async def _capabilities(client: Client) -> dict[str, Amounts]:
     """Return what the jobs of each queue may use, as far as it is limited."""
     found: dict[str, Amounts] = {}
     try:
-        async for page in client.list(QUEUES, _Queues):
-            for queue in page.items:
+        async for page in client.list(QUEUES, ItemList[Queue]):
+            for queue in page.items or ():
                 limits = (queue.spec.capability or {}).items()
                 amounts = {name: parse_quantity(value) for name, value in limits}
                 found[queue.metadata.name] = {

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
-from jobflow.api.resources import JOBTEMPLATES, ListMeta, Struct
+from jobflow.api.resources import JOBTEMPLATES
 from jobflow.client.errors import UNUSABLE, CommandError
 from jobflow.client.flows.children import read_children
 from jobflow.client.flows.find_flow import connect, find_flow, raise_unless_missing, unique_names
@@ -16,14 +16,10 @@ from jobflow.client.manifests.check import add_flows_of_crons, check_files
 from jobflow.client.options import Connection, FileOptions
 from jobflow.display.console import make_console
 from jobflow.display.report import print_report, print_warnings
+from jobflow.kube.answers import ItemList
 from jobflow.kube.client import ApiError
 
 _SUFFIXES = (".yaml", ".yml", ".json")
-
-
-class _Templates(Struct, frozen=True, kw_only=True):
-    metadata: ListMeta = ListMeta()
-    items: list[JobTemplate] = []
 
 
 @dataclass(slots=True)
@@ -61,10 +57,10 @@ async def flows_of(
     if flows := [name for name in names if not is_file(name)]:
         async with await connect(connection) as client:
             found.flows += [await find_flow(client, name) for name in unique_names(flows)]
-            templates = client.list(JOBTEMPLATES, _Templates, namespace=client.namespace)
+            pages = client.list(JOBTEMPLATES, ItemList[JobTemplate], namespace=client.namespace)
             try:
-                async for page in templates:
-                    found.templates += page.items
+                async for page in pages:
+                    found.templates += page.items or ()
             except ApiError as error:  # a cluster without the kind has no templates
                 raise_unless_missing(error)
             if children:

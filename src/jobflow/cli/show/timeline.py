@@ -20,7 +20,7 @@ from jobflow.core.drawing.phase_looks import style_of
 from jobflow.core.drawing.svg import ticks, timeline_svg
 from jobflow.core.text import format_count, format_duration, printable
 from jobflow.core.timelines.rows import with_children
-from jobflow.core.timelines.spans import Span, State
+from jobflow.core.timelines.spans import State
 from jobflow.core.timelines.time_left import (
     NoEstimate,
     TimeLeft,
@@ -220,8 +220,13 @@ def _axis(total: timedelta, width: int, room: int) -> str:
 
 def _bar(row: StepTimeline, found: Timeline, width: int, symbols: Mapping[State, str]) -> Text:
     cells: list[State | None] = [None] * width
+    total = max(found.duration.total_seconds(), 1e-9)
     for span in row.spans:
-        for at in _covered(span, found.start, found.end, width):
+        first = int((span.start - found.start).total_seconds() / total * width)
+        last = int((span.end - found.start).total_seconds() / total * width)
+        first = min(max(first, 0), width - 1)
+        # at least one cell, so that nothing is invisible
+        for at in range(first, min(max(last, first + 1), width)):
             # spans of several jobs may share a cell
             before = cells[at]
             if before is None or _RANK.index(span.state) > _RANK.index(before):
@@ -236,15 +241,6 @@ def _bar(row: StepTimeline, found: Timeline, width: int, symbols: Mapping[State,
         symbol = " " if state is None else symbols[state]
         bar.append(symbol * len([*run]), style=styles[state] if state else "")
     return bar
-
-
-def _covered(span: Span, start: datetime, end: datetime, width: int) -> range:
-    """Return the cells of a span; at least one, so that nothing is invisible."""
-    total = max((end - start).total_seconds(), 1e-9)
-    first = int((span.start - start).total_seconds() / total * width)
-    last = int((span.end - start).total_seconds() / total * width)
-    first = min(max(first, 0), width - 1)
-    return range(first, min(max(last, first + 1), width))
 
 
 def _summary(

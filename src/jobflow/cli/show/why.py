@@ -20,7 +20,6 @@ from jobflow.client.flows.why import explain_flow
 from jobflow.client.options import Selection
 from jobflow.display.console import make_console, print_sentences
 from jobflow.display.formats import print_json
-from jobflow.kube.client import Client
 from jobflow.runtime.event_loop import all_of
 
 _CONCURRENCY = 10
@@ -38,7 +37,13 @@ async def print_explanations(
         if name is not None:
             answers = [await explain_flow(client, await find_flow(client, name), step)]
         else:
-            answers = await _explain_each(client, selection)
+            slots = asyncio.Semaphore(_CONCURRENCY)
+
+            async def answer_for(flow: JobFlow) -> dict[str, Any]:
+                async with slots:
+                    return await explain_flow(client, flow, with_namespace=selection.all_namespaces)
+
+            answers = await all_of(*map(answer_for, await find_flows(client, (), selection)))
             if not answers:  # perhaps because the namespace does not exist
                 await check_namespace(client, selection)
         place = describe_place(client, selection)
@@ -53,13 +58,3 @@ async def print_explanations(
                 print()
             print_sentences(answer["sentences"], console)
     return SUCCESS
-
-
-async def _explain_each(client: Client, selection: Selection) -> list[dict[str, Any]]:
-    slots = asyncio.Semaphore(_CONCURRENCY)
-
-    async def answer(flow: JobFlow) -> dict[str, Any]:
-        async with slots:
-            return await explain_flow(client, flow, with_namespace=selection.all_namespaces)
-
-    return await all_of(*map(answer, await find_flows(client, (), selection)))

@@ -3,7 +3,8 @@ done what they ask for."""
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from jobflow.api.flow.jobflow import JobFlow
@@ -166,19 +167,13 @@ async def _until_ended(client: Client, waits: Mapping[Key, GoalWait]) -> None:
 
     flows = [wait.flow for wait in waits.values()]
 
-    def remind() -> None:
-        if not all(wait.handled for wait in waits.values()):
-            sentence = "no controller has handled the Command yet; is `jobflow serve` running?"
-            print_error(sentence, severity="warning")
-
     def see(flow: JobFlow) -> None:
         waits[key_of(flow)].see(flow)
 
     def note_deletion(flow: JobFlow) -> None:
         waits[key_of(flow)].is_deleted = True
 
-    reminder = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, remind)
-    try:
+    with reminder("the Command", lambda: all(wait.handled for wait in waits.values())):
         async with following(client, flows, see, note_deletion) as follower:
 
             def see_child(child: JobFlow) -> None:
@@ -191,5 +186,19 @@ async def _until_ended(client: Client, waits: Mapping[Key, GoalWait]) -> None:
                 await follower.until(
                     lambda _: all(each.is_reached or each.failure for each in waits.values())
                 )
+
+
+@contextmanager
+def reminder(what: str, is_handled: Callable[[], bool]) -> Iterator[None]:
+    """Print a warning if no controller has handled something after some seconds of the body."""
+
+    def remind() -> None:
+        if not is_handled():
+            sentence = f"no controller has handled {what} yet; is `jobflow serve` running?"
+            print_error(sentence, severity="warning")
+
+    timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, remind)
+    try:
+        yield
     finally:
-        reminder.cancel()
+        timer.cancel()

@@ -81,7 +81,14 @@ async def submit_files(files: FileOptions, connection: Connection, options: Subm
                 raise CommandError(UNUSABLE, "--templates: the files contain no JobTemplate")
             # checked with them, because a template alone may break a flow
             report.flows, report.crons = [], []
-        _print_warnings(report, options)
+        if options.dry_run is not DryRun.CLIENT:
+            # one without a path is about missing templates, of which the server knows more
+            report.warnings = [warning for warning in report.warnings if warning.path]
+        print_warnings(report, errors)
+        for manifest in report.others:
+            name = f"{manifest.kind} {manifest.name}"
+            sentence = f"{manifest.place('metadata.name')}: {name} is not sent: `kubectl apply` it"
+            print_error(printable(sentence), severity="warning")
         if options.dry_run is DryRun.CLIENT:
             applied = [Applied(body_of(each)) for each in (*report.templates, *report.crons)]
             sent = Sent(applied, [*map(body_of, report.flows)])
@@ -170,14 +177,3 @@ def _own_faults(report: Report, connection: Connection) -> Iterator[ManifestFaul
         if not manifest.name:
             detail = f"a {manifest.kind} is applied by its name, so it cannot have a generateName"
             yield fault(manifest, "metadata.generateName", manifest.generate_name, detail)
-
-
-def _print_warnings(report: Report, options: SubmitOptions) -> None:
-    if options.dry_run is not DryRun.CLIENT:
-        # one without a path is about missing templates, of which the server knows more
-        report.warnings = [warning for warning in report.warnings if warning.path]
-    print_warnings(report, make_console(stderr=True))
-    for manifest in report.others:
-        name = f"{manifest.kind} {manifest.name}"
-        sentence = f"{manifest.place('metadata.name')}: {name} is not sent: `kubectl apply` it"
-        print_error(printable(sentence), severity="warning")

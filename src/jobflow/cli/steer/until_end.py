@@ -1,6 +1,5 @@
 """`--wait`, `--watch` and `--log` of flows that were sent: until each has ended."""
 
-import asyncio
 import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.cli.logs.follow import follow_logs
 from jobflow.cli.logs.read import OutputClosed
-from jobflow.cli.steer.send_command import PATIENCE_SECONDS
+from jobflow.cli.steer.send_command import reminder
 from jobflow.client.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, print_error
 from jobflow.client.flows.children import read_children
 from jobflow.client.flows.find_flow import state_of
@@ -96,18 +95,10 @@ async def follow_to_end(
             following(client, flows, display.show) as follower,
         ):
             # a flow without a phase may wait for ever, and nothing else would say so
-            def remind() -> None:
-                if not all(map(is_handled, follower.flows.values())):
-                    sentence = "no controller has handled the flow yet; is `jobflow serve` running?"
-                    print_error(sentence, severity="warning")
-
-            reminder = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, remind)
-            try:
+            with reminder("the flow", lambda: all(map(is_handled, follower.flows.values()))):
                 ended = follower.until(lambda each: each.all_final)
                 logs = flows if view is View.LOGS else ()
                 done = await run_unless(stop, all_of(ended, *(_logs(client, one) for one in logs)))
-            finally:
-                reminder.cancel()
     found = list(follower.flows.values())
     if done and isinstance(display, LiveTrees):  # it has wiped itself off the terminal
         print_trees(console, found, await read_children(client, found))

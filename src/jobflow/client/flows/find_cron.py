@@ -8,10 +8,9 @@ import msgspec
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.resources import CRONJOBFLOWS, FLOW_GROUP
 from jobflow.client.errors import FAILED, UNUSABLE, CommandError
-from jobflow.client.flows.find_flow import guess_name
+from jobflow.client.flows.find_flow import guess_name, list_selected
 from jobflow.client.options import Selection
 from jobflow.core.admission.object_names import all_names
-from jobflow.kube.answers import RawList
 from jobflow.kube.client import ApiError, Client, UnreadableAnswer, decoder
 
 KINDS = frozenset({"cjf", "cronjobflow", "cronjobflows"})
@@ -65,15 +64,11 @@ async def find_cron(client: Client, name: str) -> FoundCron:
 
 async def list_crons(client: Client, selection: Selection) -> list[FoundCron]:
     """Return the selected CronJobFlows. Raises CommandError."""
-    query = [("labelSelector", selection.selector)] if selection.selector else []
-    namespace = "" if selection.all_namespaces else client.namespace
-    found: list[FoundCron] = []
     try:
-        async for page in client.list(CRONJOBFLOWS, RawList, namespace=namespace, query=query):
-            found += map(_found, page.items or ())
+        return [*map(_found, await list_selected(client, CRONJOBFLOWS, selection))]
     except ApiError as error:
         raise_unless_missing(error)
-    return found
+        return []
 
 
 def raise_unless_missing(error: ApiError) -> None:

@@ -190,16 +190,21 @@ async def find_flows(
 
 async def read_flows(client: Client, selection: Selection) -> list[msgspec.Raw]:
     """Return the selected flows as JSON of the API server. Raises CommandError."""
-    query = [("labelSelector", selection.selector)] if selection.selector else []
-    namespace = "" if selection.all_namespaces else client.namespace
-    found: list[msgspec.Raw] = []
     try:
-        async for page in client.list(JOBFLOWS, RawList, namespace=namespace, query=query):
-            found += page.items or ()
+        return await list_selected(client, JOBFLOWS, selection)
     except ApiError as error:
         raise_unless_missing(error)
         raise CommandError(UNUSABLE, NOT_INSTALLED) from None
-    return found
+
+
+async def list_selected(
+    client: Client, resource: Resource, selection: Selection
+) -> list[msgspec.Raw]:
+    """Return the selected objects as JSON of the API server. Raises ApiError."""
+    query = [("labelSelector", selection.selector)] if selection.selector else []
+    namespace = "" if selection.all_namespaces else client.namespace
+    pages = client.list(resource, RawList, namespace=namespace, query=query)
+    return [item async for page in pages for item in page.items or ()]
 
 
 async def check_namespace(client: Client, selection: Selection) -> None:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from jobflow.api.resources import LEASES
 from jobflow.cli.cluster.doctor.reading import Cluster, Json, Result, fault, name_of, ok, warning
-from jobflow.cli.cluster.doctor.webhook import find_configurations
+from jobflow.cli.cluster.doctor.webhook import find_configurations, find_service
 from jobflow.core.text import format_elapsed
 from jobflow.kube.clock import LARGE_OFFSET
 
@@ -46,10 +46,8 @@ async def _leases(cluster: Cluster) -> AsyncIterator[tuple[str, bool, Json | Non
     and the Lease. The chart gives it the name of the configuration."""
     configured: list[tuple[str, str]] = []
     for configuration in await find_configurations(cluster):
-        webhooks = configuration.get("webhooks") or ()
-        services = ((each.get("clientConfig") or {}).get("service") or {} for each in webhooks)
-        namespace = next((each["namespace"] for each in services if each.get("namespace")), "")
-        configured.append((namespace, name_of(configuration)))
+        service = find_service(configuration) or {}
+        configured.append((str(service.get("namespace") or ""), name_of(configuration)))
     for namespace, name in configured or [("", DEFAULT)]:
         found: list[Json | None]
         if namespace:

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.resources import ListMeta, Resource, Struct
+from jobflow.api.resources import Resource
 from jobflow.client.flows.find_flow import raise_unless_missing
+from jobflow.kube.answers import ItemList
 from jobflow.kube.client import ApiError, Client, Query
 
 Json = dict[str, Any]
@@ -59,11 +60,6 @@ class NotServed(NotReadable):
     """A kind that the cluster does not serve."""
 
 
-class _List(Struct, frozen=True, kw_only=True):
-    metadata: ListMeta = ListMeta()
-    items: list[Json] | None = None
-
-
 @dataclass
 class Cluster:
     """Reads of one run of the command. Lists are read once."""
@@ -100,11 +96,9 @@ class Cluster:
         """Return the objects of a namespace, by default of all. Raises NotReadable."""
         path = resource.path(namespace)
         if (path, query) not in self._lists:  # several checks read the same lists
-            found: list[Json] = []
+            pages = self.client.list(resource, ItemList[Json], namespace=namespace, query=query)
             try:
-                pages = self.client.list(resource, _List, namespace=namespace, query=query)
-                async for page in pages:
-                    found += page.items or ()
+                found = [item async for page in pages for item in page.items or ()]
             except ApiError as error:
                 raise not_readable(error, "list", resource, namespace) from None
             self._lists[path, query] = found

@@ -24,7 +24,6 @@ INSTALL = (
 )
 REVIEW_SECONDS = 40.0
 """Time for the dry run: an API server waits for a webhook for at most 30 s."""
-_DENIED = "denied the request"
 _REMEDIES = (
     (
         ("x509", "certificate signed by", "CERTIFICATE_VERIFY_FAILED"),
@@ -122,20 +121,17 @@ async def _try_review(cluster: Cluster) -> Result:
         await cluster.client.request(
             "POST", path, query=[("dryRun", "All")], body=body, timeout=REVIEW_SECONDS
         )
-    except ApiError as error:
-        return _judge_refusal(cluster, error)
-    return fault(
-        f"The API server accepted a JobFlow that depends on itself in namespace "
-        f"{cluster.namespace} (dry run): the webhook does not review it.",
-        "Check webhook.namespaceSelector and webhook.exemptUsers and, with failurePolicy Ignore, "
-        "that the replicas of JobFlow are ready.",
-    )
-
-
-def _judge_refusal(cluster: Cluster, error: ApiError) -> Result:
-    """Return what the refusal of the dry run says about the webhook."""
+    except ApiError as refusal:
+        error = refusal
+    else:
+        return fault(
+            f"The API server accepted a JobFlow that depends on itself in namespace "
+            f"{cluster.namespace} (dry run): the webhook does not review it.",
+            "Check webhook.namespaceSelector and webhook.exemptUsers and, with failurePolicy "
+            "Ignore, that the replicas of JobFlow are ready.",
+        )
     message = error.message.rstrip(".")
-    if _DENIED in message:
+    if "denied the request" in message:
         # the message begins with the name of the webhook that denied
         if any(f'"{name}"' in message for name in OUR_WEBHOOKS):
             return ok(f"The webhook reviews JobFlows of namespace {cluster.namespace}.")
@@ -182,8 +178,20 @@ async def check_certificates(cluster: Cluster) -> AsyncIterator[Result]:
         ]
         for result in problems or [ok(f"The caBundle of {name_of(configuration)} is valid.")]:
             yield result
-        if (service := _service(configuration)) is not None:
-            yield await _check_secret(cluster, configuration, service, now)
+        if (service := find_service(configuration)) is None:
+            continue
+        # the chart names both after the release
+        namespace, name = str(service.get("namespace")), f"{name_of(configuration)}{SECRET_SUFFIX}"
+        secret = await cluster.read(SECRETS, namespace, name)
+        if secret is None:
+            missing = f"The Secret {namespace}/{name} does not exist"
+            yield warning(
+                f"{missing}, so its certificate was not checked.",
+                "If certificates.secretName is set, check the certificate in that Secret.",
+            )
+        else:
+            host = f"{service.get('name')}.{namespace}.svc"
+            yield describe_serving(configuration, secret, host, now)
 
 
 def describe_bundles(configuration: Json, now: datetime) -> Iterator[Result]:
@@ -201,21 +209,6 @@ def describe_bundles(configuration: Json, now: datetime) -> Iterator[Result]:
             yield fault(f"{place} expired {format_elapsed(end, now)} ago.", _RENEW)
         elif end - now < CA_NEAR_END:
             yield warning(f"{place} expires in {format_elapsed(now, end)}.", _RENEW)
-
-
-async def _check_secret(
-    cluster: Cluster, configuration: Json, service: Json, now: datetime
-) -> Result:
-    # the chart names both after the release
-    namespace, name = str(service.get("namespace")), f"{name_of(configuration)}{SECRET_SUFFIX}"
-    secret = await cluster.read(SECRETS, namespace, name)
-    if secret is None:
-        return warning(
-            f"The Secret {namespace}/{name} does not exist, so its certificate was not checked.",
-            "If certificates.secretName is set, check the certificate in that Secret.",
-        )
-    host = f"{service.get('name')}.{namespace}.svc"
-    return describe_serving(configuration, secret, host, now)
 
 
 def describe_serving(configuration: Json, secret: Json, host: str, now: datetime) -> Result:
@@ -252,7 +245,7 @@ def _signed(certificate: x509.Certificate, authorities: list[x509.Certificate]) 
     return False
 
 
-def _service(configuration: Json) -> Json | None:
+def find_service(configuration: Json) -> Json | None:
     """Return the Service of the webhook; None for one at a URL, as in the sandbox."""
     clients = (each.get("clientConfig") or {} for each in configuration.get("webhooks") or ())
     return next((client["service"] for client in clients if client.get("service")), None)
