@@ -14,7 +14,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -83,8 +82,9 @@ class ProcessRunner:
             lost = [ContainerProgress(started, now, 137, UNKNOWN, why)]
             containers = lost * len(pod.spec.containers or ())
             address = self._addresses.of(pod.metadata.namespace, pod.metadata.name)
-            progress = PodProgress(PodPhase.FAILED, started, now, address=address)
-            await report(replace(progress, containers=containers))
+            await report(
+                PodProgress(PodPhase.FAILED, started, now, containers=containers, address=address)
+            )
             return
         name = (pod.metadata.namespace, pod.metadata.name)
         life, before = PodLife(self._context(assignment), report), self._names.get(name)

@@ -40,6 +40,10 @@ class PhaseChange:
     disrupted: bool = False
 
 
+Phases = tuple[tuple[PodPhase, float], ...]
+"""Phases of a task's pods, and the seconds from the start at which they begin."""
+
+
 @dataclass(frozen=True, slots=True)
 class SimulationScript:
     attempt: int = 1
@@ -51,7 +55,7 @@ class SimulationScript:
     failure_reason: str = ""
     disrupt_attempts: int = 0
     outputs: tuple[str, ...] = ()
-    phases: Mapping[str, tuple[tuple[PodPhase, float], ...]] = field(default_factory=dict)
+    phases: Mapping[str, Phases] = field(default_factory=dict)
 
     def marks(self, task: str) -> tuple[PhaseChange, ...]:
         """Return the phase changes of a task's pods, in order."""
@@ -176,9 +180,6 @@ def _message(text: str) -> str:
         most = f"a termination message holds at most {MAX_MESSAGE_BYTES}"
         raise ValueError(f"is {size} bytes; {most}")
     return text
-
-
-Phases = tuple[tuple[PodPhase, float], ...]
 
 
 def _task_phases(text: str, tasks: tuple[str, ...]) -> dict[str, Phases]:

@@ -190,22 +190,19 @@ class VirtualJob:
 
     def pods(self) -> tuple[Pod, ...]:
         """Return the pods as the API server would have them."""
-        return tuple(self._object(pod) for pod in self._pods.values())
-
-    def _object(self, pod: _VirtualPod) -> Pod:
-        task, facts, change = (self.spec.tasks or [])[pod.task], pod.facts, pod.change
-        vcjob = Vcjob(self.metadata, self.spec, self.status)
-        found = msgspec.convert(build_pod(vcjob, task, pod.index), Pod)
-        metadata = msgspec.structs.replace(
-            found.metadata, uid=facts.uid, creation_timestamp=pod.began
-        )
-        found = msgspec.structs.replace(found, metadata=metadata)
-        if change is None or pod.began is None:
-            return found
-        finished = facts.since if change.phase in ENDED_POD_PHASES else None
-        progress = pod_status(found, progress_of(change, pod.began, finished))
-        status = msgspec.convert(progress, type(found.status))
-        return msgspec.structs.replace(found, status=status)
+        vcjob, pods = Vcjob(self.metadata, self.spec, self.status), []
+        for pod in self._pods.values():
+            built = build_pod(vcjob, (self.spec.tasks or [])[pod.task], pod.index)
+            built["metadata"] |= {"uid": pod.facts.uid, "creationTimestamp": pod.began}
+            found = msgspec.convert(built, Pod)
+            if pod.change is not None and pod.began is not None:
+                finished = pod.facts.since if pod.change.phase in ENDED_POD_PHASES else None
+                status = pod_status(found, progress_of(pod.change, pod.began, finished))
+                found = msgspec.structs.replace(
+                    found, status=msgspec.convert(status, type(found.status))
+                )
+            pods.append(found)
+        return tuple(pods)
 
     def count_running(self, task: str) -> int:
         facts = (pod.facts for pod in self._pods.values())

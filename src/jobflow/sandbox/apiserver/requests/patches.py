@@ -68,35 +68,30 @@ def json_patch(document: Any, operations: Any) -> Any:
     # With the document under "", the pointer to the whole is like any other.
     holder = copy_json({"": document})
     for operation in copy_json({"": operations})[""]:
-        _apply(holder, operation)
-    return holder.get("")
-
-
-def _apply(holder: dict[str, Any], operation: dict[str, Any]) -> None:
-    """Apply an operation in place to the document that the holder has under ""."""
-    container, token = _place(holder, operation.get("path"))
-    value = operation.get("value")
-    match operation.get("op"):
-        case "add":
-            _add(container, token, value)
-        case "replace":
-            if isinstance(container, list):
+        container, token = _place(holder, operation.get("path"))
+        value = operation.get("value")
+        match operation.get("op"):
+            case "add":
+                _add(container, token, value)
+            case "replace":
+                if isinstance(container, list):
+                    _take(container, token)
+                _add(container, token, value)
+            case "remove":
                 _take(container, token)
-            _add(container, token, value)
-        case "remove":
-            _take(container, token)
-        case "test":
-            if not is_same_json(_child(container, token), value):
+            case "test":
+                if not is_same_json(_child(container, token), value):
+                    raise _failed()
+            case "copy":
+                source = _child(*_place(holder, operation.get("from")))
+                _add(container, token, copy_json({"": source})[""])
+            case "move":
+                # Taken first: its removal may move the place that it goes to.
+                value = _take(*_place(holder, operation.get("from")))
+                _add(*_place(holder, operation.get("path")), value)
+            case _:
                 raise _failed()
-        case "copy":
-            source = _child(*_place(holder, operation.get("from")))
-            _add(container, token, copy_json({"": source})[""])
-        case "move":
-            # Taken first: its removal may move the place that it goes to.
-            value = _take(*_place(holder, operation.get("from")))
-            _add(*_place(holder, operation.get("path")), value)
-        case _:
-            raise _failed()
+    return holder.get("")
 
 
 def _failed() -> Exception:
