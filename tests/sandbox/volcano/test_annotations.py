@@ -14,6 +14,7 @@ from jobflow.api.volcano.pod import Container, Pod, PodPhase, PodSpec
 from jobflow.sandbox.jobs.objects import VcjobObject, read_vcjob
 from jobflow.sandbox.nodes.runner import Assignment, PodProgress, pod_status
 from jobflow.sandbox.nodes.simulate import (
+    PhaseChange,
     SimulateRunner,
     SimulationScript,
     annotations_of,
@@ -302,9 +303,16 @@ def test_an_invalid_speed_is_refused(speed: float) -> None:
         SimulateRunner(speed)
 
 
+def status_of(change: PhaseChange, pod: Pod | None = None) -> dict[str, Any]:
+    """Return the status of a pod that began at START, after a change."""
+    at = START + timedelta(seconds=change.at)
+    pod = pod or assignment().pod
+    return pod_status(pod, progress_of(pod, change, START, at))
+
+
 def test_a_disrupted_pod_has_the_condition_of_a_real_one() -> None:
     (_, evicted) = script(disrupt_attempts="1", output="x").marks("t")
-    status = pod_status(assignment().pod, progress_of(evicted, START, START))
+    status = status_of(evicted)
     assert [
         (row["status"], row["reason"])
         for row in status["conditions"]
@@ -318,22 +326,21 @@ def test_a_disrupted_pod_has_the_condition_of_a_real_one() -> None:
 def test_a_message_is_cut_in_a_pod_of_many_containers() -> None:
     (_, completed) = script(output="x" * 4096).marks("t")
     crowded = Pod(spec=PodSpec(containers=[Container(name=f"c{i}") for i in range(5)]))
-    status = pod_status(crowded, progress_of(completed, START, START))
+    status = status_of(completed, crowded)
     message = status["containerStatuses"][0]["state"]["terminated"]["message"]
     assert message == "x" * 2457
 
 
 def test_a_failed_container_has_the_reason_of_the_annotation() -> None:
     (_, failed) = script(fail_attempts="1", failure_reason="OOMKilled").marks("t")
-    status = pod_status(assignment().pod, progress_of(failed, START, START))
+    status = status_of(failed)
     assert status["containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled"
     (_, completed) = script("2", fail_attempts="1", failure_reason="OOMKilled").marks("t")
     assert completed.reason == ""
 
 
 def test_a_failed_pod_has_the_status_of_a_real_one() -> None:
-    progress = PodProgress(FAILED, START, START + timedelta(seconds=2), 3, "out of memory")
-    status = pod_status(assignment().pod, progress)
+    status = status_of(PhaseChange(2, FAILED, 3, "out of memory"))
     first, second = status["containerStatuses"]
     assert first["state"]["terminated"] == {
         "exitCode": 3,

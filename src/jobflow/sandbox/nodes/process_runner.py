@@ -79,12 +79,17 @@ class ProcessRunner:
             # Its processes ended with the sandbox that ran them.
             started, now = assignment.started, utc_now()
             why = "The container could not be located when the pod was terminated"
-            lost = [ContainerProgress(started, now, 137, UNKNOWN, why)]
-            containers = lost * len(pod.spec.containers or ())
-            address = self._addresses.of(pod.metadata.namespace, pod.metadata.name)
-            await report(
-                PodProgress(PodPhase.FAILED, started, now, containers=containers, address=address)
+            lost = ContainerProgress(started, now, 137, UNKNOWN, why)
+            progress = PodProgress(
+                PodPhase.FAILED,
+                started,
+                now,
+                containers=[lost] * len(pod.spec.containers or ()),
+                init_containers=[ContainerProgress(started, started)]
+                * len(pod.spec.init_containers or ()),
+                address=self._addresses.of(pod.metadata.namespace, pod.metadata.name),
             )
+            await report(progress)
             return
         name = (pod.metadata.namespace, pod.metadata.name)
         life, before = PodLife(self._context(assignment), report), self._names.get(name)

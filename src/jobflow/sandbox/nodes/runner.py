@@ -4,12 +4,11 @@ that follows from a runner's report."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from jobflow.api.volcano.pod import Container, Pod, PodPhase
-from jobflow.core.pods.outputs import message_limit
 from jobflow.sandbox.jobs.objects import ADDRESS, Vcjob
 from jobflow.sandbox.nodes.logs import ContainerLog
 
@@ -39,14 +38,9 @@ class ContainerProgress:
 class PodProgress:
     phase: PodPhase
     started: datetime
-    finished: datetime | None = None
-    exit_code: int = 0
-    message: str = ""
-    reason: str = ""
-    containers: Sequence[ContainerProgress] = ()
-    """State of each container; if empty, all of them follow the pod's phase."""
-    init_containers: Sequence[ContainerProgress] = ()
-    """State of each init container; if empty, all of them have succeeded."""
+    finished: datetime | None
+    containers: Sequence[ContainerProgress]
+    init_containers: Sequence[ContainerProgress]
     address: str = ADDRESS
     pod_reason: str = ""
     pod_message: str = ""
@@ -55,19 +49,8 @@ class PodProgress:
 
 def pod_status(pod: Pod, progress: PodProgress) -> dict[str, Any]:
     """Return `status` as a kubelet writes it, as a merge patch."""
-    init, containers = pod.spec.init_containers or (), pod.spec.containers or ()
-    start = progress.started
-    before = progress.init_containers or [ContainerProgress(start, start)] * len(init)
-    states = progress.containers
-    if not states:  # only the first container writes the message
-        limit = message_limit(len(init) + len(containers))
-        message = progress.message.encode()[:limit].decode(errors="replace")
-        is_running = progress.phase is PodPhase.RUNNING
-        end = None if is_running else progress.finished or start
-        first = ContainerProgress(start, end, progress.exit_code, progress.reason, message)
-        states = [first, *[replace(first, message="")] * len(containers)][: len(containers)]
     # A kubelet never changes the start time of a pod.
-    started = pod.status.start_time or start
+    started = pod.status.start_time or progress.started
     words = {"reason": progress.pod_reason, "message": progress.pod_message}
     return {
         "phase": progress.phase,
@@ -77,22 +60,21 @@ def pod_status(pod: Pod, progress: PodProgress) -> dict[str, Any]:
         "podIP": progress.address,
         "podIPs": [{"ip": progress.address}],
         "startTime": _time(started),
-        "conditions": _conditions(progress, before, states, started),
-        "initContainerStatuses": list(map(_container_status, init, before)),
-        "containerStatuses": list(map(_container_status, containers, states)),
+        "conditions": _conditions(progress, started),
+        "initContainerStatuses": [
+            *map(_container_status, pod.spec.init_containers or (), progress.init_containers)
+        ],
+        "containerStatuses": [
+            *map(_container_status, pod.spec.containers or (), progress.containers)
+        ],
     }
 
 
-def _conditions(
-    progress: PodProgress,
-    init: Sequence[ContainerProgress],
-    containers: Sequence[ContainerProgress],
-    started: datetime,
-) -> list[dict[str, Any]]:
+def _conditions(progress: PodProgress, started: datetime) -> list[dict[str, Any]]:
     phase, at = progress.phase, progress.finished or progress.started
     alive = phase in (PodPhase.PENDING, PodPhase.RUNNING)
-    initialized = all(state.succeeded for state in init)
-    ready = alive and initialized and all(state.running for state in containers)
+    initialized = all(state.succeeded for state in progress.init_containers)
+    ready = alive and initialized and all(state.running for state in progress.containers)
     ended = {PodPhase.SUCCEEDED: "PodCompleted", PodPhase.FAILED: "PodFailed"}.get(phase)
     unready = ended or (None if ready else "ContainersNotReady")
     done = ended if phase is PodPhase.SUCCEEDED else None

@@ -7,7 +7,7 @@ default.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,9 +19,10 @@ from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.limits import MAX_MESSAGE_BYTES
 from jobflow.core.planning.actions import Check
 from jobflow.core.pods.failure import MAX_FAILURE_REASON
+from jobflow.core.pods.outputs import message_limit
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.sandbox.jobs.objects import Vcjob
-from jobflow.sandbox.nodes.runner import Assignment, PodProgress, Report
+from jobflow.sandbox.nodes.runner import Assignment, ContainerProgress, PodProgress, Report
 
 DEFAULT_SECONDS = 1.0
 _SIGKILL, _SIGTERM = 128 + 9, 128 + 15
@@ -269,8 +270,7 @@ class SimulateRunner:
                 due.pop(0)
             at, mark = due.pop(0)
             began = began or at
-            finished = None if mark.phase is PodPhase.RUNNING else at
-            await report(progress_of(mark, min(began, at), finished))
+            await report(progress_of(assignment.pod, mark, min(began, at), at))
 
     async def end(self, pod: Pod) -> None:
         """Do nothing, because nothing runs."""
@@ -279,14 +279,19 @@ class SimulateRunner:
         """Return None, because nothing writes a log."""
 
 
-def progress_of(change: PhaseChange, began: datetime, finished: datetime | None) -> PodProgress:
+def progress_of(pod: Pod, change: PhaseChange, began: datetime, at: datetime) -> PodProgress:
+    """Return the progress of a simulated pod: its containers follow its phase, and the first of
+    them writes the message."""
+    init, main = len(pod.spec.init_containers or ()), len(pod.spec.containers or ())
+    message = change.message.encode()[: message_limit(init + main)].decode(errors="replace")
+    end = None if change.phase is PodPhase.RUNNING else at
+    others = ContainerProgress(began, end, change.exit_code, change.reason)
     return PodProgress(
         change.phase,
         began,
-        finished,
-        change.exit_code,
-        change.message,
-        change.reason,
+        end,
+        containers=[replace(others, message=message), *[others] * main][:main],
+        init_containers=[ContainerProgress(began, began)] * init,
         disrupted=change.disrupted,
     )
 

@@ -196,8 +196,8 @@ class VirtualJob:
             built["metadata"] |= {"uid": pod.facts.uid, "creationTimestamp": pod.began}
             found = msgspec.convert(built, Pod)
             if pod.change is not None and pod.began is not None:
-                finished = pod.facts.since if pod.change.phase in ENDED_POD_PHASES else None
-                status = pod_status(found, progress_of(pod.change, pod.began, finished))
+                since = pod.facts.since or pod.began
+                status = pod_status(found, progress_of(found, pod.change, pod.began, since))
                 found = msgspec.structs.replace(
                     found, status=msgspec.convert(status, type(found.status))
                 )
