@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import CRONJOBFLOWS, EVENTS
-from jobflow.core.cron import minutes_of
+from jobflow.core.cron import scheduled_name
 from support.cluster.kubectl import Kubectl
 from support.cluster.real_cluster import RealCluster
 from support.cluster.release_checks import phase
@@ -87,7 +87,7 @@ async def test_a_cron_that_missed_a_year_starts_one_flow(
         )
         (flow,) = await world.flows(1)
     times = {before, hour_of(datetime.now(UTC))}  # the test may run at the end of an hour
-    names = {f"c-{minutes_of(time)}": time for time in times}
+    names = {scheduled_name("c", time): time for time in times}
     assert flow["metadata"]["name"] in names
     time = names[flow["metadata"]["name"]]
     assert cron_now["status"]["lastScheduleTime"] == time.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -10,7 +10,7 @@ import pytest
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS
-from jobflow.core.cron import minutes_of
+from jobflow.core.cron import scheduled_name
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.store import feeds
 from support.sandbox.running_controller import (
@@ -119,7 +119,7 @@ async def test_a_name_that_another_flow_has_is_reported_and_left_alone(world: Cl
         subresource="status",
     )
     year = datetime(now().year, 1, 1, tzinfo=UTC)
-    await world.apply(flow(f"c-{minutes_of(year)}", {"a": ""}))
+    await world.apply(flow(scheduled_name("c", year), {"a": ""}))
     async with world.controller():
         await let(2)
         reasons = {event["reason"] for event in await world.events()}

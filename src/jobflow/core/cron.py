@@ -12,11 +12,11 @@ faults.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import islice, takewhile
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
@@ -24,7 +24,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 import msgspec
 from cronsim import CronSim, CronSimError
 
-from jobflow.api.flow.cronjobflow import CronJobFlow
+from jobflow.api.flow.cronjobflow import CronJobFlow, FlowTemplateMetadata
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.labels import CRON, INSTANTIATE, SCHEDULED_TIME
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, ObjectMeta
@@ -157,7 +157,7 @@ class Missed:
     """How many there are, MAX_MISSED + 1 at most."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """A schedule. `expression` is normalized. All times that are returned are in UTC: two times of
     one zone compare by their local time, which daylight saving repeats."""
@@ -182,11 +182,6 @@ class Schedule:
         times = takewhile(lambda time: time > since, self.until(now))
         found = list(islice(times, MAX_MISSED + 1))
         return Missed(found[0], len(found)) if found else None
-
-    @cached_property
-    def has_times(self) -> bool:
-        """Whether any date matches: there is no 30 February."""
-        return any(True for _ in _local_times(self.expression, datetime(2000, 1, 1), 1))
 
     def _walk(self, first: datetime, way: int) -> Iterator[datetime]:
         """Yield the times from `first` on, in whole seconds; `way` is 1 or -1."""
@@ -258,7 +253,8 @@ def _local_times(expression: str, first: datetime, way: int) -> Iterator[datetim
 def parse_schedule(text: str, time_zone: str | None) -> Schedule:
     """Return a schedule. Raises ScheduleFault."""
     schedule = Schedule(normalize(text), parse_zone(time_zone))
-    if not schedule.has_times:
+    # there is no 30 February
+    if next(_local_times(schedule.expression, datetime(2000, 1, 1), 1), None) is None:
         raise ScheduleFault("matches no date: no such month has such a day")
     return schedule
 
@@ -284,11 +280,6 @@ def _in_seconds(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(microsecond=0)
 
 
-def minutes_of(moment: datetime) -> int:
-    """Return the minutes from 1970 to a moment, which name a flow."""
-    return int((moment - _EPOCH) // _MINUTE)
-
-
 # ------------------------------------------------------------------ flows of a schedule
 
 
@@ -303,9 +294,9 @@ class Instantiation(StrEnum):
 
 
 def scheduled_name(cron: str, time: datetime) -> str:
-    """Return the name of the flow of a scheduled time."""
+    """Return the name of the flow of a scheduled time, which ends with the minutes from 1970."""
     # the same for the schedule and a backfill, so that one time has one flow
-    return f"{cron}-{minutes_of(time)}"
+    return f"{cron}-{(time - _EPOCH) // _MINUTE}"
 
 
 def manual_prefix(cron: str) -> str:
@@ -321,7 +312,7 @@ def build_flow(
     meta = cron.metadata
     local = time.astimezone(parse_zone(cron.spec.time_zone))
     template = cron.spec.job_flow_template
-    own = template.metadata if template is not None else None
+    own = (template.metadata if template is not None else None) or FlowTemplateMetadata()
     annotations = {CRON: meta.name, SCHEDULED_TIME: format_scheduled_time(local)}
     if instantiation is not None:
         annotations[INSTANTIATE] = str(instantiation)
@@ -333,8 +324,8 @@ def build_flow(
         "metadata": {
             **names,
             "namespace": meta.namespace,
-            "labels": {**_of(own, "labels"), CRON: to_label_value(meta.name)},
-            "annotations": {**_of(own, "annotations"), **annotations},
+            "labels": {**(own.labels or {}), CRON: to_label_value(meta.name)},
+            "annotations": {**(own.annotations or {}), **annotations},
             "ownerReferences": [CRONJOBFLOWS.owner_reference(meta)],
         },
         "spec": msgspec.to_builtins(cron.flow_spec),
@@ -378,7 +369,3 @@ def is_backfilled(flow: JobFlow) -> bool:
 def format_scheduled_time(time: datetime) -> str:
     """Return RFC 3339, as `batch/v1` writes it: `2026-01-01T02:00:00+01:00`, Z for UTC."""
     return time.isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def _of(own: msgspec.Struct | None, field: str) -> Mapping[str, str]:
-    return getattr(own, field, None) or {}

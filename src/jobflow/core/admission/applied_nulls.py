@@ -16,10 +16,10 @@ from jobflow.api.flow.control import Case
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, child_spec
 from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import JobPart, find_set
 from jobflow.api.kinds import KINDS
 from jobflow.core.json_values import copy_json, is_same_json
 from jobflow.core.manifests.crd_schema import without_nulls
-from jobflow.core.manifests.layers import free_form_values
 from jobflow.core.violations import MAX_FINDINGS, Place, Reason, Violation, format_path
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -69,8 +69,8 @@ def _in_spec(spec: JobFlowSpec, path: str) -> Iterator[str]:
 def _in_step(step: Step, path: str) -> Iterator[str]:
     if step.for_each is not None:
         yield from _in_value(step.for_each.items, f"{path}.forEach.items")
-    for field, value in free_form_values(step):
-        yield from _in_value(value, f"{path}.{field}")
+    for part in find_set(step, JobPart):
+        yield from _in_value(part.value, f"{path}.{part.path}")
     owners: list[tuple[str, Step | Case]] = [(path, step)]
     owners += [(f"{path}.switch[{i}]", case) for i, case in enumerate(step.switch or ())]
     for at, owner in owners:

@@ -156,7 +156,7 @@ def _spec(
             return EvaluationFailure(
                 f"the values of its references make no valid job: {fault.path} {fault.detail}"
             )
-    return copy_json(with_claims(spec, claim_names(flow)) if flow.spec.volume_claims else spec)
+    return copy_json(with_claims(spec, claim_names(flow)))
 
 
 def attempt_labels(step: Step, attempt: Attempt) -> dict[str, str]:
@@ -238,6 +238,10 @@ def build_child(
     annotations = {labels.STEP: step.name, labels.TARGET_ENDS: attempt.target_ends}
     if attempt.index is not None:
         annotations[labels.INDEX] = str(attempt.index)
+    # a copy, so that the manifest does not change the parent's spec
+    spec = copy_json({key: value for key, value in raw.items() if key != "params"})
+    if params:
+        spec["params"] = [{"name": name, "value": value} for name, value in params.items()]
     values = ((json, getattr(flow.spec, name)) for name, json in INHERITED.items())
     inherited = {json: msgspec.to_builtins(each) for json, each in values if each is not None}
     return {
@@ -253,14 +257,5 @@ def build_child(
             "annotations": annotations,
             "ownerReferences": [JOBFLOWS.owner_reference(flow.metadata)],
         },
-        "spec": inherited | spec_with_params(raw, params),
+        "spec": inherited | spec,
     }
-
-
-def spec_with_params(raw: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
-    """Return the spec of the child flow with these params, which a flow has as a list."""
-    # the manifest must not change the parent's spec
-    spec = copy_json({key: value for key, value in raw.items() if key != "params"})
-    if params:
-        spec["params"] = [{"name": name, "value": value} for name, value in params.items()]
-    return spec

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from jobflow.api.flow.control import Case, JobDefaults, Patch
+from jobflow.api.flow.control import Case, JobDefaults
 from jobflow.api.flow.step import Step
-from jobflow.api.flow.traits import FlowField, JobPart, Role, Runs, WorkKind, fields_of, find_set
+from jobflow.api.flow.traits import FlowField, JobPart, Role, Runs, WorkKind, fields_of
 from jobflow.core.cel.references import measure_json
 from jobflow.core.json_values import map_at, maps
 from jobflow.core.manifests.strategic_merge import CONTAINER, overlaid
@@ -62,7 +62,7 @@ class Layer(NamedTuple):
             case Rank.WORK:
                 return {**spec, **_with_names(content)}
             case Rank.ARGUMENTS:
-                return with_arguments(spec, content)
+                return _with_arguments(spec, content)
         return overlaid(spec, content)
 
     def fault(self, spec: Mapping[str, Any], content: Mapping[str, Any]) -> str | None:
@@ -172,18 +172,8 @@ def own_layers(owner: Step | Case) -> Iterator[Layer]:
     if isinstance(owner, Step) and owner.retry is not None:
         patches.append((Rank.RETRY_PATCH, "retry.patch", owner.retry.patch))
     for rank, field, patch in patches:
-        if patch is not None and (changes := changes_of(patch)) is not None:
+        if patch is not None and (changes := patch.job_spec or patch.spec):
             yield Layer(rank, f"{field}.{'jobSpec' if patch.job_spec else 'spec'}", changes)
-
-
-def free_form_values(step: Step) -> Iterator[tuple[str, Any]]:
-    """Yield each value from which the layers of a step and its cases are built, with its path."""
-    return ((each.path, each.value) for each in find_set(step, JobPart))
-
-
-def changes_of(patch: Patch | None) -> dict[str, Any] | None:
-    """Return the content of a patch, under either of its names, or None if it is empty."""
-    return None if patch is None else patch.job_spec or patch.spec or None
 
 
 def with_defaults(spec: Mapping[str, Any], defaults: JobDefaults | None) -> dict[str, Any]:
@@ -250,7 +240,7 @@ def arguments_in(content: Mapping[str, Any]) -> Mapping[str, Any]:
     return arguments
 
 
-def with_arguments(spec: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+def _with_arguments(spec: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
     """Return a spec with arguments: env in every container, the others in the first container of
     the first task. The result shares other parts with `spec`, which may be any JSON."""
     arguments = arguments_in(content)
@@ -259,10 +249,26 @@ def with_arguments(spec: Mapping[str, Any], content: Mapping[str, Any]) -> dict[
     tasks = spec.get("tasks")
     if not isinstance(tasks, list):
         return dict(spec)
-    return {
-        **spec,
-        "tasks": [_in_task(task, env, {} if at else of_first) for at, task in enumerate(tasks)],
-    }
+    made = list(tasks)
+    for task_at, task in enumerate(tasks):
+        if (pod := map_at(task, "template", "spec")) is None:
+            continue
+        changed = {}
+        for field in _CONTAINER_LISTS:
+            if not isinstance(containers := pod.get(field), list):
+                continue
+            changed[field] = list(containers)
+            for at, container in enumerate(containers):
+                if not isinstance(container, dict):
+                    continue
+                if of_first and (field, task_at, at) == ("containers", 0, 0):
+                    container = overlaid(container, of_first, CONTAINER)
+                if env:
+                    container = {**container, "env": _with_env(container.get("env"), env)}
+                changed[field][at] = container
+        template = {**task["template"], "spec": {**pod, **changed}}
+        made[task_at] = {**task, "template": template}
+    return {**spec, "tasks": made}
 
 
 def count_containers(spec: Mapping[str, Any]) -> int:
@@ -273,23 +279,6 @@ def count_containers(spec: Mapping[str, Any]) -> int:
 
 
 _CONTAINER_LISTS = ("containers", "initContainers")
-
-
-def _in_task(task: Any, env: Mapping[str, Any], of_first: Mapping[str, Any]) -> Any:
-    if (pod := map_at(task, "template", "spec")) is None:
-        return task
-    changed = {}
-    for field in _CONTAINER_LISTS:
-        if isinstance(containers := pod.get(field), list):
-            made = changed[field] = list(containers)
-            for at, container in enumerate(containers):
-                if isinstance(container, dict):
-                    if of_first and field == "containers" and at == 0:
-                        container = overlaid(container, of_first, CONTAINER)
-                    if env:
-                        container = {**container, "env": _with_env(container.get("env"), env)}
-                    made[at] = container
-    return {**task, "template": {**task["template"], "spec": {**pod, **changed}}}
 
 
 def _with_env(own: Any, ours: Mapping[str, Any]) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -33,7 +33,12 @@ class CompiledFlow:
         self.spec = spec
         """The spec, with the values of params in its numbers and timeouts."""
         self.has_param_values = spec is not written
-        first, last = _remove_duplicates(spec.flows or (), spec.finally_ or ())
+        first, last, names = list[Step](), list[Step](), set[str]()
+        for kept, steps in ((first, spec.flows), (last, spec.finally_)):
+            for step in steps or ():
+                if step.name not in names:
+                    names.add(step.name)
+                    kept.append(step)
         outline = Outline([*first, *last])
         is_whole = not last and len(first) == len(spec.flows or ())
         self.outline_of_flows: Outline | None = outline if is_whole else None
@@ -186,15 +191,3 @@ _CACHE = CompiledFlowCache(MAX_CACHED_BYTES)
 def compile_flow(flow: JobFlow) -> CompiledFlow:
     """Return the CompiledFlow of a flow's spec, from the cache of the process."""
     return _CACHE.get(flow)
-
-
-def _remove_duplicates(*lists: Iterable[Step]) -> list[list[Step]]:
-    names: set[str] = set()
-    kept: list[list[Step]] = []
-    for steps in lists:
-        kept.append([])
-        for step in steps:
-            if step.name not in names:
-                names.add(step.name)
-                kept[-1].append(step)
-    return kept

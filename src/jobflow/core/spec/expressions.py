@@ -11,6 +11,7 @@ from jobflow.api.flow.status import StepFailure
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import Evaluated, Referring, Stage, find_set
 from jobflow.core.cel.expression import Expression, parse_expression
+from jobflow.core.cel.language.tree import Mention
 from jobflow.core.cel.references import find_references
 from jobflow.core.manifests.layers import may_have_layers, own_layers
 from jobflow.core.pods.failure import FACTS, MAX_FAILURE_MESSAGE, MAX_FAILURE_REASON
@@ -80,36 +81,30 @@ def find_needed_outputs(spec: JobFlowSpec) -> frozenset[str]:
 
 
 def reads_of_outputs(spec: JobFlowSpec) -> Iterator[StepRead]:
-    """Return all that the outputs of the flow read."""
-    return chain.from_iterable(reads_of_text(each.text) for each in list_expressions(spec))
-
-
-def reads_of_text(text: str) -> Iterator[StepRead]:
-    """Yield the steps that an expression reads, if it cannot read its own step."""
-    expression = parse_expression(text)
-    for mention in expression.mentions if isinstance(expression, Expression) else ():
+    """Yield all that the outputs of the flow read."""
+    for _, mention in _list_mentions(spec):
         yield from _read("", mention.root, mention.keys)
 
 
 def reads_of(step: Step) -> Iterator[StepRead]:
     """Yield all that the expressions and references of a step read."""
-    for each in list_expressions(step):
-        expression = parse_expression(each.text)
-        if isinstance(expression, Expression):
-            yield from _mentioned(step, each, expression)
+    for stage, mention in _list_mentions(step):
+        if mention.root == "outputs":
+            # alone, in until and retry.when, they are those of the step's own run
+            yield StepRead(step.name, mention.root)
+        elif mention.root != "failure" or stage is Stage.VARS:
+            # in retry.when, `failure` is that of the attempt that has just ended
+            yield from _read(step.name, mention.root, mention.keys)
     for content in list_referring(step):
         for _, reference in find_references(content, ""):
             yield from _read(step.name, reference.root, reference.keys)
 
 
-def _mentioned(step: Step, written: StepExpression, expression: Expression) -> Iterator[StepRead]:
-    """`outputs` alone, in until and retry.when, are those of the step's own run."""
-    for mention in expression.mentions:
-        if mention.root == "outputs":
-            yield StepRead(step.name, mention.root)
-        elif mention.root != "failure" or written.trait.stage is Stage.VARS:
-            # in retry.when, `failure` is that of the attempt that has just ended
-            yield from _read(step.name, mention.root, mention.keys)
+def _list_mentions(owner: Step | JobFlowSpec) -> Iterator[tuple[Stage, Mention]]:
+    for each in list_expressions(owner):
+        expression = parse_expression(each.text)
+        for mention in expression.mentions if isinstance(expression, Expression) else ():
+            yield each.trait.stage, mention
 
 
 def _read(step: str, root: str, keys: Sequence[str]) -> Iterator[StepRead]:
@@ -156,7 +151,15 @@ def find_named_failures(spec: JobFlowSpec, readers: Iterable[Step]) -> dict[str,
     expressions or references."""
     ended: dict[str, set[str]] = {}
     retried: dict[str, set[str]] = {}
-    for read in _list_reads(spec, readers):
+    reads: list[StepRead] = []
+    for step in readers:
+        expressions = (each.text for each in list_expressions(step))
+        texts = chain(expressions, map(str, list_referring(step)))
+        if any("failure" in text for text in texts):  # to parse them all costs much more
+            reads += reads_of(step)
+    if any("failure" in text for text in (spec.outputs or {}).values()):
+        reads += reads_of_outputs(spec)
+    for read in reads:
         if read.step == ALL_FAILED:
             for step in spec.flows or ():
                 ended.setdefault(step.name, set()).update(_SIZES)
@@ -167,16 +170,6 @@ def find_named_failures(spec: JobFlowSpec, readers: Iterable[Step]) -> dict[str,
         name: NamedFailure(frozenset(ended.get(name, ())), frozenset(retried.get(name, ())))
         for name in {**ended, **retried}
     }
-
-
-def _list_reads(spec: JobFlowSpec, readers: Iterable[Step]) -> Iterator[StepRead]:
-    for step in readers:
-        expressions = (each.text for each in list_expressions(step))
-        texts = chain(expressions, map(str, list_referring(step)))
-        if any("failure" in text for text in texts):  # to parse them all costs much more
-            yield from reads_of(step)
-    if any("failure" in text for text in (spec.outputs or {}).values()):
-        yield from reads_of_outputs(spec)
 
 
 def measure_fields(fields: frozenset[str]) -> int:

@@ -41,9 +41,6 @@ class Graph:
         """For each step the steps that it depends on, in the order of its targets."""
         self.in_order = True
         """Whether every step comes after all steps that it depends on, so nothing is cyclic."""
-        self._link(steps)
-
-    def _link(self, steps: Sequence[Step]) -> None:
         position = self.index.get
         rows = self.targets  # most steps have one or two targets: they are not worth a list
         for i, step in enumerate(steps):

@@ -170,11 +170,6 @@ def awaits_end(step: Step, daemon: Step) -> bool:
     return get_probe(step) is None and get_condition_for(step, daemon) is not Condition.RUNNING
 
 
-def has_targets_only(depends_on: DependsOn | None) -> bool:
-    """Whether no other field of a dependency is set, so each target has to be Completed."""
-    return depends_on is None or depends_on == DependsOn(targets=depends_on.targets)
-
-
 def get_strategy(step: Step) -> Strategy:
     """Return the strategy of a step."""
     depends_on = step.depends_on
@@ -217,7 +212,9 @@ def build_requirement(
 ) -> Requirement:
     """Return the requirement of a step. `targets`, `daemons`, and `looped`, the steps with items,
     are positions in `names`."""
-    if daemons.isdisjoint(targets) and has_targets_only(step.depends_on):
+    own = step.depends_on
+    # without another field, each target has to be Completed
+    if daemons.isdisjoint(targets) and (own is None or own == DependsOn(targets=own.targets)):
         count = len(targets)
         wants: Sequence[Condition] = (Condition.COMPLETED,) * count
         return Requirement(targets, Strategy.ALL, wants, (_COMPLETED,) * count)

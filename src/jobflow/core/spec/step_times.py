@@ -43,39 +43,25 @@ def times_of(
 ) -> StepTimes:
     """Return the times of a step or a run. `records`: by the name of the vcjob. `since`: the start
     of the flow, or its last retry."""
+    has_ended, last = condition.phase in ENDED_STEP_PHASES, condition.last_transition_time
+    # with forEach or repeat from the start of the first run to the end of the last
     if isinstance(condition, StepCondition) and condition.runs:
-        return _of_loop(condition, records, since)
+        times = [times_of(run, records) for run in condition.runs]
+        # after a retry of the flow only runs behind it count, unless all were before
+        again = [each for each in times if each.start and (since is None or each.start >= since)]
+        times = again or (times if has_ended else [])
+        start = min((each.start for each in times if each.start), default=None)
+        end = max((each.end for each in times if each.end), default=last)
+        return StepTimes(start, end if has_ended else None)
     record = records.get(condition.job)
-    start = record.start_timestamp if record else None
+    start = (record.start_timestamp if record else None) or condition.create_time
     end = record.end_timestamp if record else None
-    # a record may have been dropped for the status's size, and work without objects has none
-    if end is None and condition.phase in ENDED_STEP_PHASES:
-        end = condition.last_transition_time
-    return StepTimes(start or condition.create_time, end, _measured(condition))
-
-
-def _of_loop(
-    condition: StepCondition, records: Mapping[str, JobRecord], since: datetime | None
-) -> StepTimes:
-    """Return the start of the first run, and the end of the last once the step has finished."""
-    times = [times_of(run, records) for run in condition.runs or ()]
-    has_ended = condition.phase in ENDED_STEP_PHASES
-    # after a retry of the flow only runs behind it count, unless all were before
-    again = [each for each in times if each.start and (since is None or each.start >= since)]
-    times = again or (times if has_ended else [])
-    start = min((each.start for each in times if each.start), default=None)
     if not has_ended:
-        return StepTimes(start, None)
-    last = condition.last_transition_time
-    return StepTimes(start, max((each.end for each in times if each.end), default=last))
-
-
-def _measured(condition: RunCondition) -> timedelta | None:
-    """Return how long the last job ran, if it has ended and Volcano has fractions of a second."""
-    if condition.phase not in ENDED_STEP_PHASES:
-        return None
+        return StepTimes(start, end)
     try:
         seconds = parse_duration(condition.running_duration)
     except ValueError:
-        return None
-    return None if seconds.is_integer() else timedelta(seconds=seconds)
+        seconds = 0.0
+    measured = None if seconds.is_integer() else timedelta(seconds=seconds)
+    # a record may have been dropped for the status's size, and work without objects has none
+    return StepTimes(start, last if end is None else end, measured)

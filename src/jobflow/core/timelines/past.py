@@ -9,7 +9,7 @@ flow until that retry, it is that of its end. Reasons and messages of earlier ph
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -57,9 +57,7 @@ def flow_at(flow: JobFlow, moment: datetime) -> JobFlow:
     no times, it is the flow itself. Before its first start, all its steps are Waiting."""
     if first_start(flow) is None or (flow.final and moment >= last_time(flow)):
         return flow
-    past = _Past(flow, moment)
-    conditions = dict(past.conditions())
-    return replace(flow, status=past.status(conditions))
+    return replace(flow, status=_Past(flow, moment).status())
 
 
 def last_time(flow: JobFlow) -> datetime:
@@ -88,41 +86,34 @@ class _Past:
             if step.daemon
         }
 
-    def conditions(self) -> Iterator[tuple[str, StepCondition]]:
-        """Yield the conditions of all steps that have one, by their key."""
-        stored = self._flow.status.conditions or {}
+    def status(self) -> JobFlowStatus:
+        status = self._flow.status
+        stored, conditions = status.conditions or {}, dict[str, StepCondition]()
         for key in self._attempts.keys:
             if key not in stored:
                 continue
             if not self._has_started:
-                yield key, StepCondition(phase=StepPhase.WAITING)
+                conditions[key] = StepCondition(phase=StepPhase.WAITING)
             elif stored[key].runs:
-                yield key, self._with_runs(key, stored[key])
+                conditions[key] = self._with_runs(key, stored[key])
             else:
-                yield key, self._run(key, stored[key])
-
-    def status(self, conditions: Mapping[str, StepCondition]) -> JobFlowStatus:
-        """Return the status, with these conditions."""
-        status = self._flow.status
+                conditions[key] = self._run(key, stored[key])
+        records = status.job_status_list or ()
+        phases = {each.phase for each in conditions.values()} - {StepPhase.WAITING}
+        phase = FlowPhase.RUNNING if phases else FlowPhase.PENDING
+        if phases and phases <= ENDED_STEP_PHASES and self._ended_before_retry(records):
+            phase = FlowPhase.FAILED
         ended = sum(each.phase in ENDED_STEP_PHASES for each in conditions.values())
         suspended = status.suspended_at
         start = self._start if self._retry is not None else status.start_time
         return JobFlowStatus(
-            state=FlowState(phase=self._phase(conditions.values())),
+            state=FlowState(phase=phase),
             progress=f"{ended}/{len(self._flow.all_steps)}",
             start_time=start if self._has_started else None,
-            conditions=dict(conditions),
-            job_status_list=[*filter(None, map(self._record, status.job_status_list or ()))],
+            conditions=conditions,
+            job_status_list=[*filter(None, map(self._record, records))],
             suspended_at=suspended if suspended and suspended <= self._moment else None,
         )
-
-    def _phase(self, conditions: Collection[StepCondition]) -> FlowPhase:
-        if all(each.phase == StepPhase.WAITING for each in conditions):
-            return FlowPhase.PENDING
-        rests = (*ENDED_STEP_PHASES, StepPhase.WAITING)
-        is_over = self._ended_before_retry(self._flow.status.job_status_list or ())
-        has_failed = is_over and all(each.phase in rests for each in conditions)
-        return FlowPhase.FAILED if has_failed else FlowPhase.RUNNING
 
     def _ended_before_retry(self, records: Iterable[JobRecord]) -> bool:
         """Whether the time is before a retry of the flow, and after the end of all vcjobs of these
@@ -173,22 +164,18 @@ class _Past:
         # the attempt that existed at the time
         last = begun[-1]
         if not _is_before(last.end_timestamp, self._moment):
-            return self._past(run, phase_of_job(last, self._moment), begun)
+            return self._past(run, _phase_of_job(last, self._moment), begun)
         # the controller judges a job a moment after its end
         is_judged = run.phase in (StepPhase.COMPLETED, StepPhase.FAILED)
         ended = last.end_timestamp
         if last is records[-1] and is_judged and ended and since - ended <= _JUDGED_WITHIN:
             return run
-        if self._ended_before_retry(records):
-            return self._past(run, self._end_of_job(key, last), begun)
-        return self._past(run, StepPhase.WAITING, begun)
-
-    def _end_of_job(self, key: str, last: JobRecord) -> StepPhase:
-        """Return the phase of a run whose last vcjob has ended. The end of the flow aborts daemons,
-        which completes them."""
+        if not self._ended_before_retry(records):
+            return self._past(run, StepPhase.WAITING, begun)
+        # the end of the flow aborts daemons, which completes them
         is_daemon = key in self._daemons and last.state != JobPhase.FAILED
         has_completed = is_daemon or last.state == JobPhase.COMPLETED
-        return StepPhase.COMPLETED if has_completed else StepPhase.FAILED
+        return self._past(run, StepPhase.COMPLETED if has_completed else StepPhase.FAILED, begun)
 
     def _since(self, key: str, run: RunCondition) -> datetime | None:
         """Return since when a run is in its present phase; None if nothing tells."""
@@ -224,11 +211,11 @@ class _Past:
             for each in record.running_histories or ()
             if _is_before(each.start_timestamp, self._moment)
         ]
-        phase = phase_of_job(record, self._moment)
+        phase = _phase_of_job(record, self._moment)
         return replace(record, state=phase, end_timestamp=None, running_histories=histories)
 
 
-def phase_of_job(record: JobRecord, moment: datetime) -> str:
+def _phase_of_job(record: JobRecord, moment: datetime) -> str:
     """Return the phase of a vcjob at a time between its creation and its end."""
     known = [
         each

@@ -43,22 +43,18 @@ def merge_spans(spans: Collection[Span]) -> list[Span]:
         for span in sorted(
             (each for each in spans if each.state is state), key=attrgetter("start")
         ):
-            if row and span.start <= row[-1].end:
-                row[-1] = _join(row[-1], span)
+            if row and span.start <= (last := row[-1]).end:
+                row[-1] = replace(
+                    last,
+                    end=max(last.end, span.end),
+                    is_open=last.is_open or span.is_open,
+                    job=last.job if last.job == span.job else "",
+                    outcome=last.outcome if last.outcome == span.outcome else "",
+                )
             else:
                 row.append(span)
         merged += row
     return sorted(merged, key=attrgetter("start"))
-
-
-def _join(one: Span, other: Span) -> Span:
-    return replace(
-        one,
-        end=max(one.end, other.end),
-        is_open=one.is_open or other.is_open,
-        job=one.job if one.job == other.job else "",
-        outcome=one.outcome if one.outcome == other.outcome else "",
-    )
 
 
 def with_children(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from jobflow.api.flow.jobflow import JobFlow
@@ -68,39 +68,26 @@ class _List:
         name = observed.step.name
         stored = (self._flow.status.conditions or {}).get(observed.key, observed.stored)
         runs = [run for run in runs_of(stored) if run.index is None or run.index not in how.kept]
-        known = (self._time_lost(observed.key, run, how) for run in runs)
-        lost = [each for each in known if each is not None]
+        lost: list[timedelta] = []
+        below: list[RunsAgain] = []
+        for run in runs:
+            child = self._jobs.get(run.flow)
+            is_kept = child is not None and how.goes_on(run.index)
+            # it is retried, and not created again
+            if child is not None and is_kept and goes_on(child, tolerated=self._tolerated):
+                place = name if run.index is None else f"{name}/{run.index}"
+                inner = self._children[run.flow]
+                found = _List(inner, self._children, self._now, tolerated=self._tolerated)
+                below += (replace(each, place=f"{place}/{each.place}") for each in found)
+            elif run.phase == StepPhase.COMPLETED and child is not None:
+                lost.append(self._time_of_child(self._children[run.flow]))
+            elif run.phase == StepPhase.COMPLETED:
+                lost.append(_time_of_run(self._attempts, observed.key, run))
         items = get_items(observed.step, stored.decisions) if observed.step.fan_out else None
         left = len(items) - len(how.kept) if items is not None and how.kept else 0
         count = f"{left} of {format_count(len(items or ()), 'item')}" if left else ""
         yield RunsAgain(name, stored.phase, count, sum(lost, timedelta()) if lost else None)
-        yield from self._of_children(name, runs, how)
-
-    def _of_children(
-        self, name: str, runs: Sequence[RunCondition], how: Again
-    ) -> Iterator[RunsAgain]:
-        for run in runs:
-            child = self._retried_child(run, how)
-            if child is None:
-                continue
-            place = name if run.index is None else f"{name}/{run.index}"
-            for each in _List(child, self._children, self._now, tolerated=self._tolerated):
-                yield RunsAgain(f"{place}/{each.place}", each.phase, each.count, each.lost)
-
-    def _retried_child(self, run: RunCondition, how: Again) -> JobFlow | None:
-        """Return the child flow of a run, if it is retried and not made anew."""
-        child = self._jobs.get(run.flow)
-        if child is None or not how.goes_on(run.index):
-            return None
-        return self._children[run.flow] if goes_on(child, tolerated=self._tolerated) else None
-
-    def _time_lost(self, key: str, run: RunCondition, how: Again) -> timedelta | None:
-        """Return how long the jobs of a run ran, if it has completed and runs again as a whole."""
-        if run.phase != StepPhase.COMPLETED or self._retried_child(run, how) is not None:
-            return None
-        if run.flow in self._jobs:
-            return self._time_of_child(self._children[run.flow])
-        return _time_of_run(self._attempts, key, run)
+        yield from below
 
     def _time_of_child(self, child: JobFlow) -> timedelta:
         attempts, total = Attempts(child), timedelta()

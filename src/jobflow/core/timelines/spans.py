@@ -130,9 +130,19 @@ class Attempts:
 
     def of_run(self, key: str, run: RunCondition) -> list[JobRecord]:
         """Return the records of a run of the step with this key, in the order of its attempts."""
-        if run.flow or (key in self._in_status and run.create_time is not None and not run.job):
-            return [_record_of(run)]
-        return self._by_run.get(first_job(key, run), [])
+        in_status = key in self._in_status and run.create_time is not None and not run.job
+        if not run.flow and not in_status:
+            return self._by_run.get(first_job(key, run), [])
+        # work that is not recorded has the times of a vcjob that runs from its start
+        running = JobRunningHistory(state=JobPhase.RUNNING, start_timestamp=run.create_time)
+        record = JobRecord(
+            name=run.flow,
+            state=run.phase,
+            start_timestamp=run.create_time,
+            end_timestamp=run.last_transition_time if run.phase in ENDED_STEP_PHASES else None,
+            running_histories=[running],
+        )
+        return [record]
 
 
 def last_retry(flow: JobFlow) -> datetime | None:
@@ -196,19 +206,6 @@ class RunSpans:
         if start > end or (span.end <= self._start and span.start < self._start):
             return None
         return replace(span, start=start, end=end, is_open=span.is_open and not self._is_final)
-
-
-def _record_of(run: RunCondition) -> JobRecord:
-    """Return the times of work that is not recorded as those of a vcjob. It runs from its start."""
-    has_ended = run.phase in ENDED_STEP_PHASES
-    running = JobRunningHistory(state=JobPhase.RUNNING, start_timestamp=run.create_time)
-    return JobRecord(
-        name=run.flow,
-        state=run.phase,
-        start_timestamp=run.create_time,
-        end_timestamp=run.last_transition_time if has_ended else None,
-        running_histories=[running],
-    )
 
 
 def runs_of(condition: StepCondition) -> Sequence[RunCondition]:

@@ -154,48 +154,41 @@ class _Steps:
         self._flow, self._start, self._end = flow, start, end
         self._steps = flow.all_steps
         self._graph = Graph(self._steps)
-        runs = RunSpans(flow, start, end)
-        self._attempts, self._of_run = runs.attempts, runs.of_run
-        self._waits_from = runs.waits_from
+        self._runs = RunSpans(flow, start, end)
         conditions = flow.status.conditions or {}
         waiting = StepCondition(phase=StepPhase.WAITING)
-        self._conditions = [conditions.get(key, waiting) for key in self._attempts.keys]
+        self._conditions = [conditions.get(key, waiting) for key in self._runs.attempts.keys]
         self._spans = [self._spans_of_step(i) for i in range(len(self._steps))]
         self._began = [
             next((span.start for span in spans if span.state is State.RUNNING), None)
             for spans in self._spans
         ]
         """When each step first ran; None if it has not."""
-        self._ended = [self._end_of(i) for i in range(len(self._steps))]
+        self._ended = [
+            max((span.end for span in spans), default=condition.last_transition_time or start)
+            if condition.phase in ENDED_STEP_PHASES
+            else None
+            for spans, condition in zip(self._spans, self._conditions, strict=True)
+        ]
 
     def timelines(self) -> Iterator[StepTimeline]:
         """Yield the timelines of all steps."""
         for position, step in enumerate(self._steps):
             spans, condition = self._spans[position], self._conditions[position]
+            phase = condition.phase or StepPhase.WAITING
             attempts = len({span.job for span in spans if span.job})
             ready, after = self._ready(position) or (None, "")
             if ready is not None:
-                spans = [*self._first_wait(position, ready), *spans]
-            yield StepTimeline(
-                step.name,
-                condition.phase or StepPhase.WAITING,
-                attempts,
-                bool(step.daemon),
-                tuple(spans),
-                ready,
-                after,
-            )
-
-    def _first_wait(self, position: int, ready: datetime) -> Iterator[Span]:
-        spans, condition = self._spans[position], self._conditions[position]
-        is_open = not spans and not self._flow.final
-        answered = self._ended[position] if condition.attempts else None
-        if answered is not None and is_asked(self._steps[position]):
-            yield Span(State.WAITING, ready, max(answered, ready))
-        elif spans and spans[0].start > ready:
-            yield Span(State.WAITING, ready, spans[0].start)
-        elif is_open and condition.phase in ("", StepPhase.WAITING):
-            yield Span(State.WAITING, ready, self._end, is_open=True)
+                is_open = not spans and not self._flow.final
+                answered = self._ended[position] if condition.attempts else None
+                if answered is not None and is_asked(step):
+                    spans = [Span(State.WAITING, ready, max(answered, ready)), *spans]
+                elif spans and spans[0].start > ready:
+                    spans = [Span(State.WAITING, ready, spans[0].start), *spans]
+                elif is_open and phase == StepPhase.WAITING:
+                    spans = [Span(State.WAITING, ready, self._end, is_open=True)]
+            is_daemon = bool(step.daemon)
+            yield StepTimeline(step.name, phase, attempts, is_daemon, tuple(spans), ready, after)
 
     def _ready(self, position: int) -> tuple[datetime, str] | None:
         """Return when the dependencies were met, and the target that met them last; None if they
@@ -237,21 +230,14 @@ class _Steps:
             return began or ended
         return ended
 
-    def _end_of(self, position: int) -> datetime | None:
-        condition = self._conditions[position]
-        if condition.phase not in ENDED_STEP_PHASES:
-            return None
-        last = condition.last_transition_time or self._start
-        return max((span.end for span in self._spans[position]), default=last)
-
     def _spans_of_step(self, position: int) -> Sequence[Span]:
         """Return the spans of all runs of a step, without those before the start of the flow."""
-        key, condition = self._attempts.keys[position], self._conditions[position]
-        spans = [span for run in runs_of(condition) for span in self._of_run(key, run)]
+        key, condition = self._runs.attempts.keys[position], self._conditions[position]
+        spans = [span for run in runs_of(condition) for span in self._runs.of_run(key, run)]
         is_open = not self._flow.final and condition.phase not in ENDED_STEP_PHASES
         if is_open and spans and not any(span.is_open for span in spans):
             # a step that has not ended waits for its next job
-            last = self._waits_from(max(span.end for span in spans), self._end)
+            last = self._runs.waits_from(max(span.end for span in spans), self._end)
             spans.append(Span(State.WAITING, last, self._end, is_open=True))
         return sorted(spans, key=lambda span: span.start)
 

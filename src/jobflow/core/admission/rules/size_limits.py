@@ -10,6 +10,7 @@ import msgspec
 
 from jobflow.api.flow.control import ForEach, to_number
 from jobflow.api.flow.step import Condition, Step
+from jobflow.api.flow.traits import JobPart, find_set
 from jobflow.api.nesting import MAX_DEPTH, way_beyond
 from jobflow.core.admission.analysis.child_flows import flows_of
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
@@ -19,7 +20,6 @@ from jobflow.core.cel.references import measure_json
 from jobflow.core.cel.scope import MAX_ITEMS_SIZE
 from jobflow.core.limits import MAX_FLOW_OUTPUTS, MAX_RUNS, MAX_STEP_OUTPUTS
 from jobflow.core.limits import MAX_NEXT_JOBS as MOST_NEXT
-from jobflow.core.manifests.layers import free_form_values
 from jobflow.core.names import MAX_NAME
 from jobflow.core.spec.approvals import MAX_BY_BYTES
 from jobflow.core.spec.expressions import find_named_failures, measure_fields
@@ -64,8 +64,8 @@ def flow_is_not_too_deep(facts: FlowFacts) -> Iterator[Violation]:
     for name, claim in (facts.flow.spec.volume_claims or {}).items():
         yield from depth_violations(claim, join_path("spec.volumeClaims", name))
     for i, step in facts.steps_with_options:
-        for field, value in free_form_values(step):
-            yield from depth_violations(value, f"{facts.path(i)}.{field}")
+        for part in find_set(step, JobPart):
+            yield from depth_violations(part.value, f"{facts.path(i)}.{part.path}")
         for case, raw in flows_of(step):
             at = "" if case is None else f".switch[{case}]"
             yield from depth_violations(raw, f"{facts.path(i)}{at}.flow")
