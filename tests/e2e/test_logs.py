@@ -13,7 +13,7 @@ import pytest
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, PODS
 from jobflow.api.volcano.pod import Pod
 from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld, sandbox_world
-from jobflow.sandbox.nodes.process_runner import ProcessRunner, RestartLimits
+from jobflow.sandbox.nodes.process_runner import ProcessRunner
 from support.cluster.kubectl import Answer, Kubectl
 from support.sandbox.flow_commands import run_process
 from support.sandbox.processes import Json, pod_task, sh
@@ -25,8 +25,7 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[SandboxWorld]:
-    limits = RestartLimits(most=1, first=0.001)
-    with ProcessRunner(tmp_path / "logs", restarts=limits) as runner:
+    with ProcessRunner(tmp_path / "logs", max_restarts=1, first_pause=0.001) as runner:
         async with sandbox_world(SandboxOptions(runner=runner)) as world:
             yield world
 

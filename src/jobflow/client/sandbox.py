@@ -29,7 +29,7 @@ from jobflow.core.text import format_command, join_names
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import ApiError, Client, decoder
 from jobflow.runtime.event_loop import all_of
-from jobflow.sandbox.nodes.process_runner import FailedRun, ProcessRunner, RestartLimits
+from jobflow.sandbox.nodes.process_runner import FailedRun, ProcessRunner
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import SimulateRunner
 
@@ -55,10 +55,8 @@ def node_runner(nodes: NodeOptions) -> Iterator[Runner]:
     if nodes.runner is RunnerName.SIMULATE:
         yield SimulateRunner(nodes.speed or 1.0)
         return
-    restarts = nodes.max_restarts
-    limits = RestartLimits() if restarts is None else RestartLimits(most=restarts)
     with ExitStack() as stack:
-        runner = ProcessRunner(LOGS, restarts=limits)
+        runner = ProcessRunner(LOGS, max_restarts=nodes.max_restarts)
         try:
             stack.enter_context(runner)
         except OSError as error:

@@ -14,7 +14,7 @@ import msgspec
 
 from jobflow.api.volcano.pod import Pod
 from jobflow.sandbox.jobs.objects import Vcjob, VcjobObject, build_pod, read_vcjob
-from jobflow.sandbox.nodes.process_runner import ProcessRunner, RestartLimits
+from jobflow.sandbox.nodes.process_runner import ProcessRunner
 from jobflow.sandbox.nodes.runner import Assignment, PodProgress, pod_status
 
 Json = dict[str, Any]
@@ -81,7 +81,7 @@ class PodReports:
 @contextmanager
 def process_runner(folder: Path, *, restarts: int = 3) -> Iterator[ProcessRunner]:
     """A runner that restarts containers almost immediately."""
-    with ProcessRunner(folder, restarts=RestartLimits(most=restarts, first=0.001)) as runner:
+    with ProcessRunner(folder, max_restarts=restarts, first_pause=0.001) as runner:
         yield runner
 
 

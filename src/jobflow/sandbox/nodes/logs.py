@@ -108,13 +108,10 @@ def _word(name: str) -> str:
 def tail(log: Path, lines: int) -> tuple[list[str], int]:
     """Return the last lines of a log, at most 64 KiB, and the number of all lines kept."""
     count, end = 0, b""
-    for path in (log.with_name(log.name + ".old"), log):
-        if path.exists():
-            with path.open("rb") as file:
-                while chunk := file.read(1 << 20):
-                    count += chunk.count(b"\n")
-                    # A log may be large, and only its end is shown.
-                    end = (end + chunk)[-_TAIL_BYTES:]
+    for block in ContainerLog(log).read(tail=None, since=None, timestamps=False, follow=False):
+        count += block.count(b"\n")
+        # A log may be large, and only its end is shown.
+        end = (end + block)[-_TAIL_BYTES:]
     if end and not end.endswith(b"\n"):
         count += 1
     text = end.decode(errors="replace")

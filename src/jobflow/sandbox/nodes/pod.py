@@ -121,12 +121,6 @@ DEADLINE = "DeadlineExceeded"
 
 
 @dataclass(frozen=True, slots=True)
-class RestartLimits:
-    most: int = 3
-    first: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
 class FailedRun:
     namespace: str
     job: str
@@ -146,7 +140,10 @@ class PodContext(ContainerContext):
     logs: Logs
     scratch: Callable[[], Path]
     """Returns the path of a new temporary file."""
-    restarts: RestartLimits
+    max_restarts: int
+    """How often each container is restarted."""
+    first_pause: float
+    """Seconds before the first restart; the pauses grow."""
     failed: Callable[[FailedRun], None]
 
 
@@ -232,9 +229,9 @@ class PodLife:
                 container.run.end(grace)
 
     async def _run(self, container: _Container) -> None:
-        limits, policy = self._context.restarts, self._spec.restart_policy or ALWAYS
+        context, policy = self._context, self._spec.restart_policy or ALWAYS
         # Without jitter, as a kubelet.
-        backoff = ExponentialBackoff(first=limits.first, most=30.0, dice=lambda: 0.0)
+        backoff = ExponentialBackoff(first=context.first_pause, most=30.0, dice=lambda: 0.0)
         while not self._stop.is_set():
             await self._run_once(container)
             ended = container.state
@@ -243,7 +240,7 @@ class PodLife:
                 is_restarted = True
             else:
                 is_restarted = policy != NEVER and not ended.succeeded
-            if self._stop.is_set() or not is_restarted or ended.restarts >= limits.most:
+            if self._stop.is_set() or not is_restarted or ended.restarts >= context.max_restarts:
                 return
             seconds = backoff.next()
             container_name, name = container.spec.name, self._pod.metadata.name

@@ -20,19 +20,12 @@ from pathlib import Path
 from jobflow.api.volcano.pod import Pod, PodPhase
 from jobflow.sandbox.jobs.objects import ADDRESS, Vcjob
 from jobflow.sandbox.nodes.logs import ContainerLog, Logs, new_folder
-from jobflow.sandbox.nodes.pod import (
-    START_ERROR,
-    UNKNOWN,
-    FailedRun,
-    PodContext,
-    PodLife,
-    RestartLimits,
-)
+from jobflow.sandbox.nodes.pod import START_ERROR, UNKNOWN, FailedRun, PodContext, PodLife
 from jobflow.sandbox.nodes.pod_spec import RunnablePodSpec, faults, pod_spec
 from jobflow.sandbox.nodes.runner import Assignment, ContainerProgress, PodProgress, Report
 from jobflow.sandbox.nodes.simulate import utc_now
 
-__all__ = ["START_ERROR", "FailedRun", "ProcessRunner", "RestartLimits"]
+__all__ = ["START_ERROR", "FailedRun", "ProcessRunner"]
 
 
 class ProcessRunner:
@@ -41,10 +34,13 @@ class ProcessRunner:
 
     graceful = True
 
-    def __init__(self, logs: Path, *, restarts: RestartLimits | None = None) -> None:
+    def __init__(
+        self, logs: Path, *, max_restarts: int | None = None, first_pause: float = 1.0
+    ) -> None:
         self.failures: list[FailedRun] = []
         self._parent = logs
-        self._restarts = restarts or RestartLimits()
+        self._max_restarts = 3 if max_restarts is None else max_restarts
+        self._first_pause = first_pause
         self._addresses = Addresses()
         self._lives: dict[str, PodLife] = {}
         self._names: dict[tuple[str, str], PodLife] = {}
@@ -133,7 +129,8 @@ class ProcessRunner:
             directories=directory,
             logs=self._logs,
             scratch=lambda: self._scratch / f"message-{next(self._numbers)}",
-            restarts=self._restarts,
+            max_restarts=self._max_restarts,
+            first_pause=self._first_pause,
             failed=self.failures.append,
         )
 

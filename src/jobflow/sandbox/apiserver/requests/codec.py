@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -42,10 +43,8 @@ def load(body: bytes) -> Any:
 
 def load_yaml(body: bytes) -> Any:
     """Decode YAML, which includes JSON. Raises UnreadableBody; aliases are refused."""
-    try:
-        return _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass  # no JSON: the YAML parser says what it is
+    with suppress(UnreadableBody):  # no JSON: the YAML parser says what it is
+        return load(body)
     depth = 0
     try:
         for event in yaml.parse(body, _PlainLoader):  # short documents can expand without limit
