@@ -79,11 +79,16 @@ class Controller:
             hooks.ordered_by(order)
         self._stopping = asyncio.Event()
         answers = Memory(dice=dice)
+
+        def gives_way(key: Key) -> bool:
+            flow = store.flows.get(*key)
+            return flow is not None and is_unstarted(flow)
+
         self._queue: WorkQueue[Key] = WorkQueue(
             hooks=hooks,
             clock=clock,
             dice=dice,
-            gives_way=self._is_unstarted,
+            gives_way=gives_way,
             most_yielding=max(1, workers // 2),
         )
         self._recorder = Recorder(client, hooks=hooks, now=now, per_second=events_per_second)
@@ -139,10 +144,6 @@ class Controller:
             for listener in listeners:
                 self._store.listeners.remove(listener)
 
-    def _is_unstarted(self, key: Key) -> bool:
-        flow = self._store.flows.get(*key)
-        return flow is not None and is_unstarted(flow)
-
     def stop(self) -> None:
         """Start nothing new; `run` returns when the work in flight has finished."""
         self._stopping.set()
@@ -163,60 +164,52 @@ async def lead(
     status_seconds: float = STATUS_SECONDS,
 ) -> None:
     """Run flows for one term, until `ending` is set and every request in flight is answered."""
-    make_controller = partial(
-        Controller,
-        client,
-        store,
-        hooks=hooks,
-        check=check,
-        judge=judge,
-        status_seconds=status_seconds,
-    )
+
+    async def run_controller() -> None:
+        late: list[Feed] = []
+        seen: dict[Key, SeenStatus] = {}
+
+        def look(flow: Identity) -> None:
+            seen[flow.namespace, flow.name] = see_status(flow)
+
+        for preparation in (
+            store.synced.wait,
+            # read consistently: the last leader may have written what no watch has reported yet.
+            # The list of flows also shows who has written their statuses
+            lambda: _catch_up((feeds.templates, feeds.jobs), partial(feeds.flows.catch_up, look)),
+            # a cluster may not serve or allow these
+            lambda: _try_once(feeds.commands, late),
+            lambda: _try_once(feeds.crons, late),
+            lambda: catch_up_pods(client, store),
+        ):
+            await either(preparation(), ending.wait())
+            if ending.is_set():
+                return
+        store.started_over.clear()  # each copy is of later than the event
+        controller = Controller(
+            client,
+            store,
+            hooks=hooks,
+            check=check,
+            judge=judge,
+            status_seconds=status_seconds,
+            seen=seen,
+        )
+
+        async def stop_in_time() -> None:
+            await either(ending.wait(), store.started_over.wait())
+            controller.stop()
+
+        async with together() as beside:
+            beside.stopping = True
+            beside.start("the end of the term", stop_in_time)
+            beside.start("the late copies", lambda: _catch_up(late))
+            await controller.run()
+
     # after the API server has gone back in time, all that a controller remembers may be wrong, so a
     # new one starts as at the beginning of a term: once all kinds have been read
     while not ending.is_set():
-        await _run_controller(client, ending, store, feeds, make_controller)
-
-
-async def _run_controller(
-    client: Client,
-    ending: asyncio.Event,
-    store: Store,
-    feeds: Feeds,
-    make_controller: Callable[..., Controller],
-) -> None:
-    """Run flows until `ending` is set, or the API server has gone back in time."""
-    late: list[Feed] = []
-    seen: dict[Key, SeenStatus] = {}
-
-    def look(flow: Identity) -> None:
-        seen[flow.namespace, flow.name] = see_status(flow)
-
-    for preparation in (
-        store.synced.wait,
-        # read consistently: the last leader may have written what no watch has reported yet. The
-        # list of flows also shows who has written their statuses
-        lambda: _catch_up((feeds.templates, feeds.jobs), partial(feeds.flows.catch_up, look)),
-        # a cluster may not serve or allow these
-        lambda: _try_once(feeds.commands, late),
-        lambda: _try_once(feeds.crons, late),
-        lambda: catch_up_pods(client, store),
-    ):
-        await either(preparation(), ending.wait())
-        if ending.is_set():
-            return
-    store.started_over.clear()  # each copy is of later than the event
-    controller = make_controller(seen=seen)
-
-    async def stop_in_time() -> None:
-        await either(ending.wait(), store.started_over.wait())
-        controller.stop()
-
-    async with together() as beside:
-        beside.stopping = True
-        beside.start("the end of the term", stop_in_time)
-        beside.start("the late copies", lambda: _catch_up(late))
-        await controller.run()
+        await run_controller()
 
 
 async def _catch_up(feeds: Iterable[Feed], *others: Callable[[], Awaitable[None]]) -> None:

@@ -23,7 +23,7 @@ from jobflow.controller.queue import WorkQueue
 from jobflow.core.cron import belongs_to
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.planning.cron import CreateFlow, CronPlan, RemoveFlow, ReplaceFlow, plan_cron
-from jobflow.kube.cache import Key, key_of
+from jobflow.kube.cache import Key, full_name, key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.store import Listener, Store
 
@@ -78,10 +78,27 @@ class Crons(Listener):
     # ------------------------------------------------------------------ work
 
     async def work(self) -> None:
-        """Reconcile one CronJobFlow after another until the queue is closed."""
+        """Reconcile one CronJobFlow after another until the queue is closed. An error puts one in
+        backoff; no other place handles errors."""
         while (key := await self._queue.get()) is not None:
             try:
-                await self._work_on(key)
+                error, at_least = "", 0.0
+                try:
+                    await self.reconcile(key)
+                except ApiError as failure:
+                    error, at_least = str(failure), failure.retry_after or 0.0
+                except NameInUseError as failure:
+                    error = str(failure)
+                except NETWORK_ERRORS as failure:
+                    error = f"{type(failure).__name__}: {failure}"
+                except Exception as failure:
+                    log.exception("reconcile failed", cronjobflow="/".join(key))
+                    error = f"{type(failure).__name__}: {failure}"
+                if error:
+                    wait = round(self._queue.retry(key, at_least=at_least), 3)
+                    log.warning("retrying", cronjobflow="/".join(key), error=error, seconds=wait)
+                else:
+                    self._queue.forget(key)
             finally:
                 self._queue.done(key)
 
@@ -89,28 +106,8 @@ class Crons(Listener):
         """Let `work` return once the requests in flight are answered."""
         self._queue.close()
 
-    async def _work_on(self, key: Key) -> None:
-        """Reconcile one CronJobFlow; an error puts it in backoff. No other place handles errors."""
-        error, at_least = "", 0.0
-        try:
-            await self.reconcile(key)
-        except ApiError as failure:
-            error, at_least = str(failure), failure.retry_after or 0.0
-        except NameInUseError as failure:
-            error = str(failure)
-        except NETWORK_ERRORS as failure:
-            error = f"{type(failure).__name__}: {failure}"
-        except Exception as failure:
-            log.exception("reconcile failed", cronjobflow="/".join(key))
-            error = f"{type(failure).__name__}: {failure}"
-        if error:
-            wait = self._queue.retry(key, at_least=at_least)
-            log.warning("retrying", cronjobflow="/".join(key), error=error, seconds=round(wait, 3))
-        else:
-            self._queue.forget(key)
-
     async def reconcile(self, key: Key) -> None:
-        """Plan one CronJobFlow and send the plan. Raises what `_work_on` handles."""
+        """Plan one CronJobFlow and send the plan. Raises what `work` handles."""
         cron = self._store.crons.get(*key)
         if cron is None:
             self._noted.pop(key, None)
@@ -182,7 +179,7 @@ class Crons(Listener):
                 self._recorder.record(cron, Event(EventType.WARNING, "CreateRefused", message))
             raise
         self._store.flows.learn(decoder(JobFlow).decode(answer))  # the next plan must see it
-        log.info("flow created", cronjobflow="/".join(key_of(cron)), flow=action.name)
+        log.info("flow created", cronjobflow=full_name(cron), flow=action.name)
 
     async def _take_in(self, cron: CronJobFlow, action: CreateFlow) -> None:
         """Learn the flow that has the name. Raises NameInUseError if it is not one of this
@@ -204,7 +201,7 @@ class Crons(Listener):
             if not error.already_exists:
                 raise
         else:
-            log.info("flow to be replaced", cronjobflow="/".join(key_of(cron)), flow=action.name)
+            log.info("flow to be replaced", cronjobflow=full_name(cron), flow=action.name)
 
     async def _remove(self, cron: CronJobFlow, action: RemoveFlow) -> None:
         """Delete the flow unless it has changed since the plan."""
@@ -220,7 +217,7 @@ class Crons(Listener):
             if not error.conflict:  # it was retried meanwhile
                 raise
         else:
-            log.info("flow deleted", cronjobflow="/".join(key_of(cron)), flow=action.name)
+            log.info("flow deleted", cronjobflow=full_name(cron), flow=action.name)
 
     async def _is_current(self, cron: CronJobFlow) -> bool:
         """Read the CronJobFlow live, and learn it if it differs from the copy."""

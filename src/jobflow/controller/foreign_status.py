@@ -26,7 +26,7 @@ from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.work import work_of_object
 from jobflow.kube.answers import Identity, StatusWriter, find_status_writer
-from jobflow.kube.cache import Key, key_of, version_of
+from jobflow.kube.cache import Key, full_name, key_of, version_of
 from jobflow.kube.client import UnreadableAnswer, retried
 from jobflow.store import Store
 
@@ -195,7 +195,7 @@ class ForeignStatuses:
         known.reported = True
         writer = known.writer or await self._reads.status_writer(flow)
         self._hooks.status_overwritten(writer)
-        log.warning("status overwritten", flow="/".join(key_of(flow)), writer=writer)
+        log.warning("status overwritten", flow=full_name(flow), writer=writer)
         message = (
             f"{writer} wrote over the status of the flow, which is JobFlow's; JobFlow writes its "
             "own again. If it is Volcano's jobflow controller, turn that off"

@@ -7,8 +7,6 @@ write names that version, so any later one shows whether it was stored. Therefor
 lost never gives a place to two flows.
 """
 
-from collections.abc import Collection
-
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.core.spec.concurrency import NO_GROUP, Group, needs_place
 from jobflow.kube.cache import key_of
@@ -28,19 +26,9 @@ class Places:
         """Return the group of a flow as its plan may see it."""
         if flow.spec.concurrency is None:
             return NO_GROUP
-        return self._store.groups.of(flow, self._starting(flow))
-
-    def take(self, flow: JobFlow) -> None:
-        """Note that the flow starts, as it was planned."""
-        group = self._store.groups.group_of(key_of(flow))
-        if group is not None and needs_place(flow):
-            meta = flow.metadata
-            self._taken.setdefault(group, {})[meta.name] = meta.resource_version
-
-    def _starting(self, flow: JobFlow) -> Collection[str]:
         group = self._store.groups.group_of(key_of(flow))
         if group is None or not (taken := self._taken.get(group)):
-            return ()
+            return self._store.groups.of(flow)
         for name, version in list(taken.items()):
             # any later version shows whether the start was stored
             known = self._store.flows.get(group[0], name)
@@ -48,4 +36,11 @@ class Places:
                 del taken[name]
         if not taken:
             del self._taken[group]
-        return taken.keys()
+        return self._store.groups.of(flow, taken.keys())
+
+    def take(self, flow: JobFlow) -> None:
+        """Note that the flow starts, as it was planned."""
+        group = self._store.groups.group_of(key_of(flow))
+        if group is not None and needs_place(flow):
+            meta = flow.metadata
+            self._taken.setdefault(group, {})[meta.name] = meta.resource_version

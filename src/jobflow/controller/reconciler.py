@@ -30,7 +30,7 @@ from jobflow.core.planning.observed.identity import find_edits
 from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.plan import is_unjudged
 from jobflow.core.planning.plan import plan as plan_flow
-from jobflow.kube.cache import Key, key_of
+from jobflow.kube.cache import Key, full_name, key_of
 from jobflow.kube.write_order import WriteOrder, starting
 from jobflow.store import Listener, Store, flow_of
 
@@ -165,7 +165,7 @@ class Reconciler(Listener):
             return
         if (event := find_edits(old.metadata, new.metadata)) is not None:
             self._recorder.record(flow, event)
-            log.warning("job edited", flow="/".join(key_of(flow)), message=event.message)
+            log.warning("job edited", flow=full_name(flow), message=event.message)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Queue the flow that has a probe for the pod."""

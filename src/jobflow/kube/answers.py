@@ -287,14 +287,6 @@ class Identified(msgspec.Struct):
     metadata: Identity
 
 
-class IdentityList(msgspec.Struct):
-    """A page of a list of which only identities are read."""
-
-    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
-    items: list[Identified] | None = None
-    """An API server sends null if a list of metadata is empty."""
-
-
 class ItemList(msgspec.Struct, Generic[T]):
     """A page of a list."""
 
@@ -303,9 +295,7 @@ class ItemList(msgspec.Struct, Generic[T]):
     """An API server sends null if a list of metadata is empty."""
 
 
-class RawList(msgspec.Struct):
-    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
-    items: list[msgspec.Raw] | None = None
+RawList = ItemList[msgspec.Raw]
 
 
 class WatchEvent(msgspec.Struct):

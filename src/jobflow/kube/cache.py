@@ -43,6 +43,11 @@ def key_of(obj: KubeObject) -> Key:
     return obj.metadata.namespace, obj.metadata.name
 
 
+def full_name(obj: KubeObject) -> str:
+    """Return `namespace/name`, as logs name an object."""
+    return "/".join(key_of(obj))
+
+
 class Cache(Generic[T]):
     """The copy of one kind, or of its `wanted` objects. `on_change` is called after each change."""
 

@@ -90,7 +90,11 @@ class Client:
         self.namespace = namespace
         self.observe: Observe | None = None
         self.auth = auth
-        self._connections = connections or _pooled(auth)
+        if connections is None:
+            from jobflow.kube.pooled_connections import PooledConnections  # aiohttp takes long
+
+            connections = PooledConnections(auth)
+        self._connections = connections
 
     @classmethod
     async def from_kubeconfig(
@@ -339,12 +343,6 @@ class Client:
             if entry.kind == kind and "/" not in entry.name:
                 return Resource(group, version, entry.name, kind, entry.namespaced)
         return None
-
-
-def _pooled(auth: Credentials) -> Connections:
-    from jobflow.kube.pooled_connections import PooledConnections  # aiohttp takes long
-
-    return PooledConnections(auth)
 
 
 def resource_of(path: str) -> str:

@@ -286,17 +286,15 @@ def import_config() -> Any:
     client.Configuration = Configuration
     client.ApiClient = None  # only new_client_from_config calls it
     openid: Any = ModuleType(_OPENID)
-    openid.OpenIDRequestor = _open_id_requestor
+    openid.OpenIDRequestor = lambda *args, **options: importlib.import_module(
+        _OPENID
+    ).OpenIDRequestor(*args, **options)
     sys.modules.update({_ROOT: _package(_ROOT, folder), _CLIENT: client, _OPENID: openid})
     try:
         return importlib.import_module(f"{_ROOT}.config")
     finally:
         for name in [each for each in sys.modules if each.partition(".")[0] == _ROOT]:
             del sys.modules[name]
-
-
-def _open_id_requestor(*args: Any, **options: Any) -> Any:
-    return importlib.import_module(_OPENID).OpenIDRequestor(*args, **options)
 
 
 def _package(name: str, folder: Path) -> ModuleType:

@@ -40,7 +40,9 @@ class LightConnections(Connections):
         await asyncio.sleep(0)  # so that the transports close before their loop
 
     async def _send(self, login: Login, request: Request) -> Answer:
-        if _may_have_proxy(login):
+        names = {name.lower() for name, value in os.environ.items() if value}
+        may_have_proxy = not names.isdisjoint(_PROXIES) and not is_loopback(login.server)
+        if login.proxy or may_have_proxy:
             if self._proxied is None:
                 from jobflow.kube.pooled_connections import PooledConnections  # few have a proxy
 
@@ -73,13 +75,6 @@ class LightConnections(Connections):
             connection.close()
             raise
         return _Answer(response, connection, self._idle, deadline, request.limits.silence)
-
-
-def _may_have_proxy(login: Login) -> bool:
-    if login.proxy:
-        return True
-    names = {name.lower() for name, value in os.environ.items() if value}
-    return not names.isdisjoint(_PROXIES) and not is_loopback(login.server)
 
 
 async def _connect(login: Login) -> "_Connection":

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Sequence
 import aiohttp
 from yarl import URL
 
-from jobflow.kube import credentials
 from jobflow.kube.answers import NetworkError
 from jobflow.kube.clock import ServerClock
 from jobflow.kube.connections import (
@@ -17,7 +16,7 @@ from jobflow.kube.connections import (
     Request,
     common_headers,
 )
-from jobflow.kube.credentials import Credentials, Login
+from jobflow.kube.credentials import Credentials, Login, is_loopback
 
 
 class PooledConnections(Connections):
@@ -32,12 +31,22 @@ class PooledConnections(Connections):
             await session.close()
 
     async def _send(self, login: Login, request: Request) -> Answer:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=self._connector(),
+                trace_configs=[*self._traces()],
+                headers=common_headers(),
+                # a load balancer's cookies would bind all requests to one API server
+                cookie_jar=aiohttp.DummyCookieJar(),
+                read_bufsize=2**20,
+                trust_env=not is_loopback(login.server),
+            )
         limits = request.limits
         timeout = aiohttp.ClientTimeout(
             total=limits.total, sock_connect=CONNECT_SECONDS, sock_read=limits.silence
         )
         try:
-            response = await self._pool(login).request(
+            response = await self._session.request(
                 request.method,
                 URL(login.server + request.path, encoded=True),
                 data=request.body,
@@ -52,19 +61,6 @@ class PooledConnections(Connections):
         except aiohttp.ClientError as error:
             raise network_error(error) from error
         return _Answer(response)
-
-    def _pool(self, login: Login) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=self._connector(),
-                trace_configs=[*self._traces()],
-                headers=common_headers(),
-                # a load balancer's cookies would bind all requests to one API server
-                cookie_jar=aiohttp.DummyCookieJar(),
-                read_bufsize=2**20,
-                trust_env=not credentials.is_loopback(login.server),
-            )
-        return self._session
 
     def _connector(self) -> aiohttp.TCPConnector:
         return aiohttp.TCPConnector(limit=CONNECTIONS)

@@ -17,8 +17,9 @@ import msgspec
 from jobflow.api.nesting import READABLE_DEPTH, is_deeper
 from jobflow.api.resources import Object, Resource, Status
 from jobflow.kube.answers import (
+    Identified,
     Identity,
-    IdentityList,
+    ItemList,
     RawList,
     Silence,
     WatchEvent,
@@ -246,7 +247,7 @@ class Reflector(Generic[T]):
         version, is_older = "", False
         pages = self._client.list(
             self.resource,
-            IdentityList,
+            ItemList[Identified],
             namespace=self._namespace,
             query=self._query,
             accept=METADATA_ONLY,

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from jobflow.api.resources import EVENTS, JOBFLOWS, JOBTEMPLATES
 from jobflow.kube.answers import NETWORK_ERRORS, ApiError
@@ -278,9 +278,6 @@ class OrderedClient(Client):
             return await self._client.request(method, path, **options)
 
 
-class _Turn:
-    __slots__ = ("comes", "since")
-
-    def __init__(self, comes: "asyncio.Future[None]", since: float) -> None:
-        self.comes = comes
-        self.since = since
+class _Turn(NamedTuple):
+    comes: asyncio.Future[None]
+    since: float

@@ -5,26 +5,24 @@ a flow's status, or if its job is not known yet (watches are independent). Other
 (docs/decisions/watched-pods.md).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition
 from jobflow.api.volcano.job import ENDED_PHASES, Job
 from jobflow.api.volcano.pod import Pod
-from jobflow.kube.cache import Cache
+from jobflow.kube.cache import Cache, OnChange
 from jobflow.store.indexes import Owners, discard
 from jobflow.store.slim import slim_pod
 
 EMPTY: Mapping[str, Pod] = {}
-
-OnChange = Callable[[Pod | None, Pod | None], None]
 
 
 class Pods:
     """The pods. Call `flow_changed` and `job_changed` after the caches have the change."""
 
     def __init__(
-        self, flows: Cache[JobFlow], jobs: Cache[Job], owners: Owners, on_change: OnChange
+        self, flows: Cache[JobFlow], jobs: Cache[Job], owners: Owners, on_change: OnChange[Pod]
     ) -> None:
         self.cache = Cache[Pod](self._changed, slim=slim_pod, wanted=self._wanted)
         self._flows = flows

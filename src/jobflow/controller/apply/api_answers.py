@@ -171,27 +171,25 @@ class Memory:
         """Note that a create was refused: for this vcjob alone, or by a quota or missing rights,
         which hold back the flow's other creates too."""
         answers = self.of(flow)
-        if why := error.for_the_namespace:
-            self._hold_back(answers, name, why, None if error.namespace_gone else now)
+        if not (why := error.for_the_namespace):
+            retry_at = now + self._wait(answers, name)
+            answers.refusals[name] = Refusal(error.code, error.message, retry_at)
             return
-        retry_at = now + self._wait(answers, name)
-        answers.refusals[name] = Refusal(error.code, error.message, retry_at)
-
-    def _hold_back(self, answers: Answers, name: str, why: str, now: datetime | None) -> None:
-        """Hold back creates. `now`: None if no create can succeed any more."""
-        held, retry_at = answers.held, None
-        if now is not None and held is not None and not held.is_due(now):
-            retry_at = held.retry_at  # creates that were under way together count as one try
-        elif now is not None:
+        held = answers.held
+        if error.namespace_gone:
+            next_try = None  # no create can succeed any more
+        elif held is not None and not held.is_due(now):
+            next_try = held.retry_at  # creates that were under way together count as one try
+        else:
             wait = delay(
                 answers.held_tries, first=FIRST_REFUSAL, most=LONGEST_HELD, dice=self._dice
             )
-            retry_at = now + timedelta(seconds=wait)
+            next_try = now + timedelta(seconds=wait)
             answers.held_tries += 1
         answers.refusals.pop(name, None)
         before = held.tried if held is not None else ()
         tried = (*(each for each in before if each != name), name)
-        answers.held = Held(why, retry_at, tried)
+        answers.held = Held(why, next_try, tried)
 
     def refuse_claim(self, flow: JobFlow, name: str, error: ApiError, now: datetime) -> None:
         """Note that the create of a claim was refused."""

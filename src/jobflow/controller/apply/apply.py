@@ -24,7 +24,7 @@ from jobflow.core.planning import actions
 from jobflow.core.planning.observed.identity import KnownJobs
 from jobflow.core.planning.observed.view import PodsRead
 from jobflow.core.work import WORK
-from jobflow.kube.cache import key_of
+from jobflow.kube.cache import full_name
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.store import Store
 
@@ -135,7 +135,7 @@ class Applier:
                 await self._claims.create(flow, action)
             case actions.DeleteJob():
                 await self._delete(OBJECTS[action.kind].resource, flow, action)
-                log.info("job deleted", flow=_name(flow), job=action.name)
+                log.info("job deleted", flow=full_name(flow), job=action.name)
             case actions.CommandFlow():
                 await self._commands.send_to_child(flow, action)
             case actions.AbortJob():
@@ -144,7 +144,7 @@ class Applier:
                 await self._commands.cancel(flow, action)
             case actions.DeleteCommand():
                 await self._delete(COMMANDS, flow, action)
-                log.info("command deleted", flow=_name(flow), command=action.name)
+                log.info("command deleted", flow=full_name(flow), command=action.name)
             case actions.DeleteFlow():
                 await self._delete_flow(flow, action, applied)
             case actions.ReadPods():
@@ -221,12 +221,12 @@ class Applier:
         ours = self._owns(flow, found)
         if ours and job.metadata.deletion_timestamp is None:
             self._memory.of(flow).settle(name)
-            log.info("job adopted", flow=_name(flow), job=name)
+            log.info("job adopted", flow=full_name(flow), job=name)
             return
         # an owner that is gone takes its vcjob with it, so the name becomes free
         alive = True if ours else await self.reads.is_alive(flow, job.metadata.controller)
         self._memory.hold(flow, job, owner_alive=alive, now=self._now())
-        log.info("job name in use", flow=_name(flow), job=name, owner_alive=alive)
+        log.info("job name in use", flow=full_name(flow), job=name, owner_alive=alive)
 
     async def _delete(
         self, resource: Resource, flow: JobFlow, action: actions.DeleteJob | actions.DeleteCommand
@@ -259,7 +259,7 @@ class Applier:
                 raise
             await self._catch_up(flow, applied, error)
         else:
-            log.info("flow deleted", flow=_name(flow), phase=flow.status.state.phase)
+            log.info("flow deleted", flow=full_name(flow), phase=flow.status.state.phase)
 
     async def _read_jobs(
         self, flow: JobFlow, wanted: list[actions.ReadJob], applied: Applied
@@ -280,7 +280,7 @@ class Applier:
                 if not error.not_found:
                     raise
                 self._memory.of(flow).missing.add(action.name)
-                log.info("job is not there", flow=_name(flow), job=action.name)
+                log.info("job is not there", flow=full_name(flow), job=action.name)
             else:
                 await self._take_in(flow, kind, found, applied)
 
@@ -293,7 +293,7 @@ class Applier:
             unread = self._memory.unread(flow, action.uid, error, self._now())
             log.warning(
                 "pods cannot be read",
-                flow=_name(flow),
+                flow=full_name(flow),
                 job=action.job,
                 error=unread.trouble,
                 again=unread.retry_at is not None,
@@ -326,7 +326,7 @@ class Applier:
         state = status.state
         log.info(
             "status written",
-            flow=_name(flow),
+            flow=full_name(flow),
             phase=state.phase,
             reason=state.reason,
             progress=status.progress,
@@ -343,9 +343,5 @@ class Applier:
         applied.again = True
 
 
-def _name(flow: JobFlow) -> str:
-    return "/".join(key_of(flow))
-
-
 def _log_create(event: str, flow: JobFlow, action: actions.CreateJob, **more: object) -> None:
-    log.info(event, flow=_name(flow), step=action.step, job=action.name, **more)
+    log.info(event, flow=full_name(flow), step=action.step, job=action.name, **more)

@@ -25,7 +25,7 @@ from jobflow.api.volcano.command import Action, Command, encoded
 from jobflow.controller.apply.api_answers import Memory, is_refusal
 from jobflow.controller.apply.objects import LiveReads
 from jobflow.core.planning.actions import AbortJob, CancelFlow, CommandFlow, CreateClaim
-from jobflow.kube.cache import key_of
+from jobflow.kube.cache import full_name
 from jobflow.kube.client import ApiError, Client
 
 log = structlog.get_logger(__name__)
@@ -43,28 +43,28 @@ class CommandSender:
         """Ask Volcano to abort a vcjob."""
         # noted also if it was refused: the vcjob is deleted after some time, so the create is not
         # repeated more often
-        refused = await self._send(flow, abort_command(flow, action))
+        refused, name = await self._send(flow, abort_command(flow, action)), full_name(flow)
         self._memory.of(flow).aborts[action.uid] = self._now()
         if refused:
-            log.warning("job cannot be aborted", flow=_name(flow), job=action.name, error=refused)
+            log.warning("job cannot be aborted", flow=name, job=action.name, error=refused)
         else:
-            log.info("job to be aborted", flow=_name(flow), job=action.name)
+            log.info("job to be aborted", flow=name, job=action.name)
 
     async def cancel(self, flow: JobFlow, action: CancelFlow) -> None:
         """Cancel another flow, which this one replaces."""
         command = replacing_command(flow, action.name, action.uid, action.message)
-        refused = await self._send(flow, command)
+        refused, name = await self._send(flow, command), full_name(flow)
         self._memory.of(flow).cancels[action.uid] = self._now()
         if refused:
-            log.warning("flow cannot be replaced", flow=_name(flow), by=action.name, error=refused)
+            log.warning("flow cannot be replaced", flow=name, by=action.name, error=refused)
         else:
-            log.info("flow to be replaced", flow=_name(flow), other=action.name)
+            log.info("flow to be replaced", flow=name, other=action.name)
 
     async def send_to_child(self, flow: JobFlow, action: CommandFlow) -> None:
         """Send a Command to a child flow, which deletes it."""
         await self._create(flow, child_command(flow, action))
         self._memory.of(flow).aborts[action.key] = self._now()
-        log.info("command sent", flow=_name(flow), child=action.name, action=action.action)
+        log.info("command sent", flow=full_name(flow), child=action.name, action=action.action)
 
     async def _send(self, flow: JobFlow, command: Command) -> str:
         """Create a Command. Return why it was refused, or ""."""
@@ -123,10 +123,6 @@ def _command(
     )
 
 
-def _name(flow: JobFlow) -> str:
-    return "/".join(key_of(flow))
-
-
 class VolumeClaims:
     """Creates the PersistentVolumeClaims of flows."""
 
@@ -172,4 +168,4 @@ class VolumeClaims:
 
 
 def _log(event: str, flow: JobFlow, claim: str, **more: object) -> None:
-    log.info(event, flow=_name(flow), claim=claim, **more)
+    log.info(event, flow=full_name(flow), claim=claim, **more)

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 import structlog
@@ -72,12 +72,6 @@ class Pending:
     more: int = 0
     """Number of recorded Events whose message has no room."""
     tries: int = 0
-
-    @classmethod
-    def about(cls, subject: Subject, event: Event, at: str) -> Self:
-        """Return an Event on an object that takes in those of the kind of `event`."""
-        resource = JOBFLOWS if isinstance(subject, JobFlow) else CRONJOBFLOWS
-        return cls(resource, subject.metadata, event.type, event.reason, at, at)
 
     @property
     def kind(self) -> Kind:
@@ -160,15 +154,16 @@ class Recorder:
 
     def record(self, about: Subject, event: Event) -> None:
         """Queue an Event, or let the one of its kind that waits take it in."""
-        at = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        kind = about.metadata.uid, event.type, event.reason
+        at, meta = self._now().strftime("%Y-%m-%dT%H:%M:%SZ"), about.metadata
+        kind = meta.uid, event.type, event.reason
         if not self._pending:
             self._send_later()
         if kind not in self._pending:
             if len(self._pending) >= PENDING:  # the oldest is the least news
                 self._pending.popitem(last=False)
                 self._hooks.event_dropped()
-            self._pending[kind] = Pending.about(about, event, at)
+            resource = JOBFLOWS if isinstance(about, JobFlow) else CRONJOBFLOWS
+            self._pending[kind] = Pending(resource, meta, event.type, event.reason, at, at)
         self._pending[kind].add(event.message, at)
 
     def _send_later(self) -> None:

@@ -17,18 +17,16 @@ from jobflow.api.resources import (
     JOBS,
     PODS,
     VOLUME_CLAIMS,
-    ListMeta,
     Object,
     OwnerReference,
     Resource,
-    Struct,
 )
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import JOB_NAME, Pod
 from jobflow.controller.probes.fair_slots import FairSlots
 from jobflow.core.planning.observed.child_flow import observe
-from jobflow.kube.answers import Identified, Identity, decoder, find_status_writer
-from jobflow.kube.cache import Cache, Key, key_of
+from jobflow.kube.answers import Identified, Identity, ItemList, decoder, find_status_writer
+from jobflow.kube.cache import Cache, Key, full_name, key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, UnreadableAnswer
 from jobflow.store import Store, slim_pod
 
@@ -52,21 +50,13 @@ class LiveReads:
 
     async def flow(self, flow: JobFlow) -> JobFlow | None:
         """Read the flow; None if it is gone."""
-        try:
-            return await self._get(flow, JOBFLOWS, flow.metadata.name, JobFlow)
-        except ApiError as error:
-            if error.not_found:
-                return None
-            raise
+        return await self._flow_as(flow, JobFlow)
 
     async def flow_with_identity(self, flow: JobFlow) -> tuple[JobFlow, Identity] | None:
         """Read the flow, and who has written it; None if it is gone."""
-        try:
-            raw = await self._get(flow, JOBFLOWS, flow.metadata.name, msgspec.Raw)
-        except ApiError as error:
-            if error.not_found:
-                return None
-            raise
+        raw = await self._flow_as(flow, msgspec.Raw)
+        if raw is None:
+            return None
         return decoder(JobFlow).decode(raw), decoder(Identified).decode(raw).metadata
 
     async def status_writer(self, flow: JobFlow) -> str:
@@ -85,8 +75,7 @@ class LiveReads:
             return await self._get(flow, JOBS, name, Job)
         except UnreadableAnswer as error:
             found = await self._get(flow, JOBS, name, Object)
-            flow_name = "/".join(key_of(flow))
-            log.warning("job cannot be read", flow=flow_name, job=name, error=error.message)
+            log.warning("job cannot be read", flow=full_name(flow), job=name, error=error.message)
             # enough to know its owner; it does not tell whether it has ended
             return Job(metadata=found.metadata)
 
@@ -120,21 +109,22 @@ class LiveReads:
             raise
         return found.metadata.uid == owner.uid and found.metadata.deletion_timestamp is None
 
+    async def _flow_as(self, flow: JobFlow, type: type[T]) -> T | None:
+        try:
+            return await self._get(flow, JOBFLOWS, flow.metadata.name, type)
+        except ApiError as error:
+            if error.not_found:
+                return None
+            raise
+
     async def _get(self, flow: JobFlow, resource: Resource, name: str, type: type[T]) -> T:
         async with self._slots.slot(key_of(flow)):
             return await self._client.get(resource, flow.metadata.namespace, name, type)
 
 
-class PodPage(Struct, frozen=True, kw_only=True):
-    """A page of pods."""
-
-    metadata: ListMeta
-    items: list[Pod] | None = None
-
-
 async def _pods_of(client: Client, namespace: str, job: str, uid: str) -> tuple[Pod, ...]:
     query = [("labelSelector", f"{JOB_NAME}={job}")]
-    pages = client.list(PODS, PodPage, namespace=namespace, query=query)
+    pages = client.list(PODS, ItemList[Pod], namespace=namespace, query=query)
     return tuple(
         [slim_pod(pod) async for page in pages for pod in page.items or () if pod.owner == uid]
     )
@@ -147,12 +137,11 @@ async def catch_up_pods(client: Client, store: Store) -> None:
     slots = asyncio.Semaphore(READS_AT_ONCE)
 
     async def learn(job: Job) -> None:
-        namespace, name = key_of(job)
         try:
             async with slots:
-                pods = await _pods_of(client, namespace, name, job.metadata.uid)
+                pods = await _pods_of(client, *key_of(job), job.metadata.uid)
         except (ApiError, *NETWORK_ERRORS) as error:
-            log.warning("pods cannot be read", job=f"{namespace}/{name}", error=str(error))
+            log.warning("pods cannot be read", job=full_name(job), error=str(error))
             return  # they would only add details to an end
         for pod in pods:
             store.pods.cache.learn(pod)

@@ -101,7 +101,20 @@ def due_of(plan: actions.Plan, status_wait: float | None, failed: Collection[str
 def status_patch(flow: JobFlow, status: JobFlowStatus) -> bytes:
     """Return the body of a PATCH of the flow's status subresource: the fields that differ, and null
     for those to remove (RFC 7396). Fields that this version does not know stay."""
-    changes = difference(*(msgspec.to_builtins(each) for each in _reduced(flow.status, status)))
+    before, after = flow.status, status
+    # few of a thousand steps change at a time, and comparing structs costs a tenth of their JSON
+    old, new = before.conditions, after.conditions
+    if old and new:
+        changed = [key for key, each in new.items() if old.get(key) != each]
+        was = {key: old[key] for key in changed if key in old}
+        gone = {key: old[key] for key in old if key not in new}
+        before = with_fields(before, conditions=was | gone)
+        after = with_fields(after, conditions={key: new[key] for key in changed})
+    # records are replaced as a whole
+    if after.job_status_list or before.job_status_list == after.job_status_list:
+        before = with_fields(before, job_status_list=None)
+        after = with_fields(after, job_status_list=None)
+    changes = difference(*(msgspec.to_builtins(each) for each in (before, after)))
     if (records := status.job_status_list) and records != flow.status.job_status_list:
         changes["jobStatusList"] = msgspec.Raw(msgspec.json.encode(records))
     return guarded_patch(flow.metadata, changes)
@@ -111,24 +124,6 @@ def guarded_patch(meta: ObjectMeta, changes: dict[str, Any]) -> bytes:
     """Return a merge patch of a status, which is refused (409) if the object has changed."""
     versions = {"resourceVersion": meta.resource_version, "uid": meta.uid}
     return msgspec.json.encode({"metadata": versions, "status": changes})
-
-
-def _reduced(before: JobFlowStatus, after: JobFlowStatus) -> tuple[JobFlowStatus, JobFlowStatus]:
-    """Return both without most equal parts, and without records, which are replaced as a whole."""
-    # few of a thousand steps change at a time, and comparing structs costs a tenth of their JSON
-    old, new = before.conditions, after.conditions
-    if old and new:
-        changed = [key for key, each in new.items() if old.get(key) != each]
-        was = {key: old[key] for key in changed if key in old}
-        gone = {key: old[key] for key in old if key not in new}
-        before = with_fields(before, conditions=was | gone)
-        after = with_fields(after, conditions={key: new[key] for key in changed})
-    if after.job_status_list or before.job_status_list == after.job_status_list:
-        before, after = (
-            with_fields(before, job_status_list=None),
-            with_fields(after, job_status_list=None),
-        )
-    return before, after
 
 
 def difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

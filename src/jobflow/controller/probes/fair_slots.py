@@ -59,13 +59,15 @@ class FairSlots(Generic[K]):
     def _hand_out(self, due: float = 0.0) -> None:
         """Start every slot that may begin now, and set the timer for the next one. `due`: the time
         that the timer was set to."""
+        if due:
+            self._timer = None
         now = max(asyncio.get_running_loop().time(), due)  # event loops call a little too early
         while self._in_use < self._at_once and (owner := self._next()) is not None:
             is_full = len(self._begun) == self._begun.maxlen
             at = self._begun[0] + self._seconds if is_full else 0.0
             if at > now:
                 if self._timer is None:
-                    self._timer = asyncio.get_running_loop().call_at(at, self._timer_fired, at)
+                    self._timer = asyncio.get_running_loop().call_at(at, self._hand_out, at)
                 return
             self._queues[owner].popleft().set_result(None)
             self._queues.move_to_end(owner)
@@ -82,7 +84,3 @@ class FairSlots(Generic[K]):
                 return owner
             del self._queues[owner]
         return None
-
-    def _timer_fired(self, at: float) -> None:
-        self._timer = None
-        self._hand_out(at)

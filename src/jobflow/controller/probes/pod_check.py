@@ -222,7 +222,15 @@ class _Check:
         except TimeoutError:
             return self._timeout
         except OSError as error:
-            return _connection_error(error)
+            match error.errno:
+                case errno.ECONNREFUSED:
+                    return REFUSED
+                case errno.ECONNRESET | errno.EPIPE | errno.ECONNABORTED:
+                    return BROKEN_OFF
+                case None:
+                    return "cannot be reached"
+                case number:
+                    return f"cannot be reached ({os.strerror(number)})"
 
     @asynccontextmanager
     async def _connection(
@@ -267,15 +275,3 @@ def _code(receiver: h11.Connection) -> int | None:
             return event.status_code
         if not isinstance(event, h11.InformationalResponse):
             return None
-
-
-def _connection_error(error: OSError) -> str:
-    match error.errno:
-        case errno.ECONNREFUSED:
-            return REFUSED
-        case errno.ECONNRESET | errno.EPIPE | errno.ECONNABORTED:
-            return BROKEN_OFF
-        case None:
-            return "cannot be reached"
-        case number:
-            return f"cannot be reached ({os.strerror(number)})"

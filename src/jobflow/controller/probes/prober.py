@@ -96,7 +96,14 @@ class Prober:
         known.wanted = {probe.key: _probe_key(probe) for probe in probes}
         for key in known.watches.keys() - known.wanted.values():
             self._stop(known.watches.pop(key))
-        self._wake_changed(known)  # each change of its pods leads to a plan of the flow
+        states: dict[str, PodStates] = {}
+        for watch in known.watches.values():
+            uid = watch.probe.uid
+            if uid not in states:
+                states[uid] = pod_states(self._pods_of(uid))
+            # each change of its pods leads to a plan of the flow; the next round starts at once
+            if watch.differs(states[uid]):
+                watch.pods_changed.set()
         for probe in probes:
             if _probe_key(probe) not in known.watches:
                 watch = known.watches[_probe_key(probe)] = _RunningProbe(flow, probe)
@@ -142,16 +149,6 @@ class Prober:
         if watch.task is not None:
             watch.task.cancel()
 
-    def _wake_changed(self, known: _FlowProbes) -> None:
-        """Start the next round at once for each probe whose pods changed."""
-        states: dict[str, PodStates] = {}
-        for watch in known.watches.values():
-            uid = watch.probe.uid
-            if uid not in states:
-                states[uid] = pod_states(self._pods_of(uid))
-            if watch.differs(states[uid]):
-                watch.pods_changed.set()
-
     async def _repeat_rounds(self, watch: _RunningProbe) -> None:
         uid = watch.probe.uid
         while not watch.result.passed:
@@ -161,22 +158,18 @@ class Prober:
             failure = obstacle(watch.probe, pods, watch.failure) or await self._round(watch, pods)
             changed = watch.differs(pod_states(self._pods_of(uid)))
             # a round that passed proves nothing about pods that have come or gone meanwhile
-            if failure or not changed:
-                self._set_result(watch, ProbeResult(passed=not failure, message=failure))
+            result = ProbeResult(passed=not failure, message=failure)
+            if (failure or not changed) and result != watch.result:
+                watch.result = result
+                if result.passed:
+                    self._waiting.pop(watch, None)
+                    self._hooks.probes(len(self))
+                    log.info("probe passed", flow="/".join(watch.flow), job=watch.probe.job)
+                self._changed(watch.flow)
             if failure and not changed:
                 await self._pause(watch)
             elif changed:
                 watch.rounds = 0
-
-    def _set_result(self, watch: _RunningProbe, result: ProbeResult) -> None:
-        if result == watch.result:
-            return
-        watch.result = result
-        if result.passed:
-            self._waiting.pop(watch, None)
-            self._hooks.probes(len(self))
-            log.info("probe passed", flow="/".join(watch.flow), job=watch.probe.job)
-        self._changed(watch.flow)
 
     async def _pause(self, watch: _RunningProbe) -> None:
         seconds = delay(watch.rounds, first=FIRST_WAIT, most=LONGEST_WAIT, dice=self._dice)
@@ -210,7 +203,16 @@ class Prober:
 
         async def work() -> None:
             for check in remaining:
-                if answer := await self._check_one(flow, check):
+                async with self._slots.slot(flow):
+                    try:
+                        answer = await self._check(check.pod, check.check)
+                    except Exception as error:
+                        # an error in our code must not end the probes of other flows
+                        pod = check.pod.metadata.name
+                        log.exception("check failed", flow="/".join(flow), pod=pod)
+                        answer = f"could not be asked ({type(error).__name__})"
+                self._hooks.probed(not answer)
+                if answer:
                     failures.append((check, answer))
                     # an exception would cancel them too, but hide a cancellation from outside
                     for worker in workers:
@@ -220,17 +222,6 @@ class Prober:
         async with asyncio.TaskGroup() as tasks:
             workers = [tasks.create_task(work()) for _ in range(min(CHECKS_AT_ONCE, len(checks)))]
         return failures[0] if failures else None
-
-    async def _check_one(self, flow: Key, check: PodCheck) -> str:
-        async with self._slots.slot(flow):
-            try:
-                answer = await self._check(check.pod, check.check)
-            except Exception as error:
-                # an error in our code must not end the probes of other flows
-                log.exception("check failed", flow="/".join(flow), pod=check.pod.metadata.name)
-                answer = f"could not be asked ({type(error).__name__})"
-        self._hooks.probed(not answer)
-        return answer
 
 
 @dataclass(slots=True, eq=False)

@@ -276,11 +276,9 @@ class Election:
                 case Look():
                     lease = Lease.read(await self._send("GET", self._name))
                     candidate.saw(lease, self._clock())
-                case Claim(body, create=True):
-                    lease = Lease.read(await self._send("POST", "", body))
-                    candidate.stored(lease, sent_at, self._clock())
-                case Claim(body, create=False):
-                    lease = Lease.read(await self._send("PUT", self._name, body))
+                case Claim(body, create):
+                    method, name = ("POST", "") if create else ("PUT", self._name)
+                    lease = Lease.read(await self._send(method, name, body))
                     candidate.stored(lease, sent_at, self._clock())
         except ApiError as error:
             if error.not_found and isinstance(step, Look):
