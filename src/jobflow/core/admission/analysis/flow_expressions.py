@@ -133,20 +133,19 @@ class FlowExpressions:
     @cached_property
     def parsed(self) -> list[tuple[WrittenExpression, Expression, list[NameFault]]]:
         """The expressions without syntax errors, with the faults of their names."""
-        results = [(each, parse_expression(each.text)) for each in self.written]
-        return [
-            (each, result, [*self._name_faults(each, result)])
-            for each, result in results
-            if isinstance(result, Expression)
-        ]
-
-    def _name_faults(self, each: WrittenExpression, parsed: Expression) -> Iterator[NameFault]:
-        for name, at in parsed.calls:
-            if name not in FUNCTIONS:
-                meant = _FOREIGN_FUNCTIONS.get(name)
-                guess = did_you_mean(meant or self._suggest(name))
-                yield NameFault(at, f"there is no function {name}{guess}")
-        yield from self.scope.faults(each.place, parsed.mentions, each.text)
+        found = []
+        for each in self.written:
+            parsed = parse_expression(each.text)
+            if not isinstance(parsed, Expression):
+                continue
+            faults = []
+            for name, at in parsed.calls:
+                if name not in FUNCTIONS:
+                    guess = did_you_mean(_FOREIGN_FUNCTIONS.get(name) or self._suggest(name))
+                    faults.append(NameFault(at, f"there is no function {name}{guess}"))
+            faults += self.scope.faults(each.place, parsed.mentions, each.text)
+            found.append((each, parsed, faults))
+        return found
 
 
 class TrialEvaluation:

@@ -119,6 +119,7 @@ class UpstreamSteps:
         self._graph = graph
         self._finally_graph = finally_graph
         self._steps = steps
+        self._graphs = ((0, graph), (len(graph), finally_graph))
 
     def find(self, name: str) -> int | None:
         """Return the position of a step."""
@@ -133,17 +134,14 @@ class UpstreamSteps:
         # such a flow is refused for its size, so what it may read does not matter
         if len(self._steps) > MOST_STEPS:
             return True
-        if step >= first:
-            return bool(self._upstream_in_finally[step - first] >> (target - first) & 1)
-        return target in self._graph.targets[step] or bool(self._upstream[step] >> target & 1)
+        is_target = step < first and target in self._graph.targets[step]
+        return is_target or bool(self._upstream[step] >> target & 1)
 
     def may_still_run(self, step: int, name: str) -> bool:
         """Return whether an upstream step may not have ended when a step starts."""
         target, first = self.find(name), len(self._graph)
         if target is None or len(self._steps) > MOST_STEPS or target < first <= step:
             return False
-        if step >= first:
-            return not self._ended_in_finally[step - first] >> (target - first) & 1
         return not self._ended[step] >> target & 1
 
     def is_settled(self, step: int, target: int) -> bool:
@@ -152,28 +150,19 @@ class UpstreamSteps:
 
     @lazy_property
     def _upstream(self) -> list[int]:
-        return upstream_bits(self._graph)
-
-    @lazy_property
-    def _upstream_in_finally(self) -> list[int]:
-        return upstream_bits(self._finally_graph)
+        found = ((first, upstream_bits(graph)) for first, graph in self._graphs)
+        return [bits << first for first, upstream in found for bits in upstream]
 
     @lazy_property
     def _ended(self) -> list[int]:
-        return ended_bits(self._graph, self._steps)
-
-    @lazy_property
-    def _ended_in_finally(self) -> list[int]:
-        return ended_bits(self._finally_graph, self._steps[len(self._graph) :])
+        found = ((at, ended_bits(graph, self._steps[at:])) for at, graph in self._graphs)
+        return [bits << first for first, ended in found for bits in ended]
 
     @lazy_property
     def _settled(self) -> list[int]:
         """The steps that have ended when each step decides, as bits by position."""
         first, found = len(self._graph), [0] * len(self._steps)
-        for graph, upstream, at in (
-            (self._graph, self._upstream, 0),
-            (self._finally_graph, self._upstream_in_finally, first),
-        ):
+        for at, graph in self._graphs:
             for position in graph.order:
                 matches = self._steps[at + position].matches_items
                 # steps of finally decide when all of flows have ended
@@ -181,7 +170,7 @@ class UpstreamSteps:
                 for target in graph.targets[position]:
                     is_matched = matches and self._steps[at + target].for_each is not None
                     before = found[at + target] if is_matched else 1 << (at + target)
-                    bits |= before if is_matched else before | upstream[target] << at
+                    bits |= before if is_matched else before | self._upstream[at + target]
                 found[at + position] = bits
         return found
 

@@ -114,7 +114,7 @@ class NameScope:
             own = self._steps[place.position]
             return unknown_fact(keys, of_child=may_run_steps(own))
         if root == "last":
-            return unknown_last(keys)
+            return _unknown_key("the last run", keys, LAST_FIELDS)
         if root == VARS:
             if keys[0] in (known := self._steps[place.position].vars or {}):
                 return None
@@ -230,8 +230,8 @@ class NameScope:
             return fault
         if keys[0] == "failure":
             return unknown_fact(keys[1:], of_child=may_run_steps(step))
-        if keys[0] == "items" and len(keys) > 2 and keys[2] not in ITEM_FACTS:
-            return unknown_field("an item", keys[2:], ITEM_FACTS)
+        if keys[0] == "items":
+            return _unknown_key("an item", keys[2:], ITEM_FACTS)
         return self._task(position, keys[1:]) if keys[0] == "tasks" and keys[1:] else None
 
     def _task(self, position: int, keys: Sequence[str]) -> str | None:
@@ -243,9 +243,7 @@ class NameScope:
             return f'the job of "{name}" has no task "{keys[0]}"' + (
                 guess or f"; it has {join_names(known)}"
             )
-        if len(keys) > 1 and keys[1] not in POD_PHASES:
-            return unknown_field("a task", keys[1:], POD_PHASES)
-        return None
+        return _unknown_key("a task", keys[1:], POD_PHASES)
 
     def _name_without_quotes(self, mention: Mention, text: str) -> str | None:
         """Return the step that `steps.a-b.phase` means if there is no step `a`."""
@@ -270,23 +268,18 @@ class NameScope:
     ) -> str | None:
         """Return the fault of a reference, which has fewer names than an expression, or None."""
         if root == "steps" and not set(keys[1:2]) & set(REFERENCE_FACTS):
+            name, _, rest = keys[0].partition(".")
+            word = rest.partition(".")[0]
+            if word in REFERENCE_FACTS and self._upstream.find(name) is not None:
+                return f"{word} has no fields; write $(steps.{name}.{word})"
+            if word and self._upstream.find(name) is not None:  # `x.output.y`
+                return unknown_field("a reference to a step", (word,), REFERENCE_FACTS)
             example = "$(steps.NAME.outputs.KEY)"
             others = ", ".join(f".{fact}" for fact in REFERENCE_FACTS[1:])
-            detail = f"write {example} for a step's output, or end with one of {others}"
-            return self._misspelled_fact(keys[0]) or detail
+            return f"write {example} for a step's output, or end with one of {others}"
         if root == "flow" and len(keys) > 1 and keys[0] != "failures":
             return unknown_field("a flow", (".".join(keys),), self._flow_fields)
         return self.fault(place, Mention(root, keys, 0))
-
-    def _misspelled_fact(self, path: str) -> str | None:
-        """Return the fault of `x.output.y`."""
-        name, _, rest = path.partition(".")
-        word = rest.partition(".")[0]
-        if word and self._upstream.find(name) is not None:
-            if word in REFERENCE_FACTS:
-                return f"{word} has no fields; write $(steps.{name}.{word})"
-            return unknown_field("a reference to a step", (word,), REFERENCE_FACTS)
-        return None
 
 
 def undeclared_output(step: Step, keys: Sequence[str]) -> str | None:
@@ -308,23 +301,20 @@ def unknown_field(owner: str, keys: Sequence[str], known: Collection[str]) -> st
     return f'{owner} has no "{keys[0]}"' + (did_you_mean(guess) or f"; it has {listed}")
 
 
+def _unknown_key(owner: str, keys: Sequence[str], known: Collection[str]) -> str | None:
+    return unknown_field(owner, keys, known) if keys and keys[0] not in known else None
+
+
 def unknown_fact(keys: Sequence[str], *, of_child: bool) -> str | None:
     """Return the fault of keys below `failure`, or None."""
     if keys and keys[0] in FACTS_OF_CHILD and not of_child:
         return f'only the failure of a step that runs a flow has "{keys[0]}"'
     known = [fact for fact in FACTS if of_child or fact not in FACTS_OF_CHILD]
-    return unknown_field("a failure", keys, known) if keys and keys[0] not in known else None
-
-
-def unknown_last(keys: Sequence[str]) -> str | None:
-    """Return the fault of keys below `last`, or None."""
-    if keys and keys[0] not in LAST_FIELDS:
-        return unknown_field("the last run", keys, LAST_FIELDS)
-    return None
+    return _unknown_key("a failure", keys, known)
 
 
 def unknown_failure(keys: Sequence[str]) -> str | None:
     """Return the fault of keys below an entry of `flow.failures`, or None."""
-    if keys and keys[0] not in FLOW_FAILURE_FIELDS:
-        return unknown_field("a failure of a step", keys, FLOW_FAILURE_FIELDS)
-    return unknown_fact(keys[1:], of_child=True) if keys and keys[0] == "failure" else None
+    if keys and keys[0] == "failure":
+        return unknown_fact(keys[1:], of_child=True)
+    return _unknown_key("a failure of a step", keys, FLOW_FAILURE_FIELDS)

@@ -45,20 +45,14 @@ class JobView:
 def job_view(spec: Any, path: str, job_name: str | None) -> JobView:
     """Return a view of any JSON."""
     raw = spec if isinstance(spec, dict) else _NOTHING
-    tasks = [_task(i, f"{path}.tasks[{i}]", task) for i, task in elements(raw, "tasks")]
+    tasks = []
+    for i, task in elements(raw, "tasks"):
+        written = task.get("name") or f"default{i}"
+        name = written if isinstance(written, str) else None
+        replicas = integer(task, "replicas") if task.get("replicas") is not None else 0
+        at, least = f"{path}.tasks[{i}]", integer(task, "minAvailable")
+        tasks.append(TaskView(i, at, task, name, replicas, least))
     return JobView(path, raw, tasks, mapping(raw, "plugins"), job_name)
-
-
-def _task(index: int, path: str, raw: Map) -> TaskView:
-    name = raw.get("name") or f"default{index}"
-    return TaskView(
-        index,
-        path,
-        raw,
-        name if isinstance(name, str) else None,
-        integer(raw, "replicas") if raw.get("replicas") is not None else 0,
-        integer(raw, "minAvailable"),
-    )
 
 
 def integer(raw: Map, key: str) -> int | None:

@@ -63,7 +63,16 @@ def _of_list(owner: Map, path: str) -> Iterator[Violation]:
     for at, policy in policies:
         yield from _of_one(policy, at)
         yield from duration_violations(policy, "timeout", at)
-    yield from _named_once(policies)
+    # Volcano allows one policy to name an event twice
+    seen: dict[str | int, str] = {}
+    for path, policy in policies:
+        written: list[tuple[str, str | int]] = [*_events(policy, path)]
+        if (code := integer(policy, "exitCode")) is not None:
+            written.append((f"{path}.exitCode", code))
+        for at, value in written:
+            if (first := seen.setdefault(value, path)) != path:
+                word = "event" if isinstance(value, str) else "exit code"
+                yield Violation(at, Reason.DUPLICATE, value, f"{first} already has this {word}")
     named = [place for at, policy in policies for place in _events(policy, at)]
     if {event for _, event in named} - {ANY_EVENT}:
         for at in [at for at, event in named if event == ANY_EVENT][:1]:
@@ -98,19 +107,6 @@ def _of_one(policy: Map, path: str) -> Iterator[Violation]:
     elif action and isinstance(action, str) and action not in ACTIONS:
         detail = _supported(action, ACTIONS, _VOLCANOS_ACTIONS)
         yield Violation(f"{path}.action", Reason.NOT_SUPPORTED, action, detail)
-
-
-def _named_once(policies: list[tuple[str, Map]]) -> Iterator[Violation]:
-    # Volcano allows one policy to name an event twice
-    seen: dict[str | int, str] = {}
-    for path, policy in policies:
-        named: list[tuple[str, str | int]] = [*_events(policy, path)]
-        if (code := integer(policy, "exitCode")) is not None:
-            named.append((f"{path}.exitCode", code))
-        for at, value in named:
-            if (first := seen.setdefault(value, path)) != path:
-                word = "event" if isinstance(value, str) else "exit code"
-                yield Violation(at, Reason.DUPLICATE, value, f"{first} already has this {word}")
 
 
 def _events(policy: Map, path: str) -> Iterator[tuple[str, str]]:

@@ -20,9 +20,7 @@ from jobflow.core.admission.analysis.tree_budget import (
     encode_roughly,
 )
 from jobflow.core.admission.volcano.job_view import job_view
-from jobflow.core.cel.references import (
-    find_references,
-)
+from jobflow.core.cel.references import find_references
 from jobflow.core.json_values import count_values
 from jobflow.core.manifests.layers import (
     Layer,
@@ -207,7 +205,13 @@ class Resolver:
         key = name, id(self._defaults), bool(self._claims)
         shared: dict[tuple[str, int, bool], ResolvedSpec] = self._budget.plain
         if key not in shared:
-            shared[key] = self._of_template(template)
+            spec = template.spec
+            if self._defaults is not None or self._claims:
+                self._budget.spend(MERGED_VALUE * self._measure(spec)[1])
+            if self._defaults is not None:
+                spec = with_defaults(spec, self._defaults)
+            complete, pods = with_claims(spec, self._claims), predict_pod_names(spec)
+            shared[key] = ResolvedSpec(template, None, spec, complete, pods, ())
         return shared[key]
 
     def resolve(self, steps: Sequence[Step]) -> Iterator[ResolvedStep]:
@@ -245,8 +249,6 @@ class Resolver:
         self, step: int, case: int | None
     ) -> tuple[ResolvedLayer | None, tuple[ResolvedLayer, ...]]:
         """Return what a step runs in a case, and the other layers in the order of precedence."""
-        if not self._layers:
-            return None, ()
         layers = [*self._layers.get((step, None), ())]
         if case is not None:
             layers += self._layers.get((step, case), ())
@@ -275,15 +277,6 @@ class Resolver:
             text = encode_roughly(spec)
             self._sizes[id(spec)] = len(text), count_values(text)
         return self._sizes[id(spec)]
-
-    def _of_template(self, template: JobTemplate) -> ResolvedSpec:
-        spec = template.spec
-        if self._defaults is not None or self._claims:
-            self._budget.spend(MERGED_VALUE * self._measure(spec)[1])
-        if self._defaults is not None:
-            spec = with_defaults(spec, self._defaults)
-        complete = with_claims(spec, self._claims)
-        return ResolvedSpec(template, None, spec, complete, predict_pod_names(spec), ())
 
     def _of_work(self, work: ResolvedLayer) -> ResolvedSpec:
         spec = with_defaults(work.layer.merge({}, work.content), self._defaults)
