@@ -2,7 +2,7 @@
 references can be in their place."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -80,25 +80,25 @@ def mistaken_references(
     """Yield the mistaken references of a JSON value at `path`: at most MAX_MISTAKEN, among the
     first MAX_CANDIDATES. `$(NAME)` of a declared environment variable is Kubernetes' own. `judge`
     returns the path to suggest in place of one that was probably meant; "" if there is none."""
-    candidates = islice(_candidates(value, path), MAX_CANDIDATES)
-    found = list(islice(_mistaken(candidates, judge), MAX_MISTAKEN))
-    # most patches have none, so the variables are searched only if one is found
-    declared = _declared(value) if found else frozenset()
-    return (each for each in found if each.text not in declared)
-
-
-def _mistaken(
-    candidates: Iterable[tuple[str, str, re.Match[str] | None]], judge: Callable[[str], str]
-) -> Iterator[MistakenReference]:
-    for path, text, match in candidates:
+    found: list[MistakenReference] = []
+    for at, text, match in islice(_candidates(value, path), MAX_CANDIDATES):
+        if len(found) == MAX_MISTAKEN:
+            break
+        advice = ""
         if match is None:
-            yield MistakenReference(path, text, IS_KEY, can_be_escaped=False)
+            advice = IS_KEY
         elif match["sum"]:
-            yield MistakenReference(path, text, IS_SUM, can_be_escaped=True)
+            advice = IS_SUM
         elif meant := _meant(match):
             accepted = judge(meant)
             advice = f"write $({accepted})" if accepted else NO_EQUAL
-            yield MistakenReference(path, text, advice, can_be_escaped=text.startswith("$("))
+        if advice:
+            # only `$(` can be escaped, and no key is text
+            can_be_escaped = match is not None and text.startswith("$(")
+            found.append(MistakenReference(at, text, advice, can_be_escaped))
+    # most patches have none, so the variables are searched only if one is found
+    declared = _declared(value) if found else frozenset()
+    return (each for each in found if each.text not in declared)
 
 
 def _candidates(value: Any, path: str) -> Iterator[tuple[str, str, re.Match[str] | None]]:

@@ -189,12 +189,18 @@ def _node(
     work, flow = work_of(step).word, step.flow_for(None)
     if flow is not None:
         work += f" of {format_count(len(child_spec(flow).all_steps), 'step')}"
+    loop = ""  # the number of runs of a step that has not started
+    if step.fan_out is not None:
+        items = get_items(step, None)
+        loop = "forEach" if items is None else format_count(len(items), "item")
+    elif step.repeat is not None:
+        loop = f"up to {format_count(to_number(step.repeat.max) or MAX_RUNS, 'run')}"
     parts = (
         "finally" if is_last else "",
         "not in targets" if is_left_out else "",
         "daemon" if step.daemon else "",
         work,
-        format_run_progress(step, condition, brief=True) or _loop(step),
+        format_run_progress(step, condition, brief=True) or loop,
         "item by item" if step.matches_items else "",
         format_case(step, condition)
         or (format_count(len(step.switch), "case") if step.switch else ""),
@@ -206,16 +212,6 @@ def _node(
         bool(step.daemon),
         is_last,
     )
-
-
-def _loop(step: Step) -> str:
-    """Return the number of runs of a step that has not started."""
-    if step.fan_out is not None:
-        items = get_items(step, None)
-        return "forEach" if items is None else format_count(len(items), "item")
-    if step.repeat is not None:
-        return f"up to {format_count(to_number(step.repeat.max) or MAX_RUNS, 'run')}"
-    return ""
 
 
 def _label(step: Step, target: Step) -> str:

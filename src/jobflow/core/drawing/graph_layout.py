@@ -119,12 +119,9 @@ class PlacedGraph:
     labels: Sequence[PlacedLabel]
 
 
-def _text_width(node: Node) -> float:
-    texts = (len(cut(node.step)) * CHAR, len(_second_line(node)) * SMALL_CHAR)
-    return max(texts) + 2 * PADDING
-
-
-_BY_TEXT = NodeSize(_text_width)
+_BY_TEXT = NodeSize(
+    lambda node: max(len(cut(node.step)) * CHAR, len(_second_line(node)) * SMALL_CHAR) + 2 * PADDING
+)
 
 
 def place_graph(
@@ -154,7 +151,11 @@ class _Sized:
     @classmethod
     def of(cls, graph: FlowGraph, size: NodeSize) -> _Sized:
         inner = [[cls.of(each, size) for each in node.inner] for node in graph.nodes]
-        sizes = [_size(node, own, size) for node, own in zip(graph.nodes, inner, strict=True)]
+        sizes = []
+        for node, own in zip(graph.nodes, inner, strict=True):
+            widest = max((each.width + 2 * INSET for each in own), default=0.0)
+            height = size.height + sum(map(_outer_height, own))
+            sizes.append((max(size.width(node), widest), height))
         heights = [(height + size.row - size.height) / size.row for _, height in sizes]
         layout = layered_layout(graph.targets, graph.order, heights)
         # nodes of one column are equally wide; a box is as wide as what it holds
@@ -184,14 +185,6 @@ class _Sized:
     def middle(self, y: float, row: float) -> float:
         """Return the middle of a row of a graph that begins at `y`."""
         return y + row * self.size.row + self.size.height / 2
-
-
-def _size(node: Node, inner: Sequence[_Sized], size: NodeSize) -> tuple[float, float]:
-    width = size.width(node)
-    if not inner:
-        return width, size.height
-    widest = max(each.width for each in inner) + 2 * INSET
-    return max(width, widest), size.height + sum(_outer_height(each) for each in inner)
 
 
 def _outer_height(inner: _Sized) -> float:

@@ -110,7 +110,14 @@ class _Lanes:
         groups = {target: self._groups.get(target) for target in self.targets[node]}
         owners = {target if group is None else group.members[0] for target, group in groups.items()}
         sources = {at for at, owner in enumerate(self._owners) if owner in owners}
-        ended = [at for at in sorted(sources) if self._reaches_last(at)]
+        ended = []
+        for at in sorted(sources):
+            owner = self._owners[at]
+            assert owner is not None
+            self._missing[owner] -= 1
+            if not self._missing[owner]:  # it has reached its last node
+                self._owners[at] = None
+                ended.append(at)
         group = self._groups.get(node)
         out: int | None = None
         if group is None:
@@ -138,16 +145,6 @@ class _Lanes:
                 break
             self._owners.pop()
         return text
-
-    def _reaches_last(self, lane: int) -> bool:
-        """Let a lane reach one more node; return whether that was the last one, and end it."""
-        owner = self._owners[lane]
-        assert owner is not None
-        self._missing[owner] -= 1
-        if self._missing[owner]:
-            return False
-        self._owners[lane] = None
-        return True
 
     def _free_lane(self, first: int, count: int = 1) -> int:
         """Return the first one of so many free lanes side by side, and add missing ones."""

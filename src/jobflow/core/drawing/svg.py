@@ -57,25 +57,17 @@ DARK
 """
 
 
-def _style() -> str:
-    """Return the style sheet, with the colours of the phases."""
-    drawn = [(each.name, each.line) for each in LOOKS if each.line]
-    light = [_lines(name, line.light) for name, line in drawn]
-    dark = [_lines(name, line.dark) for name, line in drawn]
-    return _STYLE.replace("LIGHT", "\n".join(light)).replace("DARK", "\n".join(dark))
-
-
-def _lines(name: str, colour: str) -> str:
-    return f".jf .{name} .node{{stroke:{colour}}}.jf .{name} .bar{{fill:{colour}}}"
-
-
 def document(title: str, width: float, height: float, body: Iterable[str]) -> str:
     """Return a standalone document, which needs no script, font or other file. It is in ASCII, so
     that any output can encode it."""
+    style, line = _STYLE, ".jf .{0} .node{{stroke:{1}}}.jf .{0} .bar{{fill:{1}}}"
+    drawn = [(each.name, each.line) for each in LOOKS if each.line]
+    style = style.replace("LIGHT", "\n".join(line.format(name, of.light) for name, of in drawn))
+    style = style.replace("DARK", "\n".join(line.format(name, of.dark) for name, of in drawn))
     text = (
         '<svg xmlns="http://www.w3.org/2000/svg" class="jf" role="img" '
         f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">\n'
-        f"<title>{xml_text(title)}</title>\n<style>{_style()}</style>\n"
+        f"<title>{xml_text(title)}</title>\n<style>{style}</style>\n"
         '<rect class="back" width="100%" height="100%"/>\n' + "\n".join(body) + "\n</svg>\n"
     )
     return text.encode("ascii", "xmlcharrefreplace").decode()

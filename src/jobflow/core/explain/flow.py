@@ -255,22 +255,21 @@ class FlowExplainer:
                 message = ""
             groups.setdefault((self._steps.condition(step).phase, message), []).append(step)
         for (phase, message), steps in groups.items():
-            names = [self._describe_running_step(step) for step in steps[:MAX_NAMES]]
+            names = []
+            for step in steps[:MAX_NAMES]:
+                since, spec = self._steps.since(step), self._ctx.observed[step].step
+                parts = [
+                    f"for {format_elapsed(since, self._ctx.now)}" if since else "",
+                    format_run_progress(spec, self._steps.condition(step)),
+                    "" if spec.for_each is not None else self._steps.tasks(step),
+                ]
+                details = ", ".join(filter(None, parts))
+                names.append(self._steps.name(step) + (f" ({details})" if details else ""))
             why = f"; {_choose(steps, 'it', 'each')} {message}" if message else ""
             subject = f"{_choose(steps, 'Step', 'Steps')} {join_names(names, total=len(steps))}"
             yield f"{subject} {_choose(steps, 'is', 'are')} {phase}{why}."
         for step in self._running:
             yield from self._steps.describe_scheduling(step)
-
-    def _describe_running_step(self, step: int) -> str:
-        since, spec = self._steps.since(step), self._ctx.observed[step].step
-        parts = [
-            f"for {format_elapsed(since, self._ctx.now)}" if since else "",
-            format_run_progress(spec, self._steps.condition(step)),
-            "" if spec.for_each is not None else self._steps.tasks(step),
-        ]
-        details = ", ".join(filter(None, parts))
-        return f"{self._steps.name(step)} ({details})" if details else self._steps.name(step)
 
     def _describe_normal_waits(self) -> Iterator[str]:
         """Describe steps with a probe, and a single step that waits for others, in full."""

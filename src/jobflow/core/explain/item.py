@@ -58,7 +58,13 @@ def with_items(ctx: PlanContext, position: int, index: int) -> PlanContext:
     found, work = {position}, [position]
     while work:
         step = work.pop()
-        observed[step] = _as_step(observed[step], index, ctx.flow.metadata.name)
+        whole, name = observed[step], observed[step].step.name
+        spec = msgspec.structs.replace(
+            whole.step, name=f"{name}/{index}", for_each=None, repeat=None
+        )
+        key = format_job_name(ctx.flow.metadata.name, name, index=index)
+        stored = _condition_of(whole, index)
+        observed[step] = ObservedStep(step=spec, key=key, stored=stored, now=whole.now)
         new = ctx.layout.needs[step].matched - found
         found |= new
         work += new
@@ -71,24 +77,15 @@ def list_item_waits(flow: JobFlow) -> Mapping[str, Callable[[int], str]]:
     if not any(step.matches_items for step in flow.all_steps):
         return {}
     ctx = PlanContext.of(flow, View(), _ANY_TIME)
+
+    def describe_wait(states: ItemStates, index: int) -> str:
+        waits = states.of(index) is TargetState.NOT_YET
+        return f"waits for {states.message(index)}" if waits else ""
+
     return {
-        ctx.layout.graph.names[step]: partial(_describe_wait, ItemStates(step, ctx))
+        ctx.layout.graph.names[step]: partial(describe_wait, ItemStates(step, ctx))
         for step in ctx.layout.matching
     }
-
-
-def _describe_wait(states: ItemStates, index: int) -> str:
-    waits = states.of(index) is TargetState.NOT_YET
-    return f"waits for {states.message(index)}" if waits else ""
-
-
-def _as_step(observed: ObservedStep, index: int, flow: str) -> ObservedStep:
-    """Return an item or a run as a step of its own, named `sweep/3`."""
-    name = f"{observed.step.name}/{index}"
-    spec = msgspec.structs.replace(observed.step, name=name, for_each=None, repeat=None)
-    key = format_job_name(flow, observed.step.name, index=index)
-    stored = _condition_of(observed, index)
-    return ObservedStep(step=spec, key=key, stored=stored, now=observed.now)
 
 
 def _condition_of(observed: ObservedStep, index: int) -> StepCondition:

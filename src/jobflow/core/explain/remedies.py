@@ -64,7 +64,10 @@ def describe_remedy(
     if on_page and asks(condition):
         return
     # a step with items has the reason of one of them
-    run = _find_telling_run(condition)
+    runs, reason = condition.runs or (), (condition.phase, condition.reason)
+    failed = (run for run in runs if run.phase == StepPhase.FAILED)
+    same = (run for run in runs if run.reason and (run.phase, run.reason) == reason)
+    run = next(same, None) or next(failed, None)
     text = REMEDIES.get(condition.reason or (run.reason if run else ""), "")
     again, meta = condition.next_attempt_time, flow.metadata
     case = step.case_of(condition.decisions)
@@ -98,15 +101,6 @@ def format_submit(flow: JobFlow) -> str:
 def describe_job(flow: JobFlow, run: RunCondition) -> str:
     """Return the command that shows the vcjob of a step or a run."""
     return f"`kubectl describe vcjob -n {flow.metadata.namespace} {run.job}`"
-
-
-def _find_telling_run(condition: StepCondition) -> RunCondition | None:
-    """Return the run for which a step with forEach or repeat has its reason, else the first that
-    failed."""
-    runs = condition.runs or ()
-    reason = (condition.phase, condition.reason)
-    same = (run for run in runs if run.reason and (run.phase, run.reason) == reason)
-    return next(same, None) or next((r for r in runs if r.phase == StepPhase.FAILED), None)
 
 
 def _describe_look(flow: JobFlow, name: str, run: RunCondition, *, on_page: bool) -> str:

@@ -41,7 +41,14 @@ def find_root_causes(ctx: PlanContext, start: int) -> list[list[int]]:
             if target not in came_from:
                 came_from[target] = step
                 queue.append(target)
-    found.sort(key=lambda step: _rank(ctx, step))  # stable: nearer steps stay first
+
+    def rank(step: int) -> int:
+        condition = ctx.observed[step].stored
+        if (condition.phase or StepPhase.WAITING) == StepPhase.WAITING:
+            return 3 if condition.reason == StepReason.STARTING else 0
+        return 1 if condition.phase in (StepPhase.FAILED, StepPhase.SKIPPED) else 2
+
+    found.sort(key=rank)  # stable: nearer steps stay first
     return [walk_back(came_from, start, step) for step in found]
 
 
@@ -87,11 +94,3 @@ def _find_targets(ctx: PlanContext, step: int, wanted: TargetState) -> list[int]
         if state is wanted:
             found.append(target)
     return found
-
-
-def _rank(ctx: PlanContext, step: int) -> int:
-    condition = ctx.observed[step].stored
-    phase = condition.phase or StepPhase.WAITING
-    if phase == StepPhase.WAITING:
-        return 3 if condition.reason == StepReason.STARTING else 0
-    return 1 if phase in (StepPhase.FAILED, StepPhase.SKIPPED) else 2

@@ -147,7 +147,14 @@ def _describe_queue(job: QueuedJob, group: PodGroup, found: Scheduling) -> Itera
             f"{waits}, which is {queue.status.state}: it starts no jobs until an administrator "
             "opens it."
         )
-    if queue is not None and (shortages := _find_shortages(group, queue)):
+    shortages: list[str] = []
+    if queue is not None:
+        # by its capability or, for a job that is not admitted, by its deserved share
+        asked, used = group.spec.min_resources or {}, queue.status.allocated or {}
+        shortages = [*_compare(_CAPABILITY, asked, queue.spec.capability or {}, used)]
+        if not shortages and group.status.phase == PodGroupPhase.PENDING:
+            shortages = [*_compare(_DESERVED, asked, queue.spec.deserved or {}, used)]
+    if shortages:
         yield f"{waits}: {'; '.join(shortages)}."
     elif group.status.phase == PodGroupPhase.PENDING:
         count = queue.status.pending if queue is not None else 0
@@ -161,19 +168,10 @@ _DESERVED = (
 )
 
 
-def _find_shortages(group: PodGroup, queue: Queue) -> list[str]:
-    """Return a clause for each resource of which the queue has too little: by its capability or,
-    for a job that is not admitted, by its deserved share."""
-    asked, used = group.spec.min_resources or {}, queue.status.allocated or {}
-    short = [*_compare(_CAPABILITY, asked, queue.spec.capability or {}, used)]
-    if short or group.status.phase != PodGroupPhase.PENDING:
-        return short
-    return [*_compare(_DESERVED, asked, queue.spec.deserved or {}, used)]
-
-
 def _compare(
     clause: str, asked: ResourceList, limits: ResourceList, used: ResourceList
 ) -> Iterator[str]:
+    """Yield a clause for each resource of which the queue has too little."""
     for resource, quantity in asked.items():
         want, most = parse_quantity(quantity), parse_quantity(limits.get(resource))
         now = parse_quantity(used.get(resource)) or 0.0
@@ -275,7 +273,10 @@ def _describe_placed(job: QueuedJob, placed: Sequence[Pod], total: int) -> Itera
     troubles: dict[str, list[str]] = {}
     starting = 0
     for pod in placed:
-        if trouble := _find_trouble(pod):
+        waiting = (status.state.waiting for status in pod.containers)
+        stuck = next((each for each in waiting if each and each.reason not in STARTING), None)
+        parts = (stuck.reason, stuck.message) if stuck is not None else ()
+        if trouble := _cut(": ".join(filter(None, parts))):
             troubles.setdefault(trouble, []).append(pod.metadata.name)
         else:
             starting += 1
@@ -286,15 +287,6 @@ def _describe_placed(job: QueuedJob, placed: Sequence[Pod], total: int) -> Itera
         yield f"In job {job.name}, {_share(more, total, 'cannot start for other reasons')}."
     if starting:
         yield f"In job {job.name}, {_share(starting, total, 'have a node and will start')}."
-
-
-def _find_trouble(pod: Pod) -> str:
-    """Return why a container cannot start: `ImagePullBackOff: Back-off pulling image "x"`."""
-    for status in pod.containers:
-        waiting = status.state.waiting
-        if waiting is not None and waiting.reason not in STARTING:
-            return _cut(": ".join(filter(None, (waiting.reason, waiting.message))))
-    return ""
 
 
 def _cut(message: str) -> str:

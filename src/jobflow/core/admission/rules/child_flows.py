@@ -21,7 +21,6 @@ from jobflow.api.flow.jobflow import JobFlowSpec
 from jobflow.api.flow.traits import InChild, WorkKind, fields_of, find_without
 from jobflow.core.admission.analysis.child_flows import MAX_CHILDREN, MAX_LEVEL, count_children
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.jobs.job_counts import JobCount
 from jobflow.core.admission.rule import RuleGroup, Rules
 from jobflow.core.violations import Reason, Violation
 from jobflow.core.work import work_of
@@ -198,7 +197,12 @@ class TreeNames:
         found: set[tuple[Maker, Maker]] = set()
         while pending:
             text, first, second = pending.pop()
-            for pair in _clashes(first, second):
+            makers = product(first.node.makers, second.node.makers)
+            clashes = [pair for pair in makers if pair[0].flow != pair[1].flow]
+            if first.maker and second.maker and first.node.task and second.node.task:
+                pod = first.maker._replace(task=first.node.task)
+                clashes.append((pod, second.maker._replace(task=second.node.task)))
+            for pair in clashes:
                 # two steps clash in many names, for each item and retry
                 if pair not in found:
                     found.add(pair)
@@ -238,32 +242,16 @@ class TreeNames:
                 of_child = self._of_flow(child.facts, f"{paths[child.step]}.flow", below)
                 inner.setdefault(child.step, []).append(_State(of_child))
         for i, maker in enumerate(makers):
-            for node in _ends(root, maker.step, facts.job_counts[i]):
-                node.makers.append(maker)
-                node.inner += inner.get(i, ())
+            node, count = root.below(maker.step), facts.job_counts[i]
+            if count.runs is not None:
+                node = node.numbers.setdefault(max(count.runs, 1), _Node())
+            ends = [node]
+            if count.retries:
+                ends.append(node.retries.setdefault(count.retries, _Node()))
+            for end in ends:
+                end.makers.append(maker)
+                end.inner += inner.get(i, ())
         return root
-
-
-def _ends(start: _Node, name: str, count: JobCount) -> Iterator[_Node]:
-    """Yield the nodes at which the names of a step end."""
-    node = start.below(name)
-    if count.runs is not None:
-        node = node.numbers.setdefault(max(count.runs, 1), _Node())
-    yield node
-    if count.retries:
-        yield node.retries.setdefault(count.retries, _Node())
-
-
-def _clashes(first: _State, second: _State) -> Iterator[tuple[Maker, Maker]]:
-    """Yield the steps of different flows that make the names which end in two places."""
-    for one, other in product(first.node.makers, second.node.makers):
-        if one.flow != other.flow:
-            yield one, other
-    if first.maker and second.maker and first.node.task and second.node.task:
-        yield (
-            first.maker._replace(task=first.node.task),
-            second.maker._replace(task=second.node.task),
-        )
 
 
 def _continued(first: _State, second: _State) -> Iterator[tuple[_State, _State]]:

@@ -230,7 +230,18 @@ def paths_are_paths(facts: FlowFacts) -> Iterator[Violation]:
         if len(text) > MAX_TEXT:
             yield _too_long(path, text)
         elif not _PATH.fullmatch(text):
-            yield Violation(path, Reason.INVALID, text, _path_fault(text))
+            guess = quote(text.strip().partition("#")[0], safe=_VISIBLE, errors="replace")
+            if "://" in text:
+                detail = (
+                    'set only the path, from its "/" on: the request goes to the pods of the task'
+                )
+            elif not text.startswith("/"):
+                detail = f'a path begins with "/"; "/{guess.lstrip("/")}" would do'
+            else:
+                detail = (
+                    f'a path holds only visible ASCII characters, and no "#"; "{guess}" would do'
+                )
+            yield Violation(path, Reason.INVALID, text, detail)
 
 
 def _too_long(path: str, text: str) -> Violation:
@@ -238,22 +249,21 @@ def _too_long(path: str, text: str) -> Violation:
     return Violation(path, Reason.TOO_LONG, text, detail)
 
 
-def _path_fault(text: str) -> str:
-    if "://" in text:
-        return 'set only the path, from its "/" on: the request goes to the pods of the task'
-    guess = quote(text.strip().partition("#")[0], safe=_VISIBLE, errors="replace")
-    if not text.startswith("/"):
-        return f'a path begins with "/"; "/{guess.lstrip("/")}" would do'
-    return f'a path holds only visible ASCII characters, and no "#"; "{guess}" would do'
-
-
 def headers_can_be_sent(facts: FlowFacts) -> Iterator[Violation]:
     for entry, request in _requests(facts):
         header = request.http_header
         # a probe sends no header that has neither
-        if header is not None and (header.name or header.value):
-            yield from _header_name(f"{entry.path}.httpHeader.name", header.name)
-            yield from _header_value(f"{entry.path}.httpHeader.value", header.value)
+        if header is None or not (header.name or header.value):
+            continue
+        yield from _header_name(f"{entry.path}.httpHeader.name", header.name)
+        path, value = f"{entry.path}.httpHeader.value", header.value
+        if value is None:
+            yield Violation(path, Reason.REQUIRED, None, 'a header has a value; it may be ""')
+        elif len(value) > MAX_TEXT:
+            yield _too_long(path, value)
+        elif not _VALUE.fullmatch(value):
+            detail = "the value of a header is one line of ASCII, without control characters"
+            yield Violation(path, Reason.INVALID, value, detail)
 
 
 def _header_name(path: str, name: str | None) -> Iterator[Violation]:
@@ -269,16 +279,6 @@ def _header_name(path: str, name: str | None) -> Iterator[Violation]:
     elif name.lower() in _OF_THE_CONNECTION:
         detail = "this header belongs to the connection, which is the probe's own; remove it"
         yield Violation(path, Reason.INVALID, name, detail)
-
-
-def _header_value(path: str, value: str | None) -> Iterator[Violation]:
-    if value is None:
-        yield Violation(path, Reason.REQUIRED, None, 'a header has a value; it may be ""')
-    elif len(value) > MAX_TEXT:
-        yield _too_long(path, value)
-    elif not _VALUE.fullmatch(value):
-        detail = "the value of a header is one line of ASCII, without control characters"
-        yield Violation(path, Reason.INVALID, value, detail)
 
 
 def _task_statuses(facts: FlowFacts) -> Iterator[tuple[ProbeEntry, TaskStatusProbe]]:

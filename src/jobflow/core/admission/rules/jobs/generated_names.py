@@ -175,7 +175,16 @@ class _ClashSearch:
         if self._has_numbered_task and len(name) <= MAX_NAME and count.runs is not None:
             ends.append(len(name))  # the index remains
         for at in ends:
-            for shorter in self._owners(name[:at]):  # never the same step: its runs have a suffix
+            makers: list[tuple[str, int | None, int]] = [(name[:at], None, 0)]
+            if facts.has_numbered_jobs:
+                makers += origins(name[:at])
+            shorters = (
+                use
+                for base, index, retry in makers
+                for use in self._uses.get(base, ())
+                if facts.job_counts[use.step].has(index, retry)
+            )
+            for shorter in shorters:  # never the same step: its runs have a suffix
                 if (clash := self._clash(shorter, longer, name[at + 1 :])) is None:
                     continue
                 first, second = (shorter.step, clash.shorter), (i, clash.longer)
@@ -187,15 +196,6 @@ class _ClashSearch:
                 )
                 pod = f"{format_job_name(facts.flow_name, name[:at])}-{clash.shorter}-0"
                 yield Violation(f"{facts.path(second[0])}.name", Reason.DUPLICATE, pod, detail)
-
-    def _owners(self, name: str) -> Iterator[ResolvedStep]:
-        yield from (use for use in self._uses.get(name, ()) if self._has(use, None, 0))
-        if self._facts.has_numbered_jobs:
-            for base, index, retry in origins(name):
-                yield from (use for use in self._uses.get(base, ()) if self._has(use, index, retry))
-
-    def _has(self, use: ResolvedStep, index: int | None, retry: int) -> bool:
-        return self._facts.job_counts[use.step].has(index, retry)
 
     def _clash(self, shorter: ResolvedStep, longer: ResolvedStep, more: str) -> _Clash | None:
         """`more`: the remainder of the longer name, up to its index or retry."""

@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.control import JobDefaults
-from jobflow.api.flow.jobflow import JobTemplate
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.layer_locations import (
     LayerLocations,
@@ -186,15 +185,12 @@ class _SpecFaults:
         if any(field.startswith("$") for field in fields):  # a directive may change every field
             fields.update(resolved.base)
         for fault in changed_violations(resolved.spec, fields):
-            if (fault.path, fault.message) not in self._template_faults(resolved.template):
+            spec = resolved.template.spec
+            if id(spec) not in self._of_templates:
+                own = job_violations(spec, "", None)
+                self._of_templates[id(spec)] = frozenset((each.path, each.message) for each in own)
+            if (fault.path, fault.message) not in self._of_templates[id(spec)]:
                 yield fault
-
-    def _template_faults(self, template: JobTemplate) -> frozenset[tuple[str, str]]:
-        spec = template.spec
-        if id(spec) not in self._of_templates:
-            faults = job_violations(spec, "", None)
-            self._of_templates[id(spec)] = frozenset((each.path, each.message) for each in faults)
-        return self._of_templates[id(spec)]
 
 
 def _faults_without_template(layer: ResolvedLayer) -> Iterator[Violation]:
