@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -25,14 +24,12 @@ from jobflow.core.names import format_job_name
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.step_times import StepTimes, times_of
-from jobflow.core.text import join_names, printable
+from jobflow.core.text import printable
 from jobflow.core.timestamps import truncate_to_second
 from jobflow.core.work import ends_in_status
 
 _MAX_OUTPUTS = 60
 """Characters of outputs; longer ones are not shown."""
-_START = 30
-"""Characters at the beginning of a message by which it is found in another."""
 _MAX_ITEM = 40
 """Characters of an item; longer ones are cut."""
 
@@ -155,28 +152,6 @@ def with_reason(reason: str, message: str) -> str:
     return ": ".join(filter(None, (reason, message)))
 
 
-def without(message: str, told: Iterable[str]) -> str:
-    """Return a message without the one of `told` that it ends with, and that is told below it. Long
-    messages are cut, so it may have only the beginning of it."""
-    whole = f": {message}"
-    for each in filter(None, told):
-        # the message ends with the told one only if nothing differs up to its end
-        at = whole.find(f": {each[:_START]}")
-        if at >= 0 and each.startswith(whole[at + 2 :].removesuffix("…")):
-            return whole[2:at]
-    return message
-
-
-def format_outcomes(rows: Iterable[StepRow]) -> str:
-    """`4 completed, 1 failed, 1 skipped`: steps that have ended. "" if all of them are Completed,
-    because then the progress tells it."""
-    phases = Counter(row.phase for row in rows)
-    if not phases[StepPhase.FAILED] + phases[StepPhase.SKIPPED]:
-        return ""
-    ended = (StepPhase.COMPLETED, StepPhase.FAILED, StepPhase.SKIPPED)
-    return ", ".join(f"{phases[phase]} {phase.lower()}" for phase in ended if phases[phase])
-
-
 def step_rows(flow: JobFlow, *, items: bool = False) -> list[StepRow]:
     """Return a row per step in spec order; the steps of `finally` last. With `items`, the rows of
     forEach and repeat have rows of their own."""
@@ -258,21 +233,3 @@ def format_outputs(outputs: Mapping[str, Any]) -> str:
 
 def _format_value(value: Any) -> str:
     return value if isinstance(value, str) and value.isprintable() else json.dumps(value)
-
-
-def requested_hours(flow: JobFlow) -> str:
-    """`1.25 core hours, 2.5 GiB hours and 0.5 GPU hours`: requests of all finished jobs."""
-    conditions = (flow.status.conditions or {}).values()
-    hours = [hours for each in conditions if (hours := each.requested_hours) is not None]
-    # as numbers, because quantities of a status are texts
-    totals = {
-        unit: sum(float(getattr(each, field) or 0) for each in hours)
-        for unit, field in (("core", "cpu"), ("GiB", "memory"), ("GPU", "gpu"))
-    }
-    return join_names(
-        [
-            f"{total:.4f}".rstrip("0").rstrip(".") + f" {unit} hours"
-            for unit, total in totals.items()
-            if total >= 0.00005
-        ]
-    )

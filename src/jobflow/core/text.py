@@ -94,6 +94,11 @@ def format_progress(conditions: Collection[StepCondition]) -> str:
     return f"{ended}/{len(conditions)}"
 
 
+def to_sentence(message: str) -> str:
+    """Return `It waits.` for `it waits`."""
+    return f"{message[:1].upper()}{message[1:]}."
+
+
 def printable(text: str) -> str:
     """Replace characters that could move the cursor or change colours by one cell each."""
     if text.isprintable():

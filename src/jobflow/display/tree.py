@@ -14,20 +14,12 @@ from rich.text import Text
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase, StepPhase
-from jobflow.client.step_rows import (
-    StepRow,
-    format_outcomes,
-    format_outputs,
-    requested_hours,
-    step_rows,
-    with_reason,
-    without,
-)
+from jobflow.client.step_rows import StepRow, format_outputs, step_rows, with_reason
 from jobflow.core.drawing.phase_looks import look_of, style_of
 from jobflow.core.drawing.tree_layout import Branch, branches, guides
 from jobflow.core.explain.progress import format_task_progress
 from jobflow.core.spec.approvals import asks
-from jobflow.core.text import format_duration, printable
+from jobflow.core.text import format_duration, join_names, printable
 from jobflow.core.timelines.spans import runs_of
 from jobflow.core.work import may_run_steps
 from jobflow.display.console import columns_of, fitting, join_cells, offset_of, print_lines
@@ -41,6 +33,8 @@ _DURATION = 6
 _MIN_ROOM = 12
 """Columns for a text, also if the terminal has less."""
 
+_START = 30
+"""Characters at the beginning of a message by which it is found in another."""
 NO_CHILDREN: Mapping[str, JobFlow] = {}
 FEW_CHILDREN = 8
 """Child flows of a step that a tree shows even if its items are not asked for."""
@@ -206,6 +200,28 @@ class Tree:
         return blocks
 
 
+def without(message: str, told: Iterable[str]) -> str:
+    """Return a message without the one of `told` that it ends with, and that is told below it. Long
+    messages are cut, so it may have only the beginning of it."""
+    whole = f": {message}"
+    for each in filter(None, told):
+        # the message ends with the told one only if nothing differs up to its end
+        at = whole.find(f": {each[:_START]}")
+        if at >= 0 and each.startswith(whole[at + 2 :].removesuffix("…")):
+            return whole[2:at]
+    return message
+
+
+def format_outcomes(rows: Iterable[StepRow]) -> str:
+    """`4 completed, 1 failed, 1 skipped`: steps that have ended. "" if all of them are Completed,
+    because then the progress tells it."""
+    phases = Counter(row.phase for row in rows)
+    if not phases[StepPhase.FAILED] + phases[StepPhase.SKIPPED]:
+        return ""
+    ended = (StepPhase.COMPLETED, StepPhase.FAILED, StepPhase.SKIPPED)
+    return ", ".join(f"{phases[phase]} {phase.lower()}" for phase in ended if phases[phase])
+
+
 def _messages_of(row: StepRow, shown: Mapping[str, JobFlow]) -> list[str]:
     child = shown.get(row.condition.flow)
     conditions = (child.status.conditions or {}).values() if child is not None else ()
@@ -340,3 +356,21 @@ def _cells(row: StepRow, now: datetime) -> Mapping[str, str]:
         "START": row.times.start.astimezone().strftime("%H:%M:%S") if row.times.start else "",
         "DURATION": format_duration(row.duration(now), tenths=True),
     }
+
+
+def requested_hours(flow: JobFlow) -> str:
+    """`1.25 core hours, 2.5 GiB hours and 0.5 GPU hours`: requests of all finished jobs."""
+    conditions = (flow.status.conditions or {}).values()
+    hours = [hours for each in conditions if (hours := each.requested_hours) is not None]
+    # as numbers, because quantities of a status are texts
+    totals = {
+        unit: sum(float(getattr(each, field) or 0) for each in hours)
+        for unit, field in (("core", "cpu"), ("GiB", "memory"), ("GPU", "gpu"))
+    }
+    return join_names(
+        [
+            f"{total:.4f}".rstrip("0").rstrip(".") + f" {unit} hours"
+            for unit, total in totals.items()
+            if total >= 0.00005
+        ]
+    )

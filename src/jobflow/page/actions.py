@@ -21,15 +21,7 @@ from jobflow.client.flows.find_flow import raise_unless_missing, state_of, to_fl
 from jobflow.client.flows.follow import following
 from jobflow.client.signals import run_unless
 from jobflow.client.verbs import command as verbs
-from jobflow.client.verbs.answer import APPROVE, REJECT, Answer, create_answer
-from jobflow.client.verbs.command import (
-    Verb,
-    cancel_first,
-    delete_flow,
-    refuse,
-    refuse_delete,
-    send_verb,
-)
+from jobflow.client.verbs.answer import APPROVE, REJECT, create_answer
 from jobflow.client.verbs.copy import create_copy
 from jobflow.core.admission.object_names import all_names
 from jobflow.core.spec.readiness import has_tolerated_failures
@@ -189,7 +181,7 @@ ACTIONS: Mapping[str, Action] = {
         ),
     )
 }
-VERBS: Mapping[str, tuple[Verb, str, Verb]] = {
+VERBS: Mapping[str, tuple[verbs.Verb, str, verbs.Verb]] = {
     "suspend": (verbs.SUSPEND, "abort", verbs.SUSPEND_AND_ABORT),
     "cancel": (verbs.CANCEL, "now", verbs.CANCEL_NOW),
     "resume": (verbs.RESUME, "", verbs.RESUME),
@@ -282,7 +274,7 @@ def _refusal(name: str, flow: JobFlow) -> str:
 
 def _refuse_verb(name: str, flow: JobFlow) -> str:
     plain, _, full = VERBS[name]
-    return refuse(flow, plain) and refuse(flow, full)
+    return verbs.refuse(flow, plain) and verbs.refuse(flow, full)
 
 
 async def perform(
@@ -307,28 +299,28 @@ async def perform(
         home = f"{HOME}?{urlencode({'ns': namespace})}"
     elif action in ("approve", "reject"):
         verb, subject = (APPROVE if action == "approve" else REJECT), fields.get("step", "")
-        outputs = _lines(fields.get("output", ""))
-        await create_answer(client, flow, Answer(verb, subject, fields.get("comment", ""), outputs))
+        outputs, comment = _lines(fields.get("output", "")), fields.get("comment", "")
+        await create_answer(client, flow, verb, subject, comment=comment, outputs=outputs)
     else:
         plain, field, full = VERBS[action]
-        await send_verb(client, flow, full if fields.get(field) else plain)
+        await verbs.send_verb(client, flow, full if fields.get(field) else plain)
     return {"message": ACTIONS[action].done.format(name=subject), "link": link, "home": home}
 
 
 async def _delete(client: Client, flow: JobFlow, stop: asyncio.Event, *, cancels: bool) -> None:
-    why = refuse_delete(flow)
+    why = verbs.refuse_delete(flow)
     if why and not cancels:
         raise CommandError(UNUSABLE, why)
     if why:
         # the webhook refuses to delete a flow that has not ended
-        await cancel_first(client, flow)
+        await verbs.cancel_first(client, flow)
         async with following(client, [flow]) as follower:
             if not await run_unless(stop, follower.until(lambda each: each.all_final)):
                 unfinished = "nothing was deleted; the flow is being cancelled"
                 raise CommandError(INTERRUPTED, unfinished)
             if follower.deleted:
                 return  # somebody else was faster
-    await delete_flow(client, flow)
+    await verbs.delete_flow(client, flow)
 
 
 async def _read(client: Client, namespace: str, name: str) -> bytes:

@@ -8,12 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request
-from starlette.responses import (
-    HTMLResponse,
-    PlainTextResponse,
-    Response,
-    StreamingResponse,
-)
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 
 from jobflow.core.admission.object_names import all_names
 from jobflow.page.actions import ACTIONS, add_action_routes

@@ -251,10 +251,12 @@ def approve(
     step, a fault in a flag, or no cluster.
     """
     from jobflow.cli.steer.send_command import send_answer
-    from jobflow.client.verbs.answer import APPROVE, Answer
+    from jobflow.client.verbs.answer import APPROVE
 
-    answer = Answer(APPROVE, step, message, tuple(outputs or ()), output is Output.JSON)
-    return send_answer(flow, connection, answer)
+    as_json = output is Output.JSON
+    return send_answer(
+        flow, connection, APPROVE, step, comment=message, outputs=outputs or (), as_json=as_json
+    )
 
 
 @commands.command(
@@ -280,10 +282,9 @@ def reject(
     step, or no cluster.
     """
     from jobflow.cli.steer.send_command import send_answer
-    from jobflow.client.verbs.answer import REJECT, Answer
+    from jobflow.client.verbs.answer import REJECT
 
-    answer = Answer(REJECT, step, message, as_json=options.as_json)
-    return send_answer(flow, options, answer)
+    return send_answer(flow, options, REJECT, step, comment=message, as_json=options.as_json)
 
 
 @commands.command(

@@ -104,7 +104,7 @@ async def print_cron_explanation(name: str, step: str | None, options: ClusterOp
         meta = cron.metadata
         # the label narrows the list; names may be cut in it, so owners decide
         labelled = Selection(selector=f"{CRON}={to_label_value(meta.name)}")
-        found = await find_flows(client, (), labelled)
+        found = await find_flows(client, labelled)
     owned = [flow for flow in found if belongs_to(flow, meta)]
     explanation = explain_cron(cron, owned, datetime.now(UTC))
     if not options.as_json:

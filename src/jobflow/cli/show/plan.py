@@ -119,7 +119,7 @@ async def print_plan(
     if from_history or reads_queues:
         async with await connect(connection) as client:
             if from_history:
-                history = learn([flow for flow in await find_flows(client, ()) if flow.final])
+                history = learn([flow for flow in await find_flows(client) if flow.final])
             if reads_queues:
                 queues = await _capabilities(client)
     script = Script(given, history)

@@ -85,7 +85,7 @@ async def _estimate(
 ) -> TimeLeft | NoEstimate:
     """Return the time left by the flows of the namespace, if they can be listed."""
     try:
-        flows = await find_flows(client, ())
+        flows = await find_flows(client)
     except CommandError as error:  # many users may read a flow but not list them
         print_error(f"the time left is unknown: {error}", severity="warning")
         return NoEstimate("the flows of the namespace cannot be listed")

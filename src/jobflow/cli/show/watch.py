@@ -9,16 +9,9 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.cli.flags import GetOptions
 from jobflow.cli.show.get import checked, is_wanted, make_table, print_flows
 from jobflow.client.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, Errors
+from jobflow.client.flows import follow
 from jobflow.client.flows.children import read_children
 from jobflow.client.flows.find_flow import connect, find_each, raise_unless_missing
-from jobflow.client.flows.follow import (
-    Display,
-    FlowFollower,
-    Scope,
-    follow_scope,
-    following,
-    following_children,
-)
 from jobflow.client.options import Connection, Selection
 from jobflow.client.signals import interruption, run_unless
 from jobflow.display.console import columns_of, make_console
@@ -43,13 +36,13 @@ async def watch_flows(
             if not names:
                 query = [("labelSelector", selection.selector)] if selection.selector else []
                 namespace = "" if selection.all_namespaces else client.namespace
-                await run_unless(stop, watch.follow_all(Scope(namespace, query)))
+                await run_unless(stop, watch.follow_all(follow.Scope(namespace, query)))
                 return INTERRUPTED  # flows may always appear, so only Ctrl-C ends it
             errors = Errors()
             flows = await find_each(client, names, selection, errors)
             if errors.code:
                 return errors.code
-            done = await run_unless(stop, watch.follow(flows))
+            done = await run_unless(stop, watch.follow_named(flows))
         if watch.is_live_tree:
             last = watch.seen or flows
             children = await read_children(client, last)
@@ -71,7 +64,7 @@ class _Watch:
         self._changed: dict[Key, JobFlow] = {}
         """Flows to print as objects."""
         console = make_console()
-        self._display = Display()  # objects are printed as the API server has them
+        self._display = follow.Display()  # objects are printed as the API server has them
         if output is GetOutput.TREE:
             self._display = tree_display(console, items=options.items)
         elif output not in _OBJECTS:
@@ -81,16 +74,18 @@ class _Watch:
         self.is_live_tree = isinstance(self._display, LiveTrees)
         """Whether the display disappears at the end."""
 
-    async def follow_all(self, scope: Scope) -> None:
-        async with follow_scope(self._client, scope, self._show, self._display.remove) as follower:
+    async def follow_all(self, scope: follow.Scope) -> None:
+        async with follow.follow_scope(
+            self._client, scope, self._show, self._display.remove
+        ) as follower:
             with self._display:
                 await self._until(follower, ends=False)
 
-    async def follow(self, flows: Sequence[JobFlow]) -> None:
+    async def follow_named(self, flows: Sequence[JobFlow]) -> None:
         shown = flows if self._display.shows_children else ()
         async with (
-            following_children(self._client, shown, self._display.show_child),
-            following(self._client, flows, self._show) as follower,
+            follow.following_children(self._client, shown, self._display.show_child),
+            follow.following(self._client, flows, self._show) as follower,
         ):
             try:
                 with self._display:
@@ -113,10 +108,10 @@ class _Watch:
         else:
             self._display.show(flow)
 
-    async def _until(self, follower: FlowFollower, *, ends: bool) -> None:
+    async def _until(self, follower: follow.FlowFollower, *, ends: bool) -> None:
         """Print objects as they change, until all flows are final if there is an end."""
 
-        def is_done(follower: FlowFollower) -> bool:
+        def is_done(follower: follow.FlowFollower) -> bool:
             return ends and follower.all_final
 
         while True:

@@ -7,15 +7,7 @@ from typing import Any
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.cli.flags import ClusterOptions
 from jobflow.client.errors import SUCCESS, UNUSABLE, CommandError
-from jobflow.client.flows.find_flow import (
-    NO_SELECTION,
-    check_exclusive,
-    check_namespace,
-    connect,
-    describe_place,
-    find_flow,
-    find_flows,
-)
+from jobflow.client.flows import find_flow
 from jobflow.client.flows.why import explain_flow
 from jobflow.client.options import Selection
 from jobflow.display.console import make_console, print_sentences
@@ -30,12 +22,12 @@ async def print_explanations(
     name: str | None, step: str | None, selection: Selection, options: ClusterOptions
 ) -> int:
     """Print why a flow, a STEP or STEP/INDEX of it, or each selected flow is in its phase."""
-    if name is None and selection == NO_SELECTION:
+    if name is None and selection == find_flow.NO_SELECTION:
         raise CommandError(UNUSABLE, "no flow is named: give a FLOW, or select flows with -l or -A")
-    check_exclusive([name] if name else [], selection)
-    async with await connect(options) as client:
+    find_flow.check_exclusive([name] if name else [], selection)
+    async with await find_flow.connect(options) as client:
         if name is not None:
-            answers = [await explain_flow(client, await find_flow(client, name), step)]
+            answers = [await explain_flow(client, await find_flow.find_flow(client, name), step)]
         else:
             slots = asyncio.Semaphore(_CONCURRENCY)
 
@@ -43,10 +35,10 @@ async def print_explanations(
                 async with slots:
                     return await explain_flow(client, flow, with_namespace=selection.all_namespaces)
 
-            answers = await all_of(*map(answer_for, await find_flows(client, (), selection)))
+            answers = await all_of(*map(answer_for, await find_flow.find_flows(client, selection)))
             if not answers:  # perhaps because the namespace does not exist
-                await check_namespace(client, selection)
-        place = describe_place(client, selection)
+                await find_flow.check_namespace(client, selection)
+        place = find_flow.describe_place(client, selection)
     if options.as_json:
         print_json(answers[0] if name else answers)
     elif not answers:

@@ -5,7 +5,6 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.cli.flags import ClusterOptions, RetryOptions
@@ -17,9 +16,6 @@ from jobflow.client.verbs.command import Goal, Verb, refuse, send_verb
 from jobflow.display.formats import print_json
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import Client
-
-if TYPE_CHECKING:  # it imports a reader of YAML, for values of outputs
-    from jobflow.client.verbs.answer import Answer
 
 PATIENCE_SECONDS = 10.0
 """Time to wait for a controller before the warning that there may be none."""
@@ -99,19 +95,29 @@ def summarize(flow: JobFlow, command: str) -> dict[str, str]:
     }
 
 
-async def send_answer(name: str, connection: Connection, answer: "Answer") -> int:
-    """Send the answer to a step of the flow. Raises CommandError if the step does not wait for
-    approval."""
+async def send_answer(
+    name: str,
+    connection: Connection,
+    verb: Verb,
+    place: str,
+    *,
+    comment: str,
+    outputs: Sequence[str] = (),
+    as_json: bool,
+) -> int:
+    """Send the answer to STEP or STEP/INDEX of the flow. Raises CommandError if that does not wait
+    for approval."""
+    # it imports a reader of YAML, for values of outputs
     from jobflow.client.verbs.answer import create_answer, outputs_annotation
 
-    outputs_annotation(answer.outputs)  # a wrong value is named without a cluster
+    outputs_annotation(outputs)  # a wrong value is named without a cluster
     async with await connect(connection) as client:
         flow = await find_flow(client, name)
-        command = await create_answer(client, flow, answer)
-    if answer.as_json:
-        print_json({**summarize(flow, command), "step": answer.step})
+        command = await create_answer(client, flow, verb, place, comment=comment, outputs=outputs)
+    if as_json:
+        print_json({**summarize(flow, command), "step": place})
     else:
-        requested = f"{answer.verb.name} of {answer.step} requested (Command {command})"
+        requested = f"{verb.name} of {place} requested (Command {command})"
         print(f"JobFlow {flow.metadata.name}: {requested}", flush=True)
     return SUCCESS
 

@@ -159,7 +159,7 @@ async def find_each(
         return [each.flow for each in await find_named(client, names, errors)]
     if not selection.selector:
         raise CommandError(UNUSABLE, "no flow is named: give a FLOW, or select flows with -l")
-    if not (found := await find_flows(client, (), selection)):
+    if not (found := await find_flows(client, selection)):
         where = describe_place(client, selection)
         raise CommandError(UNUSABLE, f"no JobFlow {where} matches -l {selection.selector}")
     return found
@@ -177,15 +177,9 @@ def check_exclusive(names: Sequence[str], selection: Selection) -> None:
         raise CommandError(UNUSABLE, "a FLOW excludes -l and -A: give names or a selection")
 
 
-async def find_flows(
-    client: Client, names: Sequence[str], selection: Selection = NO_SELECTION
-) -> list[JobFlow]:
-    """Return the named flows, or else the selected ones, by name. Raises CommandError."""
-    check_exclusive(names, selection)
-    if names:
-        return [await find_flow(client, name) for name in unique_names(names)]
-    flows = [to_flow(raw) for raw in await read_flows(client, selection)]
-    return sorted(flows, key=key_of)
+async def find_flows(client: Client, selection: Selection = NO_SELECTION) -> list[JobFlow]:
+    """Return the selected flows, by name. Raises CommandError."""
+    return sorted(map(to_flow, await read_flows(client, selection)), key=key_of)
 
 
 async def read_flows(client: Client, selection: Selection) -> list[msgspec.Raw]:

@@ -12,22 +12,9 @@ from jobflow.api.volcano.pod import JOB_NAME, Pod
 from jobflow.api.volcano.scheduling import QUEUE_NAME, PodGroup, Queue
 from jobflow.client.errors import UNUSABLE, CommandError
 from jobflow.client.flows.find_flow import find_step, to_flow
-from jobflow.core.explain.explain import (
-    Explanation,
-    explain,
-    explain_step,
-    list_queued_jobs,
-)
+from jobflow.core.explain import scheduling
+from jobflow.core.explain.explain import Explanation, explain, explain_step, list_queued_jobs
 from jobflow.core.explain.item import describe_unknown_item
-from jobflow.core.explain.scheduling import (
-    MAX_JOBS,
-    QueuedJob,
-    Scheduling,
-    SchedulingFacts,
-    describe_scheduling,
-    queue_of,
-    select_own,
-)
 from jobflow.core.names import format_job_name, qualify_name, to_label_value
 from jobflow.core.reasons import FlowReason
 from jobflow.core.spec.concurrency import Group
@@ -82,25 +69,26 @@ async def explain_flow(
 
 async def read_facts(
     client: Client, flow: JobFlow, step: str | None, index: int | None
-) -> SchedulingFacts:
+) -> scheduling.SchedulingFacts:
     """Return what Volcano says about the first MAX_JOBS jobs that wait of a flow, of a step or of
     an item, with at most three requests for each (and a further one for each 500 pods)."""
     jobs = list_queued_jobs(flow, step, index=index, now=datetime.now(UTC))
-    shown, namespace = jobs[:MAX_JOBS], flow.metadata.namespace
+    shown, namespace = jobs[: scheduling.MAX_JOBS], flow.metadata.namespace
     # one for all jobs, so that each missing right is named once
     reader = _SchedulingReader(client, namespace)
     owner = to_label_value(qualify_name(namespace, flow.metadata.name))
     found = await all_of(*(reader.read(job, owner) for job in shown))
     by_step: dict[str, list[str]] = {}
-    for job, scheduling in zip(shown, found, strict=True):
+    for job, objects in zip(shown, found, strict=True):
         look = f"`kubectl describe vcjob -n {namespace} {job.name}`"
-        by_step.setdefault(job.step, []).extend(describe_scheduling(job, scheduling, look=look))
+        sentences = scheduling.describe_scheduling(job, objects, look=look)
+        by_step.setdefault(job.step, []).extend(sentences)
     notes = [*reader.refused.values()]
     if more := len(jobs) - len(shown):
         are = "job also waits" if more == 1 else "jobs also wait"
         each = format_command("jobflow why", flow.metadata, " STEP")
         notes.append(f"{more:,} more {are} for Volcano" + ("." if step else f"; see {each}."))
-    return SchedulingFacts({step: told for step, told in by_step.items() if told}, notes)
+    return scheduling.SchedulingFacts({step: told for step, told in by_step.items() if told}, notes)
 
 
 @dataclass
@@ -113,7 +101,7 @@ class _SchedulingReader:
     refused: dict[str, str] = field(default_factory=dict)
     """A sentence for each plural that cannot be read."""
 
-    async def read(self, job: QueuedJob, owner: str) -> Scheduling:
+    async def read(self, job: scheduling.QueuedJob, owner: str) -> scheduling.Scheduling:
         """Return the objects of a job; `owner` is the flow as a label of the job names it."""
         # a PodGroup is named after the UID of its job, but has the labels of the job
         labels = {CREATED_BY_FLOW: owner, STEP: to_label_value(job.step)}
@@ -121,19 +109,25 @@ class _SchedulingReader:
             labels[INDEX] = str(job.index)
         groups = await self._list(POD_GROUPS, ItemList[PodGroup], job, labels)
         pods = await self._list(PODS, ItemList[Pod], job, {JOB_NAME: job.name})
-        queue = next((queue_of(group) for group in groups or ()), "")
+        queue = next((scheduling.queue_of(group) for group in groups or ()), "")
         # a PodGroup that was never scheduled may not be there yet
         if not queue and pods:
             queue = (pods[0].metadata.labels or {}).get(QUEUE_NAME, "")
-        return Scheduling(groups, await self._queue(queue) if queue else None, pods)
+        return scheduling.Scheduling(groups, await self._queue(queue) if queue else None, pods)
 
     async def _list(
-        self, resource: Resource, page: type[ItemList[T]], job: QueuedJob, labels: dict[str, str]
+        self,
+        resource: Resource,
+        page: type[ItemList[T]],
+        job: scheduling.QueuedJob,
+        labels: dict[str, str],
     ) -> list[T] | None:
         query = [("labelSelector", ",".join(f"{key}={value}" for key, value in labels.items()))]
         pages = self.client.list(resource, page, namespace=self.namespace, query=query)
         try:
-            return select_own(job, [each async for page in pages for each in page.items or ()])
+            return scheduling.select_own(
+                job, [each async for page in pages for each in page.items or ()]
+            )
         except ApiError as error:
             self._note(resource, "list", error)
         return None

@@ -132,10 +132,7 @@ def _read(file: str, stdin: BinaryIO) -> Source | ManifestFault:
     try:
         return Source(name, content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        return _not_utf8(name, content, error.start)
-
-
-def _not_utf8(name: str, content: bytes, at: int) -> ManifestFault:
+        at = error.start
     # a binary file, or UTF-16
     if b"\0" in content:
         return _unreadable(name, "contains NUL bytes; save the file as UTF-8 text")

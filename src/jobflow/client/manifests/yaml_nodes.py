@@ -183,7 +183,14 @@ class _Composer:
         """Return the node that begins with an event. `depth` counts the nodes around it."""
         span = self._span(event)
         if isinstance(event, yaml.AliasEvent):
-            return self._aliased(event.anchor, span, depth)
+            if event.anchor not in self._anchors:
+                raise NotYAMLError(span, f"*{event.anchor} has no anchor above it")
+            if (aliased := self._anchors[event.anchor]) is None:
+                raise NotYAMLError(span, f"the value of anchor &{event.anchor} contains itself")
+            # aliases of aliases grow exponentially, and their nodes are copied later
+            self._spend(aliased.size, span)
+            self._check_depth(depth + aliased.depth, span)
+            return aliased
         self._spend(1, span)
         if isinstance(event, yaml.ScalarEvent):
             node: Node = ScalarNode(span, _value(event, span, self._read_plain))
@@ -204,7 +211,7 @@ class _Composer:
         return made
 
     def _mapping(self, span: Span, depth: int) -> MappingNode:
-        made, merges = MappingNode(span), []
+        made, merges = MappingNode(span), list[MappingNode]()
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             is_merge = (
                 isinstance(event, yaml.ScalarEvent) and event.value == "<<" and event.implicit[0]
@@ -213,7 +220,11 @@ class _Composer:
             value = self._node(next(self._events), depth)
             made.count(value)
             if is_merge:
-                merges += _merged(value)
+                for each in value.items if isinstance(value, ListNode) else [value]:
+                    if not isinstance(each, MappingNode):
+                        one = "<<: can only merge a mapping or a list of mappings"
+                        raise NotYAMLError(value.span, one)
+                    merges.append(each)
                 continue
             if key in made.entries:
                 made.duplicates.append(Duplicate(key, place, made.entries[key].key))
@@ -244,17 +255,6 @@ class _Composer:
         width = end.column - start.column if end.line == start.line else 1
         return Span(self._first_line + start.line + 1, start.column + 1, max(width, 1))
 
-    def _aliased(self, anchor: str | None, span: Span, depth: int) -> Node:
-        if anchor not in self._anchors:
-            raise NotYAMLError(span, f"*{anchor} has no anchor above it")
-        node = self._anchors[anchor]
-        if node is None:
-            raise NotYAMLError(span, f"the value of anchor &{anchor} contains itself")
-        # aliases of aliases grow exponentially, and their nodes are copied later
-        self._spend(node.size, span)
-        self._check_depth(depth + node.depth, span)
-        return node
-
     def _spend(self, nodes: int, span: Span) -> None:
         self.nodes_left -= nodes
         if self.nodes_left < 0:
@@ -266,13 +266,6 @@ class _Composer:
 
 
 _BRACES = "a key must be text; render {{ … }} of a Helm or Jinja template first"
-
-
-def _merged(node: Node) -> list[MappingNode]:
-    sources = node.items if isinstance(node, ListNode) else [node]
-    if all(isinstance(source, MappingNode) for source in sources):
-        return sources  # type: ignore[return-value]
-    raise NotYAMLError(node.span, "<<: can only merge a mapping or a list of mappings")
 
 
 def _value(event: yaml.ScalarEvent, span: Span, read_plain: Callable[[str], Scalar]) -> Any:

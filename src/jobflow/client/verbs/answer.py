@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
@@ -22,42 +22,30 @@ from jobflow.core.text import join_names
 from jobflow.core.work import is_asked
 from jobflow.kube.client import Client
 
-_NEVER = Goal(handled=lambda before, now: False, reached=lambda flow, children: False)
+APPROVE = Verb(
+    name="approve",
+    gerund="approving",
+    action=Action.APPROVE_STEP,
+    refusal=lambda flow: "",
+    # nobody waits for the effect of an answer
+    goal=Goal(handled=lambda before, now: False, reached=lambda flow, children: False),
+)
+REJECT = replace(APPROVE, name="reject", gerund="rejecting", action=Action.REJECT_STEP)
 
 
-def _verb(name: str, gerund: str, action: Action) -> Verb:
-    return Verb(name=name, gerund=gerund, action=action, refusal=lambda flow: "", goal=_NEVER)
-
-
-APPROVE = _verb("approve", "approving", Action.APPROVE_STEP)
-REJECT = _verb("reject", "rejecting", Action.REJECT_STEP)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer, as the flags of a command give it."""
-
-    verb: Verb
-    step: str
-    """STEP or STEP/INDEX."""
-    comment: str = ""
-    outputs: Sequence[str] = ()
-    """NAME=VALUE."""
-    as_json: bool = False
-
-
-async def create_answer(client: Client, flow: JobFlow, answer: Answer) -> str:
-    """Send the answer to a step of the flow and return the name of the Command. Raises CommandError
-    if the step does not wait for approval."""
+async def create_answer(
+    client: Client, flow: JobFlow, verb: Verb, place: str, *, comment: str, outputs: Sequence[str]
+) -> str:
+    """Send the answer to STEP or STEP/INDEX of the flow, with outputs as NAME=VALUE, and return the
+    name of the Command. Raises CommandError if the step does not wait for approval."""
     # first: a wrong flag is wrong whatever the state of the step
-    annotations = outputs_annotation(answer.outputs)
-    step, number = find_step(flow, answer.step)
+    annotations = outputs_annotation(outputs)
+    step, number = find_step(flow, place)
     if why := refuse_answer(flow, step, number):
         raise CommandError(FAILED, f"JobFlow {flow.metadata.name}: {why}")
     # the message of a Command is one line, which begins with the step
-    comment = " ".join(answer.comment.split())
-    message = f"{answer.step} {comment}".strip()
-    return await create_command(client, flow, answer.verb, message=message, annotations=annotations)
+    message = " ".join((place, *comment.split()))
+    return await create_command(client, flow, verb, message=message, annotations=annotations)
 
 
 def outputs_annotation(outputs: Sequence[str]) -> dict[str, str] | None:

@@ -15,7 +15,7 @@ from jobflow.core.cron import (
     scheduled_name,
 )
 from jobflow.core.planning.cron import CreateFlow, CronPlan, plan_cron
-from jobflow.core.text import format_command, format_count, format_duration, join_names
+from jobflow.core.text import format_command, format_count, format_duration, join_names, to_sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def _describe(
         time = format_scheduled_time(following)
         yield f"{name} is next due at {time}, in {format_duration(following - now)}."
     for notice in plan.notices:
-        yield f"{notice.message[:1].upper()}{notice.message[1:]}."
+        yield to_sentence(notice.message)
     if (replacing := plan.status.replacing_for) is not None:
         name = scheduled_name(cron.metadata.name, replacing)
         yield f"Flow {name} starts when the flows that are cancelled for it have finished."

@@ -23,8 +23,9 @@ from jobflow.client.logs.pods import why_none
 from jobflow.client.logs.selection import LogSelection, LogTarget
 from jobflow.client.logs.stream import ContainerFollower, clean, split_stamp
 from jobflow.core.names import format_job_name
-from jobflow.core.text import format_count
+from jobflow.core.text import format_count, to_sentence
 from jobflow.kube.client import ApiError, Client
+from jobflow.page.watches.readings import rank_of
 from jobflow.page.watches.step import LivePage, StepChoice
 from jobflow.page.web.stream import Closing
 
@@ -89,13 +90,9 @@ def most_telling(targets: Iterable[LogTarget]) -> list[LogTarget]:
     """Return at most MAX_SOURCES containers: those of pods that failed first, then those that run;
     of each the ones that started last."""
 
-    def rank(target: LogTarget) -> int:
-        phase = target.pod.phase
-        return _ORDER.index(phase) if phase in _ORDER else len(_ORDER)
-
-    # sorting keeps this order among pods of one rank
+    # sorting keeps this order among pods of one phase
     newest = [*targets][::-1]
-    newest.sort(key=rank)
+    newest.sort(key=lambda target: rank_of(target.pod, _ORDER))
     return newest[:MAX_SOURCES]
 
 
@@ -246,8 +243,7 @@ class LogFeed:
         targets = self._targets()
         empty = step.refusal
         if not empty and not targets:
-            why = why_none(step.family(flow), pods, selection, later=_LATER)
-            empty = f"{why[:1].upper()}{why[1:]}."
+            empty = to_sentence(why_none(step.family(flow), pods, selection, later=_LATER))
         return {
             "empty": empty or ("" if self._sources else self._why_silent(targets)),
             "notes": self._notes(targets) if self._sources else self._unread(),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from jobflow.api.flow.status import StepCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.client.conditions import condition_of
+from jobflow.client.step_rows import with_reason
 from jobflow.core.drawing.flow_graph import CyclicFlowError, FlowGraph, Node, flow_graph
 from jobflow.core.drawing.graph_layout import NodeSize, place_graph
 from jobflow.core.explain.progress import message_of
@@ -109,7 +110,7 @@ def _box(view: FlowView, step: Step, node: Node, spot: Spot) -> dict[str, Any]:
     phase = node.phase or condition.phase
     below = " · ".join(filter(None, (phase, node.detail)))
     room = spot.width - TEXT - PADDING
-    why = ": ".join(filter(None, (condition.reason, message_of(condition))))
+    why = with_reason(condition.reason, message_of(condition))
     return {
         "step": node.step,
         "name": _cut(node.step, room / CHAR),

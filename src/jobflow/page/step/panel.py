@@ -4,10 +4,12 @@ import shlex
 from collections.abc import Iterator
 from urllib.parse import urlencode
 
+from msgspec.structs import replace
+
 from jobflow.api.flow.status import ENDED_STEP_PHASES
 from jobflow.core.explain.explain import Explanation, explain_step, list_queued_jobs
 from jobflow.core.explain.scheduling import NO_FACTS
-from jobflow.core.text import format_command, format_count
+from jobflow.core.text import format_command, format_count, to_sentence
 from jobflow.core.work import ends_in_status, is_asked
 from jobflow.page.flow_view import FlowView, SelectedStep
 from jobflow.page.step.approval import approval
@@ -85,7 +87,7 @@ def _head(selected: SelectedStep, found: Explanation | None) -> Fragment:
 
 def _why(selected: SelectedStep, found: Explanation | None) -> Fragment:
     if found is None:
-        lines = [f"{selected.unknown[:1].upper()}{selected.unknown[1:]}."]
+        lines = [to_sentence(selected.unknown)]
     else:
         readings = selected.view.page.readings
         children = readings.children if readings is not None else ()
@@ -104,6 +106,6 @@ def _commands(selected: SelectedStep) -> Fragment:
         lines.append(f"kubectl describe vcjob -n {namespace} {job}")
         lines.append(f"kubectl get pods -n {namespace} -l volcano.sh/job-name={job} -o wide")
     if run.flow and not selected.has_many_runs:
-        place = "" if meta.namespace in ("", "default") else f" -n {namespace}"
-        lines.append(f"jobflow get {shlex.quote(run.flow)}{place}")
+        child_flow = replace(meta, name=run.flow)
+        lines.append(format_command("jobflow get", child_flow).strip("`"))
     return Fragment("step-commands", "step-commands.html", lines)

@@ -3,8 +3,10 @@
 from typing import Any
 
 from jobflow.api.volcano.pod import Pod, PodPhase
+from jobflow.client.step_rows import with_reason
 from jobflow.core.text import format_count
 from jobflow.page.flow_view import SelectedStep
+from jobflow.page.watches.readings import rank_of
 from jobflow.page.web.fragments import Fragment
 
 MAX_PODS = 50
@@ -22,7 +24,7 @@ def pods(selected: SelectedStep) -> Fragment | None:
     watches = selected.view.page.step
     problem = watches.refusal if watches is not None else ""
     # by name among pods of one phase, so that none jumps
-    found = sorted(selected.pods, key=lambda pod: (_rank(pod), pod.metadata.name))
+    found = sorted(selected.pods, key=lambda pod: (rank_of(pod, _ORDER), pod.metadata.name))
     if not found and not problem:
         return None
     more = len(found) - MAX_PODS
@@ -37,10 +39,6 @@ def pods(selected: SelectedStep) -> Fragment | None:
     return Fragment("step-pods", "step-pods.html", shown)
 
 
-def _rank(pod: Pod) -> int:
-    return _ORDER.index(pod.phase) if pod.phase in _ORDER else len(_ORDER)
-
-
 def _row(pod: Pod) -> dict[str, Any]:
     status = pod.status
     reason, code = status.reason, None
@@ -50,12 +48,12 @@ def _row(pod: Pod) -> dict[str, Any]:
             reason, code = reason or ended.reason, ended.exit_code
             break
         if waiting is not None:
-            reason = ": ".join(filter(None, (waiting.reason, waiting.message)))
+            reason = with_reason(waiting.reason, waiting.message)
             break
     if not reason:
         reason = next(
             (
-                ": ".join(filter(None, (each.reason, each.message)))
+                with_reason(each.reason, each.message)
                 for each in status.conditions or ()
                 if each.type == "PodScheduled" and each.status == "False"
             ),

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from jobflow.client.flows.find_flow import NOT_INSTALLED
 from jobflow.client.flows.live import LiveObjects, Signal
-from jobflow.core.text import format_count
+from jobflow.core.text import format_count, to_sentence
 from jobflow.kube.cache import KubeObject
 from jobflow.kube.client import Client
 
@@ -49,7 +49,7 @@ class Live(LiveObjects[T]):
             return f"The watch ended by an error ({task.exception()!r}): start `jobflow ui` again."
         if cache.served is False:
             if error is None or error.code != 403:
-                return f"{NOT_INSTALLED[0].upper()}{NOT_INSTALLED[1:]}."
+                return to_sentence(NOT_INSTALLED)
             kind = self.resource.qualified
             where = f'in namespace "{self.namespace}"' if self.namespace else "in all namespaces"
             return (

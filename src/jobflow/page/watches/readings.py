@@ -81,16 +81,13 @@ async def read_events(
     `pods`, the newest first: of those that tell most, at most MAX_JOBS and MAX_PODS. Raises
     MayNotListEvents, ApiError and NETWORK_ERRORS."""
     namespace = flow.metadata.namespace
-
-    def rank(pod: Pod) -> int:
-        return _TELLING.index(pod.phase) if pod.phase in _TELLING else len(_TELLING)
-
     jobs = list_jobs(flow, step, index)[:MAX_JOBS]
     groups = await all_of(*(_name_group(client, namespace, job) for job in jobs))
+    telling = sorted(pods, key=lambda pod: rank_of(pod, _TELLING))
     objects = [
         *((JOBS.kind, job) for job in jobs),
         *((POD_GROUPS.kind, group) for group in groups if group),
-        *((PODS.kind, pod.metadata.name) for pod in sorted(pods, key=rank)[:MAX_PODS]),
+        *((PODS.kind, pod.metadata.name) for pod in telling[:MAX_PODS]),
     ]
     try:
         found = await all_of(*(_events_of(client, namespace, *each) for each in objects))
@@ -102,6 +99,11 @@ async def read_events(
     events = [event for each in found for event in each]
     events.sort(key=lambda event: event.time or _LONG_AGO, reverse=True)
     return events[:MAX_EVENTS]
+
+
+def rank_of(pod: Pod, phases: Sequence[str]) -> int:
+    """Return the position of a pod's phase in a list; any other phase is behind all of them."""
+    return phases.index(pod.phase) if pod.phase in phases else len(phases)
 
 
 def list_jobs(flow: JobFlow, step: str, index: int | None) -> list[str]:
