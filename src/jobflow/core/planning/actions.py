@@ -94,7 +94,7 @@ class CancelFlow:
 
 
 COMMAND_AGAIN = timedelta(seconds=10)
-"""Time until another Command for a child flow on which one had no effect."""
+"""Time until another Command for an object on which one had no effect."""
 
 
 @dataclass(frozen=True, slots=True)

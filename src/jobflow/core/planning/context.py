@@ -26,6 +26,7 @@ from jobflow.core.cel.scope import (
     list_failures,
 )
 from jobflow.core.lazy import lazy_property
+from jobflow.core.planning.actions import COMMAND_AGAIN
 from jobflow.core.planning.decision import CreateBudget, CreateFault, StepDecision, TargetEnd
 from jobflow.core.planning.lifecycle import Lifecycle, Pause, stored_lifecycle
 from jobflow.core.planning.observed.children import with_facts_of_children
@@ -36,7 +37,7 @@ from jobflow.core.pods.outputs import OutputsRoom, OutputsTooLarge
 from jobflow.core.spec.approvals import ApprovalKey, StepAnswer
 from jobflow.core.spec.compiled import CompiledFlow, compile_flow
 from jobflow.core.spec.readiness import StepEnd, fails_flow, get_end
-from jobflow.core.timestamps import truncate_to_second
+from jobflow.core.timestamps import add, truncate_to_second
 from jobflow.core.work import Work, ends_in_status, may_run_steps, work_of, work_of_object, works_of
 
 T = TypeVar("T")
@@ -186,6 +187,12 @@ class PlanContext:
         for condition in (self.flow.status.conditions or {}).values():
             names |= {run.flow for run in (condition, *(condition.runs or ())) if run.flow}
         return frozenset(names)
+
+    def command_again(self, key: str) -> datetime | None:
+        """Return when another Command may be sent, by the key in `View.aborts`; None: now."""
+        asked = self.view.aborts.get(key)
+        again = None if asked is None else add(asked, COMMAND_AGAIN)
+        return None if again is None or again <= self.now else again
 
     def work_named(self, step: Step, name: str) -> Work:
         """Return the facts of the attempt of a step with this name: each case of a `switch` may

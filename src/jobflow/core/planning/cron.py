@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from jobflow.api.flow import cronjobflow as api
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import CANCELLED, FlowPhase
-from jobflow.api.resources import JOBFLOWS, ObjectMeta
+from jobflow.api.resources import JOBFLOWS
 from jobflow.core.cron import (
     MAX_MISSED,
     Schedule,
@@ -113,19 +113,19 @@ def _observed(cron: api.CronJobFlow, flows: Sequence[JobFlow]) -> api.CronJobFlo
     known = [end for end in (*ends, cron.status.last_successful_time) if end is not None]
     return replace(
         cron.status,
-        active=[_refer_to(flow.metadata) for flow in active[:MAX_ACTIVE]] or None,
+        active=[
+            api.FlowReference(
+                api_version=JOBFLOWS.api_version,
+                kind=JOBFLOWS.kind,
+                namespace=flow.metadata.namespace,
+                name=flow.metadata.name,
+                uid=flow.metadata.uid,
+            )
+            for flow in active[:MAX_ACTIVE]
+        ]
+        or None,
         active_count=len(active),
         last_successful_time=max(known, default=None),
-    )
-
-
-def _refer_to(flow: ObjectMeta) -> api.FlowReference:
-    return api.FlowReference(
-        api_version=JOBFLOWS.api_version,
-        kind=JOBFLOWS.kind,
-        namespace=flow.namespace,
-        name=flow.name,
-        uid=flow.uid,
     )
 
 
@@ -196,7 +196,11 @@ class _Start:
         several, only the last one counts."""
         created = self.cron.metadata.creation_timestamp
         since = self.cron.status.last_schedule_time or created or self.now
-        begin = self._begin_of_deadline
+        begin = None
+        deadline = self.cron.spec.starting_deadline_seconds
+        if deadline is not None and deadline <= _MOST_DEADLINE:
+            # scheduled times at or before it are too late; admission refuses a negative one
+            begin = self.now - timedelta(seconds=max(deadline, 0))
         missed = schedule.missed(since if begin is None else max(since, begin), self.now)
         if missed is None:
             if (decided := self._stored_replacing_for) is not None and decided > since:
@@ -216,14 +220,6 @@ class _Start:
                 "flow: set or decrease spec.startingDeadlineSeconds, or check the clock",
             )
         return missed.last
-
-    @property
-    def _begin_of_deadline(self) -> datetime | None:
-        """Scheduled times at or before it are too late; None: no time is."""
-        deadline = self.cron.spec.starting_deadline_seconds
-        if deadline is None or deadline > _MOST_DEADLINE:
-            return None
-        return self.now - timedelta(seconds=max(deadline, 0))  # admission refuses a negative one
 
     @property
     def _policy(self) -> str:

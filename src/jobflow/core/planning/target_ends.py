@@ -23,7 +23,7 @@ from jobflow.api.volcano.job import Job
 from jobflow.core.names import format_latest_name
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import TargetEnd
-from jobflow.core.planning.observed.steps import NOTHING, ObservedRun, ObservedStep
+from jobflow.core.planning.observed.steps import NOTHING, ObservedRun, ObservedStep, has_begun
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
 
@@ -175,7 +175,7 @@ def known_or_inferred_end(position: int, ctx: PlanContext) -> TargetEnd | None:
         return None  # dependants start after either end, or their record is void
     for dependant in ctx.layout.graph.dependants[position]:
         other = ctx.observed[dependant]
-        if not other.jobs or any(run.stored_as_started for run in other.each):
+        if not other.jobs or any(has_begun(run.stored) for run in other.each):
             continue  # the status knows it, or it has not begun
         if all(run.job is None for run in other.each):
             continue

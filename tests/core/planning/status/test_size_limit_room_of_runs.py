@@ -149,7 +149,7 @@ def test_the_items_of_each_step_need_room_even_if_they_are_one_param() -> None:
     assert size_of("a", "b") - size_of("a") == size_of("a") - size_of() > 300 * 100
 
 
-@pytest.mark.parametrize("drop", DROPS, ids=lambda drop: drop.__name__)
+@pytest.mark.parametrize("drop", DROPS)
 def test_fields_of_a_step_and_its_runs_are_dropped(drop: Any) -> None:
     run = RunCondition(index=0, phase="Completed", job="flow-a-0", attempts=1, **FULL_RUN)
     step = StepCondition(phase="Completed", job="flow-a-0", attempts=1, **FULL_RUN)

@@ -5,12 +5,12 @@ take the last place at once, because the controller notes who takes one before i
 (`controller/places.py`).
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from jobflow.api.flow.control import ConcurrencyPolicy
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.core.planning.actions import CancelFlow
+from jobflow.core.planning.actions import COMMAND_AGAIN, CancelFlow
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.lifecycle import Lifecycle
 from jobflow.core.planning.observed.view import View
@@ -19,9 +19,6 @@ from jobflow.core.spec.concurrency import get_group, get_limit, get_policy
 from jobflow.core.text import join_names
 from jobflow.core.timestamps import add
 from jobflow.core.violations import quote
-
-AGAIN = timedelta(seconds=10)
-"""Time until another Command for a flow that is not ending."""
 
 
 def with_place(ctx: PlanContext, lifecycle: Lifecycle) -> Lifecycle:
@@ -60,7 +57,7 @@ def replace_others(ctx: PlanContext) -> Replaced:
         return Replaced()
     # one that ends already frees its place by itself
     others = [each for each in (*group.holders, *group.before) if not each.ending]
-    asked = {uid: add(at, AGAIN) for uid, at in ctx.view.cancels.items()}
+    asked = {uid: add(at, COMMAND_AGAIN) for uid, at in ctx.view.cancels.items()}
     message = f"replaced by the JobFlow {flow.metadata.name}"
     return Replaced(
         tuple(

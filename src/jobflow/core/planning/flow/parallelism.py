@@ -20,14 +20,14 @@ import msgspec
 from jobflow.api.flow.control import to_number
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.planning.actions import COMMAND_AGAIN, CommandFlow, CreateClaim, CreateJob
+from jobflow.core.planning.actions import CommandFlow, CreateClaim, CreateJob
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Continuation, CreateFault, Draft, StepDecision, postpone
 from jobflow.core.planning.flow.volume_claims import Claims, ClaimWait
 from jobflow.core.planning.observed.view import Held
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import format_count, shorten
-from jobflow.core.timestamps import add, ceil_to_second
+from jobflow.core.timestamps import ceil_to_second
 
 _HELD = frozenset({StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE})
 
@@ -74,7 +74,12 @@ def in_room(
         wake_ups = [decision.wake_at, built.wait.retry_at if built.wait else None]
         if built.is_late:
             wake_ups.append(ctx.later)
-        sent = (c for c in built.creates if isinstance(c, CreateJob) or _is_due(c, ctx))
+        # the retry of a child flow has its place, also one that was sent a moment ago
+        sent = (
+            create
+            for create in built.creates
+            if isinstance(create, CreateJob) or ctx.command_again(create.key) is None
+        )
         made = msgspec.structs.replace(
             decision,
             actions=(*decision.actions, *built.claims, *sent),
@@ -144,12 +149,6 @@ def _build(
                 built.places += waits.keeps_place
     built.claims = [] if claims is None else claims.take_actions()
     return built
-
-
-def _is_due(command: CommandFlow, ctx: PlanContext) -> bool:
-    """Whether the retry of a child flow was not sent a moment ago. Either way it has a place."""
-    asked = ctx.view.aborts.get(command.key)
-    return asked is None or ctx.now >= add(asked, COMMAND_AGAIN)
 
 
 def _without_create(

@@ -97,11 +97,7 @@ class Claims:
                 why = f"the volume claim {name} is being created"
                 wait = ClaimWait(StepReason.STARTING, why)
         is_due = wait.keeps_place or (wait.retry_at is not None and wait.retry_at <= now)
-        return self._create(claim, wait) if is_due else wait
-
-    def _create(self, claim: str, wait: ClaimWait) -> ClaimWait | CreateFault:
-        name = self._names[claim]
-        if name not in self._asked:
+        if is_due and name not in self._asked:
             manifest = build_claim(self.ctx.flow, claim)
             if isinstance(manifest, EvaluationFailure):
                 return CreateFault(StepReason.EXPRESSION_ERROR, manifest.message)

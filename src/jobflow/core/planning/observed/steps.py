@@ -79,11 +79,6 @@ class ObservedRun(msgspec.Struct):
         return self.attempts > self.stored.past_attempts
 
     @property
-    def stored_as_started(self) -> bool:
-        """Whether the status says that it has begun."""
-        return self.stored.attempts > self.stored.past_attempts
-
-    @property
     def job_name(self) -> str:
         """The name of the object of its latest attempt, if it has begun; "" without objects."""
         if not self.work.has_objects:
@@ -284,7 +279,7 @@ def has_run_once(run: ObservedRun, now: RunCondition, records: Mapping[str, JobR
             return True
     since = max(past, run.attempts - _LOOKED_BACK)
     names = {format_attempt_name(run.key, again) for again in range(since, run.attempts)}
-    if run.stored_as_started:
+    if has_begun(run.stored):
         names.add(run.stored.job)
     return any(
         entry.state == JobPhase.RUNNING

@@ -7,6 +7,7 @@ are dropped as do not fit.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import compress
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -113,42 +114,22 @@ def _histories_but_the_last(status: JobFlowStatus, _: NamedFailures) -> JobFlowS
     return _with_records(status, records)
 
 
-def _times_of_steps_with_jobs(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
-    # the last history of the job has the time
-    return _conditions(status, _TIME, lambda each: bool(each.job))
-
-
-def _task_status_counts(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
+def _task_status_counts(status: JobFlowStatus, named: NamedFailures) -> JobFlowStatus:
     if status.pod_failure_ratio:
         status = _replace(status, pod_failure_ratio="")
-    return _conditions(status, {"task_status_count": None})
-
-
-def _messages_but_causes(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
-    return _conditions(status, {"message": ""}, lambda each: not _has_failed(each))
-
-
-def _details_of_completed_steps(status: JobFlowStatus, named: NamedFailures) -> JobFlowStatus:
-    def has_completed(each: RunCondition) -> bool:
-        return each.phase in ENDED_STEP_PHASES and not _has_failed(each)
-
-    return _with_named(_conditions(status, _DETAILS, has_completed), status, named)
-
-
-def _numbers_of_failed_steps(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
-    return _conditions(status, _NUMBERS, _has_failed)
+    return _conditions(status, named, empty={"task_status_count": None})
 
 
 def _has_failed(condition: RunCondition) -> bool:
     return condition.phase == StepPhase.FAILED
 
 
+def _has_ended_well(condition: RunCondition) -> bool:
+    return condition.phase in ENDED_STEP_PHASES and not _has_failed(condition)
+
+
 def _records_of_ended_jobs(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
     return _with_records(status, [r for r in status.job_status_list or () if not ended(r)])
-
-
-def _times(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
-    return _conditions(status, _TIME)
 
 
 def _causes(status: JobFlowStatus, named: NamedFailures) -> JobFlowStatus:
@@ -156,7 +137,7 @@ def _causes(status: JobFlowStatus, named: NamedFailures) -> JobFlowStatus:
     A step without runs of its own comes before the runs of others, which `flow.failures` does not
     read."""
     stored = status.conditions or {}
-    without = _with_named(_conditions(status, _CAUSE, _has_failed), status, named)
+    without = _conditions(status, named, empty=_CAUSE, concerns=_has_failed)
     left = min(max(LIMIT, _size(without) + ROOM_FOR_CAUSES), MOST) - _size(without)
     kept = dict(without.conditions or {})
 
@@ -208,14 +189,9 @@ def _least(key: str, condition: C) -> C:
     return _replace(condition, **fields)
 
 
-def _uids(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
-    # each job is taken by its name in the next plan, as at first sight
-    return _conditions(status, {"uid": ""})
-
-
 def _with_named(less: JobFlowStatus, status: JobFlowStatus, named: NamedFailures) -> JobFlowStatus:
     """Return `less`, the status without failures, with the fields of failures that are named."""
-    if less is status or not named:
+    if not named:
         return less
     conditions, full = dict(less.conditions or {}), status.conditions or {}
     for key in named.keys() & conditions.keys():
@@ -235,22 +211,6 @@ def _with_fields(less: C, full: C, retried: frozenset[str], ended: frozenset[str
     return _replace(less, failure=keep_fields(full.failure, fields))
 
 
-DROPS: tuple[Callable[[JobFlowStatus, NamedFailures], JobFlowStatus], ...] = (
-    _histories_but_the_last,
-    _times_of_steps_with_jobs,
-    _task_status_counts,
-    _messages_but_causes,
-    _details_of_completed_steps,
-    _numbers_of_failed_steps,
-    _records_of_ended_jobs,
-    _times,
-    _causes,
-)
-"""One after the other, each on top of those before it."""
-LAST_DROPS = (_known_from_jobs, _uids)
-"""For a status that is larger than MOST after all others."""
-
-
 def _with_records(status: JobFlowStatus, records: list[JobRecord]) -> JobFlowStatus:
     same = records == (status.job_status_list or [])
     return status if same else _replace(status, job_status_list=records or None)
@@ -258,10 +218,13 @@ def _with_records(status: JobFlowStatus, records: list[JobRecord]) -> JobFlowSta
 
 def _conditions(
     status: JobFlowStatus,
+    named: NamedFailures,
+    *,
     empty: Mapping[str, Any],
     concerns: Callable[[RunCondition], bool] = lambda condition: True,
 ) -> JobFlowStatus:
-    """Drop fields of the conditions that this concerns, and of their runs: set them to `empty`."""
+    """Set fields of the conditions that this concerns, and of their runs, to `empty`, except the
+    facts of failures that are named."""
     read = attrgetter(*empty)
     stored = status.conditions or {}
 
@@ -276,4 +239,25 @@ def _conditions(
         runs = dict(enumerate(each.runs or ()))
         if found := dropped(runs):
             changed[key] = _replace(changed.get(key, each), runs=list((runs | found).values()))
-    return _replace(status, conditions=stored | changed) if changed else status
+    if not changed:
+        return status
+    return _with_named(_replace(status, conditions=stored | changed), status, named)
+
+
+DROPS: tuple[Callable[[JobFlowStatus, NamedFailures], JobFlowStatus], ...] = (
+    _histories_but_the_last,
+    # the last history of a job has the time
+    partial(_conditions, empty=_TIME, concerns=lambda each: bool(each.job)),
+    _task_status_counts,
+    # the messages of failed steps are causes
+    partial(_conditions, empty={"message": ""}, concerns=lambda each: not _has_failed(each)),
+    partial(_conditions, empty=_DETAILS, concerns=_has_ended_well),
+    partial(_conditions, empty=_NUMBERS, concerns=_has_failed),
+    _records_of_ended_jobs,
+    partial(_conditions, empty=_TIME),
+    _causes,
+)
+"""One after the other, each on top of those before it."""
+# without its UID, each job is taken by its name in the next plan, as at first sight
+LAST_DROPS = (_known_from_jobs, partial(_conditions, empty={"uid": ""}))
+"""For a status that is larger than MOST after all others."""

@@ -77,7 +77,8 @@ class VirtualTime:
         self._jobs = jobs
         self._groups = groups
         self._approve_after = approve_after
-        self._flows: list[VirtualFlow] = []
+        self.all_flows: list[VirtualFlow] = []
+        """The flows and their child flows, in the order of their creation."""
         self._order = count()
         self._due: list[tuple[datetime, int, Callable[[], None]]] = []
 
@@ -85,7 +86,7 @@ class VirtualTime:
         """Create a flow now. `templates` are those of its namespace."""
         new = self._created(flow)
         known = {each.metadata.name: each for each in templates}
-        self._flows.append(VirtualFlow(new, known, group=self._groups.of))
+        self.all_flows.append(VirtualFlow(new, known, group=self._groups.of))
         self._groups.update(None, new)
 
     def run(self) -> None:
@@ -93,7 +94,7 @@ class VirtualTime:
         self._settle()
         while self._due and self._due[0][0] <= self._limit and self._events_left > 0:
             # a ttl may still be due after the last end
-            if all(each.is_over for each in self._flows):
+            if all(each.is_over for each in self.all_flows):
                 return
             self.now = self._due[0][0]
             # all that happens at one time is seen by one plan
@@ -105,12 +106,7 @@ class VirtualTime:
     def flows(self) -> list[JobFlow]:
         """The flows with their present status, in the order in which they were added, without
         child flows."""
-        return [each.present for each in self._flows if each.parent is None]
-
-    @property
-    def all_flows(self) -> list[VirtualFlow]:
-        """The flows and their child flows, in the order of their creation."""
-        return self._flows
+        return [each.present for each in self.all_flows if each.parent is None]
 
     def at(self, moment: datetime, act: Callable[[], None]) -> None:
         """Act at a moment: now, if it has come."""
@@ -126,7 +122,7 @@ class VirtualTime:
         while self._events_left > 0:
             while self._events_left > 0 and self._jobs.act(self):
                 self._events_left -= 1
-            flows = [each for each in self._flows if each.must_plan and not each.is_deleted]
+            flows = [each for each in self.all_flows if each.must_plan and not each.is_deleted]
             if not flows:
                 return
             for each in flows:
@@ -153,7 +149,7 @@ class VirtualTime:
     def _wake_group(self, before: JobFlow, after: JobFlow | None) -> None:
         """Plan the flows that may start, or act, because of a change of this one."""
         for woken in self._groups.update(before, after):
-            for each in self._flows:
+            for each in self.all_flows:
                 if (each.flow.metadata.namespace, each.flow.metadata.name) == woken:
                     each.must_plan = True
 
@@ -196,7 +192,7 @@ class VirtualTime:
                 self._wake_group(flow.flow, None)
             case actions.CancelFlow(uid=uid):
                 flow.cancels[uid] = self.now
-                for each in self._flows:
+                for each in self.all_flows:
                     if each.flow.metadata.uid == uid:
                         each.command(command.Action.TERMINATE_JOB, self.now, action.message)
             case actions.DeleteCommand(name=name):
@@ -209,14 +205,14 @@ class VirtualTime:
         index = (child.metadata.annotations or {}).get(labels.INDEX)
         step = action.step if index is None else f"{action.step}/{index}"
         made = VirtualFlow(child, flow.templates, parent=flow, place=f"{flow.place}{step}/")
-        self._flows.append(made)
+        self.all_flows.append(made)
         flow.create_child(made)
 
     def _created(self, flow: JobFlow) -> JobFlow:
         """Return the next flow as an API server would store it now."""
         metadata = msgspec.structs.replace(
             flow.metadata,
-            uid=f"flow-{len(self._flows)}",
+            uid=f"flow-{len(self.all_flows)}",
             creation_timestamp=self.now,
             generation=1,
         )

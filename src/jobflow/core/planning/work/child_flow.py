@@ -62,9 +62,8 @@ def abort(job: Job, since: datetime | None, ctx: PlanContext) -> Asked:
     if job.ending and (job.finally_too or not now_too):  # it has taken the Command
         return Asked()
     command = CommandFlow(job.metadata.name, job.metadata.uid, action)
-    asked = ctx.view.aborts.get(command.key)
-    if asked is not None and ctx.now < add(asked, COMMAND_AGAIN):
-        return Asked(wake_at=add(asked, COMMAND_AGAIN))
+    if (again := ctx.command_again(command.key)) is not None:
+        return Asked(wake_at=again)
     return Asked((command,), add(ctx.now, COMMAND_AGAIN))
 
 

@@ -20,7 +20,7 @@ from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.manifests.job import Attempt, build_job
 from jobflow.core.names import predict_pod_names
-from jobflow.core.planning.actions import AbortJob, DeleteJob, ReadPods
+from jobflow.core.planning.actions import COMMAND_AGAIN, AbortJob, DeleteJob, ReadPods
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision
 from jobflow.core.planning.observed.job_history import job_record, running_time
@@ -48,8 +48,6 @@ from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import add
 
-AGAIN = timedelta(seconds=10)
-"""Time until another Command for a vcjob that is not Aborting."""
 ABORT_PATIENCE = timedelta(seconds=60)
 """Time until a vcjob that has not ended is deleted."""
 PATIENCE = timedelta(minutes=5)
@@ -93,11 +91,10 @@ def abort(job: Job, since: datetime | None, ctx: PlanContext) -> Asked:
         return Asked((DeleteJob.of(job),))
     if job.phase == JobPhase.ABORTING:  # Volcano has taken the Command and deletes the pods
         return Asked(wake_at=deadline)
-    asked = ctx.view.aborts.get(job.metadata.uid)
-    if asked is not None and ctx.now < add(asked, AGAIN):
-        return Asked(wake_at=min(add(asked, AGAIN), deadline))
+    if (again := ctx.command_again(job.metadata.uid)) is not None:
+        return Asked(wake_at=min(again, deadline))
     asks = AbortJob(job.metadata.name, job.metadata.uid)
-    return Asked((asks,), min(add(ctx.now, AGAIN), deadline))
+    return Asked((asks,), min(add(ctx.now, COMMAND_AGAIN), deadline))
 
 
 def settle(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
