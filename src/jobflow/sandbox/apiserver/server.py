@@ -19,12 +19,11 @@ from jobflow.sandbox.apiserver.handlers.pod_logs import LogHandler, LogSource
 from jobflow.sandbox.apiserver.handlers.reads import ReadHandler
 from jobflow.sandbox.apiserver.handlers.writes import Writer, delete_options
 from jobflow.sandbox.apiserver.kinds import Kind, Registry
-from jobflow.sandbox.apiserver.requests import bodies, failures, http
+from jobflow.sandbox.apiserver.requests import bodies, failures, http, patches
 from jobflow.sandbox.apiserver.requests.access import Access, check_body, user_of
 from jobflow.sandbox.apiserver.requests.codec import UnreadableBody, decoder
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
 from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response, encode
-from jobflow.sandbox.apiserver.requests.patches import APPLY
 from jobflow.sandbox.apiserver.requests.targets import Target, find_target, selector, write_options
 from jobflow.sandbox.apiserver.resources import builtin, discovery
 from jobflow.sandbox.apiserver.resources.crds import update_registry
@@ -181,8 +180,11 @@ class ApiServer:
         raise _not_allowed()
 
     async def _patch(self, target: Target, request: Request) -> Response:
-        kind, applies = target.kind, request.content_type == APPLY
-        bodies.check_patch_type(kind, request.content_type)
+        kind, applies = target.kind, request.content_type == patches.APPLY
+        strategic = [] if kind.custom else [patches.STRATEGIC]
+        accepted = [patches.JSON_PATCH, patches.MERGE, *strategic, patches.APPLY]
+        if request.content_type not in accepted:
+            raise failures.unsupported_media_type(accepted)
         write = write_options("PatchOptions", request)
         exists = self.storage.get(kind.bucket, target.key) is not None
         # Only an apply creates, and only a whole object.

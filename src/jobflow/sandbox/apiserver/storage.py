@@ -190,9 +190,6 @@ class Storage:
         where.watches.add(watch)
         return watch
 
-    def unwatch(self, bucket: str, watch: PendingChanges) -> None:
-        self.bucket(bucket).watches.discard(watch)
-
     def close_watches(self) -> None:
         for bucket in self._buckets.values():
             for watch in list(bucket.watches):

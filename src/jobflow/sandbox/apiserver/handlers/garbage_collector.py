@@ -14,17 +14,15 @@ from typing import Any
 
 from jobflow.sandbox.apiserver.handlers import writes
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
+from jobflow.sandbox.apiserver.requests.access import service_account
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
-from jobflow.sandbox.apiserver.requests.targets import (
-    COLLECTOR,
-    NAMESPACE_CONTROLLER,
-    Target,
-    WriteOptions,
-)
+from jobflow.sandbox.apiserver.requests.targets import Target, WriteOptions
 from jobflow.sandbox.apiserver.resources import builtin
 from jobflow.sandbox.apiserver.resources.crds import CLEANUP
 from jobflow.sandbox.apiserver.storage import Key, ObjectChange, Storage, Stored
 
+COLLECTOR = service_account("kube-system", "generic-garbage-collector")
+NAMESPACE_CONTROLLER = service_account("kube-system", "namespace-controller")
 _RETRY_SECONDS = 1.0
 
 

@@ -105,7 +105,7 @@ class ReadHandler:
         try:
             watch = self._storage.watch(target.kind.bucket, start)
         except Expired as error:
-            return render.response(error_frame(failures.expired(str(error)).status))
+            return render.response(_frame("ERROR", encode(failures.expired(str(error)).status)))
         frames = self._frames(
             target,
             request,
@@ -241,7 +241,7 @@ async def closing_with_client(
     try:
         yield
     finally:
-        storage.unwatch(bucket, watch)
+        storage.bucket(bucket).watches.discard(watch)
         # It would wait for a disconnect that was already reported, or never comes.
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
@@ -257,8 +257,3 @@ def _bookmark(kind: Kind, revision: int, annotations: dict[str, str] | None = No
         metadata["annotations"] = annotations
     obj = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
     return _frame("BOOKMARK", encode(obj))
-
-
-def error_frame(status: dict[str, object]) -> bytes:
-    """Return the frame that ends a watch with an error."""
-    return _frame("ERROR", encode(status))

@@ -190,7 +190,8 @@ class Writer:
             asked = replace(asked, obj=obj)
         faults = [*metadata.violations(kind, obj, old), *kind.rules.violations(obj, old)]
         if faults:
-            raise failures.invalid(kind, obj["metadata"].get("name") or "", faults)
+            name = obj["metadata"].get("name") or ""
+            raise failures.invalid_as(kind.group, kind.kind, name, faults)
         await self._admission.validate(asked)
         return obj
 

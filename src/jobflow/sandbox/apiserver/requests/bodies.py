@@ -107,14 +107,6 @@ def read_applied(target: Target, request: Request, *, exists: bool) -> Object:
     return obj
 
 
-def check_patch_type(kind: Kind, media_type: str) -> None:
-    """Raise RequestFailure, 415, if the kind does not support this patch type."""
-    strategic = [] if kind.custom else [patches.STRATEGIC]
-    accepted = [patches.JSON_PATCH, patches.MERGE, *strategic, patches.APPLY]
-    if media_type not in accepted:
-        raise failures.unsupported_media_type(accepted)
-
-
 def change_by_patch(target: Target, request: Request, write: WriteOptions) -> Change:
     """Return the change that a PATCH asks for. Raises RequestFailure."""
     try:

@@ -73,10 +73,6 @@ def conflict(kind: Kind, name: str, why: str = "") -> RequestFailure:
     return failure(409, "Conflict", message, **_of(kind, name))
 
 
-def invalid(kind: Kind, name: str, violations: Sequence[Violation]) -> RequestFailure:
-    return invalid_as(kind.group, kind.kind, name, violations)
-
-
 def invalid_as(group: str, kind: str, name: str, violations: Sequence[Violation]) -> RequestFailure:
     """422 for any kind of object: an options object, or "" for a patch."""
     texts = list(dict.fromkeys(map(str, violations)))

@@ -10,14 +10,11 @@ from jobflow.api.labels import Requirement, holds, parse_label_selector, split_t
 from jobflow.core.violations import Reason
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry, value_at
 from jobflow.sandbox.apiserver.requests import failures
-from jobflow.sandbox.apiserver.requests.access import ADMIN, User, service_account
+from jobflow.sandbox.apiserver.requests.access import ADMIN, User
 from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.storage import Key, Stored
 
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
-
-COLLECTOR = service_account("kube-system", "generic-garbage-collector")
-NAMESPACE_CONTROLLER = service_account("kube-system", "namespace-controller")
 
 
 @dataclass(frozen=True, slots=True)
