@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -18,8 +18,8 @@ from jobflow.sandbox.jobs.job_queue import JobQueue
 from jobflow.sandbox.jobs.objects import Vcjob, build_pod, partition_of, pod_name, with_defaults
 from jobflow.sandbox.jobs.state_machine import failed_status, step
 from jobflow.sandbox.nodes.runner import pod_status
-from jobflow.sandbox.nodes.simulate import PhaseChange, SimulationScript, progress_of, read_script
-from jobflow.sandbox.virtual_time.capacity import Amounts, Room, gang_requests, pod_requests
+from jobflow.sandbox.nodes.simulate import PhaseChange, progress_of, read_script
+from jobflow.sandbox.virtual_time.capacity import Room, gang_requests, pod_requests
 
 _ABORT = policies.JobRequest(
     event=policies.BusEvent.COMMAND_ISSUED, action=policies.BusAction.ABORT
@@ -49,39 +49,32 @@ class DueChange:
     change: PhaseChange
 
 
-@dataclass(eq=False, slots=True)
 class VirtualJob:
-    metadata: ObjectMeta
-    spec: JobSpec
-    outline: JobOutline
-    script: SimulationScript
-    faults: tuple[str, ...]
-    room: Room
-    status: JobStatus = field(default_factory=JobStatus)
-    start: datetime | None = None
-    end: datetime | None = None
-    gang: Amounts = field(init=False)
-    _requests: list[Amounts] = field(init=False)
-    _pods: dict[str, _VirtualPod] = field(default_factory=dict)
-    _queue: JobQueue = field(default_factory=JobQueue)
-    _made: int = 0
+    """The vcjob of a manifest that is stored at `now`, in whole seconds."""
 
-    def __post_init__(self) -> None:
+    def __init__(self, manifest: Mapping[str, Any], uid: str, now: datetime, room: Room) -> None:
+        self.metadata = msgspec.structs.replace(
+            msgspec.convert(manifest["metadata"], ObjectMeta),
+            uid=uid,
+            creation_timestamp=truncate_to_second(now),
+        )
+        self.spec = with_defaults(msgspec.convert(manifest["spec"], JobSpec))
+        self.outline = msgspec.convert(manifest["spec"], JobOutline)
+        self.script, self.faults = read_script(
+            self.metadata.annotations or {},
+            self.metadata.labels or {},
+            (task.name or "" for task in self.spec.tasks or ()),
+        )
+        self.room = room
+        self.status = JobStatus()
+        self.start: datetime | None = None
+        self.end: datetime | None = None
         self.gang = gang_requests(self.spec)
         self._requests = [pod_requests(task) for task in self.spec.tasks or ()]
+        self._pods: dict[str, _VirtualPod] = {}
+        self._made = 0
+        self._queue = JobQueue()
         self._queue.offer(policies.SYNC)
-
-    @classmethod
-    def create(cls, manifest: Mapping[str, Any], uid: str, now: datetime, room: Room) -> VirtualJob:
-        """Return the vcjob of a manifest, as stored at `now`: in whole seconds."""
-        metadata = msgspec.convert(manifest["metadata"], ObjectMeta)
-        created = truncate_to_second(now)
-        metadata = msgspec.structs.replace(metadata, uid=uid, creation_timestamp=created)
-        spec = with_defaults(msgspec.convert(manifest["spec"], JobSpec))
-        tasks = (task.name or "" for task in spec.tasks or ())
-        script, faults = read_script(metadata.annotations or {}, metadata.labels or {}, tasks)
-        outline = msgspec.convert(manifest["spec"], JobOutline)
-        return cls(metadata, spec, outline, script, faults, room)
 
     @property
     def job(self) -> Job:

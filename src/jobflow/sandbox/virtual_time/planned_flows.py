@@ -64,7 +64,7 @@ class SandboxJobs:
         annotations = self._annotate(action.step, of_job)
         metadata = {**manifest["metadata"], "annotations": annotations}
         queue = manifest["spec"].get("queue") or "default"
-        job = VirtualJob.create(
+        job = VirtualJob(
             {**manifest, "metadata": metadata}, f"job-{len(self.all)}", now, self._room_of(queue)
         )
         index = annotations.get(labels.INDEX)
