@@ -166,7 +166,7 @@ _SCALARS: dict[type, Schema] = {
 
 def _described_item(info: msgspec.inspect.Type) -> Schema:
     if isinstance(info, msgspec.inspect.StructType):
-        return {"description": _doc(info.cls)} | _schema(info)
+        return struct_schema(info.cls)
     return _schema(info)
 
 

@@ -144,11 +144,6 @@ class DependsOn(Struct, frozen=True, kw_only=True):
     Without forEach, the step has the items of its targets. Default: the step waits for all items of
     its targets."""
 
-    @property
-    def all_conditions(self) -> list[str | None]:
-        """The condition of the step, then those of single targets."""
-        return [self.condition, *(self.conditions or {}).values()]
-
 
 class Step(Struct, frozen=True, kw_only=True):
     """A step: runs a Volcano job once its dependencies are met. Set at most one of template,

@@ -52,16 +52,11 @@ class Piece(NamedTuple):
     is_inserted: bool
 
 
-def is_expanded(fields: Fields | None) -> bool:
-    """Return whether a text at a field with these fields is expanded."""
-    return fields is not None and not fields
-
-
 def protect_value(value: Any, fields: Fields | None) -> Any:
     """Return an inserted JSON value whose texts below expanded fields arrive unchanged."""
     if fields is None:
         return value
-    if isinstance(value, str) and is_expanded(fields):
+    if isinstance(value, str) and fields == _EXPANDED:
         return value.replace("$", "$$")
     if isinstance(value, list):
         # Kubernetes has no lists of lists, which could be too deep for recursion.
@@ -325,7 +320,7 @@ def _replace_in_text(
         inserted = "" if value is LEFT_OUT else _to_text(value)
         pieces.append(Piece("null" if inserted is None else inserted, is_inserted=True))
     pieces.append(Piece(text[end:], is_inserted=False))
-    if is_expanded(expanded):
+    if expanded == _EXPANDED:
         return join_protected(pieces)
     return "".join(piece.text for piece in pieces)
 

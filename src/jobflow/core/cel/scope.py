@@ -201,57 +201,41 @@ def build_variables(mentions: Sequence[Mention], scope: EvaluationScope) -> dict
                 if names == ("failures",):
                     flow["failures"] = scope.list_failures()
         elif root == "steps":
-            _add_step(variables, mention, scope)
-        elif root == "vars":
-            variables["vars"] = scope.vars
-        else:
-            _add_run(variables, root, scope)
+            steps = variables.setdefault("steps", {})
+            # without a key, the name of the step is computed, which admission refuses
+            step = scope.get_step(names[0]) if names else None
+            if step is not None:
+                fields = steps.setdefault(names[0], {})
+                for key in mention.keys[1:2] or STEP_FIELDS:
+                    if key in STEP_FIELDS and key not in fields:
+                        value = STEP_FIELDS[key](scope.flow, *step)
+                        if value is not UNSET:
+                            fields[key] = value
+        elif (value := _variable_of_run(root, scope)) is not UNSET:
+            variables[root] = value
     return variables
 
 
-def _add_step(variables: dict[str, Any], mention: Mention, scope: EvaluationScope) -> None:
-    steps = variables.setdefault("steps", {})
-    if not mention.keys:
-        return  # the name of the step is computed, which admission refuses
-    name, *keys = mention.keys
-    step = scope.get_step(name)
-    if step is None:
-        return
-    fields = steps.setdefault(name, {})
-    for key in keys[:1] or STEP_FIELDS:
-        if key in STEP_FIELDS and key not in fields:
-            value = STEP_FIELDS[key](scope.flow, *step)
-            if value is not UNSET:
-                fields[key] = value
+def _variable_of_run(root: str, scope: EvaluationScope) -> Any:
+    if root in ("vars", "item", "last"):
+        return getattr(scope, root)
+    if root == "index" and scope.index is not None:
+        return scope.index
+    if scope.run is not None and root in RUN_FIELDS:
+        return RUN_FIELDS[root](scope.run)
+    if scope.attempt is not None and root in ATTEMPT_FIELDS:
+        return ATTEMPT_FIELDS[root](scope.attempt)
+    return UNSET
 
 
-def _add_run(variables: dict[str, Any], root: str, scope: EvaluationScope) -> None:
-    if root == "item" and scope.item is not UNSET:
-        variables[root] = scope.item
-    elif root == "index" and scope.index is not None:
-        variables[root] = scope.index
-    elif root == "last" and scope.last is not UNSET:
-        variables[root] = scope.last
-    elif scope.run is not None and root in RUN_FIELDS:
-        variables[root] = RUN_FIELDS[root](scope.run)
-    elif scope.attempt is not None and root in ATTEMPT_FIELDS:
-        variables[root] = ATTEMPT_FIELDS[root](scope.attempt)
-
-
-def _outputs(flow: JobFlow, step: Step, condition: StepCondition) -> dict[str, Any]:
-    """Return the outputs of a step; those of its last run if it repeats."""
-    run: RunCondition = condition
-    # a step with repeat has outputs of its own only after its last run
-    if condition.outputs is None and step.repeat is not None:
-        run = condition.last_run or condition
-    return run.outputs or {}
+def _last_run(step: Step, condition: StepCondition) -> RunCondition:
+    """Return the last run of a step with repeat, the condition of another step itself."""
+    return (condition.last_run if step.repeat is not None else None) or condition
 
 
 def _job(flow: JobFlow, step: Step, condition: StepCondition) -> Any:
     """Return the name of the last vcjob; UNSET before the first, and with forEach."""
-    run: RunCondition = condition
-    if step.repeat is not None:
-        run = condition.last_run or condition
+    run = _last_run(step, condition)
     if step.for_each is not None or not run.attempts:
         return UNSET
     # the name of a first job may not be stored
@@ -312,7 +296,10 @@ STEP_FIELDS: Mapping[str, Callable[[JobFlow, Step, StepCondition], Any]] = {
     "failure": lambda flow, step, condition: read_facts(
         condition.failure, of_child=may_run_steps(step)
     ),
-    "outputs": _outputs,
+    # a step with repeat has outputs of its own only after its last run
+    "outputs": lambda flow, step, condition: (
+        condition.outputs or _last_run(step, condition).outputs or {}
+    ),
     "tasks": lambda flow, step, condition: {
         task: dict.fromkeys(POD_PHASES, 0) | (state.phase or {})
         for task, state in (condition.task_status_count or {}).items()

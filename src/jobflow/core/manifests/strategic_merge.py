@@ -242,37 +242,32 @@ def patch_violations(patch: Mapping[str, Any], path: str) -> Iterator[Violation]
     work: deque[tuple[Any, Shape, str]] = deque([(patch, JOB_SPEC, path)])
     while work:
         node, shape, at = work.popleft()
-        if isinstance(node, dict):
-            yield from _directive_violations(node, at)
-            work.extend((v, shape.below(k), join_path(at, k)) for k, v in node.items() if _holds(v))
-        else:
-            has_keys = bool(shape.keys) and not is_lone(node, shape)
-            for index, value in enumerate(node):
-                # elements of lists that are replaced need no key
-                if isinstance(value, dict) and has_keys:
-                    yield from _element_violations(value, shape, f"{at}[{index}]")
-                if _holds(value):
-                    work.append((value, shape, f"{at}[{index}]"))
+        # elements of lists that are replaced need no key
+        has_keys = isinstance(node, list) and bool(shape.keys) and not is_lone(node, shape)
+        for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+            is_directive = str(key).startswith("$")
+            if not is_directive and not isinstance(value, dict | list):
+                continue
+            place = join_path(at, key)
+            if is_directive:
+                yield from _directive_violations(str(key), value, place)
+            elif isinstance(value, dict) and has_keys:
+                yield from _element_violations(value, shape, place)
+            if isinstance(value, dict | list):
+                work.append((value, shape.below(key) if isinstance(key, str) else shape, place))
 
 
-def _holds(value: Any) -> bool:
-    return isinstance(value, (dict, list))
-
-
-def _directive_violations(node: dict[str, Any], at: str) -> Iterator[Violation]:
-    for name, value in node.items():
-        if not name.startswith("$"):
-            continue
-        if name == PATCH:
-            if value not in ("replace", "delete", "merge"):
-                detail = 'supported values: "replace", "delete", "merge"'
-                yield Violation(join_path(at, name), Reason.NOT_SUPPORTED, value, detail)
-        elif name != RETAIN_KEYS:
-            detail = f"unknown directive; use {PATCH} or {RETAIN_KEYS}"
-            yield Violation(join_path(at, name), Reason.FORBIDDEN, value, detail)
-        elif not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
-            detail = "must be a list of the field names to keep"
-            yield Violation(join_path(at, name), Reason.TYPE_INVALID, value, detail)
+def _directive_violations(name: str, value: Any, at: str) -> Iterator[Violation]:
+    if name == PATCH:
+        if value not in ("replace", "delete", "merge"):
+            detail = 'supported values: "replace", "delete", "merge"'
+            yield Violation(at, Reason.NOT_SUPPORTED, value, detail)
+    elif name != RETAIN_KEYS:
+        detail = f"unknown directive; use {PATCH} or {RETAIN_KEYS}"
+        yield Violation(at, Reason.FORBIDDEN, value, detail)
+    elif not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+        detail = "must be a list of the field names to keep"
+        yield Violation(at, Reason.TYPE_INVALID, value, detail)
 
 
 def _element_violations(element: dict[str, Any], shape: Shape, at: str) -> Iterator[Violation]:

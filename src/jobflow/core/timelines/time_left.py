@@ -192,7 +192,12 @@ class _Estimate:
         if step.daemon or condition.phase in api.ENDED_STEP_PHASES:
             return 0.0
         # a template that has never completed counts as no time, and is named in `unknown`
-        whole = self._whole(step, condition)
+        case = step.case_of(condition.decisions)
+        cases = (case,) if case is not None else step.switch or (None,)
+        times = [self._of_work(step, each) for each in cases]
+        # of the cases that an undecided switch may choose, the shortest for the low end
+        pick = min if self.share < 0.5 else max
+        whole = pick((time for time in times if time is not None), default=None)
         if whole is None:
             self.unknown.append(step.name)
             return 0.0
@@ -200,17 +205,13 @@ class _Estimate:
         lengths = [self._of_run(step.name, key, run, whole, attempts) for run in runs]
         self.work += sum(lengths)
         most = to_number(step.for_each.parallelism) if step.for_each is not None else None
-        at_once = to_number(self.flow.spec.parallelism)
-        return _makespan(lengths, min(filter(None, (most, at_once)), default=0))
-
-    def _whole(self, step: Step, condition: api.StepCondition) -> float | None:
-        """Return the running time of a job or child flow of the step; of those that an undecided
-        switch may choose, the shortest for the low end and the longest for the high end."""
-        case = step.case_of(condition.decisions)
-        cases = (case,) if case is not None else step.switch or (None,)
-        times = [self._of_work(step, each) for each in cases]
-        pick = min if self.share < 0.5 else max
-        return pick((time for time in times if time is not None), default=None)
+        limits = (most, to_number(self.flow.spec.parallelism))
+        workers = min((each for each in limits if each and each > 0), default=len(lengths))
+        ends: list[float] = []
+        # they start in this order, each when a worker is free
+        for length in lengths:
+            heapq.heappush(ends, (heapq.heappop(ends) if len(ends) >= workers else 0.0) + length)
+        return max(ends, default=0.0)
 
     def _of_work(self, step: Step, case: Case | None) -> float | None:
         """Return the running time of what the step runs in a case, or None if nothing is known."""
@@ -297,14 +298,6 @@ def _longest_chain(
 
 def _waits(run: api.RunCondition) -> bool:
     return run.phase in ("", api.StepPhase.WAITING)
-
-
-def _makespan(lengths: Iterable[float], workers: int) -> float:
-    """Return how long so many workers take for jobs that start in this order; 0: one for each."""
-    ends: list[float] = []
-    for length in lengths:
-        heapq.heappush(ends, (heapq.heappop(ends) if 0 < workers <= len(ends) else 0.0) + length)
-    return max(ends, default=0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,8 @@ def least_status(facts: FlowFacts) -> int:
     size = FIXED_STATUS + steps * STATUS_OF_A_STEP + NAMES_OF_A_STEP * characters
     for step, depends_on in facts.dependencies_with_options:
         # the targets that have passed are kept, because they may not pass again
-        if depends_on.probe is not None or Condition.RUNNING in depends_on.all_conditions:
+        conditions = (depends_on.condition, *(depends_on.conditions or {}).values())
+        if depends_on.probe is not None or Condition.RUNNING in conditions:
             names = sum(len(facts.names[target]) + len('"",') for target in facts.targets(step))
             size += STATUS_OF_A_PROBER + names if names else 0
     if facts.steps_with_options:

@@ -265,13 +265,11 @@ def _divide_floats(one: float, other: float) -> float:
     return math.copysign(math.inf, one) * math.copysign(1, other)
 
 
-def _join_texts(one: Any, other: Any, budget: Budget) -> Any:
-    budget.add_text(len(one) + len(other), wide=not (one.isascii() and other.isascii()))
-    return one + other
-
-
-def _join_lists(one: list[Any], other: list[Any], budget: Budget) -> list[Any]:
-    budget.add_list(len(one) + len(other))
+def _join(one: Any, other: Any, budget: Budget) -> Any:
+    if one.__class__ is list:
+        budget.add_list(len(one) + len(other))
+    else:
+        budget.add_text(len(one) + len(other), wide=not (one.isascii() and other.isascii()))
     return one + other
 
 
@@ -297,9 +295,7 @@ _OPERATIONS: Mapping[str, Mapping[tuple[type, type], _Operation]] = {
     "+": {
         **_integers(operator.add),
         (float, float): _plain(operator.add),
-        (str, str): _join_texts,
-        (bytes, bytes): _join_texts,
-        (list, list): _join_lists,
+        **{(kind, kind): _join for kind in (str, bytes, list)},
         (datetime, timedelta): _times(operator.add),
         (timedelta, datetime): _times(operator.add),
         (timedelta, timedelta): _times(operator.add),

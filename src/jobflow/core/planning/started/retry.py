@@ -6,7 +6,6 @@ the cluster disrupted, up to `retry.disruptions` of them.
 """
 
 from datetime import timedelta
-from functools import partial
 
 import msgspec
 
@@ -91,10 +90,13 @@ def _retried(
             facts = AttemptFacts(
                 condition.attempts, run.stored.failures, condition.failure, may_run_steps(run.step)
             )
-            evaluate = partial(
-                evaluate_condition, "retry.when", retry.when, ctx.seen(run, condition, facts)
+            ended, when = condition, retry.when
+            again = ctx.answer(
+                run,
+                "retry.when",
+                # `seen` takes a share of the plan's budget, so only when it is evaluated
+                lambda: evaluate_condition("retry.when", when, ctx.seen(run, ended, facts)),
             )
-            again = ctx.answer(run, "retry.when", evaluate)
             if again is None:
                 kept = RunDecision(run.stored) if run.job is None else not_judged(run, run.job, ctx)
                 return msgspec.structs.replace(kept, wake_at=ctx.later)
