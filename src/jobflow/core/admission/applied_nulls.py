@@ -12,12 +12,11 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.flow.control import Case
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, child_spec
-from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import JobPart, find_set
 from jobflow.api.kinds import KINDS
+from jobflow.core.admission.analysis.child_flows import flows_of
 from jobflow.core.json_values import copy_json, is_same_json
 from jobflow.core.manifests.crd_schema import without_nulls
 from jobflow.core.violations import MAX_FINDINGS, Place, Reason, Violation, format_path
@@ -61,23 +60,18 @@ def null_places(flow: JobFlow | CronJobFlow) -> Iterator[str]:
 def _in_spec(spec: JobFlowSpec, path: str) -> Iterator[str]:
     for i, param in enumerate(spec.params or ()):
         yield from _in_value(param.value, f"{path}.params[{i}].value")
-    for field, steps in (("flows", spec.flows), ("finally", spec.finally_)):
-        for i, step in enumerate(steps or ()):
-            yield from _in_step(step, f"{path}.{field}[{i}]")
-
-
-def _in_step(step: Step, path: str) -> Iterator[str]:
-    if step.for_each is not None:
-        yield from _in_value(step.for_each.items, f"{path}.forEach.items")
-    for part in find_set(step, JobPart):
-        yield from _in_value(part.value, f"{path}.{part.path}")
-    owners: list[tuple[str, Step | Case]] = [(path, step)]
-    owners += [(f"{path}.switch[{i}]", case) for i, case in enumerate(step.switch or ())]
-    for at, owner in owners:
-        if owner.flow is not None:
-            yield from _in_value(owner.flow.get("params"), f"{at}.flow.params")
-            child = without_nulls("JobFlow", {"spec": owner.flow})["spec"]
-            yield from _in_spec(child_spec(child), f"{at}.flow")
+    steps = [(f"{path}.flows[{i}]", step) for i, step in enumerate(spec.flows or ())]
+    steps += [(f"{path}.finally[{i}]", step) for i, step in enumerate(spec.finally_ or ())]
+    for at, step in steps:
+        if step.for_each is not None:
+            yield from _in_value(step.for_each.items, f"{at}.forEach.items")
+        for part in find_set(step, JobPart):
+            yield from _in_value(part.value, f"{at}.{part.path}")
+        for case, raw in flows_of(step):
+            place = f"{at}.flow" if case is None else f"{at}.switch[{case}].flow"
+            yield from _in_value(raw.get("params"), f"{place}.params")
+            child = without_nulls("JobFlow", {"spec": raw})["spec"]
+            yield from _in_spec(child_spec(child), place)
 
 
 def _in_value(value: Any, path: str) -> Iterator[str]:

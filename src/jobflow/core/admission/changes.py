@@ -72,23 +72,14 @@ def _changes_of_steps(
             if not is_same_json(one, other):
                 yield from ((p, _CHANGED) for p in find_differences(f"{path}[{i}]", one, other))
         return
-    added = _steps_are(_without(after, before), "new")
-    removed = _steps_are(_without(before, after), "gone")
-    what = " and ".join(filter(None, (added, removed)))
-    yield path, what or "the order of the steps was changed"
-
-
-def _without(names: Sequence[str], others: Sequence[str]) -> list[str]:
-    known = frozenset(others)
-    return [name for name in names if name not in known]
-
-
-def _steps_are(names: Sequence[str], what: str) -> str:
-    """Return `steps "a", "b" are new`, or "" for no names."""
-    if not names:
-        return ""
-    listed = join_names(f'"{name}"' for name in names)
-    return f"steps {listed} are {what}" if len(names) > 1 else f"step {listed} is {what}"
+    changes = []
+    for names, others, what in ((after, before, "new"), (before, after, "gone")):
+        known = frozenset(others)
+        named = [f'"{name}"' for name in names if name not in known]
+        if named:
+            noun, verb = ("steps", "are") if len(named) > 1 else ("step", "is")
+            changes.append(f"{noun} {join_names(named)} {verb} {what}")
+    yield path, " and ".join(changes) or "the order of the steps was changed"
 
 
 def flow_has_ended(flow: JobFlow, *, namespace_terminating: bool) -> Iterator[Violation]:

@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator
 
 from jobflow.api.flow.cronjobflow import ConcurrencyPolicy, CronJobFlow
 from jobflow.api.flow.traits import Required, find_unset
-from jobflow.core.admission.object_names import annotation_violations, label_violations
+from jobflow.core.admission.object_names import (
+    annotation_violations,
+    label_violations,
+    word_violations,
+)
 from jobflow.core.admission.rules.fields import missing_field
 from jobflow.core.cron import ScheduleFault, parse_schedule, parse_zone
-from jobflow.core.suggest import list_supported
 from jobflow.core.violations import FieldWarning, Reason, Violation
 
 TEMPLATE = "spec.jobFlowTemplate"
@@ -55,9 +58,7 @@ def numbers_are_not_negative(cron: CronJobFlow) -> Iterator[Violation]:
 
 def concurrency_policy_exists(cron: CronJobFlow) -> Iterator[Violation]:
     policy = cron.spec.concurrency_policy
-    if policy is not None and policy not in [*ConcurrencyPolicy]:
-        detail = list_supported(policy, [*ConcurrencyPolicy])
-        yield Violation("spec.concurrencyPolicy", Reason.NOT_SUPPORTED, policy, detail)
+    yield from word_violations("spec.concurrencyPolicy", policy, ConcurrencyPolicy)
 
 
 def template_metadata_is_valid(cron: CronJobFlow) -> Iterator[Violation]:

@@ -6,10 +6,11 @@ IsValidLabelValue) and pkg/api/validation (ValidateAnnotations).
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from jobflow.api.resources import ObjectMeta
 from jobflow.core.names import MAX_NAME
+from jobflow.core.suggest import list_supported
 from jobflow.core.text import join_names
 from jobflow.core.violations import Reason, Violation, join_path
 
@@ -84,6 +85,12 @@ def to_valid_name(text: str) -> str:
     ascii_form = unicodedata.normalize("NFKD", text.casefold()).encode("ascii", "ignore").decode()
     parts = (_TO_DASHES.sub("-", part).strip("-") for part in ascii_form.split("."))
     return ".".join(part for part in parts if part)[:MAX_OBJECT_NAME].strip("-.")
+
+
+def word_violations(path: str, word: str | None, words: Iterable[str]) -> Iterator[Violation]:
+    """Yield the fault of a word that is set but is not one of these."""
+    if word is not None and word not in [*words]:
+        yield Violation(path, Reason.NOT_SUPPORTED, word, list_supported(word, words))
 
 
 def label_violations(path: str, labels: Mapping[str, str]) -> Iterator[Violation]:

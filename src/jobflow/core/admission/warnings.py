@@ -105,9 +105,17 @@ def probes_leave_conditions_alone(facts: FlowFacts) -> Iterator[str]:
 
 def references_stand_in_patches(facts: FlowFacts) -> Iterator[str]:
     # in any other place, a reference is plain text
+    spec = facts.flow.spec
+    values: list[Any] = []
+    if facts.level == 1:  # the params of a child flow are patches of its parent
+        values += [param.value for param in spec.params or ()]
+    steps = (step for _, step in facts.steps_with_options)
+    values += [step.for_each.items for step in steps if step.for_each is not None]
+    if spec.job_defaults is not None:
+        values.append(msgspec.to_builtins(spec.job_defaults))
     found = dict.fromkeys(
         quote(f"$({reference.path})")
-        for value in _outside_patches(facts)
+        for value in values
         for _, reference in find_references(value, "")
     )
     if found:
@@ -116,18 +124,6 @@ def references_stand_in_patches(facts: FlowFacts) -> Iterator[str]:
             f"{join_names(found)} in params, forEach.items and jobDefaults {unchanged}, because "
             "references have no meaning there"
         )
-
-
-def _outside_patches(facts: FlowFacts) -> list[Any]:
-    spec = facts.flow.spec
-    is_child = facts.level > 1  # its params are patches of its parent
-    found: list[Any] = [] if is_child else [param.value for param in spec.params or ()]
-    found += [
-        step.for_each.items for _, step in facts.steps_with_options if step.for_each is not None
-    ]
-    if spec.job_defaults is not None:
-        found.append(msgspec.to_builtins(spec.job_defaults))
-    return found
 
 
 def daemons_have_other_steps(facts: FlowFacts) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Progress of a step in a few words: its runs, the tasks of its job, the case of its switch."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from jobflow.api.flow.control import Case, to_number
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
@@ -40,10 +40,7 @@ def format_run_progress(step: Step, condition: StepCondition, *, brief: bool = F
         return ""
     if not runs:
         return "no items" if finished and not items else ""
-    return _format_items(len(items), runs, finished=finished, brief=brief)
-
-
-def _format_items(total: int, runs: Sequence[RunCondition], *, finished: bool, brief: bool) -> str:
+    total = len(items)
     done = sum(run.phase == StepPhase.COMPLETED for run in runs)
     if finished and done == total:
         return format_count(total, "item")

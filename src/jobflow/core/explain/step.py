@@ -74,7 +74,15 @@ class StepExplainer:
             yield from self._describe_end(step, condition)
         else:
             yield from self._describe_run(step, condition)
-        yield from _describe_details(self._ctx.observed[step].step, condition, self._now)
+        spec = self._ctx.observed[step].step
+        yield from _describe_decisions(spec, condition.decisions or Decisions())
+        yield from _describe_runs(spec, condition)
+        yield from _describe_attempts(condition, self._now)
+        yield from _describe_timeout(spec, condition, self._now)
+        if spec.daemon and has_job(condition) and condition.abort_time is None:
+            yield "It is a daemon: its job is ended once no step needs it to run any more."
+        if spec.continue_on_failure and condition.phase == StepPhase.FAILED:
+            yield _describe_tolerance(spec, condition)
         yield from self._describe_remedy(step, condition)
 
     def describe_together(self, steps: Sequence[int]) -> Iterator[str]:
@@ -260,23 +268,13 @@ def _in_brackets(*parts: str) -> str:
 # ------------------------------------------------------------------ details
 
 
-def _describe_details(step: Step, condition: StepCondition, now: datetime) -> Iterator[str]:
-    if condition.decisions is not None:
-        yield from _describe_decisions(step, condition.decisions)
-    yield from _describe_runs(step, condition)
-    yield from _describe_attempts(step, condition, now)
-    yield from _describe_timeout(step, condition, now)
-    if step.daemon and has_job(condition) and condition.abort_time is None:
-        yield "It is a daemon: its job is ended once no step needs it to run any more."
-    if not step.continue_on_failure or condition.phase != StepPhase.FAILED:
-        return
+def _describe_tolerance(step: Step, condition: StepCondition) -> str:
     if readiness.is_tolerated(step, condition):
-        yield "It may fail (continueOnFailure) without failing the flow or blocking other steps."
-    else:
-        failed = [run for run in condition.runs or () if readiness.is_flow_error(run)]
-        errors = [f"item {run.index}" for run in failed]
-        where = "" if step.for_each is None or not errors else f" in {join_names(errors)}"
-        yield f"Its continueOnFailure does not apply to an error of the flow itself{where}."
+        return "It may fail (continueOnFailure) without failing the flow or blocking other steps."
+    failed = [run for run in condition.runs or () if readiness.is_flow_error(run)]
+    errors = [f"item {run.index}" for run in failed]
+    where = "" if step.for_each is None or not errors else f" in {join_names(errors)}"
+    return f"Its continueOnFailure does not apply to an error of the flow itself{where}."
 
 
 def _describe_decisions(step: Step, decisions: Decisions) -> Iterator[str]:
@@ -312,7 +310,7 @@ def _describe_runs(step: Step, condition: StepCondition) -> Iterator[str]:
         yield f"{format_count(len(failed) - MAX_NAMES, 'more item')} failed."
 
 
-def _describe_attempts(step: Step, condition: StepCondition, now: datetime) -> Iterator[str]:
+def _describe_attempts(condition: StepCondition, now: datetime) -> Iterator[str]:
     again = condition.next_attempt_time
     if condition.phase == StepPhase.WAITING and condition.reason == StepReason.RETRYING and again:
         nodes = condition.avoid_nodes

@@ -21,15 +21,9 @@ from jobflow.core.admission.analysis.places import (
     UpstreamSteps,
     variables_of,
 )
+from jobflow.core.cel import scope
 from jobflow.core.cel.language.tree import Mention
 from jobflow.core.cel.language.values import TYPES
-from jobflow.core.cel.scope import (
-    FLOW_FAILURE_FIELDS,
-    LAST_FIELDS,
-    POD_PHASES,
-    RUN_FIELDS,
-    STEP_FIELDS,
-)
 from jobflow.core.pods.failure import FACTS, FACTS_OF_CHILD
 from jobflow.core.spec.graph import Graph
 from jobflow.core.suggest import Suggester, did_you_mean
@@ -114,7 +108,7 @@ class NameScope:
             own = self._steps[place.position]
             return unknown_fact(keys, of_child=may_run_steps(own))
         if root == "last":
-            return _unknown_key("the last run", keys, LAST_FIELDS)
+            return _unknown_key("the last run", keys, scope.LAST_FIELDS)
         if root == VARS:
             if keys[0] in (known := self._steps[place.position].vars or {}):
                 return None
@@ -127,7 +121,7 @@ class NameScope:
             return "the step sets no vars"
         if root in OTHER_PLACES:
             return OTHER_PLACES[root]
-        if root in RUN_FIELDS:
+        if root in scope.RUN_FIELDS:
             return (
                 f"only repeat.until and retry.when have {root}, of the run that has ended; for "
                 f'another step write steps["NAME"].{root}'
@@ -212,7 +206,7 @@ class NameScope:
         runs_flow = work_of(step).has_steps
         if runs_flow:
             absent |= {"job", "tasks"}
-        facts = [fact for fact in STEP_FIELDS if fact not in absent]
+        facts = [fact for fact in scope.STEP_FIELDS if fact not in absent]
         if not keys:
             return unknown_field("a step", keys, facts) if mention.open else None
         if keys[0] == "items" and step.for_each is None:
@@ -243,7 +237,7 @@ class NameScope:
             return f'the job of "{name}" has no task "{keys[0]}"' + (
                 guess or f"; it has {join_names(known)}"
             )
-        return _unknown_key("a task", keys[1:], POD_PHASES)
+        return _unknown_key("a task", keys[1:], scope.POD_PHASES)
 
     def _name_without_quotes(self, mention: Mention, text: str) -> str | None:
         """Return the step that `steps.a-b.phase` means if there is no step `a`."""
@@ -317,4 +311,4 @@ def unknown_failure(keys: Sequence[str]) -> str | None:
     """Return the fault of keys below an entry of `flow.failures`, or None."""
     if keys and keys[0] == "failure":
         return unknown_fact(keys[1:], of_child=True)
-    return _unknown_key("a failure of a step", keys, FLOW_FAILURE_FIELDS)
+    return _unknown_key("a failure of a step", keys, scope.FLOW_FAILURE_FIELDS)

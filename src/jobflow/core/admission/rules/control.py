@@ -8,12 +8,12 @@ from jobflow.api.duration import parse_duration
 from jobflow.api.flow.control import Backoff, ConcurrencyPolicy, FailurePolicy, to_number
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.job_counts import MOST_DISRUPTIONS, MOST_RETRIES
+from jobflow.core.admission.object_names import word_violations
 from jobflow.core.admission.rule import RuleGroup, Rules, flow_with_options
 from jobflow.core.admission.rules.expressions import faults_before_start
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.limits import MAX_INT32, MAX_RUNS, MAX_TTL
 from jobflow.core.spec.concurrency import resolve_group
-from jobflow.core.suggest import list_supported
 from jobflow.core.violations import Reason, Violation
 
 MAX_CASES = 100
@@ -120,9 +120,8 @@ def daemons_leave_room(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def failure_policy_is_known(facts: FlowFacts) -> Iterator[Violation]:
-    if (policy := facts.flow.spec.failure_policy) is not None and policy not in [*FailurePolicy]:
-        detail = list_supported(policy, FailurePolicy)
-        yield Violation("spec.failurePolicy", Reason.NOT_SUPPORTED, policy, detail)
+    policy = facts.flow.spec.failure_policy
+    yield from word_violations("spec.failurePolicy", policy, FailurePolicy)
 
 
 def finally_steps_end(facts: FlowFacts) -> Iterator[Violation]:
@@ -144,17 +143,16 @@ def timeouts_are_positive_durations(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def pauses_are_durations(facts: FlowFacts) -> Iterator[Violation]:
-    for i, step in facts.steps_with_options:
-        text = step.repeat.pause if step.repeat is not None else None
-        if text is not None and (detail := _duration_fault(text)):
-            yield Violation(f"{facts.path(i)}.repeat.pause", Reason.INVALID, text, detail)
-
-
-def backoffs_are_durations(facts: FlowFacts) -> Iterator[Violation]:
+    pauses = [
+        (f"{facts.path(i)}.repeat.pause", step.repeat.pause)
+        for i, step in facts.steps_with_options
+        if step.repeat is not None
+    ]
     for path, backoff in _backoffs(facts):
-        for field, text in (("duration", backoff.duration), ("max", backoff.max)):
-            if text is not None and (detail := _duration_fault(text)):
-                yield Violation(f"{path}.{field}", Reason.INVALID, text, detail)
+        pauses += [(f"{path}.duration", backoff.duration), (f"{path}.max", backoff.max)]
+    for path, text in pauses:
+        if text is not None and (detail := _duration_fault(text)):
+            yield Violation(path, Reason.INVALID, text, detail)
 
 
 def backoffs_grow(facts: FlowFacts) -> Iterator[Violation]:
@@ -232,9 +230,7 @@ def groups_have_a_limit_and_a_policy(facts: FlowFacts) -> Iterator[Violation]:
     if (limit := concurrency.limit) is not None and limit < 1:
         detail = "at least 1; leave it out for 1"
         yield Violation("spec.concurrency.limit", Reason.INVALID, limit, detail)
-    if (policy := concurrency.policy) is not None and policy not in [*ConcurrencyPolicy]:
-        detail = list_supported(policy, ConcurrencyPolicy)
-        yield Violation("spec.concurrency.policy", Reason.NOT_SUPPORTED, policy, detail)
+    yield from word_violations("spec.concurrency.policy", concurrency.policy, ConcurrencyPolicy)
 
 
 RULES: Rules = (
@@ -252,7 +248,6 @@ RULES: Rules = (
             finally_steps_end,
             timeouts_are_positive_durations,
             pauses_are_durations,
-            backoffs_are_durations,
             backoffs_grow,
             backoffs_have_room_to_grow,
             ttls_are_numbers_of_seconds,

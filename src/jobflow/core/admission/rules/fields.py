@@ -6,16 +6,7 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.flow.traits import (
-    Found,
-    Needs,
-    NotWith,
-    OneOf,
-    Relation,
-    Required,
-    fields_of,
-    find_unset,
-)
+from jobflow.api.flow import traits
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rule import RuleGroup, Rules, flow_with_options
 from jobflow.core.violations import Reason, Violation
@@ -23,17 +14,17 @@ from jobflow.core.violations import Reason, Violation
 
 def required_fields_are_set(facts: FlowFacts) -> Iterator[Violation]:
     for path, owner in facts.with_options:
-        yield from map(missing_field, find_unset(owner, Required, path))
+        yield from map(missing_field, traits.find_unset(owner, traits.Required, path))
 
 
-def missing_field(found: Found[Required]) -> Violation:
+def missing_field(found: traits.Found[traits.Required]) -> Violation:
     """Return the fault of a required field that is not set."""
     return Violation(found.path, Reason.REQUIRED, None, found.trait.detail)
 
 
 def fields_do_not_exclude_each_other(facts: FlowFacts) -> Iterator[Violation]:
     for path, trait, value, owner, _ in facts.relations:
-        if isinstance(trait, NotWith) and value is not False:
+        if isinstance(trait, traits.NotWith) and value is not False:
             for other, detail in trait.others.items():
                 if _has(owner, other):
                     yield Violation(path, Reason.FORBIDDEN, None, detail.format(other))
@@ -41,14 +32,14 @@ def fields_do_not_exclude_each_other(facts: FlowFacts) -> Iterator[Violation]:
 
 def fields_have_what_they_need(facts: FlowFacts) -> Iterator[Violation]:
     for path, trait, _, owner, _ in facts.relations:
-        if isinstance(trait, Needs) and not _has(owner, trait.other):
+        if isinstance(trait, traits.Needs) and not _has(owner, trait.other):
             yield Violation(path, Reason.FORBIDDEN, None, trait.detail)
 
 
 def one_of_the_fields_is_set(facts: FlowFacts) -> Iterator[Violation]:
-    first: Found[Relation] | None = None
+    first: traits.Found[traits.Relation] | None = None
     for found in facts.relations:
-        if not isinstance(found.trait, OneOf):
+        if not isinstance(found.trait, traits.OneOf):
             continue
         if first is None or found.owner is not first.owner:
             first = found
@@ -58,7 +49,7 @@ def one_of_the_fields_is_set(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def _has(owner: msgspec.Struct, json: str) -> bool:
-    names = {field.json: field.name for field in fields_of(type(owner))}
+    names = {field.json: field.name for field in traits.fields_of(type(owner))}
     value: Any = getattr(owner, names[json])
     return not (value is None or value is False)
 

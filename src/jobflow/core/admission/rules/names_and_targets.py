@@ -10,7 +10,12 @@ from typing import NamedTuple
 from jobflow.api.flow.jobflow import RetainPolicy
 from jobflow.api.flow.step import Condition, DependsOn, ItemDependency, Step, Strategy
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.object_names import all_names, name_violations, object_name_violations
+from jobflow.core.admission.object_names import (
+    all_names,
+    name_violations,
+    object_name_violations,
+    word_violations,
+)
 from jobflow.core.admission.rule import RuleGroup, Rules, every_flow
 from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.readiness import awaits_end, get_probe
@@ -22,8 +27,6 @@ from jobflow.core.suggest import (
     list_supported,
 )
 from jobflow.core.violations import Reason, Violation, join_path
-
-_RETAIN_POLICIES = frozenset({None, *RetainPolicy})
 
 _MAX_SHOWN_OF_CYCLE = 8
 
@@ -133,9 +136,8 @@ def in_running_order(names: list[str], cycle: list[int]) -> str:
 
 
 def retain_policy_is_known(facts: FlowFacts) -> Iterator[Violation]:
-    if (policy := facts.flow.spec.job_retain_policy) not in _RETAIN_POLICIES:
-        detail = list_supported(policy, RetainPolicy)
-        yield Violation("spec.jobRetainPolicy", Reason.NOT_SUPPORTED, policy, detail)
+    policy = facts.flow.spec.job_retain_policy
+    yield from word_violations("spec.jobRetainPolicy", policy, RetainPolicy)
 
 
 PLAIN_RULES: Rules = (
@@ -161,17 +163,15 @@ PLAIN_RULES: Rules = (
 )
 
 
-_WORDS = {"strategy": frozenset(Strategy), "condition": frozenset(Condition)}
 _END = "end of "
 """Before the name of a daemon. No name of a step has blanks."""
 
 
 def strategies_and_conditions_are_known(facts: FlowFacts) -> Iterator[Violation]:
     for i, depends_on in facts.dependencies_with_options:
-        for field, words in (("strategy", Strategy), ("condition", Condition)):
-            if (word := getattr(depends_on, field)) is not None and word not in _WORDS[field]:
-                path = f"{facts.path(i)}.dependsOn.{field}"
-                yield Violation(path, Reason.NOT_SUPPORTED, word, list_supported(word, words))
+        path = f"{facts.path(i)}.dependsOn"
+        yield from word_violations(f"{path}.strategy", depends_on.strategy, Strategy)
+        yield from word_violations(f"{path}.condition", depends_on.condition, Condition)
 
 
 def conditions_are_of_targets(facts: FlowFacts) -> Iterator[Violation]:
@@ -191,8 +191,7 @@ def conditions_are_of_targets(facts: FlowFacts) -> Iterator[Violation]:
                 meant = did_you_mean(guess if guess in targets else None)
                 detail = "no target of this step; add it to dependsOn.targets or remove it" + meant
                 yield Violation(place, Reason.INVALID, name, detail)
-            if word not in _WORDS["condition"]:
-                yield Violation(place, Reason.NOT_SUPPORTED, word, list_supported(word, Condition))
+            yield from word_violations(place, word, Condition)
 
 
 def targets_of_the_flow_are_steps(facts: FlowFacts) -> Iterator[Violation]:

@@ -11,22 +11,18 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from jobflow.core.admission.object_names import DNS_LABEL, MAX_OBJECT_NAME, name_violations
-from jobflow.core.admission.volcano.job_view import (
-    JobView,
-    Map,
-    TaskView,
-    elements,
-    integer,
-    job_view,
-    mapping,
-    text,
+from jobflow.core.admission.object_names import (
+    DNS_LABEL,
+    MAX_OBJECT_NAME,
+    name_violations,
+    word_violations,
 )
+from jobflow.core.admission.volcano import job_view as view
 from jobflow.core.admission.volcano.pods import pod_violations
 from jobflow.core.admission.volcano.policies import duration_violations, policy_violations
 from jobflow.core.manifests.crd_schema import job_spec_violations
 from jobflow.core.names import MAX_NAME
-from jobflow.core.suggest import Suggester, did_you_mean, list_supported
+from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.violations import Reason, Violation
 
 PLUGINS = ("env", "hcclrank", "mpi", "pytorch", "ray", "ssh", "svc", "tensorflow")
@@ -38,7 +34,7 @@ def job_violations(spec: Any, path: str, job_name: str | None) -> Iterator[Viola
     """Yield the faults for which Volcano would refuse the vcjob spec at `path`, wrong types
     included. `job_name`, if known, is for checking the names of pods. Never raises on any JSON."""
     yield from job_spec_violations(spec, path)
-    job = job_view(spec, path, job_name)
+    job = view.job_view(spec, path, job_name)
     for rule in _RULES:
         yield from rule(job)
 
@@ -47,41 +43,41 @@ def changed_violations(spec: Any, changed: Collection[str]) -> Iterator[Violatio
     """Yield the faults, with paths from the root, of a spec that differs from another in these
     fields at most. Rules that read none of them are skipped."""
     yield from job_spec_violations(spec, "")
-    job = job_view(spec, "", None)
+    job = view.job_view(spec, "", None)
     for rule, fields in _FIELDS_OF_RULES.items():
         if not fields.isdisjoint(changed):
             yield from rule(job)
 
 
-def _counts(job: JobView) -> Iterator[Violation]:
+def _counts(job: view.JobView) -> Iterator[Violation]:
     yield from _at_least(job.raw, job.path, minAvailable=0, maxRetry=0, minSuccess=1)
     yield from _at_least(job.raw, job.path, ttlSecondsAfterFinished=0)
     for task in job.tasks:
         yield from _at_least(task.raw, task.path, replicas=0, minAvailable=0, maxRetry=0)
 
 
-def _at_least(raw: Map, path: str, **least: int) -> Iterator[Violation]:
+def _at_least(raw: view.Map, path: str, **least: int) -> Iterator[Violation]:
     for key, bound in least.items():
-        value = integer(raw, key)
+        value = view.integer(raw, key)
         if value is not None and value < bound:
             detail = f"must be greater than or equal to {bound}"
             yield Violation(f"{path}.{key}", Reason.INVALID, value, detail)
 
 
-def _words(job: JobView) -> Iterator[Violation]:
+def _words(job: view.JobView) -> Iterator[Violation]:
     # an empty queue is Volcano's default one
     for key in ("queue", "priorityClassName"):
-        name = text(job.raw, key)
+        name = view.text(job.raw, key)
         if name or (name == "" and key != "queue"):
             yield from name_violations(f"{job.path}.{key}", name)
-    scheduler = text(job.raw, "schedulerName")
+    scheduler = view.text(job.raw, "schedulerName")
     if scheduler is not None and len(scheduler) > MAX_NAME:
         detail = f"may not be more than {MAX_NAME} characters"
         yield Violation(f"{job.path}.schedulerName", Reason.TOO_LONG, scheduler, detail)
     yield from duration_violations(job.raw, "runningEstimate", job.path)
 
 
-def _tasks(job: JobView) -> Iterator[Violation]:
+def _tasks(job: view.JobView) -> Iterator[Violation]:
     # a task's name is part of pod names: a DNS label, unique in the job
     if not job.raw.get("tasks"):
         yield Violation(f"{job.path}.tasks", Reason.REQUIRED, None, "a job has at least one task")
@@ -106,7 +102,7 @@ def _tasks(job: JobView) -> Iterator[Violation]:
             yield Violation(path, Reason.DUPLICATE, task.name, detail)
 
 
-def _gang(job: JobView) -> Iterator[Violation]:
+def _gang(job: view.JobView) -> Iterator[Violation]:
     # minAvailable of a task and of the job cannot exceed the number of pods
     for task in job.tasks:
         if task.min_available is not None and task.replicas is not None:
@@ -114,7 +110,7 @@ def _gang(job: JobView) -> Iterator[Violation]:
                 detail = f"must not be greater than the task's replicas ({task.replicas})"
                 at = f"{task.path}.minAvailable"
                 yield Violation(at, Reason.INVALID, task.min_available, detail)
-    least = integer(job.raw, "minAvailable")
+    least = view.integer(job.raw, "minAvailable")
     # a task of a wrong type has an unknown number of pods
     if least is None or not job.tasks or len(job.tasks) != len(job.raw["tasks"]):
         return
@@ -124,14 +120,12 @@ def _gang(job: JobView) -> Iterator[Violation]:
         yield Violation(f"{job.path}.minAvailable", Reason.INVALID, least, detail)
 
 
-def _plugins(job: JobView) -> Iterator[Violation]:
+def _plugins(job: view.JobView) -> Iterator[Violation]:
     for name in job.plugins:
-        if name not in PLUGINS:
-            detail = list_supported(name, PLUGINS)
-            yield Violation(f"{job.path}.plugins", Reason.NOT_SUPPORTED, name, detail)
+        yield from word_violations(f"{job.path}.plugins", name, PLUGINS)
 
 
-def _mpi_master(job: JobView) -> Iterator[Violation]:
+def _mpi_master(job: view.JobView) -> Iterator[Violation]:
     # the mpi plugin's `--master` (default "master") must be a task
     if "mpi" not in job.plugins or not job.tasks:
         return
@@ -167,9 +161,9 @@ def _mpi_master_name(arguments: Any) -> str:
     return master
 
 
-def _volumes(job: JobView) -> Iterator[Violation]:
+def _volumes(job: view.JobView) -> Iterator[Violation]:
     seen: dict[str, int] = {}
-    for index, volume in elements(job.raw, "volumes"):
+    for index, volume in view.elements(job.raw, "volumes"):
         path = f"{job.path}.volumes[{index}]"
         mount_path = volume.get("mountPath")
         if not mount_path:
@@ -193,25 +187,22 @@ def _volumes(job: JobView) -> Iterator[Violation]:
             yield from name_violations(f"{path}.volumeClaimName", name)
 
 
-def _partitions_and_topologies(job: JobView) -> Iterator[Violation]:
+def _partitions_and_topologies(job: view.JobView) -> Iterator[Violation]:
     yield from _network_topology(job.raw, job.path)
     for task in job.tasks:
         if task.raw.get("partitionPolicy") is not None:
-            partition = mapping(task.raw, "partitionPolicy")
-            yield from _network_topology(partition, f"{task.path}.partitionPolicy")
-            yield from _partition_policy(task)
+            path, policy = f"{task.path}.partitionPolicy", view.mapping(task.raw, "partitionPolicy")
+            yield from _network_topology(policy, path)
+            yield from _partition_policy(task, policy, path)
 
 
-def _network_topology(owner: Map, path: str) -> Iterator[Violation]:
-    topology = mapping(owner, "networkTopology")
+def _network_topology(owner: view.Map, path: str) -> Iterator[Violation]:
+    topology = view.mapping(owner, "networkTopology")
     if not topology:
         return
     path = f"{path}.networkTopology"
     yield from _at_least(topology, path, highestTierAllowed=0)
-    mode = text(topology, "mode")
-    if mode is not None and mode not in TOPOLOGY_MODES:
-        detail = list_supported(mode, TOPOLOGY_MODES)
-        yield Violation(f"{path}.mode", Reason.NOT_SUPPORTED, mode, detail)
+    yield from word_violations(f"{path}.mode", view.text(topology, "mode"), TOPOLOGY_MODES)
     name = topology.get("highestTierName")
     if topology.get("highestTierAllowed") is not None and name:
         detail = "excludes highestTierAllowed: set the name of the tier or its number"
@@ -221,19 +212,18 @@ def _network_topology(owner: Map, path: str) -> Iterator[Violation]:
         yield Violation(f"{path}.highestTierName", Reason.TOO_LONG, name, detail)
 
 
-def _partition_policy(task: TaskView) -> Iterator[Violation]:
-    path, policy = f"{task.path}.partitionPolicy", mapping(task.raw, "partitionPolicy")
+def _partition_policy(task: view.TaskView, policy: view.Map, path: str) -> Iterator[Violation]:
     for key in ("totalPartitions", "partitionSize"):
         if policy.get(key) is None:
             yield Violation(f"{path}.{key}", Reason.REQUIRED, None, "at least 1")
     yield from _at_least(policy, path, totalPartitions=1, partitionSize=1, minPartitions=0)
-    total, size = integer(policy, "totalPartitions"), integer(policy, "partitionSize")
+    total, size = view.integer(policy, "totalPartitions"), view.integer(policy, "partitionSize")
     if total is None or size is None or total < 1 or size < 1:
         return
     if task.replicas is not None and task.replicas != total * size:
         detail = f"must be totalPartitions × partitionSize ({total} × {size} = {total * size})"
         yield Violation(f"{task.path}.replicas", Reason.INVALID, task.replicas, detail)
-    least = integer(policy, "minPartitions") or 0
+    least = view.integer(policy, "minPartitions") or 0
     if least > total:
         detail = f"must not be greater than totalPartitions ({total})"
         yield Violation(f"{path}.minPartitions", Reason.INVALID, least, detail)
@@ -242,7 +232,7 @@ def _partition_policy(task: TaskView) -> Iterator[Violation]:
         yield Violation(f"{task.path}.minAvailable", Reason.INVALID, task.min_available, detail)
 
 
-def _task_dependencies(job: JobView) -> Iterator[Violation]:
+def _task_dependencies(job: view.JobView) -> Iterator[Violation]:
     # Volcano never finishes waiting for a target that is named twice
     if not any(task.raw.get("dependsOn") for task in job.tasks):
         return
@@ -250,7 +240,7 @@ def _task_dependencies(job: JobView) -> Iterator[Violation]:
     suggester = Suggester(list(names))
     graph: dict[str, dict[str, None]] = {}
     for task in job.tasks:
-        targets = mapping(task.raw, "dependsOn").get("name")
+        targets = view.mapping(task.raw, "dependsOn").get("name")
         known: dict[str, None] = {}
         for index, target in enumerate(targets if isinstance(targets, list) else ()):
             if not isinstance(target, str):
@@ -276,7 +266,7 @@ def _task_dependencies(job: JobView) -> Iterator[Violation]:
         yield Violation(f"{first.path}.dependsOn.name", Reason.INVALID, first.name, detail)
 
 
-_FIELDS_OF_RULES: Mapping[Callable[[JobView], Iterator[Violation]], frozenset[str]] = {
+_FIELDS_OF_RULES: Mapping[Callable[[view.JobView], Iterator[Violation]], frozenset[str]] = {
     rule: frozenset(fields.split())
     for rule, fields in (
         (_counts, "minAvailable maxRetry minSuccess ttlSecondsAfterFinished tasks"),

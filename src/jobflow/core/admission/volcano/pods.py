@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from jobflow.core.admission.object_names import DNS_LABEL
+from jobflow.core.admission.object_names import DNS_LABEL, word_violations
 from jobflow.core.admission.volcano.job_view import JobView, TaskView, elements, mapping, text
 from jobflow.core.names import MAX_NAME, predict_pod_names
-from jobflow.core.suggest import list_supported
 from jobflow.core.violations import Reason, Violation
 
 TOPOLOGY_POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
@@ -78,9 +77,7 @@ def _topology_policy(task: TaskView) -> Iterator[Violation]:
     if policy is None or policy == "none":
         return
     if policy not in TOPOLOGY_POLICIES:
-        yield Violation(
-            path, Reason.NOT_SUPPORTED, policy, list_supported(policy, TOPOLOGY_POLICIES)
-        )
+        yield from word_violations(path, policy, TOPOLOGY_POLICIES)
         return
     for key in _CONTAINER_LISTS:
         for index, container in elements(task.pod_spec, key):

@@ -11,14 +11,8 @@ from jobflow.api.flow.control import Case
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import Stage
+from jobflow.core.admission.analysis import tree_budget
 from jobflow.core.admission.analysis.places import ExpressionPlace
-from jobflow.core.admission.analysis.tree_budget import (
-    MERGED_VALUE,
-    TASK,
-    Constants,
-    TreeBudget,
-    encode_roughly,
-)
 from jobflow.core.admission.volcano.job_view import job_view
 from jobflow.core.cel.references import find_references
 from jobflow.core.json_values import count_values
@@ -147,12 +141,12 @@ def owners_of(steps: Iterable[tuple[int, Step]], path: Callable[[int], str]) -> 
 
 
 def resolved_layers(
-    flow: JobFlow, owners: Sequence[Owner], budget: TreeBudget, level: int
+    flow: JobFlow, owners: Sequence[Owner], budget: tree_budget.TreeBudget, level: int
 ) -> Iterator[ResolvedLayer]:
     """Yield the layers of steps and cases, with the known values of their references."""
     if not owners:
         return
-    constants = Constants(flow, budget, level)
+    constants = tree_budget.Constants(flow, budget, level)
     for step, case, path, written in owners:
         for layer in own_layers(written):
             resolved = constants.insert(layer.content)
@@ -167,7 +161,7 @@ class Resolver:
         flow: JobFlow,
         layers: Iterable[ResolvedLayer],
         templates: Mapping[str, JobTemplate] | None,
-        budget: TreeBudget,
+        budget: tree_budget.TreeBudget,
         level: int,
     ) -> None:
         self._defaults = flow.spec.job_defaults
@@ -195,7 +189,7 @@ class Resolver:
         None if child flows have spent the budget for tasks."""
         tasks = template.spec.get("tasks")
         count = len(tasks) if isinstance(tasks, list) else 0
-        self._budget.spend(TASK * count)
+        self._budget.spend(tree_budget.TASK * count)
         if self._level > 1:
             self._budget.tasks -= count
             if self._budget.tasks < 0:
@@ -207,7 +201,7 @@ class Resolver:
         if key not in shared:
             spec = template.spec
             if self._defaults is not None or self._claims:
-                self._budget.spend(MERGED_VALUE * self._measure(spec)[1])
+                self._budget.spend(tree_budget.MERGED_VALUE * self._measure(spec)[1])
             if self._defaults is not None:
                 spec = with_defaults(spec, self._defaults)
             complete, pods = with_claims(spec, self._claims), predict_pod_names(spec)
@@ -267,14 +261,14 @@ class Resolver:
             more, added = self._measure(change.content)
             size += more * max(times, 1)
             values += added * max(times, 1)
-        self._budget.spend(MERGED_VALUE * values)
+        self._budget.spend(tree_budget.MERGED_VALUE * values)
         self._budget.merged -= size
         return self._budget.merged >= 0
 
     def _measure(self, spec: Mapping[str, Any]) -> tuple[int, int]:
         """Return the bytes of a spec or a layer, and about how many JSON values it has."""
         if id(spec) not in self._sizes:
-            text = encode_roughly(spec)
+            text = tree_budget.encode_roughly(spec)
             self._sizes[id(spec)] = len(text), count_values(text)
         return self._sizes[id(spec)]
 

@@ -198,18 +198,16 @@ def _faults_without_template(layer: ResolvedLayer) -> Iterator[Violation]:
     locations = LayerLocations(layer, spec)
     holds = _holds_for_any_run(spec) if layer.open else lambda fault: True
     for fault in job_violations(spec, "", None):
-        if _needs_no_template(fault) and holds(fault):
+        needs_none = fault.reason in _REASONS_WITHOUT_TEMPLATE
+        if _REPLACED_LIST.search(fault.path):
+            needs_none = True
+        elif fault.reason is Reason.INVALID and isinstance(fault.value, int):
+            needs_none = fault.value < 0
+        elif fault.reason is Reason.INVALID:
+            ends = (found.end() for found in _SINGLE_VALUE.finditer(fault.path))
+            needs_none = len(fault.path) in ends
+        if needs_none and holds(fault):
             yield locations.in_layer(fault)
-
-
-def _needs_no_template(fault: Violation) -> bool:
-    if fault.reason in _REASONS_WITHOUT_TEMPLATE or _REPLACED_LIST.search(fault.path):
-        return True
-    if fault.reason is not Reason.INVALID:
-        return False
-    if isinstance(fault.value, int):
-        return fault.value < 0
-    return any(found.end() == len(fault.path) for found in _SINGLE_VALUE.finditer(fault.path))
 
 
 def _holds_for_any_run(spec: Mapping[str, Any]) -> Callable[[Violation], bool]:

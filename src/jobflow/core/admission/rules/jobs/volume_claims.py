@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.object_names import DNS_LABEL, MAX_OBJECT_NAME
+from jobflow.core.admission.object_names import DNS_LABEL, MAX_OBJECT_NAME, word_violations
 from jobflow.core.admission.rule import RuleGroup, Rules
 from jobflow.core.admission.rules.expressions import faults_before_start
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.names import format_job_name
-from jobflow.core.suggest import list_supported
 from jobflow.core.violations import Reason, Violation
 
 MAX_CLAIMS = 32
@@ -83,9 +82,8 @@ def _access_mode_faults(modes: Any, claim: str) -> Iterator[Violation]:
         yield Violation(path, Reason.REQUIRED, None, detail)
         return
     for i, mode in enumerate(modes if isinstance(modes, list) else ()):
-        if isinstance(mode, str) and mode not in ACCESS_MODES:
-            detail = list_supported(mode, ACCESS_MODES)
-            yield Violation(f"{path}[{i}]", Reason.NOT_SUPPORTED, mode, detail)
+        if isinstance(mode, str):
+            yield from word_violations(f"{path}[{i}]", mode, ACCESS_MODES)
     if isinstance(modes, list) and len(modes) > 1 and "ReadWriteOncePod" in modes:
         detail = "ReadWriteOncePod cannot be combined with other access modes"
         yield Violation(path, Reason.FORBIDDEN, None, detail)
