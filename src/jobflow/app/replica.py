@@ -28,7 +28,7 @@ from jobflow.core.spec.concurrency import is_waiting
 from jobflow.core.violations import Violation
 from jobflow.kube.client import Client, retried
 from jobflow.kube.election.candidate import Timing
-from jobflow.kube.election.election import Election, Lead
+from jobflow.kube.election.election import Election
 from jobflow.runtime.event_loop import either, together
 from jobflow.runtime.http_listener import HttpListener, PortInUse
 from jobflow.store import Feed, Store, feeds
@@ -53,55 +53,6 @@ class LeaseOptions:
     namespace: str
     name: str
     timing: Timing = field(default_factory=Timing)
-
-
-@dataclass(frozen=True, slots=True)
-class Leading:
-    """Leads whenever this replica may, until `finish` is set."""
-
-    client: Client
-    store: Store
-    crds: CrdWatch
-    lead: Lead
-    lease: LeaseOptions | None
-    on_change: Callable[[bool], None]
-    """Called with True when a term begins, with False when it ends."""
-    finish: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def run(self) -> None:
-        while True:
-            # a leader without fitting definitions would write statuses that lose fields
-            await either(self.crds.fit.wait(), self.finish.wait())
-            # a candidate that knows nothing keeps others from leading
-            await either(self.store.synced.wait(), self.finish.wait())
-            if self.finish.is_set():
-                return
-            stopping = asyncio.Event()
-
-            async def stop_in_time(stopping: asyncio.Event = stopping) -> None:
-                await either(self.crds.unfit.wait(), self.finish.wait())
-                stopping.set()
-
-            watching = asyncio.create_task(stop_in_time())
-            try:
-                if self.lease is None:
-                    self.on_change(True)
-                    await self.lead(self.client, stopping)
-                else:
-                    await Election(
-                        self.client,
-                        self.lead,
-                        namespace=self.lease.namespace,
-                        name=self.lease.name,
-                        timing=self.lease.timing,
-                        stopping=stopping,
-                        on_change=self.on_change,
-                    ).run()
-            finally:
-                if self.lease is None:
-                    self.on_change(False)
-                watching.cancel()
-                await asyncio.wait([watching])
 
 
 MakeSource = Callable[[Client, Live], CertificateSource]
@@ -171,23 +122,8 @@ class ServingReplica:
         self.waiting_for = self._readiness.waiting_for
         self.unknown = self._readiness.unknown
         self.wait_ready = self._readiness.wait_ready
-        term = partial(
-            lead,
-            store=self.store,
-            feeds=self._feeds,
-            hooks=self.metrics.controller,
-            check=options.check,
-            judge=self._judge,
-            status_seconds=options.status_seconds,
-        )
-        self._leading = Leading(
-            client=client,
-            store=self.store,
-            crds=self._crds,
-            lead=term,
-            lease=options.lease,
-            on_change=self._leadership_changed,
-        )
+        self._finish = asyncio.Event()
+        """Set when this replica has to lead no more."""
         self._certificates: CertificateSource | None = None
         self._webhook: HttpListener | None = None
         self._large_reviews: ReviewProcess | None = None
@@ -232,7 +168,7 @@ class ServingReplica:
             webhook = parts.start("the webhook", self._webhook.serve) if self._webhook else None
             controller = None
             if self._options.controller:
-                controller = parts.start("the controller", self._leading.run)
+                controller = parts.start("the controller", self._lead)
             if self._http:
                 parts.start("the HTTP server", self._http.serve)
             yield
@@ -246,9 +182,55 @@ class ServingReplica:
                 self._webhook.stop()
             if webhook is not None:
                 await asyncio.wait([webhook])
-            self._leading.finish.set()
+            self._finish.set()
             if controller is not None:
                 await asyncio.wait([controller])
+
+    async def _lead(self) -> None:
+        """Run flows whenever this replica may, until `_finish` is set."""
+        term = partial(
+            lead,
+            store=self.store,
+            feeds=self._feeds,
+            hooks=self.metrics.controller,
+            check=self._options.check,
+            judge=self._judge,
+            status_seconds=self._options.status_seconds,
+        )
+        lease = self._options.lease
+        while True:
+            # a leader without fitting definitions would write statuses that lose fields
+            await either(self._crds.fit.wait(), self._finish.wait())
+            # a candidate that knows nothing keeps others from leading
+            await either(self.store.synced.wait(), self._finish.wait())
+            if self._finish.is_set():
+                return
+            stopping = asyncio.Event()
+
+            async def stop_in_time(stopping: asyncio.Event = stopping) -> None:
+                await either(self._crds.unfit.wait(), self._finish.wait())
+                stopping.set()
+
+            watching = asyncio.create_task(stop_in_time())
+            try:
+                if lease is None:
+                    self._leadership_changed(True)
+                    await term(self._client, stopping)
+                else:
+                    await Election(
+                        self._client,
+                        term,
+                        namespace=lease.namespace,
+                        name=lease.name,
+                        timing=lease.timing,
+                        stopping=stopping,
+                        on_change=self._leadership_changed,
+                    ).run()
+            finally:
+                if lease is None:
+                    self._leadership_changed(False)
+                watching.cancel()
+                await asyncio.wait([watching])
 
     async def _reread(self) -> None:
         # jobs have a definition of Volcano's, which the watch on definitions does not follow

@@ -112,9 +112,7 @@ class ReviewMiddleware:
             deadlines.count()
         deadlines.turn_of[task] = deadlines.turn
         try:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise _Disconnected
+            message = await _next(receive)
             body: bytes = message.get("body", b"")
             # most bodies come in one small piece, which needs no counting
             if message.get("more_body", False) or len(body) > SMALL:

@@ -23,7 +23,7 @@ from jobflow.core.violations import Reason, join_path
 from jobflow.kube.answers import NETWORK_ERRORS, ApiError
 from jobflow.kube.client import Client, decoder
 from jobflow.store import Store
-from jobflow.webhook.tried_pods import SECONDS, DryRun
+from jobflow.webhook.tried_pods import SECONDS, TEMPLATE, DryRun
 
 AT_ONCE = 8
 LOG_SECONDS = 60.0
@@ -32,8 +32,6 @@ QUERY = (("dryRun", "All"), ("fieldValidation", "Warn"))
 _UNREADABLE = re.compile(r"cannot be handled as a PodTemplate: (.+)", re.DOTALL)
 """A wrong type or a malformed quantity, which is found before validation
 (k8s.io/apiserver, endpoints/handlers/rest.go, transformDecodeError)."""
-
-_IN_TEMPLATE = re.compile(r"template(?=[.\[]|$)")
 
 log = structlog.get_logger(__name__)
 
@@ -136,7 +134,7 @@ def _faults(error: ApiError, template: bytes) -> Iterator[StatusCause]:
     field."""
     details = error.status.details
     if error.code == 422 and details is not None:
-        yield from (cause for cause in details.causes or () if _IN_TEMPLATE.match(cause.field))
+        yield from (cause for cause in details.causes or () if TEMPLATE.match(cause.field))
     # it could not be decoded, so the message names no place
     elif error.code == 400 and (found := _UNREADABLE.search(error.message)) is not None:
         for place in decode_error_paths(msgspec.json.decode(template), found[1]):
@@ -227,12 +225,12 @@ class StoreCluster:
         self._store = store
         self._client = client
         self._only = only
-        self._dry_runs = DryRuns(client, observe)
         self.unfit = unfit
         self.outdated = outdated
-        # methods of the store are the protocol's as they are
+        # these methods are the protocol's as they are
         self.templates = store.templates_in
         self.queues = store.queue_states
+        self.dry_run = DryRuns(client, observe).of
 
     def knows(self, namespace: str) -> bool:
         return self._store.synced.is_set() and self.follows(namespace)
@@ -276,6 +274,3 @@ class StoreCluster:
             return False
         found = decoder(Object).decode(body).metadata
         return found.uid != uid or found.deletion_timestamp is not None
-
-    async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
-        return await self._dry_runs.of(namespace, templates)

@@ -34,7 +34,7 @@ def webhook_configuration(url: str, ca_bundle: bytes, *, name: str = NAME) -> di
         _webhook(each.crd_name, each.resource, url, each.review_path, ca_bundle, "DELETE")
         for each in KINDS.values()
     ]
-    return _configuration(VALIDATING_WEBHOOKS, name, webhooks)
+    return {**VALIDATING_WEBHOOKS.type_meta, "metadata": {"name": name}, "webhooks": webhooks}
 
 
 def command_configuration(url: str, ca_bundle: bytes) -> dict[str, Any]:
@@ -53,12 +53,7 @@ def command_configuration(url: str, ca_bundle: bytes) -> dict[str, Any]:
             {"name": "by-action", "expression": condition},
         ]
         webhooks.append(webhook)
-    return _configuration(MUTATING_WEBHOOKS, NAME, webhooks)
-
-
-def _configuration(kind: Resource, name: str, webhooks: list[dict[str, Any]]) -> dict[str, Any]:
-    head = {**kind.type_meta, "metadata": {"name": name}}
-    return {**head, "webhooks": webhooks}
+    return {**MUTATING_WEBHOOKS.type_meta, "metadata": {"name": NAME}, "webhooks": webhooks}
 
 
 def _webhook(

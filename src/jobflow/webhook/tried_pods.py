@@ -28,7 +28,8 @@ SECONDS = 3.0
 """Time for all dry runs of one review; a review has 10 s."""
 T = TypeVar("T")
 
-_TEMPLATE = re.compile(r"template(?=[.\[]|$)")
+TEMPLATE = re.compile(r"template(?=[.\[]|$)")
+"""The beginning of a path in a pod template."""
 _IN_METADATA = re.compile(r"template\.(?=(?:labels|annotations)\b)")
 """Paths in which the API server omits `metadata` (k8s.io/kubernetes, ValidatePodTemplateSpec)."""
 _UNKNOWN_FIELD = re.compile(r'unknown field "(template\..+)"')
@@ -94,7 +95,7 @@ def add_pod_faults(
             if field := _UNKNOWN_FIELD.fullmatch(text):
                 if (path := _path(first, field[1])) not in warned:
                     unknown.append(path)
-            elif _TEMPLATE.match(text):
+            elif TEMPLATE.match(text):
                 others.append(_path(first, text))
             else:
                 others.append(f"{_path(first, 'template')}: {text}")

@@ -4,7 +4,6 @@ Rotation breaks no review: every API server trusts the new CA, then the replicas
 that it signed, and the old CA is removed when no replica can still serve one of its own.
 """
 
-import ipaddress
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
@@ -155,7 +154,7 @@ def pem_key(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 def alternative_name(host: str) -> x509.GeneralName:
     try:
-        return x509.IPAddress(ipaddress.ip_address(host))
+        return x509.IPAddress(ip_address(host))
     except ValueError:
         pass
     if not _HOST.fullmatch(host):
@@ -272,7 +271,8 @@ def due_change(ring: Ring, policy: Policy, *, now: datetime, trusted: bool) -> R
         return RingChange(
             Ring(newest, older, ring.serving), "the CA is past two thirds of its lifetime"
         )
-    ours, theirs = [_canonical(host) for host in policy.hosts], hosts_of(ring.serving.certificate)
+    ours = [str(alternative_name(host).value) for host in policy.hosts]
+    theirs = hosts_of(ring.serving.certificate)
     reason = None
     if not ring.rotated:
         reason = "there is a newer CA" if trusted else None
@@ -315,13 +315,6 @@ def issuer_of(
             continue
         return authority
     return None
-
-
-def _canonical(host: str) -> str:
-    try:
-        return str(ip_address(host))
-    except ValueError:
-        return host
 
 
 def _valid(certificates: Iterable[x509.Certificate], now: datetime) -> tuple[x509.Certificate, ...]:
