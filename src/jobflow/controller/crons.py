@@ -6,7 +6,7 @@ saw it: a copy that is too old must not start a flow of a suspended schedule.
 """
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 import structlog
@@ -43,7 +43,7 @@ class Crons(Listener):
         recorder: Recorder,
         queue: WorkQueue[Key],
         *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime],
     ) -> None:
         self._client = client
         self._store = store

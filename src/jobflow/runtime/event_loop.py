@@ -5,9 +5,9 @@ import gc
 import logging
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from jobflow.runtime import ctrl_c
@@ -28,8 +28,17 @@ def run(main: Coroutine[Any, Any, T], *, is_brief: bool = False) -> T:
     async def cancellable() -> T:
         task = asyncio.current_task()
         assert task is not None
-        with _cancelling(task):
+
+        def cancel(*_: object) -> None:
+            signal.signal(signal.SIGINT, ctrl_c.end)
+            task.get_loop().call_soon_threadsafe(task.cancel)
+
+        signal.signal(signal.SIGINT, cancel)
+        try:
             return await main
+        finally:
+            # nothing is left to cancel while the loop is closed
+            signal.signal(signal.SIGINT, ctrl_c.skip)
 
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     if not is_brief:
@@ -74,21 +83,6 @@ def run_beside(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
             loop, task = begun.result(timeout=_START_SECONDS)
             loop.call_soon_threadsafe(task.cancel)
             raise
-
-
-@contextmanager
-def _cancelling(task: asyncio.Task[Any]) -> Iterator[None]:
-    """Let Ctrl-C cancel the task, and do nothing while the loop is closed after it."""
-
-    def cancel(*_: object) -> None:
-        signal.signal(signal.SIGINT, ctrl_c.end)
-        task.get_loop().call_soon_threadsafe(task.cancel)
-
-    signal.signal(signal.SIGINT, cancel)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, ctrl_c.skip)
 
 
 Task = asyncio.Task[None]

@@ -189,6 +189,9 @@ class Store:
     # ------------------------------------------------------------------ indexes
 
     def _flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
+        flow = new or old
+        assert flow is not None
+        namespace, uid = flow.metadata.namespace, flow.metadata.uid
         self._index_templates(old, new)
         before = old.metadata.controller if old is not None else None
         if old is not None and before is not None:
@@ -196,33 +199,31 @@ class Store:
         after = new.metadata.controller if new is not None else None
         if new is not None and after is not None:
             self._flows_of.setdefault(after.uid, {})[new.metadata.name] = new
-        self._index_known_jobs(old, new)
+        # jobs whose UID the flow has got or lost, if it is not their controller
+        for name in self.owners.flow_changed(old, new):
+            child, job = self.flows.get(namespace, name), self.jobs.get(namespace, name)
+            for found in (job, observe(child) if child is not None else None):
+                if found is not None and not found.metadata.is_owned_by(flow.metadata):
+                    self._move(found, uid)
         if new is None:
-            assert old is not None
-            self._gone.pop(old.metadata.uid, None)
-        elif gone := self._gone.get(new.metadata.uid):
+            self._gone.pop(uid, None)
+        elif gone := self._gone.get(uid):
             for name in [name for name, last in gone.items() if is_recorded(new, last)]:
-                discard(self._gone, new.metadata.uid, name)
+                discard(self._gone, uid, name)
         self.pods.flow_changed(old, new)
         # flows that wait for the place of this one
         others = self.groups.update(old, new)
-        self._child_changed(old, new)
+        # a child flow is among the jobs of its parent, as a plan of the parent sees it
+        old_child = observe(old) if old is not None and self.owners.of(old) else None
+        new_child = observe(new) if new is not None and self.owners.of(new) else None
+        if old_child != new_child:
+            self._index_job(old_child, new_child)
+            for listener in self.listeners:
+                listener.job_changed(old_child, new_child)
         for listener in self.listeners:
             listener.flow_changed(old, new)
             if others:
                 listener.group_changed(others)
-
-    def _child_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        """Keep a child flow among the jobs of its parent, as a plan of the parent sees it."""
-        flow = new or old
-        assert flow is not None
-        before = observe(old) if old is not None and self.owners.of(old) else None
-        after = observe(new) if new is not None and self.owners.of(new) else None
-        if before == after:
-            return
-        self._index_job(before, after)
-        for listener in self.listeners:
-            listener.job_changed(before, after)
 
     def children_of(self, flow_uid: str) -> Iterator[Key]:
         """Yield the keys of the child flows of a flow that exist."""
@@ -295,22 +296,11 @@ class Store:
             if flow is not None and is_current and not is_recorded(flow, last):
                 self._gone.setdefault(before.uid, {})[last.metadata.name] = last
 
-    def _index_known_jobs(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        """Move the jobs whose UID the flow has got or lost, if it is not their controller."""
-        flow = new or old
-        assert flow is not None
-        namespace, uid = flow.metadata.namespace, flow.metadata.uid
-        for name in self.owners.flow_changed(old, new):
-            child, job = self.flows.get(namespace, name), self.jobs.get(namespace, name)
-            for found in (job, observe(child) if child is not None else None):
-                if found is not None and not found.metadata.is_owned_by(flow.metadata):
-                    self._move(found, {uid})
-
-    def _move(self, job: Job, places: set[str]) -> None:
-        """Index a job below its owner, and not below the others of these flows."""
+    def _move(self, job: Job, flow_uid: str) -> None:
+        """Index a job below its owner, and not below this flow if that is another one."""
         name, named = job.metadata.name, find_owner(job)
         # it may be below several flows until its owner is known
-        for uid in places | ({named.uid} if named is not None else set()):
+        for uid in {flow_uid, flow_uid if named is None else named.uid}:
             held = self._jobs_of.get(uid, EMPTY).get(name)
             if held is not None and held.metadata.uid == job.metadata.uid:
                 discard(self._jobs_of, uid, name)

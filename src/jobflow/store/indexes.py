@@ -12,7 +12,6 @@ from typing import NamedTuple, TypeVar
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.labels import CREATED_BY_TEMPLATE
 from jobflow.api.resources import JOBFLOWS, ObjectMeta
 from jobflow.api.volcano.job import Job
 from jobflow.core.names import qualify_name
@@ -129,8 +128,8 @@ def template_of(job: Job | None) -> Key | None:
     if job is None:
         return None
     meta = job.metadata
-    named = (meta.annotations or {}).get(CREATED_BY_TEMPLATE)
-    named = named or (meta.labels or {}).get(CREATED_BY_TEMPLATE, "")
+    named = (meta.annotations or {}).get(labels.CREATED_BY_TEMPLATE)
+    named = named or (meta.labels or {}).get(labels.CREATED_BY_TEMPLATE, "")
     # a namespace has no dot
     namespace, _, name = named.partition(".")
     return (namespace, name) if name and namespace == meta.namespace else None
