@@ -59,16 +59,12 @@ def crd_column(given: dict[str, Any]) -> Column:
             return age(str(found[0]))
         if kind in ("integer", "number", "boolean"):
             return found[0]
-        return " ".join(map(_text, found))
+        # Text as it is, anything else as JSON.
+        texts = (each if isinstance(each, str) else encode(each).decode() for each in found)
+        return " ".join(texts)
 
     optional = {name: given[name] for name in ("priority", "description") if name in given}
     return Column(given["name"], kind, value, **optional)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return value if isinstance(value, str) else encode(value).decode()
 
 
 class Renderer:
