@@ -19,12 +19,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase, JobRecord, RunCondition, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.core.cel.budget import NEXT_PLAN_DELAY, PlanBudget
-from jobflow.core.cel.scope import (
-    AttemptFacts,
-    EvaluationScope,
-    StepAndCondition,
-    list_failures,
-)
+from jobflow.core.cel.scope import AttemptFacts, EvaluationScope, StepAndCondition, list_failures
 from jobflow.core.lazy import lazy_property
 from jobflow.core.planning.actions import COMMAND_AGAIN
 from jobflow.core.planning.decision import CreateBudget, CreateFault, StepDecision, TargetEnd
@@ -224,6 +219,13 @@ class PlanContext:
         """Return the values that an expression of a step, or of one run of it, can use. `ended`:
         the condition of the run that has just ended, for `until` and `retry.when`; `phase`: how
         the flow ends, for its outputs."""
+        last: Any = UNSET
+        if run is not None and run.step.repeat is not None:
+            # the repeat before; the first one has none
+            runs = self.observed[self.layout.graph.index[run.step.name]].runs
+            before = (each for each in runs if each.index == (run.index or 0) - 1)
+            outputs = ({"outputs": r.stored.outputs or {}, "index": r.index} for r in before)
+            last = next(outputs, {})
         return EvaluationScope(
             self.flow,
             self._standing,
@@ -233,18 +235,9 @@ class PlanContext:
             item=UNSET if run is None or run.index is None else run.item,
             run=ended,
             attempt=attempt,
-            last=self._last(run) if run is not None and run.step.repeat is not None else UNSET,
+            last=last,
             budget=self.progress.allowance.share(),
         )
-
-    def _last(self, run: ObservedRun) -> dict[str, Any]:
-        """Return the outputs and the index of the repeat before a run; empty for the first."""
-        position = self.layout.graph.index.get(run.step.name)
-        runs = self.observed[position].runs if position is not None and run.index else ()
-        before = next((each for each in runs if each.index == (run.index or 0) - 1), None)
-        if before is None:
-            return {}
-        return {"outputs": before.stored.outputs or {}, "index": before.index}
 
     @lazy_property
     def _failures(self) -> list[dict[str, Any]]:

@@ -152,16 +152,14 @@ def _surplus(cron: api.CronJobFlow, flows: Sequence[JobFlow]) -> Iterator[Remove
             for flow in flows
             if flow.final and _succeeded(flow) == succeeded and not is_backfilled(flow)
         ]
+        finished.sort(
+            key=lambda flow: (flow.status.start_time or _age(flow)[0], flow.metadata.name)
+        )
         # admission refuses a negative limit
-        for flow in sorted(finished, key=_start_of)[: max(0, len(finished) - max(limit, 0))]:
+        for flow in finished[: max(0, len(finished) - max(limit, 0))]:
             meta = flow.metadata
             if meta.deletion_timestamp is None:
                 yield RemoveFlow(meta.name, meta.uid, meta.resource_version)
-
-
-def _start_of(flow: JobFlow) -> tuple[datetime, str]:
-    created, name = _age(flow)
-    return flow.status.start_time or created, name
 
 
 # ------------------------------------------------------------------ the next flow

@@ -13,13 +13,13 @@ only the one end that its step must have waited for.
 from collections.abc import Mapping
 from contextlib import suppress
 from operator import attrgetter
+from typing import Any
 
 import msgspec
 
 from jobflow.api import labels
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
 from jobflow.api.flow.step import Condition, Strategy
-from jobflow.api.volcano.job import Job
 from jobflow.core.names import format_latest_name
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import TargetEnd
@@ -137,25 +137,13 @@ def recorded_ends(ctx: PlanContext) -> Mapping[int, TargetEnd]:
         # an item names the items that it has waited for too
         if position in ctx.layout.matching:
             for run, job in observed.list_unknown():
-                _read_item_ends(of_items, position, run, job, ctx)
+                ends = parse_ends((job.metadata.annotations or {}).get(labels.TARGET_ENDS, ""))
+                for target in ctx.layout.needs[position].matched:
+                    of_item = ends.get(f"{graph.names[target]}/{run.index}")
+                    if of_item is not None and run.index is not None:
+                        known = of_items.setdefault(target, {})
+                        known[run.index] = max(known.get(run.index, of_item), of_item, key=_rank)
     return found
-
-
-def _read_item_ends(
-    into: dict[int, dict[int, TargetEnd]],
-    position: int,
-    run: ObservedRun,
-    job: Job,
-    ctx: PlanContext,
-) -> None:
-    """Read the ends of the items that this vcjob of an item has waited for."""
-    ends = parse_ends((job.metadata.annotations or {}).get(labels.TARGET_ENDS, ""))
-    for target in ctx.layout.needs[position].matched:
-        end = ends.get(f"{ctx.layout.graph.names[target]}/{run.index}")
-        if end is not None and run.index is not None:
-            known = into.setdefault(target, {}).get(run.index)
-            if known is None or _rank(end) > _rank(known):
-                into[target][run.index] = end
 
 
 def recorded_item_ends(ctx: PlanContext) -> Mapping[int, Mapping[int, TargetEnd]]:
@@ -204,15 +192,9 @@ def end_beyond_all_known(position: int, ctx: PlanContext) -> TargetEnd | None:
 def ended_as_recorded(end: TargetEnd, observed: ObservedStep) -> StepCondition:
     """Return the condition of a step of which nothing but its end is known."""
     stored = observed.stored
-    job = format_latest_name(observed.key, end.attempts) if end.attempts else ""
     return StepCondition(
-        phase=end.phase,
-        reason=end.reason,
-        message=recorded_end_message(observed, job),
-        job=job,
-        attempts=end.attempts,
+        **_fields_of(end, observed),
         past_attempts=stored.past_attempts,
-        last_transition_time=observed.now,
         requested_hours=stored.requested_hours,
         decisions=stored.decisions,
     )
@@ -220,16 +202,19 @@ def ended_as_recorded(end: TargetEnd, observed: ObservedStep) -> StepCondition:
 
 def run_ended_as_recorded(end: TargetEnd, run: ObservedRun) -> RunCondition:
     """Return the condition of a run of which nothing but its end is known."""
+    return RunCondition(index=run.index, **_fields_of(end, run))
+
+
+def _fields_of(end: TargetEnd, run: ObservedRun) -> dict[str, Any]:
     job = format_latest_name(run.key, end.attempts) if end.attempts else ""
-    return RunCondition(
-        index=run.index,
-        phase=end.phase,
-        reason=end.reason,
-        message=recorded_end_message(run, job),
-        job=job,
-        attempts=end.attempts,
-        last_transition_time=run.now,
-    )
+    return {
+        "phase": end.phase,
+        "reason": end.reason,
+        "message": recorded_end_message(run, job),
+        "job": job,
+        "attempts": end.attempts,
+        "last_transition_time": run.now,
+    }
 
 
 def recorded_end_message(run: ObservedRun, job: str) -> str:

@@ -160,22 +160,19 @@ class _CommandReader:
         # an earlier Command of this plan may have ended the flow, before the step is answered
         ends = lifecycle.finally_too if in_finally else lifecycle.ending_reason
         if ends or key not in self.find_open():
-            return self._not_asked(key)
+            step = next((each for each in self.flow.all_steps if each.name == key.step), None)
+            if step is None:
+                return f'the flow has no step "{key.step}"'
+            if not is_asked(step):
+                return f"step {key.step} has no approval"
+            if step.for_each is not None and key.index is None:
+                return f"step {key.step} has items: name one of them, such as {key.step}/0"
+            return f"step {key} does not wait for approval"
         if (before := self.answers.get(key)) is not None:
             verb = "rejected" if before.answer is ApprovalAnswer.REJECT else "approved"
             return f"step {key} has been {verb} already"
         self.answers[key] = given
         return ""
-
-    def _not_asked(self, key: ApprovalKey) -> str:
-        step = next((each for each in self.flow.all_steps if each.name == key.step), None)
-        if step is None:
-            return f'the flow has no step "{key.step}"'
-        if not is_asked(step):
-            return f"step {key.step} has no approval"
-        if step.for_each is not None and key.index is None:
-            return f"step {key.step} has items: name one of them, such as {key.step}/0"
-        return f"step {key} does not wait for approval"
 
     def _retry(self, *, tolerated: bool) -> str:
         flow, state = self.flow, self.flow.status.state

@@ -7,7 +7,7 @@ facts. Plans read nothing else of a child.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -113,21 +113,22 @@ def _first_running(flow: JobFlow) -> datetime | None:
     if status.state.phase not in (FlowPhase.RUNNING, *_ENDS) or started is None:
         return None
     # the status does not say when, so the first sign of it counts, at the latest the start
-    signs = [since for since in _signs(flow) if since >= started]
+    signs = [
+        entry.start_timestamp
+        for record in status.job_status_list or ()
+        for entry in record.running_histories or ()
+        if entry.state == JobPhase.RUNNING and entry.start_timestamp is not None
+    ]
+    signs += [
+        condition.create_time
+        for condition in (status.conditions or {}).values()
+        # vcjobs are in the records
+        if not condition.job and condition.phase not in _NOT_BEGUN and condition.create_time
+    ]
+    signs = [since for since in signs if since >= started]
     if not signs and status.state.phase != FlowPhase.RUNNING:
         return None
     return min(signs, default=started)
-
-
-def _signs(flow: JobFlow) -> Iterator[datetime]:
-    for record in flow.status.job_status_list or ():
-        for entry in record.running_histories or ():
-            if entry.state == JobPhase.RUNNING and entry.start_timestamp is not None:
-                yield entry.start_timestamp
-    for condition in (flow.status.conditions or {}).values():
-        # vcjobs are in the records
-        if not condition.job and condition.phase not in _NOT_BEGUN and condition.create_time:
-            yield condition.create_time
 
 
 def _failure(flow: JobFlow) -> StepFailure | None:

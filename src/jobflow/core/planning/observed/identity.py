@@ -228,13 +228,8 @@ def _place_of(job: Job, layout: CompiledFlow) -> _Place | None:
         first = key if index is None else f"{key}-{index}"
         if layout.loops[position] == (index is not None) and is_attempt_name(meta.name, first):
             return _Place(position, index, _attempt(job, is_first=meta.name == first))
-    return _place_by_name(job, layout)
-
-
-def _place_by_name(job: Job, layout: CompiledFlow) -> _Place | None:
-    name = job.metadata.name
-    for first in dict.fromkeys((name, split_attempt_name(name)[0])):
-        attempt = _attempt(job, is_first=name == first)
+    for first in dict.fromkeys((meta.name, split_attempt_name(meta.name)[0])):
+        attempt = _attempt(job, is_first=meta.name == first)
         position = layout.by_key.get(first)
         if position is not None and not layout.loops[position]:
             return _Place(position, None, attempt)

@@ -72,7 +72,7 @@ def before_its_end(job: Job) -> Job:
 def _histories(job: Job, old: JobRecord | None, now: datetime) -> list[JobRunningHistory]:
     """Return the phases of the vcjob, after those of the old record."""
     # Volcano's conditions hold a phase only once, with its last time, so they are put behind the
-    # known ones at the largest overlap
+    # known ones at the largest overlap; Volcano moves the time of a phase while it lasts
     known = list((old.running_histories if old is not None else None) or ())
     status, made = job.status, job.metadata.creation_timestamp
     fallback = status.state.last_transition_time or now
@@ -85,7 +85,10 @@ def _histories(job: Job, old: JobRecord | None, now: datetime) -> list[JobRunnin
         seen.append((phase, first or fallback))
     for shared in range(len(seen), 0, -1):
         ended_in = seen[max(shared - len(known), 0) : shared]
-        if known and all(map(_same, known[-len(ended_in) :], ended_in)):
+        if known and all(
+            entry.state == state and (entry.end_timestamp is None or since <= entry.end_timestamp)
+            for entry, (state, since) in zip(known[-len(ended_in) :], ended_in, strict=False)
+        ):
             seen = seen[shared:]
             break
     for state, since in seen:
@@ -93,9 +96,3 @@ def _histories(job: Job, old: JobRecord | None, now: datetime) -> list[JobRunnin
             known[-1] = msgspec.structs.replace(known[-1], end_timestamp=since)
         known.append(JobRunningHistory(state=state, start_timestamp=since))
     return known[-KEPT_HISTORIES:]
-
-
-def _same(known: JobRunningHistory, seen: tuple[str, datetime]) -> bool:
-    # Volcano moves the time of a phase while it lasts
-    state, since = seen
-    return known.state == state and (known.end_timestamp is None or since <= known.end_timestamp)

@@ -15,7 +15,7 @@ from typing import cast
 import msgspec
 
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepPhase
-from jobflow.api.flow.step import Condition, Probe
+from jobflow.api.flow.step import Probe
 from jobflow.core.lazy import lazy_property
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Decision, StepDecision, fail, skip, wait
@@ -33,20 +33,11 @@ from jobflow.core.planning.pending.targets import (
 )
 from jobflow.core.planning.started import loop
 from jobflow.core.planning.started.loop_summary import summarize
-from jobflow.core.planning.started.matched_items import (
-    find_mismatch,
-    with_known_lists,
-)
+from jobflow.core.planning.started.matched_items import find_mismatch, with_known_lists
 from jobflow.core.planning.started.run import start_run
 from jobflow.core.planning.started.steps import continue_step
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.readiness import (
-    SKIPS,
-    TARGET_STATES,
-    StepEnd,
-    TargetState,
-    combine_states,
-)
+from jobflow.core.spec.readiness import SKIPS, StepEnd, TargetState, combine_states
 
 _NOT_YET = TargetState.NOT_YET
 
@@ -165,10 +156,13 @@ class PendingSteps:
 
     def _visit(self, position: int) -> None:
         before = decision = self.decisions.get(position)
-        if before and position in self.layout.matching and self._may_go_on(position, before):
-            decision = continue_step(position, self.ctx)
-            if decision is not None:
-                self._take(position, decision)
+        if before and position in self.layout.matching:
+            has_ended = before.condition.phase in ENDED_STEP_PHASES
+            # a target of its items that was decided in this pass may let further items begin
+            if not (has_ended or self.layout.needs[position].matched.issubset(self.begun)):
+                decision = continue_step(position, self.ctx)
+                if decision is not None:
+                    self._take(position, decision)
         if decision is None:
             judge = self._blocked if position in self.layout.blocked else self._decide
             decision = judge(position)
@@ -177,13 +171,6 @@ class PendingSteps:
         if self.stopping.is_active:
             met = self._target_states(position, began=True).met() if before else None
             self.stopping.note(position, decision.condition.phase, met)
-
-    def _may_go_on(self, position: int, decision: StepDecision) -> bool:
-        """Whether a step that has begun may begin further items, because a target of these items
-        has been decided in this pass."""
-        matched = self.layout.needs[position].matched
-        has_ended = decision.condition.phase in ENDED_STEP_PHASES
-        return not (has_ended or matched.issubset(self.begun))
 
     def _take(self, position: int, decision: StepDecision) -> None:
         condition = decision.condition
@@ -221,8 +208,7 @@ class PendingSteps:
             message = skipped_for(end, ctx, targets, self.stopping.failed)
             return skip(observed, StepReason(end), message)
         if verdict is TargetState.UNSATISFIABLE:
-            message = unsatisfiable(ctx, targets)
-            return fail(observed, StepReason.PROBE_UNSATISFIABLE, message)
+            return fail(observed, StepReason.PROBE_UNSATISFIABLE, unsatisfiable(ctx, targets))
         if verdict is not _NOT_YET:
             decision = self._ready(position, targets)
         elif self.stopping.failed and not (in_finally or self.stopping.may_start(position)):
@@ -286,8 +272,6 @@ class PendingSteps:
             other, shown = ctx.observed[target], ctx.shown_to_dependants(target)
             if self._met_before(position, target) or has_run(other, shown, ctx.records):
                 reaches[i] = TargetState.MET
-            else:
-                reaches[i] = TARGET_STATES[Condition.RUNNING][ends[target]]
         if need.matched:
             reaches = with_known_lists(ctx, need, reaches)
         return TargetStates(need, reaches)

@@ -88,15 +88,6 @@ class Loop:
         return any(condition.phase == StepPhase.FAILED for condition in self.conditions)
 
     @property
-    def fails_at_first(self) -> bool:
-        """Whether a run has failed before any has begun since the last retry of the flow, because
-        its vcjob cannot be created."""
-        # a tolerated failure of an attempt is from before the retry
-        stays = self.observed.step.continue_on_failure
-        failed = (each for each in self.conditions if each.phase == StepPhase.FAILED)
-        return any(not (stays and each.attempts) for each in failed)
-
-    @property
     def not_started(self) -> int:
         """The number of runs that have not begun."""
         return self.total - sum(index < self.total for index in self.decided)
@@ -113,12 +104,6 @@ class Loop:
     def starts_no_more(self) -> bool:
         """Whether no further item starts because one has failed for good."""
         return self.failed and not self.every
-
-    @property
-    def is_failing(self) -> bool:
-        """Whether no further item starts yet, because the reason of a failure is being read."""
-        runs = self.decided.values()
-        return not self.every and any(d.unjudged and is_last_failure(run) for run, d in runs)
 
     def run(self, index: int, ctx: PlanContext) -> ObservedRun:
         """Return the run with an index, which may not have begun."""
@@ -143,7 +128,12 @@ def continue_loop(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -
             loop.verdict = (
                 LoopEnd() if well else LoopEnd(end.reason, recorded_end_message(observed, ""))
             )
-    elif observed.started or loop.fails_at_first:
+    elif observed.started or any(
+        # a first vcjob cannot be created; a tolerated failure is from before a retry of the flow
+        condition.phase == StepPhase.FAILED
+        and not (observed.step.continue_on_failure and condition.attempts)
+        for condition in loop.conditions
+    ):
         _continue(loop, ctx, is_sure=end is not None and end.phase == StepPhase.COMPLETED)
     else:
         return None
@@ -219,7 +209,10 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
     if loop.states is not None and not (why or loop.starts_no_more):
         _skip_items(loop, loop.states, ctx)
     ended = sum(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values())
-    if not (why or ctx.terminating or ctx.pause or loop.starts_no_more or loop.is_failing):
+    # no further item starts while the reason of a failure is being read
+    runs = loop.decided.values()
+    is_failing = not loop.every and any(d.unjudged and is_last_failure(run) for run, d in runs)
+    if not (why or ctx.terminating or ctx.pause or loop.starts_no_more or is_failing):
         ended += _next_items(loop, ctx, len(loop.decided) - ended)
     if ended < len(loop.decided):
         return

@@ -10,12 +10,7 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.flow.status import (
-    ENDED_STEP_PHASES,
-    RunCondition,
-    StepCondition,
-    StepPhase,
-)
+from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
 from jobflow.api.volcano.job import JobPhase, TaskState
 from jobflow.core.planning.context import with_time
 from jobflow.core.planning.decision import RunDecision, StepDecision

@@ -9,13 +9,7 @@ from operator import itemgetter
 
 import msgspec
 
-from jobflow.api.flow.status import (
-    CANCELLED,
-    ENDED_STEP_PHASES,
-    JobRecord,
-    RunCondition,
-    StepPhase,
-)
+from jobflow.api.flow.status import CANCELLED, ENDED_STEP_PHASES, JobRecord, RunCondition, StepPhase
 from jobflow.api.volcano.job import ENDED_PHASES, JobPhase
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
@@ -83,7 +77,6 @@ def new_records(
 ) -> dict[str, JobRecord]:
     """Return the records of these steps that differ from the stored ones, by name. `ranks` gets the
     place of each vcjob in the order of all records."""
-    old = ctx.records
     new: dict[str, JobRecord] = {}
     for position in positions:
         observed, decision = ctx.observed[position], decisions[position]
@@ -97,14 +90,14 @@ def new_records(
             missing = {run.index for run in observed.runs if run.job is None or run.gone}
             for each in condition.runs or () if missing else ():
                 if each.index in missing:
-                    _close(new, old, each, ctx)
+                    _close(new, each, ctx)
         elif observed.jobs or condition.job:
             rank = position << _INDEX_BITS
             if observed.stored.job:
                 ranks[observed.stored.job] = rank
             _of_run(new, ranks, observed, rank, decision, ctx)
             if condition.job and (observed.job is None or observed.gone):
-                _close(new, old, condition, ctx)
+                _close(new, condition, ctx)
     return new
 
 
@@ -161,13 +154,11 @@ def job_lists(
     return lists
 
 
-def _close(
-    new: dict[str, JobRecord], old: Mapping[str, JobRecord], run: RunCondition, ctx: PlanContext
-) -> None:
+def _close(new: dict[str, JobRecord], run: RunCondition, ctx: PlanContext) -> None:
     """Record the end of a vcjob that is gone without a recorded end."""
     if run.job in ctx.view.jobs and run.job not in ctx.view.deleted:
         return  # it has an end of its own
-    record = new.get(run.job) or old.get(run.job)
+    record = new.get(run.job) or ctx.records.get(run.job)
     if record is None or ended(record) or run.phase not in _CLOSED:
         return
     # that of its run, or an unknown end if the run waits for its next attempt

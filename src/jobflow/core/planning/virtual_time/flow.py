@@ -136,16 +136,6 @@ class VirtualFlow:
         made = ObjectMeta(name=name, uid=f"{name}-{now}", creation_timestamp=now)
         self._send(made, action, message)
 
-    def _show_to_parent(self) -> None:
-        """Let the parent plan if this child flow has changed for it."""
-        parent, name = self.parent, self.flow.metadata.name
-        if parent is None or parent.children.get(name) is not self:
-            return
-        seen = observe(self.present)
-        if parent._shown.get(name) != seen:
-            parent._shown[name] = seen
-            parent.must_plan = True
-
     def create_job(self, job: RunningJob, step: str) -> None:
         """Add a vcjob of a step."""
         name = job.metadata.name
@@ -231,7 +221,13 @@ class VirtualFlow:
             view = replace(view, violations=judge(self.flow) or ())
         made = plan(self.flow, view, now=now)
         before, self.flow = self.flow, msgspec.structs.replace(self.flow, status=made.status)
-        self._show_to_parent()
+        parent, name = self.parent, self.flow.metadata.name
+        if parent is not None and parent.children.get(name) is self:
+            seen = observe(self.flow)
+            # the parent plans if this child flow has changed for it
+            if parent._shown.get(name) != seen:
+                parent._shown[name] = seen
+                parent.must_plan = True
         # a child flow reads from the status of its parent whether it is suspended
         if (before.status.suspended_at is None) != (made.status.suspended_at is None):
             for child in self.children.values():

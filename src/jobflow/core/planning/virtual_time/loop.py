@@ -138,9 +138,8 @@ class VirtualTime:
         self._wake_group(before, flow.flow)
         for action in made.actions:
             self._apply(flow, action)
-        while flow.asked:
-            key = next(iter(flow.asked))
-            del flow.asked[key]
+        asked, flow.asked = flow.asked, {}
+        for key in asked:
             if (after := self._approve_after(key.step)) is not None:
                 self.at(add(self.now, after), partial(flow.approve, key))
         if made.requeue_after is not None and not flow.must_plan and not flow.is_over:

@@ -11,12 +11,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.control import Approval, ApprovalAnswer
-from jobflow.api.flow.status import (
-    ENDED_STEP_PHASES,
-    ApprovalResult,
-    RunCondition,
-    StepPhase,
-)
+from jobflow.api.flow.status import ENDED_STEP_PHASES, ApprovalResult, RunCondition, StepPhase
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import resolve_references
 from jobflow.core.planning.context import PlanContext
@@ -26,7 +21,7 @@ from jobflow.core.planning.work.abort import why_in_words
 from jobflow.core.planning.work.end import duration, take_outputs
 from jobflow.core.pods.outputs import OutputsTooLarge
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.approvals import QUESTION, ApprovalKey, StepAnswer, asks
+from jobflow.core.spec.approvals import QUESTION, ApprovalKey, asks
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second
 
@@ -57,7 +52,16 @@ def start(run: ObservedRun, ctx: PlanContext) -> RunDecision:
 def settle(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
     """Return the end by an answer that a Command of this plan gives."""
     given = ctx.facts.answers.get(ApprovalKey(run.step.name, run.index))
-    return None if given is None else _answered(run, given, ctx)
+    if given is None:
+        return None
+    by = f" by {given.by}" if given.by else ""
+    message = f"{_VERBS[given.answer]}{by}" + (f": {given.comment}" if given.comment else "")
+    outputs = take_outputs(run.key, lambda: given.outputs, ctx)
+    if isinstance(outputs, OutputsTooLarge):
+        why = f"{message}; the outputs of {run.step.name} {outputs}"
+        return RunDecision(_ended(run, StepPhase.FAILED, StepReason.OUTPUTS_TOO_LARGE, why))
+    result = ApprovalResult(answer=given.answer, by=given.by, time=ctx.second)
+    return _decided(run, message, result, outputs)
 
 
 def abort(run: ObservedRun, why: str, ctx: PlanContext) -> RunDecision | None:
@@ -104,17 +108,6 @@ def open_approvals(ctx: PlanContext, decisions: Sequence[StepDecision]) -> froze
             if (asks(run) or run.approval is not None) and run.index not in before:
                 found.add(ApprovalKey(observed.step.name, run.index))
     return frozenset(found)
-
-
-def _answered(run: ObservedRun, given: StepAnswer, ctx: PlanContext) -> RunDecision:
-    by = f" by {given.by}" if given.by else ""
-    message = f"{_VERBS[given.answer]}{by}" + (f": {given.comment}" if given.comment else "")
-    outputs = take_outputs(run.key, lambda: given.outputs, ctx)
-    if isinstance(outputs, OutputsTooLarge):
-        why = f"{message}; the outputs of {run.step.name} {outputs}"
-        return RunDecision(_ended(run, StepPhase.FAILED, StepReason.OUTPUTS_TOO_LARGE, why))
-    result = ApprovalResult(answer=given.answer, by=given.by, time=ctx.second)
-    return _decided(run, message, result, outputs)
 
 
 def _decided(

@@ -104,7 +104,10 @@ def ended(run: ObservedRun, job: Job, end: AttemptEnd, ctx: PlanContext) -> RunC
         # those of a job that was lost were added when it was not found
         requested_hours=run.stored.requested_hours if run.between_attempts else end.hours,
     )
-    avoided = _avoided(run, end) if phase == StepPhase.FAILED else None
+    avoided, retry = None, run.step.retry
+    if phase == StepPhase.FAILED and retry is not None and retry.avoid_nodes:
+        before = [node for node in run.stored.avoid_nodes or () if node not in end.failed_on]
+        avoided = [*before, *sorted(end.failed_on - {""})][-MOST_AVOIDED:] or None
     return msgspec.structs.replace(condition, avoid_nodes=avoided)
 
 
@@ -190,14 +193,6 @@ def describe_failed_pods(counts: Mapping[str, TaskState] | None) -> str:
         phases.update(state.phase or {})
     failed = phases[PodPhase.FAILED]
     return f"{failed} of {format_count(phases.total(), 'pod')} failed" if failed else ""
-
-
-def _avoided(run: ObservedRun, end: AttemptEnd) -> list[str] | None:
-    retry = run.step.retry
-    if retry is None or not retry.avoid_nodes:
-        return None
-    before = [node for node in run.stored.avoid_nodes or () if node not in end.failed_on]
-    return [*before, *sorted(end.failed_on - {""})][-MOST_AVOIDED:] or None
 
 
 def name_cause(head: str, detail: str, failure: StepFailure | None) -> str:
