@@ -12,6 +12,7 @@ faults.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -215,25 +216,21 @@ class _Stretch:
 
     def end_before(self, moment: datetime) -> datetime | None:
         """Return the first moment with another offset if it is not beyond `moment`, else None."""
+        second = _SECOND * self._way
+
+        def has_changed(seconds: int) -> bool:
+            return self._offset_at(self._known + seconds * second) != self.offset
+
         # by days: two changes that cancel each other within one do not occur
         while self._end is None and (moment - self._known) * self._way > timedelta():
-            further = self._known + _DAY * self._way
-            if self._offset_at(further) == self.offset:
-                self._known = further
+            if has_changed(_DAY // _SECOND):
+                seconds = bisect_left(range(_DAY // _SECOND), True, key=has_changed)
+                self._end = self._known + seconds * second
             else:
-                self._end = self._change(self._known, further)
+                self._known += _DAY * self._way
         if self._end is not None and (moment - self._end) * self._way >= timedelta():
             return self._end
         return None
-
-    def _change(self, same: datetime, other: datetime) -> datetime:
-        while abs(other - same) > _SECOND:
-            middle = same + timedelta(seconds=(other - same) // _SECOND // 2)
-            if self._offset_at(middle) == self.offset:
-                same = middle
-            else:
-                other = middle
-        return other
 
     def _offset_at(self, moment: datetime) -> timedelta:
         offset = moment.astimezone(self._zone).utcoffset()

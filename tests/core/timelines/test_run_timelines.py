@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from jobflow.api.flow.control import ForEach
 from jobflow.api.flow.status import RunCondition, StepCondition
 from jobflow.api.flow.step import Step
-from jobflow.core.timelines.rows import merge_spans, run_timelines
 from jobflow.core.timelines.spans import Span, State, time_by_state
+from jobflow.core.timelines.timeline import merge_spans, run_timelines
 from support.plan.timelines import at, flow_of, of, record, spans
 
 

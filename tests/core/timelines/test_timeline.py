@@ -9,9 +9,8 @@ import pytest
 from jobflow.api.flow.control import Approval, ForEach
 from jobflow.api.flow.status import RunCondition, StepCondition
 from jobflow.api.flow.step import DependsOn, Probe, Step, TaskStatusProbe
-from jobflow.core.timelines.rows import with_children
 from jobflow.core.timelines.spans import Span, State, time_by_state
-from jobflow.core.timelines.timeline import timeline
+from jobflow.core.timelines.timeline import timeline, with_children
 from support.laws.counted_work import lines_run
 from support.plan.timelines import at, check_laws, done, flow_of, of, path, record, seconds, spans
 

@@ -19,7 +19,6 @@ from jobflow.client.options import Connection
 from jobflow.core.drawing.phase_looks import style_of
 from jobflow.core.drawing.svg import ticks, timeline_svg
 from jobflow.core.text import format_count, format_duration, printable
-from jobflow.core.timelines.rows import with_children
 from jobflow.core.timelines.spans import State
 from jobflow.core.timelines.time_left import (
     NoEstimate,
@@ -28,7 +27,7 @@ from jobflow.core.timelines.time_left import (
     learn,
     time_left,
 )
-from jobflow.core.timelines.timeline import StepTimeline, Timeline, timeline
+from jobflow.core.timelines.timeline import StepTimeline, Timeline, timeline, with_children
 from jobflow.display.console import columns_of, make_console
 from jobflow.display.formats import TimelineOutput, print_json
 from jobflow.kube.client import Client

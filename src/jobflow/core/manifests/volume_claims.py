@@ -52,14 +52,10 @@ def with_claims(spec: Mapping[str, Any], claims: Mapping[str, str]) -> Mapping[s
     """Return a vcjob spec in which each pod has a volume for the claims that its containers mount
     by name, unless it has one. `claims`: as `claim_names` returns them. Shares content with `spec`,
     and is `spec` itself if nothing is missing."""
-    if not claims:
-        return spec
-
-    def source(name: str) -> dict[str, Any] | None:
-        claim = claims.get(name)
-        return None if claim is None else {"persistentVolumeClaim": {"claimName": claim}}
-
-    return _with_volumes(spec, source)
+    sources = {
+        name: {"persistentVolumeClaim": {"claimName": claim}} for name, claim in claims.items()
+    }
+    return _with_volumes(spec, sources.get) if sources else spec
 
 
 def with_placeholders(spec: Mapping[str, Any]) -> Mapping[str, Any]:

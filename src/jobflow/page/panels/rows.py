@@ -12,8 +12,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepPhase
 from jobflow.client.step_rows import StepRow, run_rows, step_rows
 from jobflow.core.explain.progress import format_run_progress
-from jobflow.core.timelines.rows import run_timelines
-from jobflow.core.timelines.timeline import StepTimeline, Timeline, timeline
+from jobflow.core.timelines.timeline import StepTimeline, Timeline, run_timelines, timeline
 from jobflow.core.work import work_of
 from jobflow.page.flow_view import FlowView
 from jobflow.page.web.fragments import flow_path

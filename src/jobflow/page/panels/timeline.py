@@ -13,9 +13,8 @@ from jobflow.api.volcano.job import JobPhase
 from jobflow.core.drawing.phase_looks import OTHER
 from jobflow.core.drawing.svg import ticks
 from jobflow.core.text import format_count, format_duration
-from jobflow.core.timelines.rows import merge_spans
 from jobflow.core.timelines.spans import Span, State, last_retry
-from jobflow.core.timelines.timeline import PathStep, StepTimeline, first_start
+from jobflow.core.timelines.timeline import PathStep, StepTimeline, first_start, merge_spans
 from jobflow.page.flow_view import FlowView
 from jobflow.page.panels.rows import Row, Rows
 from jobflow.page.panels.time_spent import estimate, time_spent
