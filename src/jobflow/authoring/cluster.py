@@ -92,7 +92,7 @@ def submit(
 def schedule(cron: NamedCron, target: Target, *, lenient: bool = False) -> Target:
     """Apply a schedule and its templates, and return where it is. Raises InvalidFlow and
     ClusterError."""
-    *_, stored = _send(cron, target, {}, lenient=lenient).applied_objects
+    stored = _send(cron, target, {}, lenient=lenient).applied[-1].object
     return replace(target, namespace=stored["metadata"]["namespace"])
 
 

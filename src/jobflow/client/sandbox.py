@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from jobflow.core.reasons import StepReason
 from jobflow.core.text import format_command, join_names
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import ApiError, Client, decoder
-from jobflow.runtime.event_loop import all_of
+from jobflow.runtime.event_loop import each_of
 from jobflow.sandbox.nodes.process_runner import FailedRun, ProcessRunner
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import SimulateRunner
@@ -91,13 +92,8 @@ async def apply(client: Client, report: Report) -> AppliedObjects:
         for manifest in report.others
         if (resource := _OTHERS.get((str(manifest.api_version), str(manifest.kind))))
     ]
-    slots = asyncio.Semaphore(_CONCURRENCY)
-
-    async def create_template(manifest: Manifest) -> _Answer:
-        async with slots:
-            return await _create(client, JOBTEMPLATES, manifest)
-
-    templates = await all_of(*map(create_template, report.templates))
+    create_template = partial(_create, client, JOBTEMPLATES)
+    templates = await each_of(create_template, report.templates, at_once=_CONCURRENCY)
     # one after another, so that they start in the order of FILEs
     flows = [await _create(client, JOBFLOWS, manifest) for manifest in report.flows]
     return AppliedObjects(

@@ -5,7 +5,7 @@ import gc
 import logging
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from jobflow.runtime import ctrl_c
 
 log = logging.getLogger(__name__)
 
+S = TypeVar("S")
 T = TypeVar("T")
 _FEW_OBJECTS = (700, 10, 10)
 
@@ -153,6 +154,19 @@ async def either(*waits: Coroutine[Any, Any, Any]) -> None:
         await asyncio.wait(tasks)
     for task in finished:
         task.result()
+
+
+async def each_of(
+    work: Callable[[S], Coroutine[Any, Any, T]], items: Iterable[S], *, at_once: int
+) -> list[T]:
+    """Return the result of `work` for each item, in order, as `all_of` does."""
+    slots = asyncio.Semaphore(at_once)
+
+    async def work_on(item: S) -> T:
+        async with slots:
+            return await work(item)
+
+    return await all_of(*map(work_on, items))
 
 
 async def all_of(*works: Coroutine[Any, Any, T]) -> list[T]:

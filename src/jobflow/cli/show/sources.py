@@ -13,13 +13,12 @@ from jobflow.client.errors import UNUSABLE, CommandError
 from jobflow.client.flows.children import read_children
 from jobflow.client.flows.find_flow import connect, find_flow, raise_unless_missing, unique_names
 from jobflow.client.manifests.check import add_flows_of_crons, check_files
+from jobflow.client.manifests.sources import SUFFIXES
 from jobflow.client.options import Connection, FileOptions
 from jobflow.display.console import make_console
 from jobflow.display.report import print_report, print_warnings
 from jobflow.kube.answers import ItemList
 from jobflow.kube.client import ApiError
-
-_SUFFIXES = (".yaml", ".yml", ".json")
 
 
 @dataclass(slots=True)
@@ -36,7 +35,7 @@ def is_file(name: str) -> bool:
     """Whether an argument names a file or folder and not a flow."""
     return (
         name == "-"
-        or name.endswith(_SUFFIXES)
+        or name.endswith(SUFFIXES)
         # a folder may have the name of a flow; its prefix tells them apart
         or (not name.startswith(("jf/", "jobflow")) and Path(name).exists())
     )

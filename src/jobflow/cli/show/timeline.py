@@ -30,7 +30,6 @@ from jobflow.core.timelines.time_left import (
 from jobflow.core.timelines.timeline import StepTimeline, Timeline, timeline, with_children
 from jobflow.display.console import columns_of, make_console
 from jobflow.display.formats import TimelineOutput, print_json
-from jobflow.kube.client import Client
 
 _PIPE_WIDTH = 100
 """Columns, if the output is not a terminal."""
@@ -65,8 +64,14 @@ async def print_timeline(name: str, connection: Connection, output: TimelineOutp
             raise CommandError(FAILED, f"JobFlow {flow.metadata.name} {why}")
         children = await read_children(client, [flow])
         found = with_children(found, flow, children, now=now)
+        left: TimeLeft | NoEstimate | None = None
         # the flows of a namespace are many, so they are read only if something is left
-        left = await _estimate(client, flow, children, now) if found.is_open else None
+        if found.is_open:
+            try:
+                left = time_left(flow, learn(await find_flows(client)), now=now, children=children)
+            except CommandError as error:  # many users may read a flow but not list them
+                print_error(f"the time left is unknown: {error}", severity="warning")
+                left = NoEstimate("the flows of the namespace cannot be listed")
     if output is TimelineOutput.JSON:
         print_json(to_json(flow, found, left))
     elif output is TimelineOutput.SVG:
@@ -77,18 +82,6 @@ async def print_timeline(name: str, connection: Connection, output: TimelineOutp
         for line in timeline_lines(found, width, left, ascii_only=console.options.ascii_only):
             console.print(line, soft_wrap=True)
     return SUCCESS
-
-
-async def _estimate(
-    client: Client, flow: JobFlow, children: Mapping[str, JobFlow], now: datetime
-) -> TimeLeft | NoEstimate:
-    """Return the time left by the flows of the namespace, if they can be listed."""
-    try:
-        flows = await find_flows(client)
-    except CommandError as error:  # many users may read a flow but not list them
-        print_error(f"the time left is unknown: {error}", severity="warning")
-        return NoEstimate("the flows of the namespace cannot be listed")
-    return time_left(flow, learn(flows), now=now, children=children)
 
 
 def to_json(flow: JobFlow, found: Timeline, left: TimeLeft | NoEstimate | None) -> dict[str, Any]:

@@ -1,10 +1,7 @@
 """`jobflow why`: explains why a flow or a step waits, runs or failed."""
 
-import asyncio
 import sys
-from typing import Any
 
-from jobflow.api.flow.jobflow import JobFlow
 from jobflow.cli.flags import ClusterOptions
 from jobflow.client.errors import SUCCESS, UNUSABLE, CommandError
 from jobflow.client.flows import find_flow
@@ -12,7 +9,7 @@ from jobflow.client.flows.why import explain_flow
 from jobflow.client.options import Selection
 from jobflow.display.console import make_console, print_sentences
 from jobflow.display.formats import print_json
-from jobflow.runtime.event_loop import all_of
+from jobflow.runtime.event_loop import each_of
 
 _CONCURRENCY = 10
 """Flows whose scheduling is read at once."""
@@ -29,13 +26,11 @@ async def print_explanations(
         if name is not None:
             answers = [await explain_flow(client, await find_flow.find_flow(client, name), step)]
         else:
-            slots = asyncio.Semaphore(_CONCURRENCY)
-
-            async def answer_for(flow: JobFlow) -> dict[str, Any]:
-                async with slots:
-                    return await explain_flow(client, flow, with_namespace=selection.all_namespaces)
-
-            answers = await all_of(*map(answer_for, await find_flow.find_flows(client, selection)))
+            answers = await each_of(
+                lambda flow: explain_flow(client, flow, with_namespace=selection.all_namespaces),
+                await find_flow.find_flows(client, selection),
+                at_once=_CONCURRENCY,
+            )
             if not answers:  # perhaps because the namespace does not exist
                 await find_flow.check_namespace(client, selection)
         place = find_flow.describe_place(client, selection)

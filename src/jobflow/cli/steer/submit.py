@@ -145,7 +145,7 @@ async def finish(
         for fault in sent.faults:
             print_fault(fault, errors)
         return FAILED
-    printed: Sequence[Any] = [*sent.applied_objects, *sent.flows]
+    printed: Sequence[Any] = [*(each.object for each in sent.applied), *sent.flows]
     if not options.dry_run and sent.flows:
         printed = sent.flows
     view = options.view if sent.flows else None

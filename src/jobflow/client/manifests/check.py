@@ -22,7 +22,7 @@ from jobflow.api.resources import FLOW_GROUP, JOBFLOWS
 from jobflow.client.manifests import objects
 from jobflow.client.manifests.flag_values import parse_params, set_name, set_params
 from jobflow.client.manifests.objects import Manifest, Manifests
-from jobflow.client.manifests.sources import UNREADABLE, ManifestFault, Source, SourcePlace
+from jobflow.client.manifests.sources import STDIN, UNREADABLE, ManifestFault, Source, SourcePlace
 from jobflow.client.manifests.yaml_nodes import data_of
 from jobflow.client.options import FileOptions
 from jobflow.core.admission.object_names import name_violations
@@ -198,7 +198,7 @@ def check_files(
         set_params(values, manifests.objects)
     report = check(manifests, lenient=options.lenient)
     if not (report.faults or report.flows or report.templates or report.crons):
-        source = Source(" ".join("<stdin>" if file == "-" else file for file in options.files))
+        source = Source(" ".join(STDIN if file == "-" else file for file in options.files))
         fault = ManifestFault(
             SourcePlace(source), UNREADABLE, "contains no JobFlow, JobTemplate or CronJobFlow"
         )

@@ -1,6 +1,5 @@
 """Manifests sent to a cluster: templates and CronJobFlows by server-side apply, flows by create."""
 
-import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from jobflow.core.admission.object_names import all_names
 from jobflow.core.reasons import FlowReason
 from jobflow.core.text import format_command
 from jobflow.kube.client import ApiError, Client
-from jobflow.runtime.event_loop import all_of
+from jobflow.runtime.event_loop import each_of
 
 FIELD_MANAGER = "jobflow"
 APPLY = "application/apply-patch+yaml"
@@ -58,10 +57,6 @@ class Sent:
         return bool(self.faults or self.missing_rights)
 
     @property
-    def applied_objects(self) -> list[dict[str, Any]]:
-        return [each.object for each in self.applied]
-
-    @property
     def created(self) -> list[JobFlow]:
         return [msgspec.convert(flow, JobFlow) for flow in self.flows]
 
@@ -77,27 +72,26 @@ async def send(client: Client, report: Report, *, dry_run: bool = False) -> Sent
     only templates if one of them is refused. Raises CommandError if the cluster has no such
     kinds."""
     sent = Sent()
-    has_templates = bool(report.templates)
     # first, because templates that have changed would concern the flow that runs
-    existing = [
-        await _existing_fault(client, manifest, has_templates=has_templates)
-        for manifest in report.flows
-    ]
-    sent.faults += [fault for fault in existing if fault is not None]
+    for manifest in report.flows:
+        if not all_names([manifest.name]):  # a generateName
+            continue
+        try:
+            flow = await client.get(JOBFLOWS, manifest.namespace, manifest.name, JobFlow)
+        except ApiError as error:
+            if error.code != 403:  # a user may be allowed to create flows but not to read them
+                raise_unless_missing(error)
+        else:
+            sent.faults.append(_exists(manifest, flow, has_templates=bool(report.templates)))
     if sent.faults:
         return sent
     sender = _Sender(client, sent, [("dryRun", "All")] if dry_run else [])
-    slots = asyncio.Semaphore(_CONCURRENCY)
-
-    async def apply(manifest: Manifest) -> Applied | ApiError:
-        async with slots:
-            return await sender.apply(manifest)
-
     # flows need their templates, and a schedule may be due at once
     for manifests in (report.templates, report.crons):
         if sent.is_refused:
             break
-        for manifest, answer in zip(manifests, await all_of(*map(apply, manifests)), strict=True):
+        answers = await each_of(sender.apply, manifests, at_once=_CONCURRENCY)
+        for manifest, answer in zip(manifests, answers, strict=True):
             if isinstance(answer, Applied):
                 sent.applied.append(answer)
             else:
@@ -180,20 +174,6 @@ def _of_the_user(obj: dict[str, Any]) -> dict[str, Any]:
     metadata = obj["metadata"].items()
     kept = {key: value for key, value in metadata if key not in _OF_THE_SERVER}
     return {key: value for key, value in obj.items() if key != "status"} | {"metadata": kept}
-
-
-async def _existing_fault(
-    client: Client, manifest: Manifest, *, has_templates: bool
-) -> ManifestFault | None:
-    if not all_names([manifest.name]):  # a generateName
-        return None
-    try:
-        flow = await client.get(JOBFLOWS, manifest.namespace, manifest.name, JobFlow)
-    except ApiError as error:
-        if error.code != 403:  # a user may be allowed to create flows but not to read them
-            raise_unless_missing(error)
-        return None
-    return _exists(manifest, flow, has_templates=has_templates)
 
 
 def _exists(

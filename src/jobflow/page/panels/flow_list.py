@@ -115,10 +115,19 @@ def list_fragments(live: LiveFlows, query: ListQuery) -> list[Fragment]:
         "before": query.link(page=str(page - 1)) if page > 1 else "",
         "after": query.link(page=str(page + 1)) if page < pages else "",
     }
+    if not rows:
+        every = ListQuery(query.ns).link()
+        nothing = {
+            "is_known": live.cache.synced,  # else the cluster has not answered yet
+            "is_filtered": query.link(page="") != every,
+            "namespace": query.namespace,
+            "reset": every,
+        }
+        rows = [Fragment("no-rows", "no-rows.html", nothing)]
     return [
         notice(live, filters.problem),
         Fragment("counts", "counts.html", _counts(included, query)),
-        Fragment("rows", "rows.html", None, rows or [_no_rows(live, query)]),
+        Fragment("rows", "rows.html", None, rows),
         Fragment("pager", "pager.html", pager),
     ]
 
@@ -159,14 +168,3 @@ def _row(flow: FlowSummary, *, has_namespace: bool) -> Fragment:
         "created": meta.creation_timestamp,
     }
     return Fragment(f"row:{meta.namespace}/{meta.name}", "row.html", row)
-
-
-def _no_rows(live: LiveFlows, query: ListQuery) -> Fragment:
-    every = ListQuery(query.ns).link()
-    nothing = {
-        "is_known": live.cache.synced,  # else the cluster has not answered yet
-        "is_filtered": query.link(page="") != every,
-        "namespace": query.namespace,
-        "reset": every,
-    }
-    return Fragment("no-rows", "no-rows.html", nothing)

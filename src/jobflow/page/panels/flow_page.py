@@ -19,8 +19,7 @@ from jobflow.page.flow_view import FlowQuery, FlowView, Panel, notice
 from jobflow.page.panels.graph import graph
 from jobflow.page.panels.scrubber import scrubber
 from jobflow.page.panels.table import table_view
-from jobflow.page.panels.time_spent import estimate
-from jobflow.page.panels.timeline import timeline_view
+from jobflow.page.panels.timeline import estimate, timeline_view
 from jobflow.page.step.panel import step_panel
 from jobflow.page.watches.step import LivePage
 from jobflow.page.web.fragments import Fragment

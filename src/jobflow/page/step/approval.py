@@ -52,9 +52,15 @@ def approval(selected: SelectedStep) -> Fragment:
         default = spec.default or ApprovalAnswer.REJECT
         shown["timeout"] = f"After {spec.timeout} without an answer: {default}."
     if selected.has_many_runs:
-        waiting = (each for each in selected.condition.runs or () if asks(each))
+        waiting = filter(asks, selected.condition.runs or ())
         shown["open_items"] = tuple(f"{choice}/{each.index}" for each in islice(waiting, MAX_LINKS))
-        shown["answers"] = _count_answers(selected)
+        runs = selected.condition.runs or ()
+        given = Counter(run.approval.answer for run in runs if run.approval)
+        known = get_items(selected.step, selected.condition.decisions) or ()
+        total = format_count(max(len(runs), len(known)), "item")
+        rejected = f", {count} rejected" if (count := given[ApprovalAnswer.REJECT]) else ""
+        # `2 of 3 items approved, 1 rejected.`
+        shown["answers"] = f"{given[ApprovalAnswer.APPROVE]} of {total} approved{rejected}."
     return Fragment("step-approval", "step-approval.html", shown)
 
 
@@ -81,13 +87,3 @@ def _describe_next(selected: SelectedStep) -> str:
     if flow.status.suspended_at is not None:
         return f"The flow is suspended: {steps} can start after it is resumed."
     return f"Then {steps} will start, as soon as the other dependencies are met."
-
-
-def _count_answers(selected: SelectedStep) -> str:
-    """Return `2 of 3 items approved, 1 rejected.`"""
-    runs = selected.condition.runs or ()
-    given = Counter(run.approval.answer for run in runs if run.approval)
-    known = get_items(selected.step, selected.condition.decisions) or ()
-    total = format_count(max(len(runs), len(known)), "item")
-    rejected = f", {count} rejected" if (count := given[ApprovalAnswer.REJECT]) else ""
-    return f"{given[ApprovalAnswer.APPROVE]} of {total} approved{rejected}."
