@@ -6,7 +6,7 @@ import json
 import pytest
 
 from jobflow.api.resources import JOBS
-from jobflow.kube.reflector import RawList
+from jobflow.kube.answers import RawList
 from support.sandbox.rest_client import TABLE, flow, vcjob
 from support.sandbox.servers import Server
 

@@ -5,21 +5,13 @@ from collections.abc import AsyncIterator, Sequence
 import aiohttp
 from yarl import URL
 
+from jobflow.kube import connections
 from jobflow.kube.answers import NetworkError
 from jobflow.kube.clock import ServerClock
-from jobflow.kube.connections import (
-    CONNECT_SECONDS,
-    CONNECTIONS,
-    Answer,
-    Connections,
-    Headers,
-    Request,
-    common_headers,
-)
 from jobflow.kube.credentials import Credentials, Login, is_loopback
 
 
-class PooledConnections(Connections):
+class PooledConnections(connections.Connections):
     def __init__(self, auth: Credentials, clock: ServerClock | None = None) -> None:
         super().__init__(auth, clock)
         self._session: aiohttp.ClientSession | None = None
@@ -30,12 +22,12 @@ class PooledConnections(Connections):
             session, self._session = self._session, None
             await session.close()
 
-    async def _send(self, login: Login, request: Request) -> Answer:
+    async def _send(self, login: Login, request: connections.Request) -> connections.Answer:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=self._connector(),
                 trace_configs=[*self._traces()],
-                headers=common_headers(),
+                headers=connections.common_headers(),
                 # a load balancer's cookies would bind all requests to one API server
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=2**20,
@@ -43,7 +35,7 @@ class PooledConnections(Connections):
             )
         limits = request.limits
         timeout = aiohttp.ClientTimeout(
-            total=limits.total, sock_connect=CONNECT_SECONDS, sock_read=limits.silence
+            total=limits.total, sock_connect=connections.CONNECT_SECONDS, sock_read=limits.silence
         )
         try:
             response = await self._session.request(
@@ -63,7 +55,7 @@ class PooledConnections(Connections):
         return _Answer(response)
 
     def _connector(self) -> aiohttp.TCPConnector:
-        return aiohttp.TCPConnector(limit=CONNECTIONS)
+        return aiohttp.TCPConnector(limit=connections.CONNECTIONS)
 
     def _traces(self) -> Sequence[aiohttp.TraceConfig]:
         return ()
@@ -73,7 +65,7 @@ class _Answer:
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         self.status = response.status
-        self.headers: Headers = response.headers
+        self.headers: connections.Headers = response.headers
 
     async def read(self) -> bytes:
         try:

@@ -16,16 +16,7 @@ import msgspec
 
 from jobflow.api.nesting import READABLE_DEPTH, is_deeper
 from jobflow.api.resources import Object, Resource, Status
-from jobflow.kube.answers import (
-    Identified,
-    Identity,
-    ItemList,
-    RawList,
-    Silence,
-    WatchEvent,
-    describe_network_error,
-    identity_of,
-)
+from jobflow.kube import answers
 from jobflow.kube.cache import Cache, Key, KubeObject
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Query, UnreadableAnswer, decoder
 from jobflow.kube.clock import ExponentialBackoff, boot_clock
@@ -34,7 +25,7 @@ from jobflow.kube.connections import METADATA_ONLY
 log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=KubeObject)
-Look = Callable[[Identity], None]
+Look = Callable[[answers.Identity], None]
 
 WATCH_SECONDS = 300
 """Minimum length of a watch in seconds; the maximum is twice as long (client-go's values), so that
@@ -94,7 +85,7 @@ class Reflector(Generic[T]):
         self.error: ApiError | None = None
         self._worked = False
         """Whether a watch has brought an event since the last wait."""
-        self._unreadable: dict[Key, Identity] = {}
+        self._unreadable: dict[Key, answers.Identity] = {}
         self._deletion = asyncio.Event()
 
     @property
@@ -128,7 +119,7 @@ class Reflector(Generic[T]):
                 await asyncio.sleep(self._after(error))
             except NETWORK_ERRORS as error:
                 self._version = self.error = None
-                self._report(describe_network_error(error))
+                self._report(answers.describe_network_error(error))
                 self.cache.follow_fails()
                 await asyncio.sleep(self._wait())
             else:
@@ -173,10 +164,14 @@ class Reflector(Generic[T]):
 
     async def _pages(self, limit: int) -> tuple[list[T], str, set[str]]:
         objects: list[T] = []
-        unreadable: dict[Key, Identity] = {}
+        unreadable: dict[Key, answers.Identity] = {}
         version = ""
         pages = self._client.list(
-            self.resource, RawList, namespace=self._namespace, query=self._query, limit=limit
+            self.resource,
+            answers.RawList,
+            namespace=self._namespace,
+            query=self._query,
+            limit=limit,
         )
         async with aclosing(pages):
             async for page in pages:
@@ -207,7 +202,7 @@ class Reflector(Generic[T]):
             # a busy server should not answer hundreds of reads at once
             slots = asyncio.Semaphore(READS_AT_ONCE)
 
-            async def read(identity: Identity) -> None:
+            async def read(identity: answers.Identity) -> None:
                 path = self.resource.path(identity.namespace, identity.name)
                 try:
                     async with slots:
@@ -239,15 +234,17 @@ class Reflector(Generic[T]):
         self.cache.doubt()
         await self._list()
 
-    async def _identities(self, look: Look | None) -> tuple[set[str], list[Identity], str, bool]:
+    async def _identities(
+        self, look: Look | None
+    ) -> tuple[set[str], list[answers.Identity], str, bool]:
         """Return the UIDs of a whole list, its objects that the copy lags behind, its version, and
         whether it has objects that are older than it must include."""
         uids: set[str] = set()
-        lagging: list[Identity] = []
+        lagging: list[answers.Identity] = []
         version, is_older = "", False
         pages = self._client.list(
             self.resource,
-            ItemList[Identified],
+            answers.ItemList[answers.Identified],
             namespace=self._namespace,
             query=self._query,
             accept=METADATA_ONLY,
@@ -298,7 +295,7 @@ class Reflector(Generic[T]):
                         heard = True
                         self._recovered()
                     self.heard_at = boot_clock()
-        except Silence:
+        except answers.Silence:
             if self.max_age is not None:
                 raise  # the server would have ended the watch
             # the next watch shows whether the server is still there
@@ -309,7 +306,7 @@ class Reflector(Generic[T]):
 
     def _apply(self, line: bytes) -> None:
         """Apply one event. Raises ApiError for an ERROR and for an unknown type."""
-        event = decoder(WatchEvent).decode(line)
+        event = decoder(answers.WatchEvent).decode(line)
         match event.type:
             case "ADDED" | "MODIFIED" | "DELETED":
                 self._change(event)
@@ -321,9 +318,9 @@ class Reflector(Generic[T]):
             case other:
                 raise UnreadableAnswer(f"the API server sent a watch event of type {other!r}")
 
-    def _change(self, event: WatchEvent) -> None:
+    def _change(self, event: answers.WatchEvent) -> None:
         obj = self._read(event.object, self._unreadable)
-        meta = obj.metadata if obj is not None else identity_of(event.object)
+        meta = obj.metadata if obj is not None else answers.identity_of(event.object)
         if event.type == "DELETED":
             self._unreadable.pop((meta.namespace, meta.name), None)
             if obj is not None:
@@ -336,7 +333,7 @@ class Reflector(Generic[T]):
             self.cache.changed(obj)
         self._version = meta.resource_version or self._version
 
-    def _read(self, raw: msgspec.Raw, unreadable: dict[Key, Identity]) -> T | None:
+    def _read(self, raw: msgspec.Raw, unreadable: dict[Key, answers.Identity]) -> T | None:
         """Decode an object, or add it to `unreadable` if it is nested too deeply or does not fit
         its kind, so that one such object does not hide all others. Each version is logged once."""
         try:
@@ -345,7 +342,7 @@ class Reflector(Generic[T]):
             error = f"it is nested more than {READABLE_DEPTH} deep"
         except UnreadableAnswer as fault:
             error = fault.message
-        identity = identity_of(raw)
+        identity = answers.identity_of(raw)
         key = identity.namespace, identity.name
         if self._unreadable.get(key) != identity:
             log.error(

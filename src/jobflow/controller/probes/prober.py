@@ -26,15 +26,8 @@ import structlog
 
 from jobflow.api.volcano.pod import Pod
 from jobflow.controller.hooks import Hooks
+from jobflow.controller.probes import pod_check
 from jobflow.controller.probes.fair_slots import FairSlots
-from jobflow.controller.probes.pod_check import (
-    PodCheck,
-    PodStates,
-    check_pod,
-    obstacle,
-    pod_checks,
-    pod_states,
-)
 from jobflow.core.planning.actions import Check, JobProbe, ProbeResult
 from jobflow.kube.cache import Key
 from jobflow.kube.clock import delay
@@ -60,7 +53,7 @@ class Prober:
         changed: Callable[[Key], object],
         hooks: Hooks | None = None,
         *,
-        check: CheckPod = check_pod,
+        check: CheckPod = pod_check.check_pod,
         slots: FairSlots[Key] | None = None,
         dice: Callable[[], float] = random.random,
     ) -> None:
@@ -96,11 +89,11 @@ class Prober:
         known.wanted = {probe.key: _probe_key(probe) for probe in probes}
         for key in known.watches.keys() - known.wanted.values():
             self._stop(known.watches.pop(key))
-        states: dict[str, PodStates] = {}
+        states: dict[str, pod_check.PodStates] = {}
         for watch in known.watches.values():
             uid = watch.probe.uid
             if uid not in states:
-                states[uid] = pod_states(self._pods_of(uid))
+                states[uid] = pod_check.pod_states(self._pods_of(uid))
             # each change of its pods leads to a plan of the flow; the next round starts at once
             if watch.differs(states[uid]):
                 watch.pods_changed.set()
@@ -154,9 +147,10 @@ class Prober:
         while not watch.result.passed:
             watch.pods_changed.clear()
             pods = self._pods_of(uid)
-            watch.seen = pod_states(pods)
-            failure = obstacle(watch.probe, pods, watch.failure) or await self._round(watch, pods)
-            changed = watch.differs(pod_states(self._pods_of(uid)))
+            watch.seen = pod_check.pod_states(pods)
+            failure = pod_check.obstacle(watch.probe, pods, watch.failure)
+            failure = failure or await self._round(watch, pods)
+            changed = watch.differs(pod_check.pod_states(self._pods_of(uid)))
             # a round that passed proves nothing about pods that have come or gone meanwhile
             result = ProbeResult(passed=not failure, message=failure)
             if (failure or not changed) and result != watch.result:
@@ -183,7 +177,7 @@ class Prober:
 
     async def _round(self, watch: _RunningProbe, pods: Mapping[str, Pod]) -> str:
         """Return how the first pod failed, in a sentence; "" if all passed."""
-        checks = pod_checks(watch.probe, pods)
+        checks = pod_check.pod_checks(watch.probe, pods)
         suspects = [check for check in checks if check.key == watch.suspect]
         others = [check for check in checks if check.key != watch.suspect]
         for group in (suspects, others):
@@ -195,11 +189,11 @@ class Prober:
         return ""
 
     async def _check_all(
-        self, flow: Key, checks: Sequence[PodCheck]
-    ) -> tuple[PodCheck, str] | None:
+        self, flow: Key, checks: Sequence[pod_check.PodCheck]
+    ) -> tuple[pod_check.PodCheck, str] | None:
         """Return the first check that failed and the pod's answer; None if all passed."""
         remaining = iter(checks)
-        failures: list[tuple[PodCheck, str]] = []
+        failures: list[tuple[pod_check.PodCheck, str]] = []
 
         async def work() -> None:
             for check in remaining:
@@ -231,7 +225,7 @@ class _RunningProbe:
     flow: Key
     probe: JobProbe
     result: ProbeResult = field(default_factory=ProbeResult)
-    seen: PodStates = field(default_factory=dict)
+    seen: pod_check.PodStates = field(default_factory=dict)
     """The pods when the last round began."""
     suspect: tuple[str, Check] | None = None
     """The check that failed last."""
@@ -242,7 +236,7 @@ class _RunningProbe:
     pods_changed: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
-    def differs(self, now: PodStates) -> bool:
+    def differs(self, now: pod_check.PodStates) -> bool:
         """Return whether the pods of the probe's tasks changed since the last round began."""
         tasks = {check.task for check in self.probe.checks}
         return any(now.get(task) != self.seen.get(task) for task in tasks)

@@ -18,22 +18,7 @@ from jobflow.api.resources import COMMANDS, JOBFLOWS
 from jobflow.api.volcano.command import Command, targets
 from jobflow.core.spec.approvals import ANSWERS, parse_answer
 from jobflow.core.violations import Reason, Verdict, Violation
-from jobflow.webhook.review.envelope import (
-    AdmissionRequest,
-    AdmissionReview,
-    Answer,
-    Forbidden,
-    MalformedReview,
-    NotJudged,
-    ReviewOutcome,
-    allowed,
-    checked,
-    invalid,
-    not_a_review,
-    not_judged,
-    patched,
-    refused,
-)
+from jobflow.webhook.review import envelope
 from jobflow.webhook.review.judges import Right, Rights
 
 PATH = f"/{COMMANDS.plural}/mutate"
@@ -49,31 +34,35 @@ class CommandReviewer:
 
     def __init__(self, rights: Rights) -> None:
         self._rights = rights
-        decoder = msgspec.json.Decoder(AdmissionReview[Command])
-        self._decode: Callable[[bytes], AdmissionReview[Command]] = decoder.decode
+        decoder = msgspec.json.Decoder(envelope.AdmissionReview[Command])
+        self._decode: Callable[[bytes], envelope.AdmissionReview[Command]] = decoder.decode
 
-    async def review(self, body: bytes) -> Answer:
+    async def review(self, body: bytes) -> envelope.Answer:
         """Return the answer to a body. No content of a body makes it raise."""
         try:
-            request = checked(self._decode(body), self.kind, COMMANDS.group)
-        except MalformedReview as error:
-            return not_a_review(error)
+            request = envelope.checked(self._decode(body), self.kind, COMMANDS.group)
+        except envelope.MalformedReview as error:
+            return envelope.not_a_review(error)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            return not_a_review(MalformedReview(f"the body is no review of a Command: {error}"))
+            return envelope.not_a_review(
+                envelope.MalformedReview(f"the body is no review of a Command: {error}")
+            )
         try:
             return await self._answer(request)
-        except NotJudged as error:
-            return not_judged(self.kind, request.name, request, error)
+        except envelope.NotJudged as error:
+            return envelope.not_judged(self.kind, request.name, request, error)
         except Exception:
             # an error in this code must neither allow an unjudged object nor end the server
             log.exception("review failed", kind=self.kind, uid=request.uid, name=request.name)
             message = "JobFlow could not judge this Command: an error of its own, see its log"
-            return not_judged(self.kind, request.name, request, NotJudged(message))
+            return envelope.not_judged(
+                self.kind, request.name, request, envelope.NotJudged(message)
+            )
 
-    async def _answer(self, request: AdmissionRequest[Command]) -> Answer:
+    async def _answer(self, request: envelope.AdmissionRequest[Command]) -> envelope.Answer:
         command, operation = request.object, request.operation
         if command is None or request.sub_resource or not _is_about_a_flow(command):
-            return Answer(allowed(request.uid), operation=operation)
+            return envelope.Answer(envelope.allowed(request.uid), operation=operation)
         old = request.old_object
         # such as a finalizer: no other user becomes the sender by this
         if old is not None and _is_about_a_flow(old) and _asked(old) == _asked(command):
@@ -84,24 +73,26 @@ class CommandReviewer:
                 is_about_outputs = labels.OUTPUTS in why or "outputs" in why
                 path = f"metadata.annotations[{labels.OUTPUTS}]" if is_about_outputs else "message"
                 found = (Violation(path, Reason.INVALID, None, why),)
-                status = invalid(self.kind, request.name, Verdict(found), COMMANDS.group)
-                answer = refused(request.uid, status)
-                return Answer(answer, ReviewOutcome.REFUSED, operation=operation, violations=found)
+                status = envelope.invalid(self.kind, request.name, Verdict(found), COMMANDS.group)
+                answer = envelope.refused(request.uid, status)
+                return envelope.Answer(
+                    answer, envelope.ReviewOutcome.REFUSED, operation=operation, violations=found
+                )
             if command.target is not None:
                 verb = APPROVE if command.action in ANSWERS else UPDATE
                 right = Right(verb, JOBFLOWS, request.namespace, command.target.name)
                 if reason := await self._rights.lacking(request.user_info, right):
-                    raise Forbidden(reason)
+                    raise envelope.Forbidden(reason)
             by = request.user_info.username
         path = f"/metadata/annotations/{labels.BY.replace('/', '~1')}"
         if _annotations(command).get(labels.BY) == by:
-            return Answer(allowed(request.uid), operation=operation)
+            return envelope.Answer(envelope.allowed(request.uid), operation=operation)
         patch: dict[str, Any] = {"op": "add", "path": path, "value": by}
         if by is None:
             patch = {"op": "remove", "path": path}
         elif not command.metadata.annotations:
             patch |= {"path": "/metadata/annotations", "value": {labels.BY: by}}
-        return Answer(patched(request.uid, [patch]), operation=operation)
+        return envelope.Answer(envelope.patched(request.uid, [patch]), operation=operation)
 
 
 def _is_about_a_flow(command: Command) -> bool:

@@ -22,30 +22,14 @@ from jobflow.core.admission.rules.size_limits import MAX_STORED, depth_violation
 from jobflow.core.admission.validate import PASS
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from jobflow.core.violations import Reason, Verdict, Violation
+from jobflow.webhook.review import envelope
 from jobflow.webhook.review.commands import CommandReviewer
-from jobflow.webhook.review.envelope import (
-    AdmissionRequest,
-    AdmissionReview,
-    Answer,
-    MalformedReview,
-    NotJudged,
-    NotReady,
-    ReviewOutcome,
-    allowed,
-    checked,
-    forbidden,
-    invalid,
-    name_of,
-    not_a_review,
-    not_judged,
-    refused,
-)
 from jobflow.webhook.review.judges import JUDGES, UNCHECKED, Cluster, Judge, Rights
 
 log = structlog.get_logger(__name__)
 
 R = TypeVar("R")
-Loose = AdmissionReview[Any]
+Loose = envelope.AdmissionReview[Any]
 
 _decode_loose = msgspec.json.Decoder(Loose).decode
 
@@ -72,22 +56,24 @@ def _decode_cut(decode: Callable[[bytes], R], body: bytes) -> R:
     try:
         return decode(cut(body) if is_deeper(body, CUT_DEPTH) else body)
     except msgspec.ValidationError as error:
-        raise MalformedReview(f"the body is not an AdmissionReview: {error}") from None
+        raise envelope.MalformedReview(f"the body is not an AdmissionReview: {error}") from None
     except UnicodeDecodeError as error:  # msgspec does not convert it
         byte = error.object[error.start]
-        raise MalformedReview(
+        raise envelope.MalformedReview(
             f"the body is not JSON: byte 0x{byte:02x} in a text is not UTF-8"
         ) from None
     except msgspec.DecodeError as error:
-        raise MalformedReview(f"the body is not JSON: {error}") from None
+        raise envelope.MalformedReview(f"the body is not JSON: {error}") from None
 
 
-def decode_without_objects(body: bytes) -> AdmissionRequest[Any]:
+def decode_without_objects(body: bytes) -> envelope.AdmissionRequest[Any]:
     request = _decode_cut(_decode_without_objects, body).request
-    return AdmissionRequest(uid=request.uid, name=request.name, operation=request.operation)
+    return envelope.AdmissionRequest(
+        uid=request.uid, name=request.name, operation=request.operation
+    )
 
 
-async def judge_untyped(judge: Judge[Any], request: AdmissionRequest[Any]) -> Verdict:
+async def judge_untyped(judge: Judge[Any], request: envelope.AdmissionRequest[Any]) -> Verdict:
     """Return the verdict on a request with an object of the wrong shape."""
     if request.operation == "DELETE":
         return PASS
@@ -125,7 +111,7 @@ async def judge_untyped(judge: Judge[Any], request: AdmissionRequest[Any]) -> Ve
     return await judge.update(old, new, request.user_info)
 
 
-def _owners(request: AdmissionRequest[Any], obj: Any) -> ObjectMeta:
+def _owners(request: envelope.AdmissionRequest[Any], obj: Any) -> ObjectMeta:
     """Return the part of the metadata that has the owners; an API server has checked its types."""
     metadata = obj.get("metadata") if isinstance(obj, dict) else None
     references = metadata.get("ownerReferences") if isinstance(metadata, dict) else None
@@ -133,7 +119,7 @@ def _owners(request: AdmissionRequest[Any], obj: Any) -> ObjectMeta:
         owners = msgspec.convert(references, list[OwnerReference] | None)
     except msgspec.ValidationError as error:
         text = f"metadata.ownerReferences cannot be read: {error}"
-        raise NotJudged(text, 400, "BadRequest") from None
+        raise envelope.NotJudged(text, 400, "BadRequest") from None
     return ObjectMeta(namespace=request.namespace, owner_references=owners)
 
 
@@ -154,7 +140,7 @@ TOO_DEEP = Violation("spec", Reason.INVALID, "…", "nested too deeply to be che
 class LargeReviews(Protocol):
     """Judges reviews that take too long for the event loop (`webhook.large_reviews`)."""
 
-    async def review(self, path: str, body: bytes) -> Answer:
+    async def review(self, path: str, body: bytes) -> envelope.Answer:
         """Return the answer to a body. Raises NotJudged."""
 
 
@@ -164,7 +150,7 @@ class PathReviewer(Protocol):
     kind: str
     path: str
 
-    async def review(self, body: bytes) -> Answer:
+    async def review(self, body: bytes) -> envelope.Answer:
         """Return the answer to a body."""
 
 
@@ -190,10 +176,10 @@ class Reviewer:
         self._cluster = cluster
         self._large_reviews = large_reviews
         self._type = kind.object_type
-        typed: Any = AdmissionReview[kind.object_type]  # type: ignore[name-defined]
-        self._decode: Callable[[bytes], AdmissionReview[Any]] = msgspec.json.Decoder(typed).decode
+        typed: Any = envelope.AdmissionReview[kind.object_type]  # type: ignore[name-defined]
+        self._decode: Callable[[bytes], Loose] = msgspec.json.Decoder(typed).decode
 
-    async def review(self, body: bytes) -> Answer:
+    async def review(self, body: bytes) -> envelope.Answer:
         """Return the answer to a body. No content of a body makes it raise."""
         if self._large_reviews is None:
             return await self._judge_body(body)
@@ -204,35 +190,35 @@ class Reviewer:
             pass
         try:
             return await self._large_reviews.review(self.path, body)
-        except NotJudged as error:
+        except envelope.NotJudged as error:
             try:
                 request = decode_without_objects(body)
-            except MalformedReview as malformed:
-                return not_a_review(malformed)
-            return not_judged(self.kind, name_of(request), request, error)
+            except envelope.MalformedReview as malformed:
+                return envelope.not_a_review(malformed)
+            return envelope.not_judged(self.kind, envelope.name_of(request), request, error)
 
-    async def _judge_body(self, body: bytes) -> Answer:
+    async def _judge_body(self, body: bytes) -> envelope.Answer:
         """Return the answer to a body. Raises TooMuchEffort."""
         try:
             try:
                 review = self._decode(body)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 review = decode_untyped(body)  # plain JSON, because it does not fit the type
-            request = checked(review, self.kind)
+            request = envelope.checked(review, self.kind)
             if request.operation == "DELETE" and is_deeper(body, CUT_DEPTH):
                 # no controller follows an object this deep, so it would never be final
-                request = checked(decode_untyped(body), self.kind)
-        except MalformedReview as error:
-            return not_a_review(error)
+                request = envelope.checked(decode_untyped(body), self.kind)
+        except envelope.MalformedReview as error:
+            return envelope.not_a_review(error)
         # the configuration sends none, but somebody's own may
         if request.sub_resource:
-            return Answer(allowed(request.uid), operation=request.operation)
+            return envelope.Answer(envelope.allowed(request.uid), operation=request.operation)
         new: Any = request.object
         old: Any = request.old_object
         judge = self._judge
         try:
             if why := self._cluster.unfit():
-                raise NotReady(why)
+                raise envelope.NotReady(why)
             # first, because it bounds the work of the rules
             if len(body) > MAX_STORED and (large := size_violations(_spec(new), _spec(old))):
                 verdict = Verdict(large)
@@ -244,24 +230,30 @@ class Reviewer:
                 verdict = await judge.update(old, new, request.user_info)
             else:
                 verdict = await judge.delete(old)
-        except NotJudged as error:
-            return not_judged(self.kind, name_of(request), request, error)
+        except envelope.NotJudged as error:
+            return envelope.not_judged(self.kind, envelope.name_of(request), request, error)
         except (TooMuchEffort, MemoryError):
             raise
         except RecursionError:
             verdict = Verdict((TOO_DEEP,))
         except Exception:
             # an error in this code must neither allow an unjudged object nor end the server
-            log.exception("review failed", kind=self.kind, uid=request.uid, name=name_of(request))
+            log.exception(
+                "review failed", kind=self.kind, uid=request.uid, name=envelope.name_of(request)
+            )
             message = f"JobFlow could not judge this {self.kind}: an error of its own, see its log"
-            return not_judged(self.kind, name_of(request), request, NotJudged(message))
+            return envelope.not_judged(
+                self.kind, envelope.name_of(request), request, envelope.NotJudged(message)
+            )
         if not verdict.violations:
-            return Answer(allowed(request.uid, verdict.all_warnings), operation=request.operation)
-        word = forbidden if request.operation == "DELETE" else invalid
-        status = word(self.kind, name_of(request), verdict)
-        return Answer(
-            refused(request.uid, status, verdict.all_warnings),
-            ReviewOutcome.REFUSED,
+            return envelope.Answer(
+                envelope.allowed(request.uid, verdict.all_warnings), operation=request.operation
+            )
+        word = envelope.forbidden if request.operation == "DELETE" else envelope.invalid
+        status = word(self.kind, envelope.name_of(request), verdict)
+        return envelope.Answer(
+            envelope.refused(request.uid, status, verdict.all_warnings),
+            envelope.ReviewOutcome.REFUSED,
             operation=request.operation,
             violations=verdict.violations,
         )
