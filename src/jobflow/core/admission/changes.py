@@ -41,7 +41,16 @@ def spec_stays(old: JobFlow, new: JobFlow) -> Iterator[Violation]:
         retry = format_command("jobflow retry", new.metadata)
         remedy += f"; to retry the failed steps unchanged, {retry}"
     nulls = frozenset(null_places(new)).difference(null_places(old))
-    for path, change in _changes(old, new):
+    # a step that was added or removed is a single change of its list
+    one, other = (
+        msgspec.structs.replace(spec, **dict.fromkeys(STEP_LISTS)) for spec in (old.spec, new.spec)
+    )
+    changes = chain(
+        _changes_of_steps("spec.flows", old.steps, new.steps),
+        _changes_of_steps("spec.finally", old.spec.finally_ or (), new.spec.finally_ or ()),
+        ((path, _CHANGED) for path in find_differences("spec", one, other)),
+    )
+    for path, change in changes:
         what = _NULL if path in nulls else change
         detail = f"{what}, but a flow cannot be changed once it is created; {remedy}"
         if path == _SUSPEND and not old.final:
@@ -51,20 +60,10 @@ def spec_stays(old: JobFlow, new: JobFlow) -> Iterator[Violation]:
         yield Violation(path, Reason.FORBIDDEN, None, detail)
 
 
-def _changes(old: JobFlow, new: JobFlow) -> Iterator[tuple[str, str]]:
-    """Yield (path, kind of change); for a step that was added or removed, just that."""
-    yield from _changes_of_steps("spec.flows", old.steps, new.steps)
-    before, after = old.spec.finally_ or [], new.spec.finally_ or []
-    yield from _changes_of_steps("spec.finally", before, after)
-    one, other = (
-        msgspec.structs.replace(spec, **dict.fromkeys(STEP_LISTS)) for spec in (old.spec, new.spec)
-    )
-    yield from ((path, _CHANGED) for path in find_differences("spec", one, other))
-
-
 def _changes_of_steps(
     path: str, old: Sequence[Step], new: Sequence[Step]
 ) -> Iterator[tuple[str, str]]:
+    """Yield (path, kind of change)."""
     before, after = [step.name for step in old], [step.name for step in new]
     # steps are told apart by name, so a new one does not change all that follow
     if before == after:

@@ -47,8 +47,18 @@ def name_violations(path: str, text: str) -> Iterator[Violation]:
     if len(text) > MAX_OBJECT_NAME:
         detail = f"{len(text)} characters, but a name has at most {MAX_OBJECT_NAME}; shorten it"
         yield Violation(path, Reason.TOO_LONG, text, detail)
-    if not _NAME.fullmatch(text):
-        yield Violation(path, Reason.INVALID, text, _fault(text))
+    if _NAME.fullmatch(text):
+        return
+    detail = 'a Kubernetes name begins and ends with a letter or digit, also around each "."'
+    if invalid := list(dict.fromkeys(_NOT_ALLOWED.findall(text))):
+        listed = join_names([_character(one) for one in invalid], shown=4)
+        detail = (
+            f'a Kubernetes name cannot hold {listed}: use lower-case letters, digits, "-" and "."'
+        )
+    # a reference or a template of Helm was not meant as a name
+    if "$(" not in text and "{{" not in text and (guess := to_valid_name(text)):
+        detail += f'; "{guess}" would do'
+    yield Violation(path, Reason.INVALID, text, detail)
 
 
 def object_name_violations(metadata: ObjectMeta) -> Iterator[Violation]:
@@ -57,19 +67,6 @@ def object_name_violations(metadata: ObjectMeta) -> Iterator[Violation]:
         yield from name_violations("metadata.name", metadata.name)
     elif not metadata.generate_name:
         yield Violation("metadata.name", Reason.REQUIRED, "", "name or generateName is required")
-
-
-def _fault(text: str) -> str:
-    if invalid := list(dict.fromkeys(_NOT_ALLOWED.findall(text))):
-        listed = join_names([_character(one) for one in invalid], shown=4)
-        detail = (
-            f'a Kubernetes name cannot hold {listed}: use lower-case letters, digits, "-" and "."'
-        )
-    else:
-        detail = 'a Kubernetes name begins and ends with a letter or digit, also around each "."'
-    # a reference or a template of Helm was not meant as a name
-    guess = "" if "$(" in text or "{{" in text else to_valid_name(text)
-    return f'{detail}; "{guess}" would do' if guess else detail
 
 
 def _character(one: str) -> str:

@@ -115,14 +115,19 @@ def flow_graph(flow: JobFlow) -> FlowGraph:
     nodes = []
     for position, step in enumerate(steps):
         key = format_job_name(flow.metadata.name, step.name)
-        condition = conditions.get(key, StepCondition(phase=phase))
+        stored = conditions.get(key, StepCondition(phase=phase))
         is_last, is_left_out = position >= regular, position in left_out
-        nodes.append(_node(step, condition, phase, is_last=is_last, is_left_out=is_left_out))
-    arrows = [
-        Arrow(target, position, _label(step, steps[target]))
-        for position, step in enumerate(steps)
-        for target in graph.targets[position]
-    ]
+        nodes.append(_node(step, stored, phase, is_last=is_last, is_left_out=is_left_out))
+    arrows = []
+    for position, step in enumerate(steps):
+        is_any = get_strategy(step) is Strategy.ANY and len(step.targets) > 1
+        for target in graph.targets[position]:
+            condition = get_condition_for(step, steps[target])
+            shown: str = "" if condition == Condition.COMPLETED else condition
+            if get_probe(step) is not None:
+                shown = PROBE
+            label = " ".join(filter(None, (ANY if is_any else "", shown)))
+            arrows.append(Arrow(target, position, label))
     ends = [position for position in range(regular) if not graph.dependants[position]]
     arrows += [
         Arrow(end, position, Condition.FINISHED)
@@ -212,13 +217,3 @@ def _node(
         bool(step.daemon),
         is_last,
     )
-
-
-def _label(step: Step, target: Step) -> str:
-    condition: str = get_condition_for(step, target)
-    if get_probe(step) is not None:
-        condition = PROBE
-    elif condition == Condition.COMPLETED:
-        condition = ""
-    is_any = get_strategy(step) is Strategy.ANY and len(step.targets) > 1
-    return " ".join(filter(None, (ANY if is_any else "", condition)))

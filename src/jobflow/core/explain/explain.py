@@ -14,12 +14,7 @@ from jobflow.api.flow.status import FlowPhase, StepPhase
 from jobflow.core.explain.flow import FlowExplainer, describe_new_flow
 from jobflow.core.explain.item import describe_item, with_items
 from jobflow.core.explain.root_causes import find_failed_steps, find_root_causes
-from jobflow.core.explain.scheduling import (
-    NO_FACTS,
-    QueuedJob,
-    SchedulingFacts,
-    find_queued_jobs,
-)
+from jobflow.core.explain.scheduling import NO_FACTS, QueuedJob, SchedulingFacts, find_queued_jobs
 from jobflow.core.explain.step import StepExplainer
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed.view import View

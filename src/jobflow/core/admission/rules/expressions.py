@@ -6,10 +6,7 @@ from typing import Any
 
 from jobflow.api.flow.traits import Referring, Stage, find_set
 from jobflow.core.admission.analysis.child_flows import MAX_PARAM_VALUES, ChildParams
-from jobflow.core.admission.analysis.flow_expressions import (
-    MAX_CHARACTERS,
-    TrialEvaluation,
-)
+from jobflow.core.admission.analysis.flow_expressions import MAX_CHARACTERS, TrialEvaluation
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.places import NO_STEP, ExpressionPlace
 from jobflow.core.admission.analysis.tree_budget import MAX_REFERENCED

@@ -5,13 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
-from jobflow.api.flow.step import (
-    HTTPGetProbe,
-    Probe,
-    Strategy,
-    TaskStatusProbe,
-    TCPSocketProbe,
-)
+from jobflow.api.flow.step import HTTPGetProbe, Probe, Strategy, TaskStatusProbe, TCPSocketProbe
 from jobflow.api.volcano.pod import PodPhase
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.resolved_specs import Tasks

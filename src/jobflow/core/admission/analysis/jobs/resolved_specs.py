@@ -220,7 +220,10 @@ class Resolver:
                 work, changes = self._of(i, at if case is not None else None)
                 resolved: ResolvedSpec | None = None
                 if work is not None:
-                    resolved = self._of_work(work)
+                    spec = with_defaults(work.layer.merge({}, work.content), self._defaults)
+                    pods = _pod_names(spec, is_partly_open=work.open)
+                    complete = with_claims(spec, self._claims)
+                    resolved = ResolvedSpec(None, work, spec, complete, pods, ())
                 elif (name := step.template_for(case)) is not None:
                     resolved = self.plain(name)
                 if resolved is None:
@@ -271,12 +274,6 @@ class Resolver:
             text = tree_budget.encode_roughly(spec)
             self._sizes[id(spec)] = len(text), count_values(text)
         return self._sizes[id(spec)]
-
-    def _of_work(self, work: ResolvedLayer) -> ResolvedSpec:
-        spec = with_defaults(work.layer.merge({}, work.content), self._defaults)
-        complete = with_claims(spec, self._claims)
-        pods = _pod_names(spec, is_partly_open=work.open)
-        return ResolvedSpec(None, work, spec, complete, pods, ())
 
     def _merged(self, resolved: ResolvedSpec, changes: tuple[ResolvedLayer, ...]) -> ResolvedSpec:
         spec: Mapping[str, Any] = resolved.base
