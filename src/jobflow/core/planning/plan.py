@@ -117,7 +117,7 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         urgent=is_news and (continues or status.state.phase != flow.status.state.phase),
         continues=is_news and continues,
         events=(*commands.events, *step_events(ctx, decisions), *flow_events(flow, status)),
-        requeue_after=_until(moments, now),
+        requeue_after=time_until(moments, now),
         wants=tuple(want for decision in decisions for want in decision.wants),
         only_ends_matter=ctx.layout.only_ends_matter,
     )
@@ -162,7 +162,7 @@ def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
         urgent=commands.urgent,
         continues=commands.urgent,
         events=commands.events,
-        requeue_after=_until((kept.wake_at, until), now),
+        requeue_after=time_until((kept.wake_at, until), now),
     )
 
 
@@ -198,7 +198,7 @@ def _decide(ctx: PlanContext) -> tuple[PlanContext, list[StepDecision]]:
         ctx = ctx.with_facts(replace(grown, ended=steps.ended()))
 
 
-def _until(moments: Iterable[datetime | None], now: datetime) -> timedelta | None:
+def time_until(moments: Iterable[datetime | None], now: datetime) -> timedelta | None:
     """Return the time until the first moment after `now`. This plan has decided everything that is
     due at earlier moments."""
     first = min((moment for moment in moments if moment is not None and now < moment), default=None)

@@ -195,29 +195,27 @@ class Turn:
     ) -> StepDecision:
         """Return the decision with the reason why its step waits. `drafts`: its vcjobs, tried or
         not, so that a try alone does not change the condition."""
-        retry_at = self._held.retry_at
-        # the time of the next try is that of the jobs whose turn it is
-        is_next = any(draft.name in self._names for draft in drafts)
-        made = msgspec.structs.replace(decision, condition=self._refused(decision, is_next))
-        if retry_at is None or self._is_due:
-            return made
-        wake_at = min(decision.wake_at or retry_at, retry_at)
-        return msgspec.structs.replace(made, wake_at=wake_at)
-
-    def _refused(self, decision: StepDecision, is_next: bool) -> StepCondition:
         condition, why, retry_at = decision.condition, self._held.message, self._held.retry_at
         if retry_at is not None:
             why = f"{why}; the flow's jobs are tried in turn"
         if _is_under_way(condition):  # a forEach that has other items
             message = f"{condition.message}; the next waits: {why}"
-            return msgspec.structs.replace(condition, message=shorten(message))
-        until = ceil_to_second(retry_at) if retry_at is not None and is_next else None
-        return postpone(
-            condition,
-            reason=StepReason.CREATE_REFUSED,
-            message=shorten(why),
-            next_attempt_time=None if condition.attempts else until,
-        )
+            condition = msgspec.structs.replace(condition, message=shorten(message))
+        else:
+            # the time of the next try is that of the jobs whose turn it is
+            is_next = any(draft.name in self._names for draft in drafts)
+            until = ceil_to_second(retry_at) if retry_at is not None and is_next else None
+            condition = postpone(
+                condition,
+                reason=StepReason.CREATE_REFUSED,
+                message=shorten(why),
+                next_attempt_time=None if condition.attempts else until,
+            )
+        made = msgspec.structs.replace(decision, condition=condition)
+        if retry_at is None or self._is_due:
+            return made
+        wake_at = min(decision.wake_at or retry_at, retry_at)
+        return msgspec.structs.replace(made, wake_at=wake_at)
 
 
 def _is_under_way(condition: StepCondition) -> bool:

@@ -11,7 +11,7 @@ back empty while the flow runs. Only a retry of the flow creates it again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -39,20 +39,16 @@ class ClaimWait:
         return self.reason == StepReason.STARTING
 
 
-@dataclass(slots=True)
 class Claims:
     """The claims of one plan."""
 
-    ctx: PlanContext
-    _names: dict[str, str] = field(init=False)
-    _created: frozenset[str] = field(init=False)
-    _asked: set[str] = field(default_factory=set)
-    """The names of those that this plan creates."""
-    _actions: list[CreateClaim] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._names = claim_names(self.ctx.flow)
-        self._created = frozenset(created_claims(self.ctx) or ())
+    def __init__(self, ctx: PlanContext) -> None:
+        self._ctx = ctx
+        self._names = claim_names(ctx.flow)
+        self._created = frozenset(created_claims(ctx) or ())
+        self._asked: set[str] = set()
+        """The names of those that this plan creates."""
+        self._actions: list[CreateClaim] = []
 
     def take_actions(self) -> list[CreateClaim]:
         """Return the claims to create now that were asked for since the last call."""
@@ -75,8 +71,8 @@ class Claims:
         return found
 
     def _wait_of(self, claim: str) -> ClaimWait | CreateFault:
-        name, now = self._names[claim], self.ctx.now
-        match self.ctx.view.claims.get(name):
+        name, now = self._names[claim], self._ctx.now
+        match self._ctx.view.claims.get(name):
             case Refusal(message=message, retry_at=retry_at) as refusal:
                 why = f"the volume claim {name} was refused: {message}"
                 if refusal.is_final:
@@ -98,7 +94,7 @@ class Claims:
                 wait = ClaimWait(StepReason.STARTING, why)
         is_due = wait.keeps_place or (wait.retry_at is not None and wait.retry_at <= now)
         if is_due and name not in self._asked:
-            manifest = build_claim(self.ctx.flow, claim)
+            manifest = build_claim(self._ctx.flow, claim)
             if isinstance(manifest, EvaluationFailure):
                 return CreateFault(StepReason.EXPRESSION_ERROR, manifest.message)
             self._asked.add(name)

@@ -20,17 +20,13 @@ from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepPhase
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import evaluate_condition
 from jobflow.core.limits import MAX_RUNS
+from jobflow.core.planning import target_ends
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision, TargetEnd
 from jobflow.core.planning.flow.failure_policy import is_last_failure, runs_every_item
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, fresh
 from jobflow.core.planning.started.matched_items import ItemStates
 from jobflow.core.planning.started.run import FindEnd, decide_run, refused_for_good, start_run
-from jobflow.core.planning.target_ends import (
-    recorded_end_message,
-    recorded_item_ends,
-    run_ended_as_recorded,
-)
 from jobflow.core.planning.work.abort import aborted, ending_reason
 from jobflow.core.planning.work.end import duration
 from jobflow.core.reasons import StepReason
@@ -126,7 +122,9 @@ def continue_loop(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -
             # the runs that are not known any more have ended as the step has
             well = end.phase == StepPhase.COMPLETED or loop.failed
             loop.verdict = (
-                LoopEnd() if well else LoopEnd(end.reason, recorded_end_message(observed, ""))
+                LoopEnd()
+                if well
+                else LoopEnd(end.reason, target_ends.recorded_end_message(observed, ""))
             )
     elif observed.started or any(
         # a first vcjob cannot be created; a tolerated failure is from before a retry of the flow
@@ -156,7 +154,7 @@ def _with_begun(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -> 
     loop = Loop(observed, total, {run.index: run for run in observed.runs}, every)
     if position in ctx.layout.matching:
         loop.states = ItemStates(position, ctx)
-    ends = recorded_item_ends(ctx).get(position, {})
+    ends = target_ends.recorded_item_ends(ctx).get(position, {})
     for run in observed.runs:
         decision = decide_run(run, ctx, partial(_find_end_of, run, find_end, ends))
         if decision is not None and run.index is not None:
@@ -164,7 +162,8 @@ def _with_begun(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -> 
     for index, end in ends.items():
         if index not in loop.begun and index < total:
             run = loop.run(index, ctx)
-            loop.decided[index] = run, RunDecision(run_ended_as_recorded(end, run))
+            condition = target_ends.run_ended_as_recorded(end, run)
+            loop.decided[index] = run, RunDecision(condition)
     # an answer to a create may be about a run that the status does not know
     for index in range(total) if ctx.view.refusals or ctx.view.holders else ():
         if index not in loop.decided:

@@ -136,12 +136,10 @@ def with_known_lists(
         if target not in need.matched:
             continue
         end, is_known = ctx.progress.ends[target], _known_items(target, ctx) is not None
-        if end in _ENDS_AFTER_ITEMS and is_known:
-            found[place] = TargetState.MET
         # one list that is missing delays the step, with strategy `any` too
-        elif end is None and not (is_known and ctx.observed[target].started):
+        if end is None and not (is_known and ctx.observed[target].started):
             return [TargetState.NOT_YET] * len(found)
-        elif end is None:
+        if end is None or (end in _ENDS_AFTER_ITEMS and is_known):
             found[place] = TargetState.MET
     return found
 

@@ -12,6 +12,7 @@ from jobflow.api import labels
 from jobflow.api.flow.control import FailurePolicy
 from jobflow.api.flow.status import ENDED_STEP_PHASES
 from jobflow.api.volcano.job import Job
+from jobflow.core.planning import target_ends
 from jobflow.core.planning.actions import Action
 from jobflow.core.planning.context import PlanContext, must_be_stored
 from jobflow.core.planning.decision import StepDecision
@@ -20,12 +21,6 @@ from jobflow.core.planning.lifecycle import HALTS
 from jobflow.core.planning.started.loop import continue_loop
 from jobflow.core.planning.started.loop_summary import summarize
 from jobflow.core.planning.started.run import decide_run, refused_for_good
-from jobflow.core.planning.target_ends import (
-    end_beyond_all_known,
-    ended_as_recorded,
-    known_or_inferred_end,
-    recorded_ends,
-)
 from jobflow.core.planning.work.kinds import object_work_of
 from jobflow.core.spec.readiness import fails_flow
 
@@ -36,7 +31,11 @@ def begun_steps(ctx: PlanContext, among: Iterable[int] | None = None) -> dict[in
     all."""
     found: dict[int, StepDecision] = {}
     answered = bool(ctx.view.refusals or ctx.view.holders)
-    ends, ended, in_status = recorded_ends(ctx), ctx.facts.ended, ctx.layout.ends_in_status
+    ends, ended, in_status = (
+        target_ends.recorded_ends(ctx),
+        ctx.facts.ended,
+        ctx.layout.ends_in_status,
+    )
     for position in ctx.layout.order if among is None else among:
         observed = ctx.observed[position]
         stored = observed.stored
@@ -46,8 +45,8 @@ def begun_steps(ctx: PlanContext, among: Iterable[int] | None = None) -> dict[in
         # decided by an earlier round of this plan: more facts do not change it
         if position in ended:
             decision: StepDecision | None = ended[position]
-        elif position in ends and (end := end_beyond_all_known(position, ctx)) is not None:
-            decision = StepDecision(ended_as_recorded(end, observed))
+        elif position in ends and (end := target_ends.end_beyond_all_known(position, ctx)):
+            decision = StepDecision(target_ends.ended_as_recorded(end, observed))
         elif stored.attempts > stored.past_attempts or observed.job or observed.loops or answered:
             decision = continue_step(position, ctx)
         else:
@@ -62,7 +61,8 @@ def begun_steps(ctx: PlanContext, among: Iterable[int] | None = None) -> dict[in
 
 def continue_step(position: int, ctx: PlanContext) -> StepDecision | None:
     """Return the decision about a step that has begun, or None if it has not."""
-    observed, find_end = ctx.observed[position], partial(known_or_inferred_end, position, ctx)
+    observed = ctx.observed[position]
+    find_end = partial(target_ends.known_or_inferred_end, position, ctx)
     if observed.loops:
         loop = continue_loop(observed, ctx, find_end)
         return None if loop is None else summarize(loop)

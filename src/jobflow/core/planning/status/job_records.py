@@ -1,8 +1,4 @@
-"""`jobStatusList` and the `…Jobs` lists: one record for each vcjob, in Volcano's format.
-
-A record outlives its vcjob. An unchanged record is the same object as before, and written
-timestamps do not change.
-"""
+"""`jobStatusList` and the `…Jobs` lists: one record for each vcjob (`observed/job_history.py`)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter

@@ -28,6 +28,7 @@ from jobflow.core.planning.observed.identity import assign
 from jobflow.core.planning.observed.steps import gather
 from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.pending.step import PendingSteps
+from jobflow.core.planning.plan import time_until
 from jobflow.core.planning.started.steps import begun_steps
 from jobflow.core.planning.status.job_records import new_records
 from jobflow.core.spec.compiled import compile_flow
@@ -179,7 +180,6 @@ class Replanner:
         status = msgspec.structs.replace(ctx.flow.status, conditions=conditions)
         self._ctx = replace(ctx, flow=msgspec.structs.replace(ctx.flow, status=status))
         made = [decisions[position] for position in sorted(decided)]
-        moments = [at for at in (kept.wake_at, *self._due.values()) if at and at > ctx.now]
         return Plan(
             actions=(
                 *(action for decision in made for action in decision.actions),
@@ -188,5 +188,5 @@ class Replanner:
             ),
             status=status,
             urgent=kept.urgent or any(decision.urgent for decision in made),
-            requeue_after=min(moments) - ctx.now if moments else None,
+            requeue_after=time_until((kept.wake_at, *self._due.values()), ctx.now),
         )
