@@ -151,21 +151,17 @@ class Reconciler(Listener):
                     self._queue.add_soon(key, SETTLE_SECONDS)
                 else:
                     self._queue.add(key)
-        if old is not None and new is not None:
-            self._report_edits(old, new)
+        if old is not None and new is not None and old.metadata.uid == new.metadata.uid:
+            owner = self._store.owners.of(new)
+            flow = self._store.flows.get(new.metadata.namespace, owner.name) if owner else None
+            if flow is not None and not flow.final:
+                if (event := find_edits(old.metadata, new.metadata)) is not None:
+                    self._recorder.record(flow, event)
+                    log.warning("job edited", flow=full_name(flow), message=event.message)
         job = new or old
         assert job is not None
         for key in self._memory.released(key_of(job)):
             self._queue.add(key)
-
-    def _report_edits(self, old: Job, new: Job) -> None:
-        owner = self._store.owners.of(new)
-        flow = self._store.flows.get(new.metadata.namespace, owner.name) if owner else None
-        if flow is None or flow.final or old.metadata.uid != new.metadata.uid:
-            return
-        if (event := find_edits(old.metadata, new.metadata)) is not None:
-            self._recorder.record(flow, event)
-            log.warning("job edited", flow=full_name(flow), message=event.message)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Queue the flow that has a probe for the pod."""

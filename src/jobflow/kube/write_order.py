@@ -18,8 +18,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from jobflow.api.resources import EVENTS, JOBFLOWS, JOBTEMPLATES
-from jobflow.kube.answers import NETWORK_ERRORS, ApiError
-from jobflow.kube.client import Client, resource_of
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, resource_of
 
 LEAST_PLACES = 4
 """Places of a server that refuses writes."""

@@ -12,8 +12,7 @@ import msgspec
 import structlog
 
 from jobflow.api.resources import LOCAL_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS, Resource
-from jobflow.kube.answers import NETWORK_ERRORS, ApiError
-from jobflow.kube.client import Client, decoder
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.kube.clock import ExponentialBackoff
 from jobflow.webhook.review.envelope import NotReady, UserInfo
 from jobflow.webhook.review.judges import Right

@@ -20,8 +20,7 @@ from jobflow.api.resources import JOBFLOWS, NAMESPACES, POD_TEMPLATES, Object, S
 from jobflow.core.admission.changes import Need, need_of
 from jobflow.core.pods.resources import parse_quantity
 from jobflow.core.violations import Reason, join_path
-from jobflow.kube.answers import NETWORK_ERRORS, ApiError
-from jobflow.kube.client import Client, decoder
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.store import Store
 from jobflow.webhook.tried_pods import SECONDS, TEMPLATE, DryRun
 

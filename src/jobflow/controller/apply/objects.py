@@ -25,9 +25,9 @@ from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import JOB_NAME, Pod
 from jobflow.controller.probes.fair_slots import FairSlots
 from jobflow.core.planning.observed.child_flow import observe
-from jobflow.kube.answers import Identified, Identity, ItemList, decoder, find_status_writer
+from jobflow.kube.answers import Identified, Identity, ItemList, find_status_writer
 from jobflow.kube.cache import Cache, Key, full_name, key_of
-from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, UnreadableAnswer
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, UnreadableAnswer, decoder
 from jobflow.store import Store, slim_pod
 
 log = structlog.get_logger(__name__)
