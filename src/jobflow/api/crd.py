@@ -33,7 +33,7 @@ def crd(kind: str) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": row.crd_name},
+        "metadata": {"name": row.resource.qualified},
         "spec": {
             "group": resource.group,
             "names": {

@@ -48,11 +48,6 @@ class FlowKind:
         return tuple(path for path, field in places if field.is_of_job)
 
     @property
-    def crd_name(self) -> str:
-        """The name of the CustomResourceDefinition."""
-        return self.resource.qualified
-
-    @property
     def review_path(self) -> str:
         """The URL path at which the webhook answers reviews of this kind."""
         return f"/{self.resource.plural}/validate"

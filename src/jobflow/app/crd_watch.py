@@ -113,7 +113,7 @@ class _FollowedCrd:
         self.plural = kind.resource.plural
         self.faults: list[str] | None = None
         """None: not known yet."""
-        self._name = kind.crd_name
+        self._name = kind.resource.qualified
         self._kind = kind.name
         self._on_change = on_change
         cache = Cache[InstalledCrd](lambda old, new: self._judge())

@@ -31,7 +31,7 @@ def webhook_configuration(url: str, ca_bundle: bytes, *, name: str = NAME) -> di
     """Return the manifest for a webhook at `url` (`https://host:port`, no path) under a PEM CA. Its
     rules name no subresource, so writes of a status are not reviewed."""
     webhooks = [
-        _webhook(each.crd_name, each.resource, url, each.review_path, ca_bundle, "DELETE")
+        _webhook(each.resource.qualified, each.resource, url, each.review_path, ca_bundle, "DELETE")
         for each in KINDS.values()
     ]
     return {**VALIDATING_WEBHOOKS.type_meta, "metadata": {"name": name}, "webhooks": webhooks}

@@ -13,16 +13,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
+from jobflow.api.flow import status as api
 from jobflow.api.flow.control import to_number
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import (
-    ENDED_STEP_PHASES,
-    FlowPhase,
-    RunCondition,
-    StepCondition,
-    StepFailure,
-    StepPhase,
-)
 from jobflow.api.flow.step import Step
 from jobflow.api.labels import SCHEDULED_TIME
 from jobflow.api.volcano.pod import PodPhase
@@ -58,7 +51,7 @@ FLOW_FAILURE_FIELDS = ("step", "index", "reason", "message", "failure")
 """Fields of an entry of `flow.failures`."""
 _FACTS_OF_A_STEP = len(FLOW_FAILURE_FIELDS) + len(FACTS)
 
-StepAndCondition = tuple[Step, StepCondition]
+StepAndCondition = tuple[Step, api.StepCondition]
 
 
 class AttemptFacts(NamedTuple):
@@ -68,7 +61,7 @@ class AttemptFacts(NamedTuple):
     """Its number in the run, from 1."""
     retries: int = 0
     """Failures of the run before it that count."""
-    failure: StepFailure | None = None
+    failure: api.StepFailure | None = None
     """In retry.when its own, else that of the attempt before."""
     of_child: bool = False
     """Whether its step may run a flow."""
@@ -83,13 +76,13 @@ class EvaluationScope:
     """Return a step of `spec.flows` and its condition by name, or None if it does not exist."""
     list_failures: Callable[[], list[dict[str, Any]]] = list
     """Return `flow.failures`, which has a value where `flow_phase` has one."""
-    flow_phase: FlowPhase | None = None
+    flow_phase: api.FlowPhase | None = None
     """In finally: Succeed or Failed, by the other steps of the flow."""
     index: int | None = None
     """Index of the run, with forEach and repeat."""
     item: Any = UNSET
     """Item of the run, with forEach."""
-    run: RunCondition | None = None
+    run: api.RunCondition | None = None
     """In until and retry.when: the run that has just finished, as it is recorded."""
     attempt: AttemptFacts | None = None
     """In retry.when the attempt that has just failed, in vars and patches that which is created."""
@@ -228,12 +221,12 @@ def _variable_of_run(root: str, scope: EvaluationScope) -> Any:
     return UNSET
 
 
-def _last_run(step: Step, condition: StepCondition) -> RunCondition:
+def _last_run(step: Step, condition: api.StepCondition) -> api.RunCondition:
     """Return the last run of a step with repeat, the condition of another step itself."""
     return (condition.last_run if step.repeat is not None else None) or condition
 
 
-def _job(flow: JobFlow, step: Step, condition: StepCondition) -> Any:
+def _job(flow: JobFlow, step: Step, condition: api.StepCondition) -> Any:
     """Return the name of the last vcjob; UNSET before the first, and with forEach."""
     run = _last_run(step, condition)
     if step.for_each is not None or not run.attempts:
@@ -243,7 +236,7 @@ def _job(flow: JobFlow, step: Step, condition: StepCondition) -> Any:
     return run.job or format_latest_name(first, run.attempts)  # dropped for the status's size
 
 
-def _items(flow: JobFlow, step: Step, condition: StepCondition) -> Any:
+def _items(flow: JobFlow, step: Step, condition: api.StepCondition) -> Any:
     """Return an entry for each item, in order, or UNSET without forEach."""
     if step.for_each is None:
         return UNSET
@@ -251,8 +244,8 @@ def _items(flow: JobFlow, step: Step, condition: StepCondition) -> Any:
     if items is None and condition.decisions is not None:
         items = condition.decisions.items
     count = len(items) if items is not None else to_number(step.for_each.count) or 0
-    finished = condition.phase in ENDED_STEP_PHASES
-    phase = StepPhase.SKIPPED if finished else StepPhase.WAITING
+    finished = condition.phase in api.ENDED_STEP_PHASES
+    phase = api.StepPhase.SKIPPED if finished else api.StepPhase.WAITING
     not_started: dict[str, Any] = {"phase": phase.value, "outputs": {}}
     entries = [not_started] * max(0, min(count, MAX_RUNS))
     for run in condition.runs or ():
@@ -266,10 +259,10 @@ def list_failures(steps: Iterable[StepAndCondition]) -> list[dict[str, Any]]:
     """Return `flow.failures`: an entry for each Failed step, in their order."""
     failures = []
     for step, condition in steps:
-        if condition.phase != StepPhase.FAILED:
+        if condition.phase != api.StepPhase.FAILED:
             continue
         inner = condition.failure.step if condition.failure is not None else ""
-        failed = (run for run in condition.runs or () if run.phase == StepPhase.FAILED)
+        failed = (run for run in condition.runs or () if run.phase == api.StepPhase.FAILED)
         index = next((run.index for run in failed if run.reason == condition.reason), None)
         failures.append(
             {
@@ -288,8 +281,8 @@ def list_failures(steps: Iterable[StepAndCondition]) -> list[dict[str, Any]]:
 LAST_FIELDS = ("outputs", "index")
 """Fields of `last`."""
 
-STEP_FIELDS: Mapping[str, Callable[[JobFlow, Step, StepCondition], Any]] = {
-    "phase": lambda flow, step, condition: str(condition.phase or StepPhase.WAITING),
+STEP_FIELDS: Mapping[str, Callable[[JobFlow, Step, api.StepCondition], Any]] = {
+    "phase": lambda flow, step, condition: str(condition.phase or api.StepPhase.WAITING),
     "reason": lambda flow, step, condition: str(condition.reason),
     "job": _job,
     "attempts": lambda flow, step, condition: condition.attempts,
@@ -308,7 +301,7 @@ STEP_FIELDS: Mapping[str, Callable[[JobFlow, Step, StepCondition], Any]] = {
 }
 """Fields of `steps["x"]`."""
 
-RUN_FIELDS: Mapping[str, Callable[[RunCondition], Any]] = {
+RUN_FIELDS: Mapping[str, Callable[[api.RunCondition], Any]] = {
     "phase": lambda run: str(run.phase),
     "reason": lambda run: str(run.reason),
     "outputs": lambda run: run.outputs or {},

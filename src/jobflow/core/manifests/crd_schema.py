@@ -75,23 +75,23 @@ class _Part:
 
     def __init__(self, kind: str, schema: Schema) -> None:
         self.kind = kind
-        self._schema = schema
+        self.schema = schema
 
     @cached_property
     def fits(self) -> Callable[[Any], bool]:
         """Return whether a value and its content are valid."""
-        return jsonschema_rs.Draft202012Validator(self._schema).is_valid
+        return jsonschema_rs.Draft202012Validator(self.schema).is_valid
 
     @cached_property
     def errors(self) -> Callable[[Any], Iterable[jsonschema_rs.ValidationError]]:
         """Return the errors of a value without those of its content."""
-        own = {key: value for key, value in self._schema.items() if key in _OF_THE_VALUE}
+        own = {key: value for key, value in self.schema.items() if key in _OF_THE_VALUE}
         return jsonschema_rs.Draft202012Validator(own).iter_errors
 
     @cached_property
     def known(self) -> Mapping[str, _Part]:
         """Parts of the fields that the schema has."""
-        fields = self._schema.get("properties", {}).items()
+        fields = self.schema.get("properties", {}).items()
         return {name: _Part(self.kind, part) for name, part in fields}
 
     @cached_property
@@ -104,19 +104,8 @@ class _Part:
         """Part of every item of a list."""
         return self._below("items")
 
-    @property
-    def described(self) -> str:
-        """The type of the value with its article, such as `a list`."""
-        types = self._schema.get("type", [])
-        return next((words for name, words in _ARTICLES.items() if name in types), "a value")
-
-    @property
-    def closed(self) -> bool:
-        """Whether an unknown field is an error."""
-        return self._schema.get("additionalProperties") is False
-
     def _below(self, word: str) -> _Part | None:
-        part = self._schema.get(word)
+        part = self.schema.get(word)
         return _Part(self.kind, part) if isinstance(part, dict) else None
 
 
@@ -156,7 +145,7 @@ def _misfits(part: _Part, value: Any, path: schema_hints.Path) -> Iterator[Viola
             below_it = part.known.get(name, part.others)
             if below_it is not None:
                 yield from _misfits(below_it, inner, [*path, name])
-            elif part.closed:
+            elif part.schema.get("additionalProperties") is False:
                 detail = f"unknown field{_meant(part, path, name, inner)}"
                 yield Violation(
                     schema_hints.json_path([*path, name]), Reason.FORBIDDEN, None, detail
@@ -218,7 +207,9 @@ def _meant(part: _Part, path: schema_hints.Path, name: str, value: Any) -> str:
         for other in schema_hints.other_forms(ours.rpartition(".")[2], value):
             if target.fits(other):
                 return f"; here that is {ours}: {quote(other)}"
-        return f"; here that is {ours}, {target.described}"
+        types = target.schema.get("type", [])
+        article = next((words for each, words in _ARTICLES.items() if each in types), "a value")
+        return f"; here that is {ours}, {article}"
     fitting = [each for each, below in part.known.items() if _is_of_type(below, value)]
     guess = Suggester(fitting).nearest(name)
     # not only a matter of capitals and hyphens

@@ -15,18 +15,9 @@ from functools import lru_cache
 from typing import Any
 
 from jobflow.api.crd import openapi_schema, pod_types
+from jobflow.core import violations
 from jobflow.core.manifests.schema_hints import JOB_WORDS, mistyped
 from jobflow.core.suggest import Suggester, did_you_mean, list_supported, normalize_word
-from jobflow.core.violations import (
-    MAX_FINDINGS,
-    FieldWarning,
-    Place,
-    Reason,
-    Verdict,
-    Violation,
-    format_path,
-    list_keys,
-)
 
 _POD_ROOTS = {
     "tasks[].template": "PodTemplateSpec",
@@ -61,11 +52,6 @@ class Type:
     """Texts that a field of kind `words` takes."""
     is_of_job: bool = False
     """Whether it is in the CRD of JobTemplates, so that `crd_schema` reports a wrong type."""
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether it has no fields or elements below it."""
-        return self.inner is None and self.kind != "object"
 
 
 @lru_cache(maxsize=1)
@@ -184,38 +170,40 @@ def misfits(
     is_open: IsOpen | None = None,
     has_directives: bool = False,
     unknown_before: int = 0,
-) -> Verdict:
+) -> violations.Verdict:
     """Return the misfits of a vcjob spec at `path`, or of a value of another `kind`. `is_open`
     tells whether a text has a reference and so fits any type. `has_directives`: it is a patch, in
     which a key may begin with `$`. `unknown_before` counts unknown fields of earlier patches."""
-    violations: list[Violation] = []
-    warnings: list[FieldWarning] = []
+    wrong: list[violations.Violation] = []
+    warnings: list[violations.FieldWarning] = []
     for place, wanted, value in _list_misfits(
         spec, kind or job_spec(), is_open or (lambda text: False), has_directives=has_directives
     ):
         before = unknown_before + len(warnings)
-        if wanted is None and before >= MAX_FINDINGS:
+        if wanted is None and before >= violations.MAX_FINDINGS:
             continue
-        keys, at = list_keys(place), format_path(place, path)
+        keys, at = violations.list_keys(place), violations.format_path(place, path)
         if wanted is not None:
-            may_guess = len(violations) < MAX_GUESSES
-            violations.append(_wrong_type(keys, at, wanted, value, guess=may_guess))
+            may_guess = len(wrong) < MAX_GUESSES
+            wrong.append(_wrong_type(keys, at, wanted, value, guess=may_guess))
             # a refusal shows no more
-            if len(violations) == MAX_FINDINGS:
+            if len(wrong) == violations.MAX_FINDINGS:
                 break
         else:
             # guessing compares the name with every field
             may_guess = before < MAX_GUESSES
             word = meant(place_of(keys[:-1]), str(keys[-1]), kind) if may_guess else ""
-            warnings.append(FieldWarning(at, UNKNOWN + word, Reason.FORBIDDEN))
-    return Verdict(tuple(violations), field_warnings=tuple(warnings))
+            warnings.append(
+                violations.FieldWarning(at, UNKNOWN + word, violations.Reason.FORBIDDEN)
+            )
+    return violations.Verdict(tuple(wrong), field_warnings=tuple(warnings))
 
 
 def _list_misfits(
     spec: Any, kind: Type, is_open: IsOpen, *, has_directives: bool
-) -> Iterator[tuple[Place, Type | None, Any]]:
+) -> Iterator[tuple[violations.Place, Type | None, Any]]:
     """Yield the place, the expected type, which is None for an unknown field, and the value."""
-    work: list[tuple[Any, Type, Place]] = [(spec, kind, None)]
+    work: list[tuple[Any, Type, violations.Place]] = [(spec, kind, None)]
     # level by level, so that no depth of a value meets Python's recursion limit
     for node, kind, place in work:
         children = _children(node, kind)
@@ -227,7 +215,7 @@ def _list_misfits(
             if inner is None:
                 if not (has_directives and key.startswith("$")):
                     yield (place, key), None, value
-            elif not inner.is_leaf:
+            elif inner.inner is not None or inner.kind == "object":
                 work.append((value, inner, (place, key)))
             elif not _FITS[inner.kind](value, inner):
                 if not (isinstance(value, str) and is_open(value)):
@@ -280,14 +268,14 @@ _JSON_TYPES = {
 
 def _wrong_type(
     keys: Sequence[str | int], at: str, kind: Type, value: Any, *, guess: bool
-) -> Violation:
+) -> violations.Violation:
     if kind.kind == "words" and isinstance(value, str):
         detail = list_supported(value if guess else None, kind.words)
-        return Violation(at, Reason.NOT_SUPPORTED, value, detail)
+        return violations.Violation(at, violations.Reason.NOT_SUPPORTED, value, detail)
     if kind.kind == "quantity":
         guessed = _meant_quantity(value.strip()) if isinstance(value, str) else None
         detail = 'must be a quantity, such as 2, "500m" or "2Gi"' + did_you_mean(guessed)
-        return Violation(at, Reason.TYPE_INVALID, value, detail)
+        return violations.Violation(at, violations.Reason.TYPE_INVALID, value, detail)
     violation = mistyped(keys, _JSON_TYPES.get(kind.kind, kind.kind), value)
     detail = violation.detail.removeprefix(f"{violation.path} in body ")
     return replace(violation, path=at, detail=detail)

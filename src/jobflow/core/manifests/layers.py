@@ -67,23 +67,15 @@ class Layer(NamedTuple):
 
     def fault(self, spec: Mapping[str, Any], content: Mapping[str, Any]) -> str | None:
         """Return a clause that says why `content` cannot be merged into this spec, or None."""
-        variables = self.variables
-        if not variables:
+        env = arguments_in(content).get("env") if self.rank is Rank.ARGUMENTS else None
+        if not env:
             return None
         containers = count_containers(spec)
-        if (count := variables * containers) > MAX_VARIABLES:
+        if (count := len(env) * containers) > MAX_VARIABLES:
             return f"env makes {count:,} variables in this job; at most {MAX_VARIABLES:,} fit"
-        size = containers * measure_json(arguments_in(content).get("env"))
-        if size > MAX_JOB_BYTES:
+        if (size := containers * measure_json(env)) > MAX_JOB_BYTES:
             return f"env makes {size:,} bytes in this job; at most {MAX_JOB_BYTES:,} fit"
         return None
-
-    @property
-    def variables(self) -> int:
-        """The number of variables that it sets in each container."""
-        if self.rank is not Rank.ARGUMENTS:
-            return 0
-        return len(arguments_in(self.content).get("env") or ())
 
     def written_path(self, path: str) -> str:
         """Return the path below the step or the case for one in `content`: `.tasks[0]`."""

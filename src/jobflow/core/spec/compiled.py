@@ -12,7 +12,7 @@ from jobflow.api.flow.step import Condition, Step
 from jobflow.core.lazy import lazy_property
 from jobflow.core.names import format_job_name, to_label_value
 from jobflow.core.spec.expressions import NamedFailure, find_named_failures, find_needed_outputs
-from jobflow.core.spec.graph import Graph, Outline
+from jobflow.core.spec.graph import Graph, Outline, find_reachable
 from jobflow.core.spec.items import takes_items
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.readiness import Requirement, build_requirement
@@ -84,7 +84,7 @@ class CompiledFlow:
     def never_start(self) -> frozenset[int]:
         """The blocked steps, those in a cycle, and those that depend on them."""
         found = self.blocked | frozenset(range(len(self.steps))).difference(self.graph.order)
-        return frozenset(self.graph.find_downstream(found)) if found else found
+        return frozenset(find_reachable(self.graph.dependants, found)) if found else found
 
     @lazy_property
     def matching(self) -> frozenset[int]:
@@ -153,7 +153,7 @@ def find_left_out(graph: Graph, last_from: int, targets: Sequence[str] | None) -
     if not targets:
         return frozenset()
     named = [graph.index[name] for name in targets if name in graph.index]
-    return frozenset(range(last_from)) - graph.find_upstream(named)
+    return frozenset(range(last_from)) - find_reachable(graph.targets, named)
 
 
 class CompiledFlowCache:

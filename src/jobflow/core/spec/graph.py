@@ -90,14 +90,6 @@ class Graph:
                 dependants[target].append(step)
         return dependants
 
-    def find_upstream(self, steps: Iterable[int]) -> set[int]:
-        """Return these steps and all that they depend on, directly or not."""
-        return _find_all(self.targets, steps)
-
-    def find_downstream(self, steps: Iterable[int]) -> set[int]:
-        """Return these steps and all that depend on them, directly or not."""
-        return _find_all(self.dependants, steps)
-
     @lazy_property
     def order(self) -> Sequence[int]:
         """The steps, each after all that it depends on, and otherwise as in `spec.flows`. Steps of
@@ -155,8 +147,8 @@ class Graph:
         return [component for component in found if len(component) > 1]
 
 
-def _find_all(arrows: Sequence[Sequence[int]], steps: Iterable[int]) -> set[int]:
-    """Return these steps and all to which arrows lead from them."""
+def find_reachable(arrows: Sequence[Sequence[int]], steps: Iterable[int]) -> set[int]:
+    """Return these steps and all to which arrows lead from them, such as `targets` of a graph."""
     found = set(steps)
     work = list(found)
     while work:

@@ -14,14 +14,8 @@ from enum import StrEnum
 
 import msgspec
 
+from jobflow.api.flow import status as api
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import (
-    CANCELLED,
-    ENDED_STEP_PHASES,
-    RunCondition,
-    StepCondition,
-    StepPhase,
-)
 from jobflow.api.flow.step import Condition, DependsOn, Probe, Step, Strategy
 from jobflow.core.names import format_job_name
 from jobflow.core.reasons import StepReason
@@ -237,38 +231,38 @@ def build_requirement(
     return Requirement(targets, how, wants, rows, probe, to_run, handled, matched, is_mixed)
 
 
-def get_end(step: Step, condition: RunCondition, *, is_cancelled: bool) -> StepEnd | None:
+def get_end(step: Step, condition: api.RunCondition, *, is_cancelled: bool) -> StepEnd | None:
     """Return how a step, or one run of it, has ended, by its condition, or None if it has not.
     `is_cancelled`: the flow is."""
     phase = condition.phase
-    if phase not in ENDED_STEP_PHASES:
+    if phase not in api.ENDED_STEP_PHASES:
         return None
-    if phase == StepPhase.COMPLETED:
+    if phase == api.StepPhase.COMPLETED:
         return StepEnd.COMPLETED
-    if phase == StepPhase.SKIPPED:
+    if phase == api.StepPhase.SKIPPED:
         return _SKIPPED.get(condition.reason, StepEnd.NOT_TAKEN)
-    if is_cancelled and condition.reason == CANCELLED:
+    if is_cancelled and condition.reason == api.CANCELLED:
         return StepEnd.STOPPED  # it must not start steps that handle failures
     return StepEnd.TOLERATED if is_tolerated(step, condition) else StepEnd.FAILED
 
 
-def fails_flow(step: Step, condition: StepCondition) -> bool:
+def fails_flow(step: Step, condition: api.StepCondition) -> bool:
     """Return whether a step has failed and is not tolerated, or could never start."""
-    if condition.phase == StepPhase.SKIPPED:
+    if condition.phase == api.StepPhase.SKIPPED:
         return condition.reason == StepReason.BLOCKED
-    return condition.phase == StepPhase.FAILED and not is_tolerated(step, condition)
+    return condition.phase == api.StepPhase.FAILED and not is_tolerated(step, condition)
 
 
-def is_tolerated(step: Step, condition: RunCondition) -> bool:
+def is_tolerated(step: Step, condition: api.RunCondition) -> bool:
     """Return whether continueOnFailure tolerates the failure of a step, or of one run of it."""
     return bool(step.continue_on_failure) and not is_flow_error(condition)
 
 
-def is_flow_error(condition: RunCondition) -> bool:
+def is_flow_error(condition: api.RunCondition) -> bool:
     """Return whether a step, or one of its runs, has failed by an error of the flow itself."""
     if condition.flow_error or condition.reason in FLOW_ERRORS:
         return True
-    runs = condition.runs if isinstance(condition, StepCondition) else None
+    runs = condition.runs if isinstance(condition, api.StepCondition) else None
     return any(map(is_flow_error, runs or ()))
 
 

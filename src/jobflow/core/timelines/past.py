@@ -32,14 +32,7 @@ from jobflow.api.flow.status import (
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.names import format_job_name
 from jobflow.core.text import format_duration, join_names
-from jobflow.core.timelines.spans import (
-    Attempts,
-    State,
-    last_retry,
-    list_retries,
-    runs_of,
-    spans_of_job,
-)
+from jobflow.core.timelines import spans
 from jobflow.core.timelines.timeline import StepTimeline, Timeline, first_start
 
 UNKNOWN = "Unknown"
@@ -67,16 +60,16 @@ def last_time(flow: JobFlow) -> datetime:
     times = [status.start_time, status.completion_time]
     times += [time for each in records for time in (each.start_timestamp, each.end_timestamp)]
     for condition in (status.conditions or {}).values():
-        times += [run.last_transition_time for run in (condition, *runs_of(condition))]
+        times += [run.last_transition_time for run in (condition, *spans.runs_of(condition))]
     return max(time for time in times if time is not None)
 
 
 class _Past:
     def __init__(self, flow: JobFlow, moment: datetime) -> None:
         self._flow, self._moment = flow, moment
-        self._attempts = Attempts(flow)
+        self._attempts = spans.Attempts(flow)
         self._start = first_start(flow)
-        retries = list_retries(flow, self._attempts)
+        retries = spans.list_retries(flow, self._attempts)
         self._retry = next((each for each in retries if moment < each), None)
         """The first retry after the time; None if there is none."""
         self._has_started = self._start is not None and moment >= self._start
@@ -224,8 +217,8 @@ def _phase_of_job(record: JobRecord, moment: datetime) -> str:
     ]
     if known:
         return known[-1].state
-    spans = [span for span in spans_of_job(record, moment) if span.start <= moment]
-    is_running = bool(spans) and spans[-1].state is State.RUNNING
+    before = [span for span in spans.spans_of_job(record, moment) if span.start <= moment]
+    is_running = bool(before) and before[-1].state is spans.State.RUNNING
     return JobPhase.RUNNING if is_running else JobPhase.PENDING
 
 
@@ -245,11 +238,11 @@ def _latest(times: Iterable[datetime | None]) -> datetime | None:
 
 def forgotten(flow: JobFlow) -> list[str]:
     """Return sentences about what the status of a flow does not remember of its past."""
-    status, attempts = flow.status, Attempts(flow)
+    status, attempts = flow.status, spans.Attempts(flow)
     conditions = status.conditions or {}
     again, unknown, children = False, [], []
     for key, step in zip(attempts.keys, flow.all_steps, strict=True):
-        for run in runs_of(conditions.get(key, StepCondition())):
+        for run in spans.runs_of(conditions.get(key, StepCondition())):
             again = again or run.past_attempts > 0
             records = attempts.of_run(key, run)
             has_time = run.last_transition_time is not None or any(
@@ -307,7 +300,7 @@ def moments(flow: JobFlow, found: Timeline) -> list[Moment]:
     """Return the times at which steps and attempts started, failed or ended, and the last retry, in
     their order, one for each second. `found`: the timeline of the flow."""
     by_time: dict[datetime, dict[MomentKind, dict[str, None]]] = {}
-    retry = last_retry(flow)
+    retry = spans.last_retry(flow)
     if retry is not None and found.start <= retry <= found.end:
         by_time[retry] = {MomentKind.RETRIED: {"the flow was": None}}
     conditions = flow.status.conditions or {}

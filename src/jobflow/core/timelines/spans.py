@@ -9,14 +9,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
 
+from jobflow.api.flow import status as api
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import (
-    ENDED_STEP_PHASES,
-    JobRecord,
-    JobRunningHistory,
-    RunCondition,
-    StepCondition,
-)
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.names import format_job_name
 from jobflow.core.work import ends_in_status
@@ -79,7 +73,7 @@ def _covered(spans: Iterable[Span], start: datetime, end: datetime) -> timedelta
     return total
 
 
-def spans_of_job(record: JobRecord, now: datetime) -> Iterator[Span]:
+def spans_of_job(record: api.JobRecord, now: datetime) -> Iterator[Span]:
     """Yield a queued span, unless it is empty, and a running span if the vcjob ran."""
     created = record.start_timestamp
     if created is None:
@@ -113,13 +107,13 @@ class Attempts:
         runs = {
             name: first
             for key in self.keys
-            for run in runs_of(conditions.get(key, StepCondition()))
+            for run in runs_of(conditions.get(key, api.StepCondition()))
             for first in [first_job(key, run)]
             for name in (first, run.job)
         }
         pairs = zip(self.keys, flow.all_steps, strict=True)
         self._in_status = {key for key, step in pairs if ends_in_status(step)}
-        self._by_run: dict[str, list[JobRecord]] = {}
+        self._by_run: dict[str, list[api.JobRecord]] = {}
         last = ""
         # records are in the order of steps, runs and attempts
         for record in flow.status.job_status_list or ():
@@ -128,18 +122,18 @@ class Attempts:
                 # the name of an attempt may be shortened; its record is behind that of its run
                 self._by_run.setdefault(last, []).append(record)
 
-    def of_run(self, key: str, run: RunCondition) -> list[JobRecord]:
+    def of_run(self, key: str, run: api.RunCondition) -> list[api.JobRecord]:
         """Return the records of a run of the step with this key, in the order of its attempts."""
         in_status = key in self._in_status and run.create_time is not None and not run.job
         if not run.flow and not in_status:
             return self._by_run.get(first_job(key, run), [])
         # work that is not recorded has the times of a vcjob that runs from its start
-        running = JobRunningHistory(state=JobPhase.RUNNING, start_timestamp=run.create_time)
-        record = JobRecord(
+        running = api.JobRunningHistory(state=JobPhase.RUNNING, start_timestamp=run.create_time)
+        record = api.JobRecord(
             name=run.flow,
             state=run.phase,
             start_timestamp=run.create_time,
-            end_timestamp=run.last_transition_time if run.phase in ENDED_STEP_PHASES else None,
+            end_timestamp=run.last_transition_time if run.phase in api.ENDED_STEP_PHASES else None,
             running_histories=[running],
         )
         return [record]
@@ -182,7 +176,7 @@ class RunSpans:
         self._is_final = flow.final
         self._start, self._end = start, end
 
-    def of_run(self, key: str, run: RunCondition) -> list[Span]:
+    def of_run(self, key: str, run: api.RunCondition) -> list[Span]:
         """Return the spans of all attempts of a run of the step with this key, and the waits
         between them. A run that ended before a retry of the flow waits only from the retry on."""
         spans: list[Span] = []
@@ -208,11 +202,11 @@ class RunSpans:
         return replace(span, start=start, end=end, is_open=span.is_open and not self._is_final)
 
 
-def runs_of(condition: StepCondition) -> Sequence[RunCondition]:
+def runs_of(condition: api.StepCondition) -> Sequence[api.RunCondition]:
     """Return the runs of a step with forEach or repeat, or the only run of another step."""
     return condition.runs or (condition,)
 
 
-def first_job(key: str, run: RunCondition) -> str:
+def first_job(key: str, run: api.RunCondition) -> str:
     """Return the name of the first vcjob of a run."""
     return key if run.index is None else f"{key}-{run.index}"

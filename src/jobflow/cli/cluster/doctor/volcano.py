@@ -17,7 +17,7 @@ from jobflow.webhook.configuration import APPROVALS_WEBHOOK, COMMANDS_WEBHOOK
 
 CONTROLLER, SCHEDULER = "volcano-controller", "volcano-scheduler"
 """Label `app` of the Deployments of Volcano's chart."""
-OUR_WEBHOOKS = frozenset(kind.crd_name for kind in KINDS.values())
+OUR_WEBHOOKS = frozenset(kind.resource.qualified for kind in KINDS.values())
 """Names of webhooks in JobFlow's validating configuration."""
 COMMAND_WEBHOOKS = frozenset({APPROVALS_WEBHOOK, COMMANDS_WEBHOOK})
 """Names of webhooks in JobFlow's mutating configuration."""
@@ -46,15 +46,15 @@ async def check_definitions(cluster: Cluster) -> AsyncIterator[Result]:
     served = [kind for kind in KINDS.values() if await cluster.serves(kind.resource)]
     for kind in KINDS.values():
         if kind not in served:
-            yield fault(f"The cluster does not serve {kind.crd_name}.", _APPLY)
+            yield fault(f"The cluster does not serve {kind.resource.qualified}.", _APPLY)
     for kind in served:
-        definition = await cluster.read(resources.CRDS, "", kind.crd_name)
+        definition = await cluster.read(resources.CRDS, "", kind.resource.qualified)
         yield describe_definition(kind, definition or {})
 
 
 def describe_definition(kind: FlowKind, definition: Json) -> Result:
     """Return whether a stored definition fits this version."""
-    name = kind.crd_name
+    name = kind.resource.qualified
     conditions = (definition.get("status") or {}).get("conditions") or ()
     for each in conditions:
         if each.get("type") == "NamesAccepted" and each.get("status") == "False":
