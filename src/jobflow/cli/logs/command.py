@@ -7,8 +7,7 @@ from jobflow.api.duration import parse_duration
 from jobflow.cli.logs.read import OutputClosed, read_logs
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError
 from jobflow.client.flows.find_flow import connect, find_flow
-from jobflow.client.logs.pods import ALL
-from jobflow.client.logs.selection import LogSelection, child_on_path, choose_step
+from jobflow.client.logs.selection import ALL, LogSelection, child_on_path, choose_step
 from jobflow.client.options import Connection
 
 

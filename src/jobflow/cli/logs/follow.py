@@ -13,7 +13,6 @@ from jobflow.client.errors import FAILED, CommandError, print_error
 from jobflow.client.flows.children import FlowFamily, may_have_children
 from jobflow.client.flows.follow import FlowFollower, following, following_children
 from jobflow.client.logs import selection as choice
-from jobflow.client.logs.pods import ALL, check_rights, list_pods, read_family, why_none
 from jobflow.client.logs.selection import LogSelection, LogTarget, find_targets, is_over
 from jobflow.client.logs.stream import ContainerFollower
 from jobflow.kube.cache import Cache
@@ -25,17 +24,17 @@ MOST_STREAMS = 50
 """Logs that are followed at once."""
 
 
-async def follow_logs(client: Client, flow: JobFlow, selection: LogSelection = ALL) -> None:
+async def follow_logs(client: Client, flow: JobFlow, selection: LogSelection = choice.ALL) -> None:
     """Print the logs of all pods as they are written, also of pods and child flows that start
     later, until the flow or the selected step has ended and all its logs are read. Raises
     OutputClosed."""
     if is_over(flow, selection):
         await read_logs(client, flow, selection)
         return
-    pods = await list_pods(client, flow, selection)
-    family = await read_family(client, flow, selection)
+    pods = await choice.list_pods(client, flow, selection)
+    family = await choice.read_family(client, flow, selection)
     if not choice.pods_below(family, pods, selection):
-        print_error(f"{why_none(family, (), selection)}; waiting", severity="info")
+        print_error(f"{choice.why_none(family, (), selection)}; waiting", severity="info")
     try:
         # a follower keeps a connection for each log
         async with client.sibling() as streams, asyncio.TaskGroup() as tasks:
@@ -186,7 +185,7 @@ class _LogsFollower:
         try:
             await follower.run()
         except ApiError as error:
-            check_rights(error, self._family.top)
+            choice.check_rights(error, self._family.top)
             warn(follower.target, f"the log is incomplete: {error.message}")
         # a pod that is named starts no further container once the last has ended
         if self._selection.pod is not None and len(self._running) == 1:

@@ -14,7 +14,6 @@ from jobflow.api.volcano.pod import Pod
 from jobflow.client.errors import UNUSABLE, CommandError, discard_output, print_error, unreachable
 from jobflow.client.flows.children import FlowFamily
 from jobflow.client.logs import selection as choice
-from jobflow.client.logs.pods import ALL, check_rights, list_pods, read_family, why_none
 from jobflow.client.logs.selection import LogSelection, LogTarget
 from jobflow.client.logs.stream import clean, read_lines
 from jobflow.core.text import printable
@@ -91,11 +90,13 @@ def _shorten(name: str, width: int) -> str:
     return head + rest[-max(width - cell_len(head), 1) :]
 
 
-async def read_logs(client: Client, flow: JobFlow, selection: LogSelection = ALL) -> bool:
+async def read_logs(client: Client, flow: JobFlow, selection: LogSelection = choice.ALL) -> bool:
     """Print the logs that exist, one after another; return whether all could be read. Raises
     OutputClosed."""
-    pods = await list_pods(client, flow, selection)
-    family = await read_family(client, flow, selection)  # later, so that the flow of a pod is known
+    pods = await choice.list_pods(client, flow, selection)
+    family = await choice.read_family(
+        client, flow, selection
+    )  # later, so that the flow of a pod is known
     targets = choice.find_targets(family, pods, selection)
     if not targets:
         report_none(family, pods, selection)
@@ -112,7 +113,7 @@ async def read_logs(client: Client, flow: JobFlow, selection: LogSelection = ALL
                 async for lines in batches:
                     printer.print(target.step, target.name, lines)
         except ApiError as error:
-            check_rights(error, flow)
+            choice.check_rights(error, flow)
             # 400: the container has not started, or its log is gone with it
             complete = complete and error.code == 400
             deleted = "the pod was deleted before its log was read"
@@ -125,7 +126,7 @@ async def read_logs(client: Client, flow: JobFlow, selection: LogSelection = ALL
 
 def report_none(family: FlowFamily, pods: Sequence[Pod], selection: LogSelection) -> None:
     """Say why there is no log. Raises CommandError, unless that is the answer to --failed."""
-    why = why_none(family, choice.pods_below(family, pods, selection), selection)
+    why = choice.why_none(family, choice.pods_below(family, pods, selection), selection)
     if not (
         selection.failed and choice.find_targets(family, pods, replace(selection, failed=False))
     ):

@@ -1,7 +1,8 @@
 """Objects of a cluster that one list and watch keeps up to date, and signals of their changes."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from jobflow.api.resources import Resource
@@ -29,11 +30,28 @@ class Signal:
         for source in self._sources:
             source.watch(event)
 
+    @contextmanager
+    def watched(self) -> Iterator[asyncio.Event]:
+        """Yield an event that is set by each change."""
+        event = asyncio.Event()
+        self.watch(event)
+        try:
+            yield event
+        finally:
+            self.unwatch(event)
+
     def unwatch(self, event: asyncio.Event) -> None:
         """Do not set this event any more."""
         self._waiting.discard(event)
         for source in self._sources:
             source.unwatch(event)
+
+
+async def stop_task(task: asyncio.Task[None] | None) -> None:
+    """Cancel a task, if there is one, and wait for its end."""
+    if task is not None:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 class LiveObjects(Generic[T]):
@@ -65,9 +83,7 @@ class LiveObjects(Generic[T]):
         self.task.add_done_callback(lambda _: self.changed.notify())
 
     async def stop(self) -> None:
-        if self.task is not None:
-            self.task.cancel()
-            await asyncio.wait([self.task])
+        await stop_task(self.task)
 
     def _update(self, old: T | None, new: T | None) -> None:
         self.changed.notify()

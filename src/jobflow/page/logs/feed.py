@@ -19,7 +19,6 @@ from jobflow.api.labels import INDEX
 from jobflow.api.volcano.pod import Pod, PodPhase
 from jobflow.client.conditions import condition_of, run_of
 from jobflow.client.logs import selection as selecting
-from jobflow.client.logs.pods import why_none
 from jobflow.client.logs.selection import LogSelection, LogTarget
 from jobflow.client.logs.stream import ContainerFollower, clean, split_stamp
 from jobflow.core.names import format_job_name
@@ -243,7 +242,9 @@ class LogFeed:
         targets = self._targets()
         empty = step.refusal
         if not empty and not targets:
-            empty = to_sentence(why_none(step.family(flow), pods, selection, later=_LATER))
+            empty = to_sentence(
+                selecting.why_none(step.family(flow), pods, selection, later=_LATER)
+            )
         return {
             "empty": empty or ("" if self._sources else self._why_silent(targets)),
             "notes": self._notes(targets) if self._sources else self._unread(),

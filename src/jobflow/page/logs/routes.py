@@ -11,7 +11,6 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.client.errors import CommandError
 from jobflow.client.logs import selection as selecting
-from jobflow.client.logs.pods import list_pods, read_family, why_none
 from jobflow.client.logs.selection import LogSelection
 from jobflow.client.logs.stream import clean, read_lines
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
@@ -28,15 +27,15 @@ async def log_file(
 ) -> AsyncGenerator[bytes, None]:
     """Yield one log after another, as `jobflow logs` prints them, or why one cannot be read."""
     try:
-        pods = await list_pods(client, flow, selection)
+        pods = await selecting.list_pods(client, flow, selection)
         # after the pods, so that the flow of each pod is known
-        family = await read_family(client, flow, selection)
+        family = await selecting.read_family(client, flow, selection)
     except (CommandError, *NETWORK_ERRORS) as error:
         yield f"{error}\n".encode()
         return
     targets = selecting.find_targets(family, pods, selection)
     if not targets:
-        none = why_none(family, selecting.pods_below(family, pods, selection), selection)
+        none = selecting.why_none(family, selecting.pods_below(family, pods, selection), selection)
         yield f"{none}\n".encode()
     # logs may take all connections of a client
     async with client.sibling() as streams:

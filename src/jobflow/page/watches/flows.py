@@ -14,6 +14,7 @@ from jobflow.api.resources import JOBFLOWS, NAMESPACES, Object, ObjectMeta, Stru
 from jobflow.client.errors import CommandError
 from jobflow.client.flows.children import has_children
 from jobflow.client.flows.find_flow import to_flow
+from jobflow.client.flows.live import stop_task
 from jobflow.core.names import root_label
 from jobflow.core.timelines.time_left import History, learn
 from jobflow.kube.answers import ItemList, RawList
@@ -116,9 +117,7 @@ class LiveFlow(Live[JobFlow]):
         return self._history
 
     async def stop(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.wait([self._reading])
+        await stop_task(self._reading)
         if self._below is not None:
             await self._below.stop()
         await super().stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Hashable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from jobflow.client.flows.find_flow import NOT_INSTALLED
@@ -70,17 +70,11 @@ class Live(LiveObjects[T]):
 
     async def answered(self) -> None:
         """Return once the cluster has answered, or after ANSWER_SECONDS."""
-        event = asyncio.Event()
-        self.changed.watch(event)
-        try:
+        with self.changed.watched() as event, suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_SECONDS):
                 while not self.cache.answered:
                     event.clear()
                     await event.wait()
-        except TimeoutError:
-            pass
-        finally:
-            self.changed.unwatch(event)
 
 
 class Watches:

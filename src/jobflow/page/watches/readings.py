@@ -15,7 +15,7 @@ from jobflow.api.resources import EVENTS, JOBS, POD_GROUPS, PODS, Object, Object
 from jobflow.api.volcano.pod import Pod, PodPhase
 from jobflow.client.conditions import condition_of, run_of
 from jobflow.client.errors import CommandError
-from jobflow.client.flows.live import Signal
+from jobflow.client.flows.live import Signal, stop_task
 from jobflow.client.flows.why import explain_children, read_facts
 from jobflow.client.manifests.write_yaml import yaml_text
 from jobflow.core.admission.object_names import all_names
@@ -190,9 +190,7 @@ class StepReadings:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await stop_task(self._task)
 
     async def answered(self) -> None:
         """Return once everything was read, or after ANSWER_SECONDS."""
@@ -200,10 +198,7 @@ class StepReadings:
             await asyncio.wait_for(self._was_read.wait(), ANSWER_SECONDS)
 
     async def _run(self) -> None:
-        event = asyncio.Event()
-        for signal in self._signals:
-            signal.watch(event)
-        try:
+        with Signal(self._signals).watched() as event:
             while True:
                 event.clear()
                 await self._read()
@@ -215,9 +210,6 @@ class StepReadings:
                     # of a flow that has ended, nothing changes by itself
                     has_ended = flow is None or flow.final
                     await asyncio.wait_for(event.wait(), None if has_ended else RENEW_SECONDS)
-        finally:
-            for signal in self._signals:
-                signal.unwatch(event)
 
     async def _read(self) -> None:
         if (flow := self._live.flow) is None:

@@ -72,25 +72,17 @@ class Closing(Signal):
     @contextmanager
     def event(self) -> Iterator[asyncio.Event]:
         """Yield an event that is set when the server ends."""
-        event = asyncio.Event()
-        self.watch(event)
-        if self.is_set:
-            event.set()
-        try:
+        with self.watched() as event:
+            if self.is_set:
+                event.set()
             yield event
-        finally:
-            self.unwatch(event)
 
 
 async def updates(
     fragments: Fragments, shown: Shown, signals: Iterable[Signal], closing: Closing
 ) -> AsyncGenerator[bytes, None]:
     """Yield server-sent events as long as the browser listens, or until `closing`."""
-    changed = asyncio.Event()
-    watched = [*signals, closing]
-    for signal in watched:
-        signal.watch(changed)
-    try:
+    with Signal([*signals, closing]).watched() as changed:
         # EventSource alone would wait some seconds, which differ between browsers
         yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
         while not closing.is_set:
@@ -106,6 +98,3 @@ async def updates(
             await asyncio.sleep(COALESCE_SECONDS)
             with suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), QUIET_SECONDS)
-    finally:
-        for signal in watched:
-            signal.unwatch(changed)

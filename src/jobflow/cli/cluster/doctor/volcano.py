@@ -5,6 +5,7 @@ Two controllers would start every job twice. How to switch Volcano's off: docs/o
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 from itertools import chain, pairwise
 
 from jobflow.api import resources
@@ -156,7 +157,15 @@ async def check_admission(cluster: Cluster) -> AsyncIterator[Result]:
     validating = await cluster.read_all(resources.VALIDATING_WEBHOOKS)
     mutating = await cluster.read_all(resources.MUTATING_WEBHOOKS)
     found = [*_others(validating), *_others(mutating)]
-    policies = await _policies(cluster)
+    policies: list[Json] = []
+    with suppress(reading.NotServed):  # before Kubernetes 1.30
+        policies = await cluster.read_all(resources.VALIDATING_POLICIES)
+    volcanos_policies = []
+    for policy in policies:
+        constraints = (policy.get("spec") or {}).get("matchConstraints") or {}
+        is_volcanos = "volcano.sh/component" in (policy["metadata"].get("labels") or {})
+        if is_volcanos and _reviews(constraints.get("resourceRules")):
+            volcanos_policies.append(name_of(policy))
     for name, volcanos in found:
         if volcanos:
             yield fault(
@@ -169,12 +178,12 @@ async def check_admission(cluster: Cluster) -> AsyncIterator[Result]:
                 f"The webhook configuration {name} also reviews JobFlow's kinds.",
                 "Check that it knows the fields of this version.",
             )
-    for name in policies:
+    for name in volcanos_policies:
         yield fault(
             f"Volcano's ValidatingAdmissionPolicy {name} also reviews JobFlows.",
             "In Volcano's chart, unset custom.vap_enable, or delete the policy.",
         )
-    if not found and not policies:
+    if not found and not volcanos_policies:
         yield ok("No other webhook reviews JobFlow's kinds.")
 
 
@@ -195,17 +204,3 @@ def _others(configurations: Iterable[Json]) -> list[tuple[str, bool]]:
 
 def _reviews(rules: Iterable[Json] | None) -> bool:
     return any(resources.FLOW_GROUP in (rule.get("apiGroups") or ()) for rule in rules or ())
-
-
-async def _policies(cluster: Cluster) -> list[str]:
-    try:
-        policies = await cluster.read_all(resources.VALIDATING_POLICIES)
-    except reading.NotServed:  # before Kubernetes 1.30
-        return []
-    found = []
-    for policy in policies:
-        constraints = (policy.get("spec") or {}).get("matchConstraints") or {}
-        is_volcanos = "volcano.sh/component" in (policy["metadata"].get("labels") or {})
-        if is_volcanos and _reviews(constraints.get("resourceRules")):
-            found.append(name_of(policy))
-    return found
