@@ -6,20 +6,18 @@ from typing import Annotated
 
 import typer
 
-from jobflow.cli.commands.command import Commands, Work, examples
+from jobflow.cli.commands.command import Commands, Work
 from jobflow.cli.flags import COMPLETE_VARIABLE, KUBECONFIG, ClusterOptions, Shell
 from jobflow.client.errors import UNUSABLE, exit_on
 
 commands = Commands()
 
 
-@commands.command(
+@commands.add(
+    "Run the webhook and the controller.",
+    "jobflow serve --tls-cert certs/tls.crt --tls-key certs/tls.key",
+    "jobflow serve --kubeconfig ~/.kube/config --no-webhook",
     deferred=True,
-    short_help="Run the webhook and the controller.",
-    epilog=examples(
-        "jobflow serve --tls-cert certs/tls.crt --tls-key certs/tls.key",
-        "jobflow serve --kubeconfig ~/.kube/config --no-webhook",
-    ),
 )
 def serve() -> Callable[..., None]:
     """Run the webhook and the controller until SIGTERM.
@@ -31,9 +29,10 @@ def serve() -> Callable[..., None]:
     return command()
 
 
-@commands.command(
-    short_help="Print or apply the CustomResourceDefinitions.",
-    epilog=examples("jobflow crds | kubectl apply --server-side -f -", "jobflow crds --apply"),
+@commands.add(
+    "Print or apply the CustomResourceDefinitions.",
+    "jobflow crds | kubectl apply --server-side -f -",
+    "jobflow crds --apply",
 )
 def crds(
     apply: Annotated[
@@ -60,9 +59,10 @@ def crds(
     return apply_crds(kubeconfig) if apply else print_crds()
 
 
-@commands.command(
-    short_help="Write a CA and a serving certificate for development.",
-    epilog=examples("jobflow certs certs", "jobflow certs certs --host webhook.example.com"),
+@commands.add(
+    "Write a CA and a serving certificate for development.",
+    "jobflow certs certs",
+    "jobflow certs certs --host webhook.example.com",
 )
 def certs(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write to.")],
@@ -86,9 +86,10 @@ def certs(
         print(path)
 
 
-@commands.command(
-    short_help="Check the installation on a cluster.",
-    epilog=examples("jobflow doctor", "jobflow doctor -n team -o json"),
+@commands.add(
+    "Check the installation on a cluster.",
+    "jobflow doctor",
+    "jobflow doctor -n team -o json",
 )
 def doctor(options: ClusterOptions) -> Work:
     """Check the installation: definitions, Volcano and its own controllers of JobFlows, webhook,
@@ -102,14 +103,12 @@ def doctor(options: ClusterOptions) -> Work:
     return diagnose(options)
 
 
-@commands.command(
-    short_help="Print a script that completes commands in your shell.",
-    epilog=examples(
-        "jobflow completion bash",
-        "echo 'source <(jobflow completion bash)' >> ~/.bashrc",
-        "echo 'source <(jobflow completion zsh)' >> ~/.zshrc   # after compinit",
-        "jobflow completion fish > ~/.config/fish/completions/jobflow.fish",
-    ),
+@commands.add(
+    "Print a script that completes commands in your shell.",
+    "jobflow completion bash",
+    "echo 'source <(jobflow completion bash)' >> ~/.bashrc",
+    "echo 'source <(jobflow completion zsh)' >> ~/.zshrc   # after compinit",
+    "jobflow completion fish > ~/.config/fish/completions/jobflow.fish",
 )
 def completion(
     shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", show_default=False)],

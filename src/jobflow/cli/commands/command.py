@@ -23,11 +23,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 Work = Coroutine[Any, Any, int]
 
 
-def examples(*lines: str) -> str:
-    """Return the examples below a command's help; \b keeps click from joining the lines."""
-    return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
-
-
 def run_command(work: Work, *, is_brief: bool = True) -> int:
     """Run a command to its exit code; print the error that ends it. `is_brief`: it is no server."""
     # help and completion need none of these
@@ -177,11 +172,11 @@ class Command(TyperCommand):
 
 
 class Commands(typer.Typer):
-    def command(
-        self, name: str | None = None, *, deferred: bool = False, **settings: Any
-    ) -> Callable[[F], F]:
+    def add(self, summary: str, *examples: str, deferred: bool = False) -> Callable[[F], F]:
         """Register a function as a command; `expand_options` makes its flags. With `deferred`, the
         function imports and returns the function to run."""
+        # \b keeps click from joining the lines
+        epilog = "\n".join(("\b", "Examples:", *(f"  {line}" for line in examples)))
 
         def register(function: F) -> F:
             def function_to_run() -> Callable[..., None]:
@@ -189,8 +184,9 @@ class Commands(typer.Typer):
                     return function()  # type: ignore[no-any-return]
                 return expand_options(function)
 
-            settings.update(cls=Command, help=function.__doc__)
-            typer.Typer.command(self, name or function.__name__, **settings)(function_to_run)
+            name, text = function.__name__, function.__doc__
+            command = self.command(name, cls=Command, help=text, short_help=summary, epilog=epilog)
+            command(function_to_run)
             return function
 
         return register

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobflow.cli.commands.command import Commands, examples
+from jobflow.cli.commands.command import Commands
 from jobflow.cli.flags import Files, output_flag, port_of
 from jobflow.client.options import FileOptions, NodeOptions
 from jobflow.display.formats import ConvertOutput, Output, RunOutput
@@ -45,16 +45,14 @@ def _page(options: PageOptions) -> "ShowPage | None":
     return partial(shown_page, opens_browser=not options.no_browser)
 
 
-@commands.command(
-    short_help="Run flows in a sandbox, without a cluster.",
-    epilog=examples(
-        "jobflow run flow.yaml",
-        "jobflow run --speed 10 -o json templates/ flow.yaml",
-        "jobflow run --ui flow.yaml",
-        "jobflow run --runner process --max-restarts 0 flow.yaml",
-        "jobflow run --param workers=4 --param 'rates=[0.1, 0.01]' flow.yaml",
-        "helm template . | jobflow run -",
-    ),
+@commands.add(
+    "Run flows in a sandbox, without a cluster.",
+    "jobflow run flow.yaml",
+    "jobflow run --speed 10 -o json templates/ flow.yaml",
+    "jobflow run --ui flow.yaml",
+    "jobflow run --runner process --max-restarts 0 flow.yaml",
+    "jobflow run --param workers=4 --param 'rates=[0.1, 0.01]' flow.yaml",
+    "helm template . | jobflow run -",
 )
 def run(
     files: FileOptions,
@@ -79,13 +77,11 @@ def run(
     return run_flows(files, nodes, as_json=output is RunOutput.JSON, page=_page(page))
 
 
-@commands.command(
-    short_help="Check manifests without a cluster and report all faults at once.",
-    epilog=examples(
-        "jobflow lint flow.yaml",
-        "jobflow lint --param workers=4 flow.yaml",
-        "helm template . | jobflow lint -o json -",
-    ),
+@commands.add(
+    "Check manifests without a cluster and report all faults at once.",
+    "jobflow lint flow.yaml",
+    "jobflow lint --param workers=4 flow.yaml",
+    "helm template . | jobflow lint -o json -",
 )
 def lint(
     files: FileOptions,
@@ -103,13 +99,11 @@ def lint(
     return lint_files(files, as_json=output is Output.JSON)
 
 
-@commands.command(
-    short_help="Turn vcjobs into JobTemplates and back, and flows into Python.",
-    epilog=examples(
-        "jobflow convert job.yaml > template.yaml",
-        "kubectl get vcjob train -o yaml | jobflow convert - | jobflow lint -",
-        "jobflow convert -o python flow.yaml > flow.py",
-    ),
+@commands.add(
+    "Turn vcjobs into JobTemplates and back, and flows into Python.",
+    "jobflow convert job.yaml > template.yaml",
+    "kubectl get vcjob train -o yaml | jobflow convert - | jobflow lint -",
+    "jobflow convert -o python flow.yaml > flow.py",
 )
 def convert(
     files: Files,
@@ -133,13 +127,11 @@ def convert(
     return convert_to_python(files) if as_python else convert_files(files)
 
 
-@commands.command(
-    short_help="Turn workflows of Argo, and old manifests, into JobFlows.",
-    epilog=examples(
-        "jobflow migrate workflow.yaml > flow.yaml",
-        "jobflow migrate -o json workflows/",
-        "jobflow migrate old.yaml > flow.yaml",
-    ),
+@commands.add(
+    "Turn workflows of Argo, and old manifests, into JobFlows.",
+    "jobflow migrate workflow.yaml > flow.yaml",
+    "jobflow migrate -o json workflows/",
+    "jobflow migrate old.yaml > flow.yaml",
 )
 def migrate(
     files: Files,
@@ -164,14 +156,12 @@ def migrate(
     return migrate_files(files, as_json=output is Output.JSON)
 
 
-@commands.command(
-    short_help="Start a sandbox for kubectl.",
-    epilog=examples(
-        "jobflow sandbox",
-        "jobflow sandbox --ui",
-        "jobflow sandbox --runner process",
-        "KUBECONFIG=.jobflow/kubeconfig kubectl apply -f examples/diamond.yaml",
-    ),
+@commands.add(
+    "Start a sandbox for kubectl.",
+    "jobflow sandbox",
+    "jobflow sandbox --ui",
+    "jobflow sandbox --runner process",
+    "KUBECONFIG=.jobflow/kubeconfig kubectl apply -f examples/diamond.yaml",
 )
 def sandbox(
     nodes: NodeOptions,

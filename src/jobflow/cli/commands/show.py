@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from jobflow.cli import flags
-from jobflow.cli.commands.command import Commands, Work, examples, run_command
+from jobflow.cli.commands.command import Commands, Work, run_command
 from jobflow.client.errors import UNUSABLE, exit_on
 from jobflow.client.options import Connection, Selection
 from jobflow.display.formats import GraphOutput, ObjectOutput, PlanOutput, TimelineOutput
@@ -14,15 +14,13 @@ from jobflow.display.formats import GraphOutput, ObjectOutput, PlanOutput, Timel
 commands = Commands()
 
 
-@commands.command(
-    short_help="List flows, or show one as a tree.",
-    epilog=examples(
-        "jobflow get",
-        "jobflow get -A --phase Failed -o wide",
-        "jobflow get train -w",
-        "jobflow get -l team=vision -o json",
-        "jobflow get cjf -A",
-    ),
+@commands.add(
+    "List flows, or show one as a tree.",
+    "jobflow get",
+    "jobflow get -A --phase Failed -o wide",
+    "jobflow get train -w",
+    "jobflow get -l team=vision -o json",
+    "jobflow get cjf -A",
 )
 def get(
     connection: Connection,
@@ -51,14 +49,12 @@ def get(
     return get_flows(flows or (), connection, selection, options)
 
 
-@commands.command(
-    short_help="Wait until flows have finished.",
-    epilog=examples(
-        "jobflow wait train",
-        "jobflow wait train evaluate --timeout 1h30m",
-        "jobflow wait -l team=vision -n team",
-        "jobflow wait train -o json",
-    ),
+@commands.add(
+    "Wait until flows have finished.",
+    "jobflow wait train",
+    "jobflow wait train evaluate --timeout 1h30m",
+    "jobflow wait -l team=vision -n team",
+    "jobflow wait train -o json",
 )
 def wait(
     connection: Connection,
@@ -84,13 +80,11 @@ def wait(
     return wait_for_flows(flows or (), connection, selection, timeout, output)
 
 
-@commands.command(
-    short_help="Draw the dependencies of a flow's steps.",
-    epilog=examples(
-        "jobflow graph train",
-        "jobflow graph examples/diamond.yaml -o mermaid",
-        "jobflow graph train -o svg > train.svg",
-    ),
+@commands.add(
+    "Draw the dependencies of a flow's steps.",
+    "jobflow graph train",
+    "jobflow graph examples/diamond.yaml -o mermaid",
+    "jobflow graph train -o svg > train.svg",
 )
 def graph(
     flow: flags.FlowOrFile,
@@ -107,13 +101,11 @@ def graph(
     return print_graph(flow, connection, output)
 
 
-@commands.command(
-    short_help="Show when each step waited, was queued and ran.",
-    epilog=examples(
-        "jobflow timeline train",
-        "jobflow timeline train -o json",
-        "jobflow timeline train -o svg > train.svg",
-    ),
+@commands.add(
+    "Show when each step waited, was queued and ran.",
+    "jobflow timeline train",
+    "jobflow timeline train -o json",
+    "jobflow timeline train -o svg > train.svg",
 )
 def timeline(
     flow: flags.FlowName,
@@ -132,15 +124,13 @@ def timeline(
     return print_timeline(flow, connection, output)
 
 
-@commands.command(
-    short_help="Print the logs of a flow's pods.",
-    epilog=examples(
-        "jobflow logs train",
-        "jobflow logs train evaluate -f",
-        "jobflow logs train sweep/3 --task worker --tail 20",
-        "jobflow logs sites train/0/fit",
-        "jobflow logs train --failed",
-    ),
+@commands.add(
+    "Print the logs of a flow's pods.",
+    "jobflow logs train",
+    "jobflow logs train evaluate -f",
+    "jobflow logs train sweep/3 --task worker --tail 20",
+    "jobflow logs sites train/0/fit",
+    "jobflow logs train --failed",
 )
 def logs(
     flow: flags.FlowName,
@@ -205,15 +195,13 @@ def logs(
     return print_logs(flow, connection, selection, step=step, follow=follow, since=since)
 
 
-@commands.command(
-    short_help="Show what a flow would do, and when, before it runs.",
-    epilog=examples(
-        "jobflow plan examples/diamond.yaml",
-        "jobflow plan train --learn -o gantt",
-        "jobflow plan train -o svg > train.svg",
-        "jobflow plan train.yaml --durations hours.yaml --capacity cpu=64,nvidia.com/gpu=8",
-        "jobflow plan train night.yaml --capacity cpu=64 -o json",
-    ),
+@commands.add(
+    "Show what a flow would do, and when, before it runs.",
+    "jobflow plan examples/diamond.yaml",
+    "jobflow plan train --learn -o gantt",
+    "jobflow plan train -o svg > train.svg",
+    "jobflow plan train.yaml --durations hours.yaml --capacity cpu=64,nvidia.com/gpu=8",
+    "jobflow plan train night.yaml --capacity cpu=64 -o json",
 )
 def plan(
     flows: flags.FlowsOrFiles,
@@ -275,15 +263,13 @@ def plan(
     )
 
 
-@commands.command(
-    short_help="Explain why a flow or a step waits, runs or failed.",
-    epilog=examples(
-        "jobflow why train",
-        "jobflow why train evaluate -n team -o json",
-        "jobflow why train sweep/3",
-        "jobflow why -l team=vision",
-        "jobflow why cjf/nightly",
-    ),
+@commands.add(
+    "Explain why a flow or a step waits, runs or failed.",
+    "jobflow why train",
+    "jobflow why train evaluate -n team -o json",
+    "jobflow why train sweep/3",
+    "jobflow why -l team=vision",
+    "jobflow why cjf/nightly",
 )
 def why(
     options: flags.ClusterOptions,
@@ -308,13 +294,11 @@ def why(
     return print_explanations(flow, step, selection, options)
 
 
-@commands.command(
-    short_help="Show flows in the browser, live.",
-    epilog=examples(
-        "jobflow ui",
-        "jobflow ui -n team --context lab",
-        "jobflow ui --no-browser --port 8217",
-    ),
+@commands.add(
+    "Show flows in the browser, live.",
+    "jobflow ui",
+    "jobflow ui -n team --context lab",
+    "jobflow ui --no-browser --port 8217",
 )
 def ui(
     connection: Connection,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from jobflow.cli import flags
-from jobflow.cli.commands.command import Commands, Work, examples
+from jobflow.cli.commands.command import Commands, Work
 from jobflow.client.options import Connection, FileOptions, Selection
 from jobflow.display.formats import Output
 
@@ -30,16 +30,14 @@ def _only_crons(
     return crons
 
 
-@commands.command(
-    short_help="Check manifests, apply their templates, create their flows.",
-    epilog=examples(
-        "jobflow submit flow.yaml --watch",
-        "jobflow submit flow.yaml --log",
-        "jobflow submit flow.yaml --param workers=4 --name train-4 -n team",
-        "jobflow submit templates/ flow.yaml --dry-run server",
-        "jobflow submit flow.yaml --templates && jobflow retry train",
-        "name=$(jobflow submit flow.yaml -o name)",
-    ),
+@commands.add(
+    "Check manifests, apply their templates, create their flows.",
+    "jobflow submit flow.yaml --watch",
+    "jobflow submit flow.yaml --log",
+    "jobflow submit flow.yaml --param workers=4 --name train-4 -n team",
+    "jobflow submit templates/ flow.yaml --dry-run server",
+    "jobflow submit flow.yaml --templates && jobflow retry train",
+    "name=$(jobflow submit flow.yaml -o name)",
 )
 def submit(
     files: FileOptions,
@@ -81,13 +79,11 @@ def submit(
     return submit_files(files, connection, SubmitOptions(follow, name, dry_run, templates))
 
 
-@commands.command(
-    short_help="Cancel a flow: abort its jobs, skip what has not started.",
-    epilog=examples(
-        "jobflow cancel train",
-        "jobflow cancel train --now --wait -n team",
-        "jobflow cancel -l team=vision",
-    ),
+@commands.add(
+    "Cancel a flow: abort its jobs, skip what has not started.",
+    "jobflow cancel train",
+    "jobflow cancel train --now --wait -n team",
+    "jobflow cancel -l team=vision",
 )
 def cancel(
     options: flags.ClusterOptions,
@@ -114,13 +110,11 @@ def cancel(
     return send_and_wait(verb, flows or (), selection, options, wait=wait)
 
 
-@commands.command(
-    short_help="Suspend a flow: start nothing until it is resumed.",
-    epilog=examples(
-        "jobflow suspend train nightly",
-        "jobflow suspend train --abort --wait -n team",
-        "jobflow suspend cjf/nightly",
-    ),
+@commands.add(
+    "Suspend a flow: start nothing until it is resumed.",
+    "jobflow suspend train nightly",
+    "jobflow suspend train --abort --wait -n team",
+    "jobflow suspend cjf/nightly",
 )
 def suspend(
     options: flags.ClusterOptions,
@@ -155,13 +149,11 @@ def suspend(
     return send_and_wait(verb, flows or (), selection, options, wait=wait)
 
 
-@commands.command(
-    short_help="Resume a suspended flow.",
-    epilog=examples(
-        "jobflow resume train",
-        "jobflow resume -l team=vision -o json",
-        "jobflow resume cjf/nightly",
-    ),
+@commands.add(
+    "Resume a suspended flow.",
+    "jobflow resume train",
+    "jobflow resume -l team=vision -o json",
+    "jobflow resume cjf/nightly",
 )
 def resume(
     options: flags.ClusterOptions, selection: Selection, flows: flags.FlowNames = None
@@ -185,14 +177,12 @@ def resume(
     return send_and_wait(RESUME, flows or (), selection, options)
 
 
-@commands.command(
-    short_help="Retry a flow: what failed and all that was made of it.",
-    epilog=examples(
-        "jobflow retry train",
-        "jobflow retry train --dry-run client",
-        "jobflow retry train --tolerated --yes",
-        "jobflow retry train --wait -n team -o json",
-    ),
+@commands.add(
+    "Retry a flow: what failed and all that was made of it.",
+    "jobflow retry train",
+    "jobflow retry train --dry-run client",
+    "jobflow retry train --tolerated --yes",
+    "jobflow retry train --wait -n team -o json",
 )
 def retry(
     options: flags.ClusterOptions,
@@ -218,12 +208,10 @@ def retry(
     return send_and_wait(verb, flows or (), selection, options, wait=how.wait, retry=how)
 
 
-@commands.command(
-    short_help="Approve a step that waits for approval.",
-    epilog=examples(
-        "jobflow approve train evaluate",
-        'jobflow approve train sweep/2 --output percent=10 -m "only a few users" -n team',
-    ),
+@commands.add(
+    "Approve a step that waits for approval.",
+    "jobflow approve train evaluate",
+    'jobflow approve train sweep/2 --output percent=10 -m "only a few users" -n team',
 )
 def approve(
     flow: flags.FlowName,
@@ -259,12 +247,10 @@ def approve(
     )
 
 
-@commands.command(
-    short_help="Reject a step that waits for approval.",
-    epilog=examples(
-        "jobflow reject train evaluate",
-        'jobflow reject train evaluate -m "the accuracy is too low" -o json',
-    ),
+@commands.add(
+    "Reject a step that waits for approval.",
+    "jobflow reject train evaluate",
+    'jobflow reject train evaluate -m "the accuracy is too low" -o json',
 )
 def reject(
     flow: flags.FlowName,
@@ -287,12 +273,10 @@ def reject(
     return send_answer(flow, options, REJECT, step, comment=message, as_json=options.as_json)
 
 
-@commands.command(
-    short_help="Create a new flow with the spec of another.",
-    epilog=examples(
-        "jobflow resubmit train",
-        "jobflow resubmit train --param workers=8 --name train-8 --watch",
-    ),
+@commands.add(
+    "Create a new flow with the spec of another.",
+    "jobflow resubmit train",
+    "jobflow resubmit train --param workers=8 --name train-8 --watch",
 )
 def resubmit(
     flow: flags.FlowName,
@@ -314,14 +298,12 @@ def resubmit(
     return resubmit_flow(flow, connection, param or (), SubmitOptions(follow, name))
 
 
-@commands.command(
-    short_help="Delete flows and their jobs.",
-    epilog=examples(
-        "jobflow delete train",
-        "jobflow delete train evaluate --cancel --wait",
-        "jobflow delete -l team=vision -n team -o name",
-        "jobflow delete cjf/nightly",
-    ),
+@commands.add(
+    "Delete flows and their jobs.",
+    "jobflow delete train",
+    "jobflow delete train evaluate --cancel --wait",
+    "jobflow delete -l team=vision -n team -o name",
+    "jobflow delete cjf/nightly",
 )
 def delete(
     connection: Connection,
@@ -345,13 +327,11 @@ def delete(
     return delete_flows(flows or (), selection, connection, options)
 
 
-@commands.command(
-    short_help="Create a flow of a CronJobFlow now.",
-    epilog=examples(
-        "jobflow trigger nightly",
-        "jobflow trigger nightly --param day=2026-01-31 --watch",
-        "name=$(jobflow trigger nightly -o name)",
-    ),
+@commands.add(
+    "Create a flow of a CronJobFlow now.",
+    "jobflow trigger nightly",
+    "jobflow trigger nightly --param day=2026-01-31 --watch",
+    "name=$(jobflow trigger nightly -o name)",
 )
 def trigger(
     cron: flags.CronName,
@@ -373,13 +353,11 @@ def trigger(
     return trigger_cron(cron, connection, param or (), SubmitOptions(follow))
 
 
-@commands.command(
-    short_help="Create the flows of a CronJobFlow for past times.",
-    epilog=examples(
-        "jobflow backfill nightly --from 2026-01-01 --to 2026-01-31",
-        "jobflow backfill nightly --from 2026-01-01T06:00 --to 2026-01-01T18:00Z --dry-run",
-        "jobflow backfill hourly --from 2026-01-31 --to 2026-01-31 --limit 1000 -o name",
-    ),
+@commands.add(
+    "Create the flows of a CronJobFlow for past times.",
+    "jobflow backfill nightly --from 2026-01-01 --to 2026-01-31",
+    "jobflow backfill nightly --from 2026-01-01T06:00 --to 2026-01-01T18:00Z --dry-run",
+    "jobflow backfill hourly --from 2026-01-31 --to 2026-01-31 --limit 1000 -o name",
 )
 def backfill(cron: flags.CronName, connection: Connection, options: flags.BackfillOptions) -> Work:
     """Create a flow for each time of the schedule in an interval. A flow has the name that the
