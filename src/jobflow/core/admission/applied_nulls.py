@@ -6,7 +6,7 @@ sends, but not from the annotation with its configuration. Source: `pruneNullsFr
 kubectl's `pkg/cmd/apply/apply.go`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -27,14 +27,10 @@ WAYS = "use kubectl apply --server-side, kubectl create or jobflow submit"
 _TEMPLATE = "spec.jobFlowTemplate.spec"
 
 
-def nulls_are_kept(new: JobFlow | CronJobFlow) -> Iterable[Violation]:
+def nulls_are_kept(new: JobFlow | CronJobFlow) -> Iterator[Violation]:
     """Check that a new object still has the nulls of its file, if kubectl has applied it."""
     applied = (new.metadata.annotations or {}).get(LAST_APPLIED)
-    return () if applied is None else _removed_nulls(new, applied)
-
-
-def _removed_nulls(new: JobFlow | CronJobFlow, applied: str) -> Iterator[Violation]:
-    if (file := _read_file(new, applied)) is None:
+    if applied is None or (file := _read_file(new, applied)) is None:
         return
     try:
         places = list(islice(null_places(_to_object(file)), MAX_FINDINGS))

@@ -5,11 +5,11 @@ A verdict has all faults, at most MAX_FINDINGS. No function raises on an object 
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain, islice
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 import msgspec.inspect
@@ -49,6 +49,7 @@ from jobflow.core.spec.graph import Outline
 from jobflow.core.violations import MAX_FINDINGS, FieldWarning, Verdict, Violation
 
 PASS = Verdict()
+F = TypeVar("F", Violation, FieldWarning)
 
 LIMITS: Rules = (*size_limits.LIMITS, *child_flows.LIMITS)
 """Rules of counts. They bound the work of the other rules, which do not judge a flow that breaks
@@ -153,19 +154,12 @@ def _of_child(child: Child[FlowFacts]) -> Verdict:
     if child.facts is None:
         return PASS
     verdict = validate_facts(child.facts)
-    return Verdict(
-        tuple(
-            replace(each, path=child.place(each.path))
-            for each in verdict.violations
-            if child.has(each.path)
-        ),
-        verdict.warnings,
-        tuple(
-            replace(each, path=child.place(each.path))
-            for each in verdict.field_warnings
-            if child.has(each.path)
-        ),
-    )
+
+    def own(found: Iterable[F]) -> tuple[F, ...]:
+        places = ((each, child.place(each.path)) for each in found if child.has(each.path))
+        return tuple(replace(each, path=place) for each, place in places)
+
+    return Verdict(own(verdict.violations), verdict.warnings, own(verdict.field_warnings))
 
 
 def validate_flow_update(old: JobFlow, new: JobFlow) -> Verdict:

@@ -165,21 +165,18 @@ def timeline_svg(name: str, found: Timeline) -> str:
     """Return a standalone SVG document for the timeline of the flow with this name."""
     names = max((len(cut(row.step)) for row in found.steps), default=0) * CHAR + 16
     width = MARGIN + names + _CHART + _LENGTH + MARGIN
-    height = MARGIN + _AXIS + len(found.steps) * _ROW + 2 * _ROW + MARGIN
-    return document(name, width, height, _body(found, MARGIN + names))
-
-
-def _body(found: Timeline, left: float) -> Iterator[str]:
-    bottom = MARGIN + _AXIS + len(found.steps) * _ROW
+    left, bottom = MARGIN + names, MARGIN + _AXIS + len(found.steps) * _ROW
+    body = []
     for tick, share in ticks(found.duration, _CHART / _TICK):
         x = left + share * _CHART
-        yield (
+        body.append(
             f'<text class="small" x="{x:.1f}" y="{MARGIN + 11}">{format_duration(tick)}</text>'
             f'<path class="grid" d="M{x:.1f} {MARGIN + 16}V{bottom}"/>'
         )
     for at, row in enumerate(found.steps):
-        yield _row(row, found, left, MARGIN + _AXIS + at * _ROW)
-    yield from _legend(found.critical_times, left, bottom + _ROW)
+        body.append(_row(row, found, left, MARGIN + _AXIS + at * _ROW))
+    body += _legend(found.critical_times, left, bottom + _ROW)
+    return document(name, width, bottom + 2 * _ROW + MARGIN, body)
 
 
 def _row(row: StepTimeline, found: Timeline, left: float, top: float) -> str:

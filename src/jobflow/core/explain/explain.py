@@ -90,9 +90,9 @@ def explain_step(
     step."""
     ctx = PlanContext.of(flow, View(), now)
     step = ctx.layout.graph.index[name]
-    item = ""
+    notes = facts.notes
     if index is not None:
-        item = describe_item(ctx.observed[step], index)
+        notes = (*filter(None, [describe_item(ctx.observed[step], index)]), *notes)
         ctx = with_items(ctx, step, index)
     explainer = StepExplainer(ctx, facts, on_page=on_page)
     condition = explainer.condition(step)
@@ -102,11 +102,7 @@ def explain_step(
         reason=condition.reason,
         since=explainer.since(step),
         causes=tuple(explainer.name(path[-1]) for path in paths[:MAX_NAMES]),
-        sentences=(
-            *_describe(ctx, explainer, step, paths),
-            *filter(None, [item]),
-            *facts.notes,
-        ),
+        sentences=(*_describe(ctx, explainer, step, paths), *notes),
     )
 
 

@@ -82,7 +82,14 @@ class StepExplainer:
         if spec.daemon and has_job(condition) and condition.abort_time is None:
             yield "It is a daemon: its job is ended once no step needs it to run any more."
         if spec.continue_on_failure and condition.phase == StepPhase.FAILED:
-            yield _describe_tolerance(spec, condition)
+            if readiness.is_tolerated(spec, condition):
+                effect = "without failing the flow or blocking other steps"
+                yield f"It may fail (continueOnFailure) {effect}."
+            else:
+                failed = [run for run in condition.runs or () if readiness.is_flow_error(run)]
+                errors = join_names(f"item {run.index}" for run in failed)
+                where = f" in {errors}" if errors and spec.for_each is not None else ""
+                yield f"Its continueOnFailure does not apply to an error of the flow itself{where}."
         yield from self._describe_remedy(step, condition)
 
     def describe_together(self, steps: Sequence[int]) -> Iterator[str]:
@@ -266,15 +273,6 @@ def _in_brackets(*parts: str) -> str:
 
 
 # ------------------------------------------------------------------ details
-
-
-def _describe_tolerance(step: Step, condition: StepCondition) -> str:
-    if readiness.is_tolerated(step, condition):
-        return "It may fail (continueOnFailure) without failing the flow or blocking other steps."
-    failed = [run for run in condition.runs or () if readiness.is_flow_error(run)]
-    errors = [f"item {run.index}" for run in failed]
-    where = "" if step.for_each is None or not errors else f" in {join_names(errors)}"
-    return f"Its continueOnFailure does not apply to an error of the flow itself{where}."
 
 
 def _describe_decisions(step: Step, decisions: Decisions) -> Iterator[str]:

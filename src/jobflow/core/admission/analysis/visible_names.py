@@ -226,18 +226,16 @@ class NameScope:
             return unknown_fact(keys[1:], of_child=may_run_steps(step))
         if keys[0] == "items":
             return _unknown_key("an item", keys[2:], ITEM_FACTS)
-        return self._task(position, keys[1:]) if keys[0] == "tasks" and keys[1:] else None
-
-    def _task(self, position: int, keys: Sequence[str]) -> str | None:
-        known, name = self._tasks.get(position), self._steps[position].name
+        if keys[0] != "tasks" or not keys[1:]:
+            return None
+        known, task = self._tasks.get(position), keys[1]
         if known is not None and id(known) not in self._has_open_name:
-            self._has_open_name[id(known)] = any("$(" in task for task in known)
-        if known is not None and keys[0] not in known and not self._has_open_name[id(known)]:
-            guess = did_you_mean(self._tasks.nearest(keys[0], known))
-            return f'the job of "{name}" has no task "{keys[0]}"' + (
-                guess or f"; it has {join_names(known)}"
-            )
-        return _unknown_key("a task", keys[1:], scope.POD_PHASES)
+            self._has_open_name[id(known)] = any("$(" in each for each in known)
+        if known is not None and task not in known and not self._has_open_name[id(known)]:
+            guess = did_you_mean(self._tasks.nearest(task, known))
+            has = guess or f"; it has {join_names(known)}"
+            return f'the job of "{name}" has no task "{task}"{has}'
+        return _unknown_key("a task", keys[2:], scope.POD_PHASES)
 
     def _name_without_quotes(self, mention: Mention, text: str) -> str | None:
         """Return the step that `steps.a-b.phase` means if there is no step `a`."""

@@ -28,6 +28,10 @@ from jobflow.core.violations import Reason, Violation
 PLUGINS = ("env", "hcclrank", "mpi", "pytorch", "ray", "ssh", "svc", "tensorflow")
 """Volcano's job plugins (pkg/controllers/job/plugins/factory.go)."""
 TOPOLOGY_MODES = ("hard", "soft")
+_MPI_FLAGS = frozenset({"master", "worker", "port"})
+_INTEGER = re.compile(
+    r"[-+]?(?:0[xX](?:_?[0-9a-fA-F])+|0[bB](?:_?[01])+|0[oO]?(?:_?[0-7])*|[1-9](?:_?[0-9])*)"
+)
 
 
 def job_violations(spec: Any, path: str, job_name: str | None) -> Iterator[Violation]:
@@ -129,36 +133,25 @@ def _mpi_master(job: view.JobView) -> Iterator[Violation]:
     # the mpi plugin's `--master` (default "master") must be a task
     if "mpi" not in job.plugins or not job.tasks:
         return
-    master = _mpi_master_name(job.plugins["mpi"])
+    # as Go's flag package reads the arguments, up to where it stops
+    master, arguments = "master", job.plugins["mpi"]
+    values = arguments if isinstance(arguments, list) else ()
+    # a flag takes the next argument as its value
+    remaining = iter([value for value in values if isinstance(value, str)])
+    for argument in remaining:
+        flag, has_value, text_after = argument.removeprefix("-").removeprefix("-").partition("=")
+        if not argument.startswith("-") or flag not in _MPI_FLAGS:
+            break
+        value = text_after if has_value else next(remaining, None)
+        if value is None or (flag == "port" and not _INTEGER.fullmatch(value)):
+            break
+        if flag == "master":
+            master = value
     names = [task.name for task in job.tasks if task.name]
     if master not in names:
         guess = did_you_mean(Suggester(names).nearest(master))
         detail = f"the mpi plugin's master task is no task of this job{guess}; set --master=TASK"
         yield Violation(f"{job.path}.plugins.mpi", Reason.INVALID, master, detail)
-
-
-_MPI_FLAGS = frozenset({"master", "worker", "port"})
-_INTEGER = re.compile(
-    r"[-+]?(?:0[xX](?:_?[0-9a-fA-F])+|0[bB](?:_?[01])+|0[oO]?(?:_?[0-7])*|[1-9](?:_?[0-9])*)"
-)
-
-
-def _mpi_master_name(arguments: Any) -> str:
-    """Return the master task as Go's flag package reads the arguments, up to where it stops."""
-    master = "master"
-    values = arguments if isinstance(arguments, list) else ()
-    # a flag takes the next argument as its value
-    remaining = iter([value for value in values if isinstance(value, str)])
-    for argument in remaining:
-        name, has_value, text_after = argument.removeprefix("-").removeprefix("-").partition("=")
-        if not argument.startswith("-") or name not in _MPI_FLAGS:
-            break
-        value = text_after if has_value else next(remaining, None)
-        if value is None or (name == "port" and not _INTEGER.fullmatch(value)):
-            break
-        if name == "master":
-            master = value
-    return master
 
 
 def _volumes(job: view.JobView) -> Iterator[Violation]:

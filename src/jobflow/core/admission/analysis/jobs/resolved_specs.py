@@ -211,7 +211,6 @@ class Resolver:
     def resolve(self, steps: Sequence[Step]) -> Iterator[ResolvedStep]:
         """Yield the resolved steps and cases, each without and with its `retry.patch`. Linear:
         layers beyond the budget are not merged, and checked alone."""
-        budget = self._budget
         for i, step in enumerate(steps):
             cases: Sequence[Case | None] = step.switch or (None,)
             for at, case in enumerate(cases):
@@ -237,10 +236,12 @@ class Resolver:
                 first = tuple(each for each in changes if each.layer.rank is not Rank.RETRY_PATCH)
                 # an attempt after a failure may have more layers than the first
                 for attempt in (first,) if len(first) == len(changes) else (first, changes):
-                    merged = bool(attempt) and self._spend_on_merging(resolved.base, attempt)
-                    if attempt and not merged:
-                        budget.leave_out("patched jobs", self._level)
-                    yield ResolvedStep(i, self._merged(resolved, attempt) if merged else resolved)
+                    if attempt and self._spend_on_merging(resolved.base, attempt):
+                        yield ResolvedStep(i, self._merged(resolved, attempt))
+                        continue
+                    if attempt:
+                        self._budget.leave_out("patched jobs", self._level)
+                    yield ResolvedStep(i, resolved)
 
     def _of(
         self, step: int, case: int | None
