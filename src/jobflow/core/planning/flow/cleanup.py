@@ -13,7 +13,7 @@ from jobflow.api.flow.status import ENDED_STEP_PHASES, FlowPhase
 from jobflow.api.volcano.job import Job
 from jobflow.core.limits import MAX_TTL
 from jobflow.core.planning.actions import DeleteJob
-from jobflow.core.planning.observed.job_history import ended
+from jobflow.core.planning.observed.job_history import has_end
 from jobflow.core.planning.observed.view import View
 from jobflow.core.timestamps import add
 
@@ -70,7 +70,7 @@ def _expiry(job: Job) -> datetime | None:
 def _recorded_ends(flow: JobFlow) -> frozenset[str]:
     """Return the names of the vcjobs whose end the status holds."""
     status = flow.status
-    names = {record.name for record in status.job_status_list or () if ended(record)}
+    names = {record.name for record in status.job_status_list or () if has_end(record)}
     for key, condition in (status.conditions or {}).items():
         for run in condition.runs or (condition,):
             if run.phase in ENDED_STEP_PHASES:

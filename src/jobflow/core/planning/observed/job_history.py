@@ -29,7 +29,7 @@ def job_record(job: Job, old: JobRecord | None, *, gone: bool, now: datetime) ->
     )
 
 
-def ended(record: JobRecord) -> bool:
+def has_end(record: JobRecord) -> bool:
     """Whether the record holds the vcjob's end."""
     return record.state in ENDED_PHASES
 

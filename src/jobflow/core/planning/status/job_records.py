@@ -9,7 +9,12 @@ from jobflow.api.flow.status import CANCELLED, ENDED_STEP_PHASES, JobRecord, Run
 from jobflow.api.volcano.job import ENDED_PHASES, JobPhase
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
-from jobflow.core.planning.observed.job_history import before_its_end, ended, is_current, job_record
+from jobflow.core.planning.observed.job_history import (
+    before_its_end,
+    has_end,
+    is_current,
+    job_record,
+)
 from jobflow.core.planning.observed.steps import FAILURES, ObservedRun, attempt_of
 from jobflow.core.reasons import StepReason
 from jobflow.core.work import work_of_object
@@ -155,7 +160,7 @@ def _close(new: dict[str, JobRecord], run: RunCondition, ctx: PlanContext) -> No
     if run.job in ctx.view.jobs and run.job not in ctx.view.deleted:
         return  # it has an end of its own
     record = new.get(run.job) or ctx.records.get(run.job)
-    if record is None or ended(record) or run.phase not in _CLOSED:
+    if record is None or has_end(record) or run.phase not in _CLOSED:
         return
     # that of its run, or an unknown end if the run waits for its next attempt
     state = record.state if run.phase == StepPhase.WAITING else _PHASE_OF.get(run.reason, run.phase)

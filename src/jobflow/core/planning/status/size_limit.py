@@ -23,7 +23,7 @@ from jobflow.api.flow.status import (
     StepPhase,
 )
 from jobflow.core.names import format_latest_name
-from jobflow.core.planning.observed.job_history import ended
+from jobflow.core.planning.observed.job_history import has_end
 from jobflow.core.planning.status.job_records import JOB_LISTS
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.expressions import NO_FIELDS, NamedFailure, keep_fields
@@ -129,7 +129,7 @@ def _has_ended_well(condition: RunCondition) -> bool:
 
 
 def _records_of_ended_jobs(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
-    return _with_records(status, [r for r in status.job_status_list or () if not ended(r)])
+    return _with_records(status, [r for r in status.job_status_list or () if not has_end(r)])
 
 
 def _causes(status: JobFlowStatus, named: NamedFailures) -> JobFlowStatus:

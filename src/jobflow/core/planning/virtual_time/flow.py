@@ -184,16 +184,6 @@ class VirtualFlow:
         self.commands.pop(name, None)
         self.must_plan = True
 
-    def _note_approvals(self) -> None:
-        conditions = self.flow.status.conditions or {}
-        for step in self._approvals:
-            condition = conditions.get(format_job_name(self.flow.metadata.name, step.name))
-            for run in () if condition is None else condition.runs or (condition,):
-                key = ApprovalKey(step.name, run.index)
-                if asks(run) and (key, run.attempts) not in self._noted:
-                    self._noted.add((key, run.attempts))
-                    self.asked[key] = None
-
     def read_pods(self, job: RunningJob) -> None:
         """Answer a ReadPods; for ended vcjobs also before it is asked, which saves a plan."""
         self._pods[job.metadata.uid] = PodsRead(job.pods())
@@ -232,7 +222,14 @@ class VirtualFlow:
         if (before.status.suspended_at is None) != (made.status.suspended_at is None):
             for child in self.children.values():
                 child.must_plan = True
-        self._note_approvals()
+        conditions = self.flow.status.conditions or {}
+        for step in self._approvals:
+            condition = conditions.get(format_job_name(name, step.name))
+            for run in () if condition is None else condition.runs or (condition,):
+                key = ApprovalKey(step.name, run.index)
+                if asks(run) and (key, run.attempts) not in self._noted:
+                    self._noted.add((key, run.attempts))
+                    self.asked[key] = None
         records = {record.name: record for record in self.flow.status.job_status_list or ()}
         self._forget([*self._shown], records)
         # the start of a flow is planned as a whole, its end too

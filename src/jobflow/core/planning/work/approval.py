@@ -101,10 +101,7 @@ def open_approvals(ctx: PlanContext, decisions: Sequence[StepDecision]) -> froze
         observed, condition = ctx.observed[position], decisions[position].condition
         # an answer that is stored is final
         before = {run.index for run in observed.each if run.stored.phase in ENDED_STEP_PHASES}
-        runs: Sequence[RunCondition] = (condition,)
-        if observed.loops:
-            runs = condition.runs or ()
-        for run in runs:
+        for run in (condition.runs or ()) if observed.loops else (condition,):
             if (asks(run) or run.approval is not None) and run.index not in before:
                 found.add(ApprovalKey(observed.step.name, run.index))
     return frozenset(found)

@@ -169,7 +169,7 @@ def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
         job=job.metadata.name,
         uid=pack_uid(job.metadata.uid),
         attempts=run.attempts,
-        deadline=deadline(run, job, ctx),
+        deadline=attempt_deadline(run, job, ctx),
         last_transition_time=(
             stored.last_transition_time if kept else job.status.state.last_transition_time
         ),
@@ -210,7 +210,7 @@ def name_cause(head: str, detail: str, failure: StepFailure | None) -> str:
     return f"{head}: step {failure.step} failed: pod {failure.pod}{task}: {how}{node}{more}"
 
 
-def deadline(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
+def attempt_deadline(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
     """Return the deadline of this vcjob by the step's `timeout`; None without one, or before it was
     Running. Time in a queue does not count, restarts by Volcano do."""
     text = run.step.timeout

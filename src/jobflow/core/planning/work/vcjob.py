@@ -101,14 +101,16 @@ def settle(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
     """Return the end of a run whose vcjob has ended, or the read that it needs first."""
     seen = _look(run, job, ctx)
     waits = None if seen.is_enough else unread(job, ctx.view, ctx.now)
+    until = None
+    if waits is not None and waits.trouble:
+        until = _patient_until(run, job, ctx)
+        if until is None or ctx.now >= until:
+            waits = None  # the end is stored without its pods
     if waits is None:
         return RunDecision(ended(run, job, _end(run, job, seen, ctx), ctx))
     # until then the step and the record stay as before the end, so that nothing follows from it
     decision = not_judged(run, job, ctx)
-    if waits.trouble:
-        until = _patient_until(run, job, ctx)
-        if until is None or ctx.now >= until:
-            return RunDecision(ended(run, job, _end(run, job, seen, ctx), ctx))
+    if until is not None:
         wake_at = None if waits.wake_at is None else min(waits.wake_at, until)
         message = shorten(f"has ended, and its pods cannot be read yet: {waits.trouble}")
         condition = msgspec.structs.replace(
