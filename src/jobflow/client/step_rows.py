@@ -24,7 +24,7 @@ from jobflow.core.names import format_job_name
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.step_times import StepTimes, times_of
-from jobflow.core.text import printable
+from jobflow.core.text import printable, shorten
 from jobflow.core.timestamps import truncate_to_second
 from jobflow.core.work import ends_in_status
 
@@ -112,7 +112,7 @@ class StepRow:
     def item(self) -> str:
         """The item, such as `eu-west`; "" if it is only a number."""
         text = "" if self.value == self.index else _format_value(self.value)
-        return text if len(text) <= _MAX_ITEM else text[: _MAX_ITEM - 1] + "…"
+        return shorten(text, _MAX_ITEM)
 
     @property
     def runs(self) -> str:

@@ -7,9 +7,6 @@ planning ignores them."""
 MAX_INT32 = 2**31 - 1
 """Largest number of the API's fields."""
 
-MAX_TTL = MAX_INT32
-"""Seconds."""
-
 MAX_NEXT_JOBS = 100
 """Names in the nextJobs of a status."""
 

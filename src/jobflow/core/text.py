@@ -13,9 +13,9 @@ MAX_NAMES = 3
 """Names in a message; others are counted."""
 
 
-def shorten(message: str) -> str:
-    """Return the message, cut to MAX_MESSAGE characters with an ellipsis."""
-    return message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
+def shorten(text: str, most: int = MAX_MESSAGE) -> str:
+    """Return the text, cut to so many characters with an ellipsis."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def join_names(

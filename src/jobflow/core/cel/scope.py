@@ -33,6 +33,7 @@ from jobflow.core.cel.references import Fields, Reference
 from jobflow.core.limits import MAX_RUNS
 from jobflow.core.names import format_job_name, format_latest_name
 from jobflow.core.pods.failure import FACTS, read_facts
+from jobflow.core.text import shorten
 from jobflow.core.work import may_run_steps
 
 MAX_ITEMS_SIZE = 32_768
@@ -167,8 +168,7 @@ def evaluate(
             fault = find_fault(value)
         if fault is None:
             return value
-    quoted = text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
-    return EvaluationFailure(f"{field} `{quoted}`: {fault}")
+    return EvaluationFailure(f"{field} `{shorten(text, _MAX_SHOWN)}`: {fault}")
 
 
 # -------------------------------------------------------------------- variables

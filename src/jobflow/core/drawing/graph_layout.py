@@ -14,6 +14,7 @@ from typing import NamedTuple
 from jobflow.core.drawing.flow_graph import Arrow, FlowGraph, Node
 from jobflow.core.drawing.layered_layout import Layout, layered_layout
 from jobflow.core.drawing.phase_looks import icon_of
+from jobflow.core.text import shorten
 
 PADDING, HEIGHT = 14, 44
 """Beside a text, of a node or of the head of a box."""
@@ -32,7 +33,7 @@ _MAX_CHARS = 40
 
 def cut(text: str) -> str:
     """Return text, cut with an ellipsis if it is long."""
-    return text if len(text) <= _MAX_CHARS else text[: _MAX_CHARS - 1] + "…"
+    return shorten(text, _MAX_CHARS)
 
 
 @dataclass(frozen=True, slots=True)

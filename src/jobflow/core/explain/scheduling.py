@@ -17,7 +17,7 @@ from jobflow.api.volcano.scheduling import PodGroup, PodGroupPhase, Queue, Queue
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.pods.failure import STARTING
 from jobflow.core.pods.resources import parse_quantity
-from jobflow.core.text import MAX_NAMES, format_count, join_names
+from jobflow.core.text import MAX_NAMES, format_count, join_names, shorten
 
 MAX_JOBS = 3
 """Jobs whose scheduling is described; the others are counted."""
@@ -290,5 +290,4 @@ def _describe_placed(job: QueuedJob, placed: Sequence[Pod], total: int) -> Itera
 
 
 def _cut(message: str) -> str:
-    message = " ".join(message.split()).rstrip(".")
-    return message if len(message) <= _MAX_MESSAGE else message[: _MAX_MESSAGE - 1] + "…"
+    return shorten(" ".join(message.split()).rstrip("."), _MAX_MESSAGE)

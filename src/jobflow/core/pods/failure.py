@@ -233,13 +233,18 @@ def _in_one_line(text: str) -> str:
     return " ".join(text.encode("utf-8", "replace").decode().split())
 
 
+def decode_message(text: bytes | str) -> Any:
+    """Return the value of a termination message that is JSON, or None."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+
+
 def _last_line(text: str) -> str:
     """Return the last line of a termination message, or "" if it is empty or has outputs."""
-    try:
-        # outputs say nothing about a failure
-        has_outputs = isinstance(msgspec.json.decode(text), dict | list)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        has_outputs = False
+    # outputs say nothing about a failure
+    has_outputs = isinstance(decode_message(text), dict | list)
     lines = [] if has_outputs else [line for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
 

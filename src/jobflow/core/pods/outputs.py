@@ -11,7 +11,7 @@ import msgspec
 from jobflow.api.volcano.job import JobOutline
 from jobflow.api.volcano.pod import Pod
 from jobflow.core import limits
-from jobflow.core.pods.failure import KUBELET_REASONS
+from jobflow.core.pods.failure import KUBELET_REASONS, decode_message
 
 FIELD_BYTES = len('"outputs":,')
 """Bytes of the field in which outputs are stored."""
@@ -89,7 +89,7 @@ def parse_outputs(message: str, containers: int = 1) -> dict[str, Any] | None:
     text = message.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
     # a message that the kubelet has cut would be stored as a text that looks whole
     size, limit = len(text), message_limit(containers)
-    found = _decode(text) if size <= limits.MAX_MESSAGE_BYTES else None
+    found = decode_message(text) if size <= limits.MAX_MESSAGE_BYTES else None
     if size >= limit and not isinstance(found, dict | list | str):  # half a number is a number
         shared = f" in a pod of {containers} containers" if limit < limits.MAX_MESSAGE_BYTES else ""
         raise OutputsTooLarge(
@@ -112,20 +112,12 @@ def _bounded(outputs: dict[str, Any]) -> dict[str, Any] | None:
     return outputs or None
 
 
-def _decode(text: bytes | str) -> Any:
-    """Return the value of a JSON text, or None if it is none."""
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        return None
-
-
 def read_outputs(text: str) -> dict[str, Any] | None:
     """Return outputs that a user wrote as a JSON object, or None if it is empty. Raises
     OutputsTooLarge, and UnstorableJson if it is no JSON object that a status can store."""
     if len(text) > limits.MAX_STEP_OUTPUTS * _ESCAPE:
         raise OutputsTooLarge(f"have {len(text)} characters, and a step has room for 4096 bytes")
-    found = _decode(text)
+    found = decode_message(text)
     outputs = _to_storable(found, 0) if isinstance(found, dict) else None
     if outputs is None:
         raise UnstorableJson

@@ -12,7 +12,7 @@ from jobflow.core.admission.object_names import word_violations
 from jobflow.core.admission.rule import RuleGroup, Rules, flow_with_options
 from jobflow.core.admission.rules.expressions import faults_before_start
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.limits import MAX_INT32, MAX_RUNS, MAX_TTL
+from jobflow.core.limits import MAX_INT32, MAX_RUNS
 from jobflow.core.spec.concurrency import resolve_group
 from jobflow.core.violations import Reason, Violation
 
@@ -186,8 +186,8 @@ def ttls_are_numbers_of_seconds(facts: FlowFacts) -> Iterator[Violation]:
         "Failed": spec.ttl_seconds_after_failed,
     }
     for end, ttl in ttls.items():
-        if ttl is not None and not 0 <= ttl <= MAX_TTL:
-            detail = f"0 to {MAX_TTL} seconds (68 years); leave it out to keep the flow"
+        if ttl is not None and not 0 <= ttl <= MAX_INT32:
+            detail = f"0 to {MAX_INT32} seconds (68 years); leave it out to keep the flow"
             yield Violation(f"spec.ttlSecondsAfter{end}", Reason.INVALID, ttl, detail)
 
 

@@ -11,7 +11,7 @@ from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow, RetainPolicy
 from jobflow.api.flow.status import ENDED_STEP_PHASES, FlowPhase
 from jobflow.api.volcano.job import Job
-from jobflow.core.limits import MAX_TTL
+from jobflow.core.limits import MAX_INT32
 from jobflow.core.planning.actions import DeleteJob
 from jobflow.core.planning.observed.job_history import has_end
 from jobflow.core.planning.observed.view import View
@@ -62,7 +62,7 @@ def _expiry(job: Job) -> datetime | None:
     if ttl is None or not job.ended or not (ttl.isascii() and ttl.isdigit()):
         return None
     end = job.status.state.last_transition_time or job.metadata.creation_timestamp
-    if end is None or len(ttl) > len(str(MAX_TTL)) or int(ttl) > MAX_TTL:
+    if end is None or len(ttl) > len(str(MAX_INT32)) or int(ttl) > MAX_INT32:
         return None
     return add(end, int(ttl))
 
