@@ -10,7 +10,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepPhase
 from jobflow.client.logs.stream import without_escapes
 from jobflow.client.sandbox import RunResult
-from jobflow.client.step_rows import StepRow, step_rows
+from jobflow.client.step_rows import step_rows
 from jobflow.core.text import printable
 from jobflow.core.timelines.spans import runs_of
 from jobflow.display.console import columns_of, print_lines
@@ -77,21 +77,17 @@ def _failed_steps(
             continue
         job = (flow.metadata.namespace, row.condition.job)
         if job_runs := [run for run in runs if (run.namespace, run.job) == job]:
-            yield place + row.step, _culprit(row, job_runs)
+            containers = [(run.pod, run.container) for run in job_runs]
+            failure = row.condition.failure
+            named = (failure.pod, failure.container) if failure is not None else None
+            # or else the first that failed: the others may have failed because of it
+            culprit = named if named in containers else containers[0]
+            runs_of_culprit = [run for run in job_runs if (run.pod, run.container) == culprit]
+            yield place + row.step, runs_of_culprit[-1]
         for run in runs_of(row.condition):
             if run.phase == StepPhase.FAILED and (child := children.get(run.flow)) is not None:
                 item = "" if run.index is None else f"/{run.index}"
                 yield from _failed_steps(child, runs, children, f"{place}{row.step}{item}/")
-
-
-def _culprit(row: StepRow, runs: Sequence[FailedRun]) -> FailedRun:
-    """Return the last run of the container that the status names, else of the first that failed:
-    the others may have failed because of it."""
-    containers = [(run.pod, run.container) for run in runs]
-    failure = row.condition.failure
-    named = (failure.pod, failure.container) if failure is not None else None
-    container = named if named in containers else containers[0]
-    return next(run for run in reversed(runs) if (run.pod, run.container) == container)
 
 
 def _failed_log(step: str, run: FailedRun, width: int | None, guide: str) -> Iterator[Text]:

@@ -28,8 +28,15 @@ def step_panel(view: FlowView) -> Fragment:
     selected = SelectedStep.of(view)
     if selected is None:
         return Fragment(_ID, "empty.html", None)
+    found = None
     # of an item that does not exist there is nothing to tell
-    found = _explain(selected) if not selected.unknown else None
+    if not selected.unknown:
+        flow, now, choice, readings = selected.flow, view.now, selected.choice, view.page.readings
+        step, index, facts = choice.step, choice.index, NO_FACTS
+        if readings is not None and list_queued_jobs(flow, step, index=index, now=now):
+            facts = readings.facts  # else the jobs have started since they were read
+        # as `jobflow why` gives it, but for what the page shows beside it
+        found = explain_step(flow, step, index=index, now=now, facts=facts, on_page=True)
     sections = [_head(selected, found), _why(selected, found)]
     if found is not None:
         sections += filter(None, _sections(selected))
@@ -56,15 +63,6 @@ def _sections(selected: SelectedStep) -> Iterator[Fragment | None]:
         # the browser loads the job when it is opened
         yield Fragment("step-job", "step-job.html", {**address, "job": job})
     yield _commands(selected)
-
-
-def _explain(selected: SelectedStep) -> Explanation:
-    """Return the explanation as `jobflow why` gives it, but for what the page shows beside it."""
-    flow, now, facts = selected.flow, selected.view.now, NO_FACTS
-    step, index, readings = selected.choice.step, selected.choice.index, selected.view.page.readings
-    if readings is not None and list_queued_jobs(flow, step, index=index, now=now):
-        facts = readings.facts  # else the jobs have started since they were read
-    return explain_step(flow, step, index=index, now=now, facts=facts, on_page=True)
 
 
 def _head(selected: SelectedStep, found: Explanation | None) -> Fragment:

@@ -38,19 +38,13 @@ _REMEDIES = (
 _REPLICAS = "Check that the replicas of JobFlow are ready: /readyz of a replica has the reason."
 
 
-async def find_configurations(cluster: Cluster) -> list[Json]:
-    """Return the configurations of JobFlow's webhook; a release for one namespace has its own.
-    Raises NotReadable."""
+async def find_configurations(cluster: Cluster, *, of_commands: bool = False) -> list[Json]:
+    """Return the configurations that send JobFlows, or Commands about them, to JobFlow's webhook; a
+    release for one namespace has its own. Raises NotReadable."""
+    found = await cluster.read_all(MUTATING_WEBHOOKS if of_commands else VALIDATING_WEBHOOKS)
     # by the names of webhooks: a release may name its configuration as it likes
-    found = await cluster.read_all(VALIDATING_WEBHOOKS)
-    return [each for each in found if _ours(each, OUR_WEBHOOKS)]
-
-
-async def find_command_configurations(cluster: Cluster) -> list[Json]:
-    """Return the configurations that send Commands about flows to JobFlow's webhook. Raises
-    NotReadable."""
-    found = await cluster.read_all(MUTATING_WEBHOOKS)
-    return [each for each in found if _ours(each, COMMAND_WEBHOOKS)]
+    names = COMMAND_WEBHOOKS if of_commands else OUR_WEBHOOKS
+    return [each for each in found if _ours(each, names)]
 
 
 def _ours(configuration: Json, names: Collection[str]) -> list[Json]:
@@ -63,7 +57,7 @@ async def check_webhook(cluster: Cluster) -> AsyncIterator[Result]:
     unreadable: reading.NotReadable | None = None
     try:
         found = await find_configurations(cluster)
-        commands = await find_command_configurations(cluster)
+        commands = await find_configurations(cluster, of_commands=True)
     except reading.NotReadable as error:
         unreadable = error  # the dry run needs no right to read the configuration
     else:
@@ -170,7 +164,7 @@ async def check_certificates(cluster: Cluster) -> AsyncIterator[Result]:
     found = await find_configurations(cluster)
     if not found:
         yield warning("There is no webhook configuration, so no caBundle was checked.", INSTALL)
-    commands = await find_command_configurations(cluster)
+    commands = await find_configurations(cluster, of_commands=True)
     for configuration in found:
         alike = [each for each in commands if name_of(each) == name_of(configuration)]
         problems = [
