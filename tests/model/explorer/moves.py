@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from jobflow.api.flow.status import JobFlowStatus
-from jobflow.core.planning.actions import Plan
+from jobflow.core.planning.actions import JobProbe, Plan
 from jobflow.core.reasons import StepReason
 from model.explorer.cluster import (
     CAN_BE_ABORTED,
@@ -143,9 +143,11 @@ def _describe(job: Vcjob, event: Event) -> str:
 def probing(sight: Sight, state: State) -> Iterator[Move]:
     """Let a running vcjob pass a probe of the plan."""
     for probe in sight.plan(state).wants:
+        if not isinstance(probe, JobProbe):
+            continue
         job = state.job(probe.uid)
-        if job.phase == "Running" and not job.gone and (probe.step, probe.uid) not in state.probed:
-            probed = state.probed | {(probe.step, probe.uid)}
+        if job.phase == "Running" and not job.gone and probe.key not in state.probed:
+            probed = state.probed | {probe.key}
             yield f"{job.name} answers the probe of {probe.step}", replace(state, probed=probed)
 
 

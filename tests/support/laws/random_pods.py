@@ -17,7 +17,7 @@ from jobflow.api import labels
 from jobflow.api.flow.step import Probe, Step
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
-from jobflow.core.planning.actions import Plan, ProbeResult, ReadPods
+from jobflow.core.planning.actions import JobProbe, Plan, ProbeResult, ReadPods
 from jobflow.core.planning.observed.view import PodsRead
 from support.plan.plan_pods import pods_of
 from support.plan.plan_world import World
@@ -109,11 +109,11 @@ class PodHistory:
 
     def answer(self, world: World) -> World:
         """Let pods answer a planned probe, or fail it."""
-        requests = world.plan().plan.wants
+        requests = [want for want in world.plan().plan.wants if isinstance(want, JobProbe)]
         if not requests:
             return world
         probe = self.random.choice(requests)
-        key = probe.step, probe.uid
+        key = probe.key
         if world.probes.get(key, ProbeResult()).passed:
             return world
         passed = self.random.random() < 0.5
@@ -133,7 +133,7 @@ class PodHistory:
 
     def planned(self, world: World, plan: Plan) -> World:
         """Drop results of probes that are not planned, and reads of vcjobs that have not ended."""
-        wanted = {(probe.step, probe.uid) for probe in plan.wants}
+        wanted = {want.key for want in plan.wants}
         ended = {job.metadata.uid for job in world.jobs.values() if job.ended}
         return replace(
             world,

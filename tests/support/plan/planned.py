@@ -14,6 +14,7 @@ from jobflow.core.planning.actions import (
     CreateJob,
     DeleteCommand,
     DeleteJob,
+    JobProbe,
     Plan,
     ReadJob,
     ReadPods,
@@ -73,7 +74,7 @@ class Planned:
     @property
     def probes(self) -> list[tuple[str, str]]:
         """(step, target's vcjob) of each planned probe."""
-        return [(probe.step, probe.job) for probe in self.plan.wants]
+        return [(w.step, w.job) for w in self.plan.wants if isinstance(w, JobProbe)]
 
     @property
     def command_deletes(self) -> list[str]:

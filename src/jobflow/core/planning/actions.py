@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.flow.traits import WorkKind
@@ -166,6 +166,18 @@ WantKey = tuple[str, str]
 """Step, and what of it wants something: the key of the answer in `View.answers`."""
 
 
+class Want(Protocol):
+    """Anything that lasts. Actions are sent once, and no other plan is made meanwhile; the
+    controller keeps a want up as long as plans contain it (`controller/wants.py`)."""
+
+    @property
+    def key(self) -> WantKey: ...
+
+    def assume(self, count_running: Callable[[str, str], int]) -> Any:
+        """Return the answer in virtual time, where all goes well. `count_running`: counts the
+        Running pods of a task of a vcjob."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
     """The answer to a JobProbe so far."""
@@ -193,14 +205,8 @@ class JobProbe:
         return self.step, self.uid
 
     def assume(self, count_running: Callable[[str, str], int]) -> ProbeResult:
-        """Return the answer in virtual time, where a pod answers as soon as it is Running, as in
-        the sandbox. `count_running`: counts the Running pods of a task of a vcjob."""
+        # a pod answers as soon as it is Running, as in the sandbox
         return ProbeResult(all(count_running(self.job, c.task) >= c.pods for c in self.checks))
-
-
-Want = JobProbe
-"""Anything that lasts. Actions are sent once, and no other plan is made meanwhile; the controller
-keeps a want up as long as plans contain it (`controller/wants.py`)."""
 
 
 class EventType(StrEnum):

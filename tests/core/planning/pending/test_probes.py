@@ -9,7 +9,7 @@ import pytest
 
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.pod import Pod
-from jobflow.core.planning.actions import Check
+from jobflow.core.planning.actions import Check, JobProbe
 from jobflow.core.planning.observed.view import PodsRead
 from support.plan.plan_pods import deleting_pod
 from support.plan.plan_world import World, flow, world_of
@@ -119,6 +119,7 @@ def test_an_empty_probe_is_ignored() -> None:
 def test_a_probe_is_planned_while_the_job_exists() -> None:
     world = serving(HEALTHY | OPEN)
     (sent,) = world.plan().plan.wants
+    assert isinstance(sent, JobProbe)
     assert (sent.step, sent.job, sent.uid) == ("next", "f-serve", "uid-f-serve")
     assert sent.checks == (Check("ps", 1, 8080, "/healthz"), Check("worker", 3, 2222))
     assert world.plan().plan.actions == ()
@@ -127,6 +128,7 @@ def test_a_probe_is_planned_while_the_job_exists() -> None:
 def test_a_probe_has_its_header() -> None:
     get = HEALTHY["httpGetList"][0] | {"httpHeader": {"name": "X-Who", "value": "me"}}
     (sent,) = serving({"httpGetList": [get]}).plan().plan.wants
+    assert isinstance(sent, JobProbe)
     assert sent.checks[0].header == ("X-Who", "me")
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.resources import OwnerReference
 from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
-from jobflow.core.planning.actions import ProbeResult, WantKey
+from jobflow.core.planning.actions import WantKey
 from jobflow.core.spec.concurrency import NO_GROUP, Group
 from jobflow.core.violations import Violation
 
@@ -128,5 +129,5 @@ class View:
     """Whether pods are watched; else a vcjob without entry in `pods` may have pods."""
     read: Mapping[str, PodsRead] = field(default_factory=dict)
     """Answers to ReadPods, by the vcjob's UID."""
-    answers: Mapping[WantKey, ProbeResult] = field(default_factory=dict)
+    answers: Mapping[WantKey, Any] = field(default_factory=dict)
     """Answers so far to the wants of the last plan, by their keys."""

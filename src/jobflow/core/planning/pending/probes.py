@@ -97,7 +97,7 @@ class Probing:
         checks = tuple(_checks(probe, sizes))
         uid, name = job.metadata.uid, job.metadata.name
         asked = JobProbe(step.name, name, uid, checks) if checks else None
-        result = self._view.answers.get((step.name, uid), ProbeResult())
+        result: ProbeResult = self._view.answers.get((step.name, uid), ProbeResult())
         unanswered = bool(checks) and not result.passed
         if not missing and not unanswered:
             return ProbeState(TargetState.MET, probe=asked)
