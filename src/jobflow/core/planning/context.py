@@ -26,7 +26,7 @@ from jobflow.core.planning.decision import CreateBudget, CreateFault, StepDecisi
 from jobflow.core.planning.lifecycle import Lifecycle, Pause, stored_lifecycle
 from jobflow.core.planning.observed.children import with_facts_of_children
 from jobflow.core.planning.observed.identity import assign, without_namesakes
-from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, gather
+from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, gather, has_run
 from jobflow.core.planning.observed.view import View
 from jobflow.core.pods.outputs import OutputsRoom, OutputsTooLarge
 from jobflow.core.spec.approvals import ApprovalKey, StepAnswer
@@ -250,6 +250,13 @@ class PlanContext:
         work without objects, else as far as this round has decided."""
         is_stored = position in self.layout.ends_in_status
         return self.observed[position].stored if is_stored else self.progress.standing[position]
+
+    def has_run_for(self, dependant: ObservedStep, target: int) -> bool:
+        """Whether a target has run, for a dependant that only needs it to run."""
+        # once it was met, it stays so
+        if self.layout.graph.names[target] in (dependant.stored.passed_targets or ()):
+            return True
+        return has_run(self.observed[target], self.shown_to_dependants(target), self.records)
 
     def end_of(self, step: Step, condition: RunCondition) -> StepEnd | None:
         """Return how a step, or one run of it, has ended, or None if it has not."""

@@ -21,7 +21,7 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Decision, StepDecision, fail, skip, wait
 from jobflow.core.planning.flow.failure_policy import FailureStop
 from jobflow.core.planning.flow.finally_and_daemons import are_left, may_begin
-from jobflow.core.planning.observed.steps import has_begun, has_run
+from jobflow.core.planning.observed.steps import has_begun
 from jobflow.core.planning.pending.probes import ProbeState, Probing
 from jobflow.core.planning.pending.stored_decisions import decide_first
 from jobflow.core.planning.pending.targets import (
@@ -259,26 +259,22 @@ class PendingSteps:
         """`began`: a step that has begun does not need its probe any more."""
         ctx, ends, need = self.ctx, self.ends, self.layout.needs[position]
         if need.probe is not None and not began:
+            names = self.layout.graph.names
+            passed = ctx.observed[position].stored.passed_targets or ()
             looks = [
                 ProbeState(TargetState.MET)
-                if self._met_before(position, target)
+                if names[target] in passed
                 else self.look(position, need.probe, target)
                 for target in need.targets
             ]
             return TargetStates(need, [look.reach for look in looks], looks)
         reaches = [row[ends[t]] for row, t in zip(need.rows, need.targets, strict=True)]
         for i in need.to_run:
-            target = need.targets[i]
-            other, shown = ctx.observed[target], ctx.shown_to_dependants(target)
-            if self._met_before(position, target) or has_run(other, shown, ctx.records):
+            if ctx.has_run_for(ctx.observed[position], need.targets[i]):
                 reaches[i] = TargetState.MET
         if need.matched:
             reaches = with_known_lists(ctx, need, reaches)
         return TargetStates(need, reaches)
-
-    def _met_before(self, position: int, target: int) -> bool:
-        passed = self.ctx.observed[position].stored.passed_targets
-        return passed is not None and self.layout.graph.names[target] in passed
 
     def _blocked(self, position: int) -> StepDecision:
         ctx, observed = self.ctx, self.ctx.observed[position]

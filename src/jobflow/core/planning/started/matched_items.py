@@ -15,7 +15,7 @@ import msgspec
 from jobflow.api.flow.status import Decisions, RunCondition, StepPhase
 from jobflow.api.flow.step import Condition, Step, Strategy
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, has_run, has_run_once
+from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, has_run_once
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import (
     TARGET_STATES,
@@ -116,11 +116,8 @@ def _whole_state(
     if observed.started and need.how is Strategy.ALL:
         return TargetState.MET  # since the step began
     target = need.targets[place]
-    if place in need.to_run:
-        passed = observed.stored.passed_targets or ()
-        other, shown = ctx.observed[target], ctx.shown_to_dependants(target)
-        if ctx.layout.graph.names[target] in passed or has_run(other, shown, ctx.records):
-            return TargetState.MET
+    if place in need.to_run and ctx.has_run_for(observed, target):
+        return TargetState.MET
     return need.rows[place][ctx.progress.ends[target]]
 
 
