@@ -34,7 +34,6 @@ from jobflow.core.reasons import WITH_THE_FLOW, StepReason
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import StepEnd, get_end
 from jobflow.core.text import format_progress
-from jobflow.core.timestamps import truncate_to_second
 from jobflow.core.work import is_asked, work_of_object
 
 C = TypeVar("C", bound=api.RunCondition)
@@ -122,9 +121,7 @@ class _Judge:
             return self._items(observed, unaffected)
         if unaffected is not None:
             return _ANEW
-        if observed.loops:
-            return self._repeats(observed)
-        return None if self._stays(observed.step, observed.stored) else Again(_NONE, None)
+        return self._repeats(observed)
 
     def _items(self, observed: ObservedStep, unaffected: frozenset[int] | None) -> Again | None:
         step, stored = observed.step, observed.stored
@@ -141,7 +138,7 @@ class _Judge:
 
     def _repeats(self, observed: ObservedStep) -> Again | None:
         """Return how a repeat runs again: from the first run that does not stay, or from its first
-        run if there is none."""
+        run if there is none; so does a step without runs of its own."""
         step, stored = observed.step, observed.stored
         runs = stored.runs or ()
         first = next((run.index or 0 for run in runs if not self._stays(step, run)), None)
@@ -205,8 +202,8 @@ def restarted(
         stored,
         state=api.FlowState(phase=api.FlowPhase.RUNNING if begun else api.FlowPhase.PENDING),
         progress=format_progress(conditions.values()),
-        queued_time=truncate_to_second(now) if waits else None,
-        start_time=None if waits else truncate_to_second(now),
+        queued_time=ctx.second if waits else None,
+        start_time=None if waits else ctx.second,
         completion_time=None,
         duration="",
         observed_generation=flow.metadata.generation,
@@ -234,8 +231,8 @@ def _back_to_waiting(ctx: PlanContext, position: int, kept: Collection[int]) -> 
         for run in stored.runs or ()
         if run.attempts or run.index in kept
     ]
-    kept_fields = _kept_fields(stored)
-    return api.StepCondition(last_transition_time=ctx.second, runs=runs or None, **kept_fields)
+    fields = _kept_fields(stored)
+    return api.StepCondition(last_transition_time=ctx.second, runs=runs or None, **fields)
 
 
 def _with_children(
