@@ -19,9 +19,8 @@ from jobflow.app.health import Readiness, create_health_app
 from jobflow.app.metrics import Metrics
 from jobflow.controller.controller import lead
 from jobflow.controller.hooks import NotJudgedYet, judge_here
-from jobflow.controller.probes.pod_check import check_pod
-from jobflow.controller.probes.prober import CheckPod
 from jobflow.controller.reconciler import STATUS_SECONDS
+from jobflow.controller.wants import OUTSIDE, Outside
 from jobflow.core.cel.references import measure_json
 from jobflow.core.planning.plan import judge
 from jobflow.core.spec.concurrency import is_waiting
@@ -88,7 +87,7 @@ class ReplicaOptions:
     max_copy_age: float | None = None
     """Seconds since the API server has confirmed a copy, after which it is not relied on. None: any
     time, for an API server in this process."""
-    check: CheckPod = check_pod
+    outside: Outside = OUTSIDE
     status_seconds: float = STATUS_SECONDS
 
 
@@ -193,7 +192,7 @@ class ServingReplica:
             store=self.store,
             feeds=self._feeds,
             hooks=self.metrics.controller,
-            check=self._options.check,
+            outside=self._options.outside,
             judge=self._judge,
             status_seconds=self._options.status_seconds,
         )

@@ -15,6 +15,7 @@ import msgspec
 from jobflow.api.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from jobflow.app.replica import ReplicaOptions, ServingReplica, WebhookOptions, from_files
 from jobflow.controller.probes.pod_check import check_pod
+from jobflow.controller.wants import Outside
 from jobflow.kube.client import Client
 from jobflow.runtime.event_loop import together
 from jobflow.runtime.http_listener import in_use
@@ -83,7 +84,7 @@ async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[
                 webhook=WebhookOptions(
                     options.webhook_port, from_files(pki.serving), host=LOOPBACK
                 ),
-                check=assume if is_simulated else partial(check_pod, loopback=True),
+                outside=Outside(assume if is_simulated else partial(check_pod, loopback=True)),
                 status_seconds=STATUS_SECONDS,
             ),
         )

@@ -21,12 +21,11 @@ from jobflow.controller.apply.objects import catch_up_pods
 from jobflow.controller.crons import Crons
 from jobflow.controller.foreign_status import SeenStatus, see_status
 from jobflow.controller.hooks import Hooks, Judge, judge_here
-from jobflow.controller.probes.pod_check import check_pod
-from jobflow.controller.probes.prober import CheckPod, Prober
+from jobflow.controller.probes.prober import Prober
 from jobflow.controller.queue import WorkQueue
 from jobflow.controller.reconciler import STATUS_SECONDS, Reconciler, is_unstarted
 from jobflow.controller.template_status import TemplateStatuses
-from jobflow.controller.wants import Wants
+from jobflow.controller.wants import OUTSIDE, Outside, Wants
 from jobflow.core.planning.actions import JobProbe
 from jobflow.kube.answers import Identity
 from jobflow.kube.cache import Key
@@ -59,7 +58,7 @@ class Controller:
         workers: int = WORKERS,
         events_per_second: float = PER_SECOND,
         hooks: Hooks | None = None,
-        check: CheckPod = check_pod,
+        outside: Outside = OUTSIDE,
         judge: Judge = judge_here,
         status_seconds: float = STATUS_SECONDS,
         now: Callable[[], datetime] | None = None,
@@ -92,7 +91,7 @@ class Controller:
             most_yielding=max(1, workers // 2),
         )
         self._recorder = Recorder(client, hooks=hooks, now=now, per_second=events_per_second)
-        prober = Prober(store.pods.of, self._queue.add, hooks, check=check)
+        prober = Prober(store.pods.of, self._queue.add, hooks, check=outside.check_pod)
         self._wants = Wants({JobProbe: prober})
         self._templates = TemplateStatuses(client, store, clock=clock, dice=dice)
         crons: WorkQueue[Key] = WorkQueue(clock=clock, dice=dice)
@@ -159,7 +158,7 @@ async def lead(
     store: Store,
     feeds: Feeds,
     hooks: Hooks | None = None,
-    check: CheckPod = check_pod,
+    outside: Outside = OUTSIDE,
     judge: Judge = judge_here,
     status_seconds: float = STATUS_SECONDS,
 ) -> None:
@@ -190,7 +189,7 @@ async def lead(
             client,
             store,
             hooks=hooks,
-            check=check,
+            outside=outside,
             judge=judge,
             status_seconds=status_seconds,
             seen=seen,

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from jobflow.controller.probes.pod_check import check_pod
+from jobflow.controller.probes.prober import CheckPod
 from jobflow.core.planning.actions import Want, WantKey
 from jobflow.kube.cache import Key
+
+
+class Outside(NamedTuple):
+    """How keepers ask others than the API server. Nothing has a default: the sandbox says of each
+    whether it really asks."""
+
+    check_pod: CheckPod
+
+
+OUTSIDE = Outside(check_pod)
 
 
 class Keeper(Protocol):

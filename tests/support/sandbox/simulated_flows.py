@@ -14,6 +14,7 @@ import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, NAMESPACES
+from jobflow.controller.wants import Outside
 from jobflow.kube.cache import Cache
 from jobflow.kube.reflector import Reflector
 from jobflow.sandbox.apiserver.requests.in_process import in_process_client
@@ -76,7 +77,10 @@ async def _simulated(worlds: Sequence[Manifests]) -> list[JobFlow]:
     with patch.object(metadata, "now", lambda: now().strftime("%Y-%m-%dT%H:%M:%SZ")):
         async with cluster() as world, in_process_client(world.server) as client:
             jobs = JobController(client, SimulateRunner(clock=now), clock=now)
-            async with alongside(jobs.run()), world.controller(now=now, clock=clock, check=assume):
+            async with (
+                alongside(jobs.run()),
+                world.controller(now=now, clock=clock, outside=Outside(assume)),
+            ):
                 names = [f"world-{number}" for number in range(len(worlds))]
                 for name, manifests in zip(names, worlds, strict=True):
                     await _create_templates(world, name, manifests)
