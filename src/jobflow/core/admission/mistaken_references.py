@@ -93,7 +93,7 @@ def mistaken_references(
             accepted = judge(meant)
             advice = f"write $({accepted})" if accepted else NO_EQUAL
         if advice:
-            # only `$(` can be escaped, and no key is text
+            # neither other brackets nor keys can be escaped
             can_be_escaped = match is not None and text.startswith("$(")
             found.append(MistakenReference(at, text, advice, can_be_escaped))
     # most patches have none, so the variables are searched only if one is found

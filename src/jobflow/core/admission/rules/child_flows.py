@@ -11,9 +11,9 @@ same if equal words lead to two nodes: the search visits each such pair once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import chain, product
 from typing import NamedTuple
 
 from jobflow.api.flow.control import Case
@@ -197,12 +197,12 @@ class TreeNames:
         found: set[tuple[Maker, Maker]] = set()
         while pending:
             text, first, second = pending.pop()
-            makers = product(first.node.makers, second.node.makers)
-            clashes = [pair for pair in makers if pair[0].flow != pair[1].flow]
+            makers: Iterable[tuple[Maker, Maker]] = product(first.node.makers, second.node.makers)
+            makers = (pair for pair in makers if pair[0].flow != pair[1].flow)
             if first.maker and second.maker and first.node.task and second.node.task:
                 pod = first.maker._replace(task=first.node.task)
-                clashes.append((pod, second.maker._replace(task=second.node.task)))
-            for pair in clashes:
+                makers = chain(makers, [(pod, second.maker._replace(task=second.node.task))])
+            for pair in makers:
                 # two steps clash in many names, for each item and retry
                 if pair not in found:
                     found.add(pair)
