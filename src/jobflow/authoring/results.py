@@ -11,7 +11,7 @@ from typing import Any
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase, RunCondition, StepCondition, StepFailure
 from jobflow.authoring.objects.faults import RunError
-from jobflow.core.names import format_job_name
+from jobflow.core.names import stored_condition
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.display.tree import table
 
@@ -101,10 +101,10 @@ class Result:
     @property
     def steps(self) -> Mapping[str, StepResult]:
         """The steps by name, those of finally last."""
-        conditions, found = self.flow.status.conditions or {}, dict[str, StepResult]()
+        found: dict[str, StepResult] = {}
         for step in self.flow.all_steps:
             # A step that nothing has decided about has no condition.
-            condition = conditions.get(format_job_name(self.name, step.name), StepCondition())
+            condition = stored_condition(self.flow, step.name) or StepCondition()
             items = [ItemResult(each.index or 0, **_facts(each)) for each in condition.runs or ()]
             facts = _facts(condition)
             found[step.name] = StepResult(

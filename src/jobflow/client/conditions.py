@@ -2,7 +2,7 @@
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
-from jobflow.core.names import format_job_name
+from jobflow.core.names import stored_condition
 
 _MAX_DIGITS = 10
 _WAITING = StepCondition(phase=StepPhase.WAITING)
@@ -10,8 +10,7 @@ _WAITING = StepCondition(phase=StepPhase.WAITING)
 
 def condition_of(flow: JobFlow, step: str) -> StepCondition:
     """Return the state of a step; it is Waiting before the controller has written it."""
-    key = format_job_name(flow.metadata.name, step)
-    return (flow.status.conditions or {}).get(key, _WAITING)
+    return stored_condition(flow, step) or _WAITING
 
 
 def read_index(text: str) -> int | None:

@@ -24,7 +24,7 @@ from jobflow.client.manifests.objects import Manifest, faults_of
 from jobflow.client.manifests.sources import ManifestFault
 from jobflow.client.options import NodeOptions, RunnerName
 from jobflow.client.signals import run_unless
-from jobflow.core.names import format_job_name
+from jobflow.core.names import stored_condition
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import format_command, join_names
 from jobflow.kube.cache import Key, key_of
@@ -164,11 +164,10 @@ def stuck_reason(flow: JobFlow, templates: Collection[Key]) -> str:
 def _find_blocks(flow: JobFlow, templates: Collection[Key]) -> tuple[list[str], list[str]]:
     """Return the missing templates and open approvals that all unfinished steps wait for, none if
     one of them can still run."""
-    conditions = flow.status.conditions or {}
     missing: dict[str, None] = {}
     approvals: list[str] = []
     for step in flow.all_steps:
-        condition = conditions.get(format_job_name(flow.metadata.name, step.name))
+        condition = stored_condition(flow, step.name)
         if condition is None:
             return [], []
         if condition.phase in ENDED_STEP_PHASES:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import StepCondition
 from jobflow.api.resources import ObjectMeta
 
 MAX_NAME = 63
@@ -31,6 +32,17 @@ def format_job_name(flow: str, step: str, *, index: int | None = None) -> str:
     """Return the name of the first vcjob of a step, `<flow>-<step>`, or of a run of it,
     `<flow>-<step>-<index>`. It is never shortened."""
     return f"{flow}-{step}" if index is None else f"{flow}-{step}-{index}"
+
+
+def stored_condition(flow: JobFlow, step: str) -> StepCondition | None:
+    """Return the condition of a step in the status of its flow, where its key is the name of the
+    first vcjob, or None before the step is decided."""
+    return (flow.status.conditions or {}).get(format_job_name(flow.metadata.name, step))
+
+
+def format_place(step: str, index: int | str | None) -> str:
+    """Return `train`, or `train/3` for the run of an item or a repeat."""
+    return step if index is None else f"{step}/{index}"
 
 
 def predict_generated_name(prefix: str) -> str:

@@ -23,7 +23,7 @@ from jobflow.client.manifests.flag_values import read_durations
 from jobflow.client.options import Connection
 from jobflow.core.drawing.phase_looks import style_of
 from jobflow.core.drawing.svg import timeline_svg
-from jobflow.core.names import format_job_name
+from jobflow.core.names import format_place, stored_condition
 from jobflow.core.pods.resources import parse_quantity
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import format_count, format_duration, join_names, printable
@@ -218,9 +218,8 @@ def _endless(cluster: VirtualCluster) -> Iterator[str]:
 def _why_nothing_runs(flow: JobFlow) -> str:
     if flow.status.suspended_at is not None:
         return "it is suspended (spec.suspend), and no step starts until it is resumed"
-    conditions = flow.status.conditions or {}
     for step in flow.all_steps:
-        condition = conditions.get(format_job_name(flow.metadata.name, step.name))
+        condition = stored_condition(flow, step.name)
         if condition is not None and condition.reason and condition.phase == StepPhase.WAITING:
             why = f"step {step.name} {printable(condition.message)}"
             if condition.reason != StepReason.WAITING_FOR_TEMPLATE:
@@ -306,7 +305,7 @@ def _cells(each: planned_flows.StepJob, planned: PlannedFlows) -> dict[str, str]
         "START": "" if start is None else format_duration(start - planned.start),
         "END": "" if end is None else format_duration(end - planned.start),
         "DURATION": "" if start is None or end is None else format_duration(end - start),
-        "STEP": printable(each.step if each.index is None else f"{each.step}/{each.index}"),
+        "STEP": printable(format_place(each.step, each.index)),
         "ATTEMPT": (job.metadata.labels or {}).get(labels.ATTEMPT, "1"),
         "PHASE": job.status.state.phase,
         "JOB": job.metadata.name,

@@ -8,7 +8,7 @@ from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
 from jobflow.client.flows.find_flow import raise_unless_missing, to_flow
-from jobflow.core.names import qualify_name, root_label, to_label_value
+from jobflow.core.names import format_place, qualify_name, root_label, to_label_value
 from jobflow.core.work import may_run_steps
 from jobflow.kube.answers import RawList
 from jobflow.kube.client import ApiError, Client
@@ -125,4 +125,4 @@ class FlowFamily:
             return None
         own = flow.metadata.annotations or {}
         step, index = own.get(labels.STEP, ""), own.get(labels.INDEX)
-        return PlacedFlow(flow, (*above.path, step if index is None else f"{step}/{index}"))
+        return PlacedFlow(flow, (*above.path, format_place(step, index)))

@@ -17,7 +17,7 @@ from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.job import ENDED_PHASES
 from jobflow.core.admission.applied_nulls import null_places
 from jobflow.core.json_values import find_differences, is_same_json
-from jobflow.core.names import format_job_name
+from jobflow.core.names import stored_condition
 from jobflow.core.text import format_command, format_count, join_names
 from jobflow.core.violations import Reason, Violation
 
@@ -145,10 +145,9 @@ def need_of(flow: JobFlow, template: str) -> Need | None:
     a repeat or a retry too), or None. If a switch is decided, only the chosen case counts."""
     if flow.final or flow.metadata.deletion_timestamp is not None:
         return None
-    conditions = flow.status.conditions or {}
-    for step in chain(flow.steps, flow.spec.finally_ or ()):
+    for step in flow.all_steps:
         if template in templates_of(step):
-            condition = conditions.get(format_job_name(flow.metadata.name, step.name))
+            condition = stored_condition(flow, step.name)
             if condition is None:
                 return Need(flow.metadata.name, step.name)
             case = step.case_of(condition.decisions)

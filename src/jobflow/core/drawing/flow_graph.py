@@ -15,7 +15,7 @@ from jobflow.api.flow.step import Condition, Step, Strategy
 from jobflow.api.resources import ObjectMeta
 from jobflow.core.explain.progress import format_case, format_run_progress
 from jobflow.core.limits import MAX_RUNS
-from jobflow.core.names import format_job_name
+from jobflow.core.names import format_job_name, stored_condition
 from jobflow.core.spec.compiled import find_left_out
 from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.items import get_items
@@ -141,13 +141,10 @@ def flow_graph(flow: JobFlow) -> FlowGraph:
 def nested_graph(flow: JobFlow, children: Mapping[str, JobFlow] | None = None) -> FlowGraph:
     """Return the graph of a flow with the graphs of its child flows, at all levels. `children`: the
     child flows that exist, by name, whose phases it shows. Raises CyclicFlowError."""
-    graph, conditions = flow_graph(flow), flow.status.conditions or {}
-    nodes = []
+    graph, nodes = flow_graph(flow), []
     for step, node in zip(flow.all_steps, graph.nodes, strict=True):
         if may_run_steps(step):
-            condition = conditions.get(
-                format_job_name(flow.metadata.name, step.name), StepCondition()
-            )
+            condition = stored_condition(flow, step.name) or StepCondition()
             inner = [*_inner_graphs(step, condition, children or {})]
             node = replace(node, inner=inner)
         nodes.append(node)

@@ -10,7 +10,7 @@ import msgspec
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
-from jobflow.core.names import format_job_name
+from jobflow.core.names import format_job_name, stored_condition
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed.steps import ObservedStep
 from jobflow.core.planning.observed.view import View
@@ -27,8 +27,7 @@ _ANY_TIME = datetime.min.replace(tzinfo=UTC)
 
 def describe_unknown_item(flow: JobFlow, step: Step, number: str) -> str:
     """Return a message that the step has no item, or no run, of this number, or "" if it has."""
-    name = format_job_name(flow.metadata.name, step.name)
-    condition = (flow.status.conditions or {}).get(name, StepCondition())
+    condition = stored_condition(flow, step.name) or StepCondition()
     if step.repeat is not None:
         started = len(condition.runs or ())
         return _describe_outside(step, "run", number, started, "has started")

@@ -11,6 +11,7 @@ from jobflow.api.flow.control import ApprovalAnswer
 from jobflow.api.flow.status import RunCondition, StepPhase
 from jobflow.api.volcano.command import Action, Command
 from jobflow.core.cel.references import measure_json
+from jobflow.core.names import format_place
 from jobflow.core.pods.outputs import OutputsTooLarge, UnstorableJson, read_outputs
 from jobflow.core.reasons import StepReason
 
@@ -35,7 +36,7 @@ class ApprovalKey:
     index: int | None = None
 
     def __str__(self) -> str:
-        return self.step if self.index is None else f"{self.step}/{self.index}"
+        return format_place(self.step, self.index)
 
 
 class StepAnswer(NamedTuple):

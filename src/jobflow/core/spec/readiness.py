@@ -17,7 +17,7 @@ import msgspec
 from jobflow.api.flow import status as api
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.step import Condition, DependsOn, Probe, Step, Strategy
-from jobflow.core.names import format_job_name
+from jobflow.core.names import stored_condition
 from jobflow.core.reasons import StepReason
 
 
@@ -280,10 +280,9 @@ def combine_states(how: Strategy, reaches: Iterable[TargetState]) -> TargetState
 
 def has_tolerated_failures(flow: JobFlow) -> bool:
     """Return whether continueOnFailure tolerates a failure in a flow or in its child flows."""
-    name, conditions = flow.metadata.name, flow.status.conditions or {}
     return flow.status.tolerated_in_children or any(
         step.continue_on_failure
-        and (known := conditions.get(format_job_name(name, step.name))) is not None
+        and (known := stored_condition(flow, step.name)) is not None
         and get_end(step, known, is_cancelled=False) is StepEnd.TOLERATED
         for step in flow.all_steps
     )

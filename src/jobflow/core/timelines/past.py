@@ -30,7 +30,7 @@ from jobflow.api.flow.status import (
     StepPhase,
 )
 from jobflow.api.volcano.job import JobPhase
-from jobflow.core.names import format_job_name
+from jobflow.core.names import stored_condition
 from jobflow.core.text import format_duration, join_names
 from jobflow.core.timelines import spans
 from jobflow.core.timelines.timeline import StepTimeline, Timeline, first_start
@@ -303,10 +303,9 @@ def moments(flow: JobFlow, found: Timeline) -> list[Moment]:
     retry = spans.last_retry(flow)
     if retry is not None and found.start <= retry <= found.end:
         by_time[retry] = {MomentKind.RETRIED: {"the flow was": None}}
-    conditions = flow.status.conditions or {}
     for line in found.steps:
-        key = format_job_name(flow.metadata.name, line.step)
-        for time, kind in _of_step(line, conditions.get(key, StepCondition())):
+        condition = stored_condition(flow, line.step) or StepCondition()
+        for time, kind in _of_step(line, condition):
             if found.start <= time <= found.end:
                 by_time.setdefault(time, {}).setdefault(kind, {})[line.step] = None
     found_moments: list[Moment] = []

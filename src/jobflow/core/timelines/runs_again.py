@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
+from jobflow.core.names import format_place
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.flow.restart import Again, find_runs_again
 from jobflow.core.planning.observed.child_flow import observe
@@ -75,7 +76,7 @@ class _List:
             is_kept = child is not None and how.goes_on(run.index)
             # it is retried, and not created again
             if child is not None and is_kept and goes_on(child, tolerated=self._tolerated):
-                place = name if run.index is None else f"{name}/{run.index}"
+                place = format_place(name, run.index)
                 inner = self._children[run.flow]
                 found = _List(inner, self._children, self._now, tolerated=self._tolerated)
                 below += (replace(each, place=f"{place}/{each.place}") for each in found)

@@ -24,7 +24,7 @@ from jobflow.api.flow.jobflow import JobFlow, child_spec
 from jobflow.api.flow.step import Condition, Step, Strategy
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.limits import MAX_RUNS
-from jobflow.core.names import format_job_name
+from jobflow.core.names import format_place, stored_condition
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.compiled import CompiledFlow, compile_flow
 from jobflow.core.spec.items import get_items
@@ -130,8 +130,7 @@ def _endless(flow: JobFlow, children: Mapping[str, JobFlow]) -> str | None:
     if status.state.phase == api.FlowPhase.TERMINATING:
         return "the flow is being ended"
     for step in flow.all_steps:
-        key = format_job_name(flow.metadata.name, step.name)
-        condition = (status.conditions or {}).get(key, api.StepCondition())
+        condition = stored_condition(flow, step.name) or api.StepCondition()
         if condition.phase == api.StepPhase.WAITING and condition.reason in _UNFORESEEN:
             if condition.message.startswith("waits "):
                 return f"step {step.name} {condition.message}"
@@ -265,8 +264,7 @@ class _Estimate:
             again = run.next_attempt_time
             return whole + (max((again - self.now).total_seconds(), 0.0) if again else 0.0)
         if (child := self.children.get(run.flow)) is not None:
-            place = step if run.index is None else f"{step}/{run.index}"
-            if (seconds := self._of_flow(place, child)) is not None:
+            if (seconds := self._of_flow(format_place(step, run.index), child)) is not None:
                 return seconds
         records = attempts.of_run(key, run)[-1:]
         spans = [span for record in records for span in spans_of_job(record, self.now)]

@@ -15,7 +15,7 @@ from operator import attrgetter
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.api.flow.step import Condition, Strategy
-from jobflow.core.names import format_job_name
+from jobflow.core.names import format_job_name, format_place, stored_condition
 from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
 from jobflow.core.timelines.spans import RunSpans, Span, State, runs_of, time_by_state
@@ -307,7 +307,7 @@ def run_timelines(flow: JobFlow, found: Timeline, step: str) -> Iterator[StepTim
     `sweep/0`, in the order of their index. `found`: the timeline of the flow."""
     spans = RunSpans(flow, found.start, found.end)
     key = format_job_name(flow.metadata.name, step)
-    condition = (flow.status.conditions or {}).get(key, StepCondition())
+    condition = stored_condition(flow, step) or StepCondition()
     for run in condition.runs or ():
         own = tuple(spans.of_run(key, run))
         yield StepTimeline(
@@ -363,15 +363,14 @@ def with_children(
 def _below(
     row: StepTimeline, flow: JobFlow, children: Mapping[str, JobFlow], now: datetime
 ) -> Iterator[StepTimeline]:
-    key = format_job_name(flow.metadata.name, row.step)
-    condition = (flow.status.conditions or {}).get(key, StepCondition())
+    condition = stored_condition(flow, row.step) or StepCondition()
     # a step with many child flows has one row, or nobody could read the timeline
     runs = [run for run in runs_of(condition) if run.flow in children]
     for run in runs if len(runs) <= MAX_CHILDREN else ():
         child = children[run.flow]
         if (inner := timeline(child, now=now)) is None:
             continue
-        place = row.step if run.index is None else f"{row.step}/{run.index}"
+        place = format_place(row.step, run.index)
         for each in with_children(inner, child, children, now=now).steps:
             after = f"{place}/{each.after}" if each.after else ""
             yield replace(each, step=f"{place}/{each.step}", after=after, is_critical=False)

@@ -24,7 +24,7 @@ from jobflow.api.flow.status import (
 )
 from jobflow.api.resources import JOBFLOWS, ObjectMeta
 from jobflow.api.volcano.job import Job, JobCondition, JobPhase, JobState, JobStatus
-from jobflow.core.names import format_job_name
+from jobflow.core.names import stored_condition
 from jobflow.core.pods.resources import replace_hours
 from jobflow.core.reasons import FlowReason
 from jobflow.core.spec.readiness import fails_flow, has_tolerated_failures, is_flow_error
@@ -133,9 +133,8 @@ def _first_running(flow: JobFlow) -> datetime | None:
 
 def _failure(flow: JobFlow) -> StepFailure | None:
     """Return the failure of the first step that failed the flow, in the order of the spec."""
-    conditions = flow.status.conditions or {}
     for step in flow.all_steps:
-        condition = conditions.get(format_job_name(flow.metadata.name, step.name))
+        condition = stored_condition(flow, step.name)
         if condition is None or condition.phase != StepPhase.FAILED:
             continue
         if fails_flow(step, condition):

@@ -16,7 +16,7 @@ from jobflow.api.resources import JOBFLOWS, ObjectMeta, OwnerReference
 from jobflow.api.volcano.command import Action, Command
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
-from jobflow.core.names import format_job_name
+from jobflow.core.names import stored_condition
 from jobflow.core.planning.actions import CreateJob, Plan, Want
 from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.planning.observed.view import PodsRead, View
@@ -222,9 +222,8 @@ class VirtualFlow:
         if (before.status.suspended_at is None) != (made.status.suspended_at is None):
             for child in self.children.values():
                 child.must_plan = True
-        conditions = self.flow.status.conditions or {}
         for step in self._approvals:
-            condition = conditions.get(format_job_name(name, step.name))
+            condition = stored_condition(self.flow, step.name)
             for run in () if condition is None else condition.runs or (condition,):
                 key = ApprovalKey(step.name, run.index)
                 if asks(run) and (key, run.attempts) not in self._noted:
