@@ -159,7 +159,8 @@ async def either(*waits: Coroutine[Any, Any, Any]) -> None:
 async def each_of(
     work: Callable[[S], Coroutine[Any, Any, T]], items: Iterable[S], *, at_once: int
 ) -> list[T]:
-    """Return the result of `work` for each item, in order, as `all_of` does."""
+    """Return the result of `work` for each item, in order, as `all_of` does; at most `at_once` run
+    at a time."""
     slots = asyncio.Semaphore(at_once)
 
     async def work_on(item: S) -> T:

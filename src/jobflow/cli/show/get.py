@@ -35,11 +35,13 @@ async def get_flows(
         found: list[find_flow.FoundFlow] = []
         if names:
             found = await find_flow.find_named(client, names, errors)
-        for each in () if names else await find_flow.read_flows(client, selection):
-            try:  # one flow that a foreign definition let through hides no other
-                found.append(find_flow.FoundFlow(find_flow.to_flow(each), each))
-            except CommandError as error:
-                errors.add(error)
+        else:
+            for each in await find_flow.read_flows(client, selection):
+                try:  # one flow that a foreign definition let through hides no other
+                    found.append(find_flow.FoundFlow(find_flow.to_flow(each), each))
+                except CommandError as error:
+                    errors.add(error)
+            found.sort(key=lambda each: key_of(each.flow))
         if not found and not names and not errors.code:
             # an empty list is the same for a namespace that does not exist
             await find_flow.check_namespace(client, selection)
@@ -49,8 +51,6 @@ async def get_flows(
             from jobflow.client.flows.children import read_children  # a tree alone shows them
 
             children = await read_children(client, (each.flow for each in found))
-    if not names:
-        found.sort(key=lambda each: key_of(each.flow))
     found = [each for each in found if is_wanted(options, each.flow)]
     if output in (GetOutput.JSON, GetOutput.YAML):
         if found or len(names) != 1:

@@ -222,8 +222,8 @@ class _Composer:
             if is_merge:
                 for each in value.items if isinstance(value, ListNode) else [value]:
                     if not isinstance(each, MappingNode):
-                        one = "<<: can only merge a mapping or a list of mappings"
-                        raise NotYAMLError(value.span, one)
+                        why = "<<: can only merge a mapping or a list of mappings"
+                        raise NotYAMLError(value.span, why)
                     merges.append(each)
                 continue
             if key in made.entries:
