@@ -221,11 +221,11 @@ class PlanContext:
         the flow ends, for its outputs."""
         last: Any = UNSET
         if run is not None and run.step.repeat is not None:
-            # the repeat before; the first one has none
             runs = self.observed[self.layout.graph.index[run.step.name]].runs
-            before = (each for each in runs if each.index == (run.index or 0) - 1)
-            outputs = ({"outputs": r.stored.outputs or {}, "index": r.index} for r in before)
-            last = next(outputs, {})
+            before = next((each for each in runs if each.index == (run.index or 0) - 1), None)
+            last = {}  # the first repeat has none before it
+            if before is not None:
+                last = {"outputs": before.stored.outputs or {}, "index": before.index}
         return EvaluationScope(
             self.flow,
             self._standing,

@@ -121,11 +121,8 @@ def continue_loop(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -
         if all(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values()):
             # the runs that are not known any more have ended as the step has
             well = end.phase == StepPhase.COMPLETED or loop.failed
-            loop.verdict = (
-                LoopEnd()
-                if well
-                else LoopEnd(end.reason, target_ends.recorded_end_message(observed, ""))
-            )
+            message = target_ends.recorded_end_message(observed, "")
+            loop.verdict = LoopEnd() if well else LoopEnd(end.reason, message)
     elif observed.started or any(
         # a first vcjob cannot be created; a tolerated failure is from before a retry of the flow
         condition.phase == StepPhase.FAILED

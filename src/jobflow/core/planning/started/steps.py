@@ -31,11 +31,8 @@ def begun_steps(ctx: PlanContext, among: Iterable[int] | None = None) -> dict[in
     all."""
     found: dict[int, StepDecision] = {}
     answered = bool(ctx.view.refusals or ctx.view.holders)
-    ends, ended, in_status = (
-        target_ends.recorded_ends(ctx),
-        ctx.facts.ended,
-        ctx.layout.ends_in_status,
-    )
+    ended, in_status = ctx.facts.ended, ctx.layout.ends_in_status
+    ends = target_ends.recorded_ends(ctx)
     for position in ctx.layout.order if among is None else among:
         observed = ctx.observed[position]
         stored = observed.stored
