@@ -9,15 +9,20 @@ from typing import Any
 
 import pytest
 
+from jobflow.api.flow.control import Approval
+from jobflow.api.flow.status import StepCondition
+from jobflow.api.flow.step import Step
 from jobflow.api.resources import PODS
 from jobflow.cli.logs import read as flow_logs
 from jobflow.cli.logs.command import print_logs
 from jobflow.client.errors import CommandError
+from jobflow.client.flows.children import FlowFamily
 from jobflow.client.logs import stream
-from jobflow.client.logs.selection import LogSelection
+from jobflow.client.logs.selection import LogSelection, why_none
 from jobflow.client.options import Connection
 from jobflow.runtime.logs import configure
 from jobflow.sandbox.apiserver.requests.failures import bad_request, failure
+from support.plan.flow_statuses import one
 from support.sandbox.command_line import logging_restored
 from support.sandbox.flow_commands import JOBFLOW, forbid, run_process, set_status
 from support.sandbox.logged_pods import LoggedPods, running_flow
@@ -334,6 +339,19 @@ async def test_without_pods_the_reason_is_given(
 ) -> None:
     await set_status(world, {"conditions": {"f-b": condition}})
     assert await refusal(logs, step) == f"2: {why}"
+
+
+@pytest.mark.parametrize(
+    ("selection", "why"),
+    [
+        (LogSelection("a"), "has no pods, because a step that waits for approval runs no job"),
+        (LogSelection(), "has no pods, because nothing of it has started"),
+    ],
+)
+def test_an_approval_never_had_pods(selection: LogSelection, why: str) -> None:
+    rejected = StepCondition(phase="Failed", reason="Rejected", attempts=1)
+    subject = one(Step(name="a", approval=Approval()), rejected, "Failed")
+    assert why_none(FlowFamily(subject, (), ()), (), selection).endswith(why)
 
 
 async def test_the_step_whose_timeout_deleted_the_pods_is_named(

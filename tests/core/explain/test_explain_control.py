@@ -377,6 +377,16 @@ def test_an_item_is_approved_by_its_index() -> None:
     assert "`jobflow approve f a/1` approves it" in found[-1]
 
 
+def test_work_without_objects_has_no_name_and_nothing_to_look_at() -> None:
+    step = Step(name="a", approval=Approval())
+    running = StepCondition(phase="Running", attempts=1, last_transition_time=START)
+    assert why(one(step, running), "a") == [
+        "Step a has been Running for 1m15s (since 12:00:00 UTC)."
+    ]
+    again = StepCondition(phase="Waiting", reason="Retrying", message="rejected", attempts=1)
+    assert why(one(step, again), "a") == ["Step a has been Waiting (Retrying): rejected."]
+
+
 def test_a_rejected_step_can_be_asked_again() -> None:
     rejected = StepCondition(
         phase="Failed", reason="Rejected", message="rejected by ann", attempts=1

@@ -24,7 +24,7 @@ from jobflow.client.flows.find_flow import find_step, raise_unless_missing
 from jobflow.core.names import qualify_name, root_label, to_label_value
 from jobflow.core.reasons import StepReason
 from jobflow.core.suggest import Suggester, did_you_mean
-from jobflow.core.work import may_run_steps
+from jobflow.core.work import may_run_steps, work_of
 from jobflow.kube.answers import ItemList
 from jobflow.kube.client import ApiError, Client, Query
 
@@ -337,11 +337,20 @@ def _why_no_pods(family: FlowFamily, selection: LogSelection, later: str) -> str
     if selection.step is None:
         state, ended = flow.status.state, flow.final
         phase, message = state.phase, state.message
-        conditions = {step.name: condition_of(flow, step.name) for step in flow.all_steps}
     else:
         condition = condition_of(flow, selection.step)
         phase, message = condition.phase, condition.message
-        ended, conditions = phase in ENDED_STEP_PHASES, {selection.step: condition}
+        ended = phase in ENDED_STEP_PHASES
+    conditions = {}
+    for step in flow.all_steps:
+        if selection.step not in (None, step.name):
+            continue
+        condition = condition_of(flow, step.name)
+        work = work_of(step, step.case_of(condition.decisions))
+        if work.has_objects:
+            conditions[step.name] = condition
+        elif selection.step is not None:
+            return f"has no pods, because a step that {work.does} runs no job"
     started = any(each.attempts or each.runs for each in conditions.values())
     why = f": {message}" if message else ""
     # first, because a skipped step may have had jobs before a retry

@@ -71,13 +71,17 @@ def describe_remedy(
     text = REMEDIES.get(condition.reason or (run.reason if run else ""), "")
     again, meta = condition.next_attempt_time, flow.metadata
     case = step.case_of(condition.decisions)
+    work = work_of(step, case)
     wait = again - now if again and again > now else None
     retry = "jobflow retry --tolerated" if is_tolerated(step, condition) else "jobflow retry"
     item = f"/{run.index}" if run is not None and run.index is not None else ""
+    look = ""
+    if work.has_objects:
+        look = _describe_look(flow, step.name, run or condition, on_page=on_page)
     child = ObjectMeta(name=(run or condition).job, namespace=meta.namespace)
     yield from text.format(
         template=step.template_for(case),
-        noun=work_of(step, case).noun,
+        noun=work.noun,
         again=f" in {format_duration(wait)}" if wait else "",
         resume=format_command("jobflow resume", meta),
         why=format_command("jobflow why", meta),
@@ -86,7 +90,7 @@ def describe_remedy(
         reject=format_command("jobflow reject", meta, f" {step.name}{item}"),
         cancel=format_command("jobflow delete --cancel", meta),
         submit=format_submit(flow),
-        look=_describe_look(flow, step.name, run or condition, on_page=on_page),
+        look=look,
         describe=describe_job(flow, condition),
         child=format_command("jobflow why", child),
     ).splitlines()

@@ -191,8 +191,8 @@ class StepExplainer:
             yield from self.describe_scheduling(step)
             return
         name = condition.job or self._ctx.observed[step].key
-        noun = self._ctx.work_named(spec, name).noun
-        text += f" as the {noun} {name}"
+        if (work := self._ctx.work_named(spec, name)).has_objects:
+            text += f" as the {work.noun} {name}"
         if condition.attempts > 1 and spec.repeat is None:
             text += f" (attempt {condition.attempts})"
         if condition.message:
