@@ -6,6 +6,7 @@ import msgspec
 
 from jobflow.api.duration import parse_duration
 from jobflow.api.flow.control import Backoff, ConcurrencyPolicy, FailurePolicy, to_number
+from jobflow.api.flow.traits import Setting, find_set
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.job_counts import MOST_DISRUPTIONS, MOST_RETRIES
 from jobflow.core.admission.object_names import word_violations
@@ -132,11 +133,11 @@ def finally_steps_end(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def timeouts_are_positive_durations(facts: FlowFacts) -> Iterator[Violation]:
-    timeouts = [("spec.timeout", facts.flow.spec.timeout)]
-    timeouts += [(f"{facts.path(i)}.timeout", step.timeout) for i, step in facts.steps_with_options]
-    timeouts += [(f"{facts.path(i)}.approval.timeout", each.timeout) for i, each in facts.approvals]
-    for path, text in timeouts:
-        if text is None or "$(" in text:
+    settings = [*find_set(facts.flow.spec, Setting, "spec.")]
+    for i, step in facts.steps_with_options:
+        settings += find_set(step, Setting, f"{facts.path(i)}.")
+    for path, setting, text, *_ in settings:
+        if not setting.is_time or "$(" in text:
             continue  # a reference without a value, which has a fault of its own
         if detail := _duration_fault(text, zero=_ZERO_TIMEOUT):
             yield Violation(path, Reason.INVALID, text, detail)
