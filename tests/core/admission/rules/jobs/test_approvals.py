@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from jobflow.api.flow.traits import WorkKind
+from jobflow.core.admission.rules.jobs import work
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.violations import Verdict
 from support.admission.reviewed import faults, flow_of, knowing, template_of
@@ -58,6 +60,18 @@ def test_an_approval_needs_no_template() -> None:
 def test_fields_about_a_job_are_refused(fields: dict[str, Any]) -> None:
     [field] = fields
     assert places(approval(**fields)) == [f"spec.flows[0].{field} Forbidden"]
+
+
+@pytest.mark.parametrize("field", ["patch", "avoidNodes"])
+def test_fields_about_a_job_are_refused_within_a_field_that_is_not(
+    field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # as in a kind of work that is tried again
+    others = [each for each in work._WITHOUT[WorkKind.APPROVAL] if each[0].json != "retry"]
+    monkeypatch.setitem(work._WITHOUT, WorkKind.APPROVAL, others)
+    value = {"patch": {"jobSpec": {}}, "avoidNodes": True}[field]
+    step = approval(retry={"limit": 1, field: value})
+    assert places(step) == [f"spec.flows[0].retry.{field} Forbidden"]
 
 
 @pytest.mark.parametrize(

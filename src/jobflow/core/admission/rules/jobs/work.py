@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from jobflow.api.flow.control import ApprovalAnswer
 from jobflow.api.flow.step import Step
-from jobflow.api.flow.traits import WorkKind, fields_without
+from jobflow.api.flow.traits import WorkKind, fields_without, find_without
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rule import RuleGroup, Rules
 from jobflow.core.cel.references import has_reference
@@ -64,12 +64,16 @@ def variables_have_values(facts: FlowFacts) -> Iterator[Violation]:
 
 def steps_without_objects_run_nothing(facts: FlowFacts) -> Iterator[Violation]:
     for i, work in facts.without_objects:
-        for field, trait in _WITHOUT[work.kind]:
-            if not getattr(facts.steps[i], field.name):
-                continue  # not set, or set to false
+        step, refused = facts.steps[i], _WITHOUT[work.kind]
+        # neither those that are not set nor those that are false
+        found = [(field.json, trait) for field, trait in refused if getattr(step, field.name)]
+        outer = {field.json for field, _ in refused}
+        below = ((path, trait) for path, trait, *_ in find_without(step, work.kind))
+        found += [each for each in below if re.split(r"\W", each[0])[0] not in outer]
+        for field, trait in found:
             advice = trait.instead.get(work.kind, "move it to a step that depends on this one")
             detail = f"excludes {work.kind}: a step that {work.does} runs no job; {advice}"
-            yield Violation(f"{facts.path(i)}.{field.json}", Reason.FORBIDDEN, None, detail)
+            yield Violation(f"{facts.path(i)}.{field}", Reason.FORBIDDEN, None, detail)
 
 
 def approvals_have_a_known_default(facts: FlowFacts) -> Iterator[Violation]:
