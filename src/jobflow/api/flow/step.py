@@ -277,6 +277,11 @@ class Step(Struct, frozen=True, kw_only=True):
         return WorkKind.JOB if self.flow_for(case) is None else WorkKind.FLOW
 
     @property
+    def attempt_timeout(self) -> str | None:
+        """The timeout of one attempt: that of the kind of work if it has its own."""
+        return self.timeout or (self.approval.timeout if self.approval is not None else None)
+
+    @property
     def kinds(self) -> frozenset[WorkKind]:
         """The kinds of work that the step may run."""
         return frozenset(map(self.kind_of, self.switch or (None,)))

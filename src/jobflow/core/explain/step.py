@@ -335,7 +335,7 @@ def _describe_timeout(step: Step, condition: StepCondition, now: datetime) -> It
         yield f"Without an answer it is {verb} {_format_when(min(deadlines), now)}."
         return
     if deadlines and condition.abort_time is None:
-        yield f"Its timeout of {step.timeout} expires {_format_when(min(deadlines), now)}."
+        yield f"Its timeout of {step.attempt_timeout} expires {_format_when(min(deadlines), now)}."
 
 
 def _format_when(time: datetime, now: datetime) -> str:

@@ -70,7 +70,7 @@ def why_in_words(why: str, run: ObservedRun, ctx: PlanContext) -> str:
     lifecycle = ctx.facts.lifecycle
     if lifecycle.ending_reason == TIMEOUT and run.step.name not in ctx.layout.finally_names:
         return lifecycle.ending_message
-    return f"it took longer than its timeout of {run.step.timeout}"
+    return f"it took longer than its timeout of {run.step.attempt_timeout}"
 
 
 def aborted(why: str, what: str, run: ObservedRun, ctx: PlanContext) -> str:

@@ -36,7 +36,7 @@ def start(run: ObservedRun, ctx: PlanContext) -> RunDecision:
         why = f"approval.message: {message.message}"
         return RunDecision(_ended(run, StepPhase.FAILED, StepReason.EXPRESSION_ERROR, why))
     text = message if isinstance(message, str) else msgspec.json.encode(message).decode()
-    allowed = duration(approval.timeout, None)
+    allowed = duration(run.step.attempt_timeout, None)
     deadline = None if allowed is None else ceil_to_second(add(ctx.second, allowed))
     condition = run.new_condition(
         phase=StepPhase.WAITING,
