@@ -6,6 +6,7 @@ depend on what completes.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from jobflow.api.flow.control import to_number
 from jobflow.api.flow.status import RunCondition, StepPhase
@@ -16,6 +17,7 @@ from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.flow.failure_policy import runs_every_item
+from jobflow.core.planning.flow.parallelism import start_order
 from jobflow.core.planning.observed.steps import has_begun
 from jobflow.core.planning.pending.probes import ProbeState
 from jobflow.core.planning.pending.step import PendingSteps
@@ -43,7 +45,8 @@ def next_jobs(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[str]:
     progress = replace(ctx.progress, standing=standing, ends=list(ctx.progress.ends))
     steps = _Completing(replace(ctx, progress=progress), dict(enumerate(decisions)))
     steps.complete(decisions)
-    return [name for position in sorted(steps.starting) for name in steps.names(position)][:room]
+    names = (name for position in start_order(steps.starting) for name in steps.names(position))
+    return list(islice(names, room))
 
 
 class _Completing(PendingSteps):

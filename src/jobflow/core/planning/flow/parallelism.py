@@ -56,8 +56,7 @@ def in_room(
         alive = sum(not job.ended and name not in deleted for name, job in jobs.items())
         room = max(most - alive, 0)
     positions = range(len(decisions)) if among is None else among
-    # in the order of `spec.flows`, then that of `finally`, as `nextJobs` and the actions of a plan
-    order = sorted(each for each in positions if decisions[each].drafts)
+    order = start_order(each for each in positions if decisions[each].drafts)
     turn = None
     if held is not None and room != 0:
         turn = Turn(held, [decisions[position] for position in order], ctx.now, room)
@@ -93,6 +92,12 @@ def in_room(
             made = _without_create(made, stored, built, most or 0)
         found[position] = made
     return Made(found, faults)
+
+
+def start_order(positions: Iterable[int]) -> list[int]:
+    """Return the positions of steps in the order of `spec.flows`, then that of `finally`, which
+    `nextJobs` and the actions of a plan have."""
+    return sorted(positions)
 
 
 @dataclass(slots=True)
