@@ -1,8 +1,9 @@
 """Random flows with every control primitive run as the reference says."""
 
 import pytest
-from hypothesis import given, seed
+from hypothesis import Phase, find, given, seed, settings
 
+from jobflow.api.flow.traits import WorkKind
 from model.carrying import Case, Simulation
 from model.random_flows import EVERY, RetriedFamily, cases
 from support.laws.effort_of_laws import tries
@@ -22,6 +23,15 @@ def test_a_random_flow_runs_as_the_reference_says(share: int) -> None:
         Simulation(case).run_to_end()
 
     law()
+
+
+@pytest.mark.parametrize("kind", WorkKind)
+def test_random_flows_have_every_kind_of_work(kind: WorkKind) -> None:
+    def runs(case: Case) -> bool:
+        return any(kind in step.kinds for step in case.flow.all_steps)
+
+    any_one = settings(max_examples=500, database=None, derandomize=True, phases=[Phase.generate])
+    find(cases(), runs, settings=any_one)
 
 
 @pytest.mark.sampled(3)
