@@ -46,11 +46,11 @@ class Stage(Enum):
     DECISION = auto()
     """Once, when the dependencies of the step are met."""
     VARS = auto()
-    """Before the job of each attempt is created."""
+    """Before each attempt starts."""
     JOB = auto()
-    """When the job of an attempt, or a child flow, is created."""
+    """When an attempt starts: its job or child flow is created, or its other work begins."""
     RETRY = auto()
-    """When the job of an attempt after a failure is created."""
+    """When an attempt after a failure starts."""
     QUESTION = auto()
     """When an approval asks."""
     RUN_END = auto()
