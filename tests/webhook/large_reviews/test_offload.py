@@ -194,9 +194,11 @@ async def test_a_killed_process_is_restarted(cluster: FakeCluster) -> None:
 
 @pytest.mark.long
 async def test_a_review_that_needs_too_much_memory_is_refused(cluster: FakeCluster) -> None:
-    body = flow({"name": "a", "patch": {"jobSpec": {"tasks": [{}] * 2_000_000}}})
+    # a new object of this size would be refused by its size alone
+    spec = {"tasks": [{}] * 2_000_000}
+    old, new = ({**stored(template("t")), "spec": each} for each in (spec | {"queue": "q"}, spec))
     async with aside_of(cluster, seconds=60) as aside:
-        response = await respond(body, cluster, large_reviews=aside)
+        response = await respond(review("UPDATE", new, old), cluster, large_reviews=aside)
         assert response.code == 500
         assert "more memory than it has" in response.message
         assert (await respond(MANY_PATCHES, cluster, large_reviews=aside)).allowed
