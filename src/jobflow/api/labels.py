@@ -1,7 +1,7 @@
 """Labels and annotations, of Volcano or under `flow.volcano.sh/`, and label selectors.
 
 A value that names an object is `<namespace>.<name>`, as Volcano writes it. A label value over 63
-characters is shortened to a prefix and a hash (`core.names.label_value`); the annotation has the
+characters is shortened to a prefix and a hash (`core.names.to_label_value`); the annotation has the
 full name.
 """
 
