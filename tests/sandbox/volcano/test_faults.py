@@ -28,7 +28,7 @@ ABORTED = {"policies": [{"event": "*", "action": "AbortJob"}]}
 TASKS = task("ps"), task("w", policies=ENDED_BY_WORKERS)
 FLOWS = {
     "one pod": (vcjob("j"), "Completed", 8),
-    "a gang": (vcjob("j", task("a", 2), task("b")), "Completed", 14),
+    "a gang": (vcjob("j", task("a", 2), task("b")), "Completed", 17),
     "ended by its workers": (
         vcjob("j", *TASKS, task_phases='{"ps": [["Running", 0]]}'),
         "Completed",
@@ -37,7 +37,7 @@ FLOWS = {
     "restarted": (vcjob("j", exit_code="1", spec=RESTARTED), "Failed", 16),
     "aborted": (vcjob("j", exit_code="1", spec=ABORTED), "Aborted", 8),
 }
-"""A vcjob, its final phase, and the number of writes until then."""
+"""A vcjob, its final phase, and the most writes until then: one for each change of a pod."""
 POINTS = [
     (name, n, after) for name, row in FLOWS.items() for n in range(row[2]) for after in (0, 1)
 ]
