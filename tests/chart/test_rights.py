@@ -132,7 +132,8 @@ async def run_a_flow_with_an_existing_event(bare: RealCluster, namespace: str) -
     path = await apply_diamond(bare, namespace, "told", "1s")
     flow = decoder(JobFlow).decode(json.dumps(get(bare, path)).encode())
     end = Event(EventType.NORMAL, "FlowSucceeded", "all is done: 5/5 steps")
-    told = Pending.about(flow, end, "2026-01-01T00:00:00Z")
+    at = "2026-01-01T00:00:00Z"
+    told = Pending(JOBFLOWS, flow.metadata, end.type, end.reason, at, at)
     told.add(end.message, told.first)
     name = told.name
     await post(bare, EVENTS.path(namespace), told.body())
