@@ -65,38 +65,13 @@ CLASSES_HEAD = '''\
 The types and descriptions of their fields are in fields.pyi, for editors and type checkers.
 """
 
-from __future__ import annotations
+from functools import partial
 
-from dataclasses import make_dataclass
-from typing import Any, Self
-
-from jobflow.core.suggest import Suggester, did_you_mean
-
-
-class Fields:
-    """An object of the API. Its fields have the names of the API in snake_case; fields that are
-    None are not set."""
-
-    def __new__(cls, **fields: Any) -> Self:
-        """Raises TypeError for a field that does not exist."""
-        known = cls.__dataclass_fields__  # type: ignore[attr-defined]
-        for name in fields.keys() - known.keys():
-            guess = did_you_mean(Suggester([*known]).nearest(name))
-            raise TypeError(f"{cls.__name__} has no field {name}{guess}")
-        return super().__new__(cls)
-
+from jobflow.authoring.objects.api_objects import Fields as Fields
+from jobflow.authoring.objects.api_objects import make_class
 
 # The names of fields are written here, because the types of the API take long to import.
-def _object(name: str, fields: str) -> Any:
-    return make_dataclass(
-        name,
-        [(field, Any, None) for field in fields.split()],
-        bases=(Fields,),
-        namespace={"__module__": __name__},
-        frozen=True,
-        kw_only=True,
-        eq=False,
-    )
+_object = partial(make_class, __name__)
 
 '''
 TYPES_HEAD = '''\

@@ -9,6 +9,7 @@ from jobflow.api import labels
 from jobflow.api.flow.status import FlowPhase, StepPhase
 from jobflow.client.conditions import condition_of
 from jobflow.core.explain.progress import message_of
+from jobflow.core.names import format_place
 from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.spec.approvals import QUESTION, asks
 from jobflow.core.text import format_count
@@ -126,7 +127,7 @@ def _problems(view: FlowView) -> dict[str, Any]:
 
 def _questions(view: FlowView) -> dict[str, Any]:
     waiting = [
-        (step.name if run.index is None else f"{step.name}/{run.index}", run.message)
+        (format_place(step.name, run.index), run.message)
         for step in view.flow.all_steps
         if is_asked(step) and not view.flow.final
         for run in runs_of(condition_of(view.flow, step.name))

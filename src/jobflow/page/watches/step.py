@@ -14,6 +14,7 @@ from jobflow.client.conditions import read_index
 from jobflow.client.flows.children import FlowFamily, may_have_children
 from jobflow.client.flows.live import Signal
 from jobflow.client.logs.selection import LogSelection, pods_below, pods_queries
+from jobflow.core.names import format_place
 from jobflow.kube.client import Query
 from jobflow.page.watches.flows import LiveFlow, one_flow
 from jobflow.page.watches.live import Live, Watches
@@ -39,7 +40,7 @@ class StepChoice:
         return cls(name, index) if index is not None and name in names else None
 
     def __str__(self) -> str:
-        return self.step if self.index is None else f"{self.step}/{self.index}"
+        return format_place(self.step, self.index)
 
 
 class LiveStep:

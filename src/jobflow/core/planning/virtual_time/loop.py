@@ -21,6 +21,7 @@ from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.volcano import command
+from jobflow.core.names import format_place
 from jobflow.core.planning import actions
 from jobflow.core.planning.actions import Action, CreateJob
 from jobflow.core.planning.virtual_time.flow import RunningJob, VirtualFlow
@@ -202,7 +203,7 @@ class VirtualTime:
             return
         child = self._created(msgspec.convert(dict(action.manifest), JobFlow))
         index = (child.metadata.annotations or {}).get(labels.INDEX)
-        step = action.step if index is None else f"{action.step}/{index}"
+        step = format_place(action.step, index)
         made = VirtualFlow(child, flow.templates, parent=flow, place=f"{flow.place}{step}/")
         self.all_flows.append(made)
         flow.create_child(made)
