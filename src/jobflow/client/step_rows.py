@@ -46,7 +46,7 @@ class StepRow:
     key: str = ""
     """The name of its jobs, without the index of an item."""
     index: int | None = None
-    """Of an item or a run."""
+    """Index of the item or run; None for a step."""
     value: Any = None
     """The value of an item; its index if it is only a number."""
     items: Sequence[StepRow] = ()

@@ -61,7 +61,7 @@ class StepFailure(Struct, frozen=True, kw_only=True):
     """The pod that made the job fail, as far as it could still be read."""
 
     step: str = ""
-    """Of a child flow: its step that failed first."""
+    """The step of a child flow that failed first."""
     task: str = ""
     """Task of the pod."""
     pod: str = ""

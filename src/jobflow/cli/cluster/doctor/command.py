@@ -52,7 +52,7 @@ async def diagnose(options: ClusterOptions) -> int:
 
 
 async def examine(cluster: Cluster) -> list[Finding]:
-    """Run all checks. What cannot be read is a warning."""
+    """Run all checks. An object that cannot be read is a warning."""
     findings = []
     # one after another, in the order in which faults cause each other: without definitions, nothing
     # else works
