@@ -23,12 +23,13 @@ class Fields:
 
 def make_class(module: str, name: str, fields: str) -> Any:
     """Return the class of objects with these fields, separated by spaces, as one of `module`."""
-    return make_dataclass(
+    made = make_dataclass(
         name,
         [(field, Any, None) for field in fields.split()],
         bases=(Fields,),
-        namespace={"__module__": module},
         frozen=True,
         kw_only=True,
         eq=False,
     )
+    made.__module__ = module  # since Python 3.12 the namespace cannot say it
+    return made
