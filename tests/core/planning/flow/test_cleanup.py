@@ -7,10 +7,13 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from jobflow.api import labels
+from jobflow.api.flow.control import Retry
 from jobflow.api.volcano.job import JobCondition, JobState
 from jobflow.core.planning.actions import DeleteFlow
 from jobflow.core.timestamps import add
 from support.plan.plan_world import World, flow
+from support.plan.status_room import drop_everything
 from support.plan.steps import step
 from support.plan.world_state import FLOW_UID
 
@@ -86,6 +89,20 @@ def test_a_ttl_applies_without_a_job_record() -> None:
     world = world.with_jobs(a="Completed").with_ttl("a", "Completed", 0)
     world = world.with_status_fields(job_status_list=None)
     assert world.plan().deletes == ["f-a"]
+
+
+def test_a_ttl_applies_to_a_later_attempt_whose_name_was_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drop_everything(monkeypatch)
+    ttl = {labels.TTL_SECONDS: "30"}
+    world = flow(a=step(retry=Retry(limit=1)))
+    world = world.with_job(world.job("a", "Failed", **ttl)).settled()
+    world = world.with_job(world.job("a", "Completed", run=1, **ttl)).settled()
+    stored = (world.flow.status.conditions or {})["f-a"]
+    assert (stored.phase, stored.attempts, stored.job) == ("Completed", 2, "")
+    planned = world.later(30).plan()
+    assert (planned.deletes, planned.plan.urgent) == (["f-a", "f-a-r1"], False)
 
 
 @pytest.mark.parametrize("ttl", ["", "soon", "-1", "1.5", "²", "99999999999", "9" * 5000])
