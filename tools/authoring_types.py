@@ -33,15 +33,17 @@ from jobflow.api.flow.traits import (
 )  # fmt: skip
 from jobflow.api.volcano import job
 
-FLOW_TYPES = (
-    step.DependsOn, control.Patch, control.Case, control.ForEach, control.Repeat,
-    control.Retry, control.Backoff, control.Approval, control.Param, control.JobDefaults,
-    control.Concurrency,
-)  # fmt: skip
+FLOW_TYPES = [
+    each
+    for module in (step, control)
+    for each in vars(module).values()
+    if isinstance(each, msgspec.StructMeta)
+    and each.__module__ == module.__name__
+    and each is not Step
+]
 JOB_TYPES = (
     job.JobSpec, job.Task, job.LifecyclePolicy, job.TaskDependsOn, job.Volume,
-    job.NetworkTopology, job.PartitionPolicy, step.Probe, step.HTTPGetProbe,
-    step.HTTPHeader, step.TCPSocketProbe, step.TaskStatusProbe,
+    job.NetworkTopology, job.PartitionPolicy,
 )  # fmt: skip
 JOB_SPEC = "Mapping[str, Any] | JobSpec"
 TYPES = {
@@ -85,6 +87,8 @@ from jobflow.authoring.objects.expressions import Expr
 from jobflow.authoring.objects.flows import ChildFlow
 from jobflow.authoring.objects.steps import Step, Template
 
+__all__ = {names}
+
 class Fields:
     """An object of the API. Its fields have the names of the API in snake_case; fields that are
     None are not set."""
@@ -101,12 +105,14 @@ def classes() -> str:
         names = fill(" ".join(each.name for each in fields_of(struct)), 90, drop_whitespace=False)
         texts = " ".join(f'"{line}"' for line in names.splitlines())
         made.append(f'{struct.__name__} = _object("{struct.__name__}", {texts})')
+    made.append("\n__all__ = [each.__name__ for each in Fields.__subclasses__()]")
     return _formatted("\n".join([CLASSES_HEAD, *made]), "fields.py")
 
 
 def types_of_fields() -> str:
     """Return the text of `fields.pyi`: what editors and type checkers know of them."""
-    parts = [TYPES_HEAD, *map(_dataclass, (*FLOW_TYPES, *JOB_TYPES))]
+    names = sorted(each.__name__ for each in (*FLOW_TYPES, *JOB_TYPES))
+    parts = [TYPES_HEAD.format(names=names), *map(_dataclass, (*FLOW_TYPES, *JOB_TYPES))]
     parts.append(_typed_dict("StepFields", "Fields of a step.", Step, {"name"}, STEP_TYPES))
     spec, names = JobFlowSpec, {each.name for each in fields_of(JobFlowSpec)}
     steps, of_child = {"flows", "finally_"}, names_with(spec, InChild) - {"params"}

@@ -20,7 +20,7 @@ from jobflow.app.metrics import Metrics
 from jobflow.controller.controller import lead
 from jobflow.controller.hooks import NotJudgedYet, judge_here
 from jobflow.controller.reconciler import STATUS_SECONDS
-from jobflow.controller.wants import OUTSIDE, Outside
+from jobflow.controller.wants import CLUSTER, Outside
 from jobflow.core.cel.references import measure_json
 from jobflow.core.planning.plan import judge
 from jobflow.core.spec.concurrency import is_waiting
@@ -87,7 +87,7 @@ class ReplicaOptions:
     max_copy_age: float | None = None
     """Seconds since the API server has confirmed a copy, after which it is not relied on. None: any
     time, for an API server in this process."""
-    outside: Outside = OUTSIDE
+    outside: Outside = CLUSTER
     status_seconds: float = STATUS_SECONDS
 
 

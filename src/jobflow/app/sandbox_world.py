@@ -6,7 +6,6 @@ If a part dies, all end and PartDied is raised.
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,8 +13,7 @@ import msgspec
 
 from jobflow.api.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from jobflow.app.replica import ReplicaOptions, ServingReplica, WebhookOptions, from_files
-from jobflow.controller.probes.pod_check import check_pod
-from jobflow.controller.wants import Outside
+from jobflow.controller.wants import PROCESSES, SIMULATED
 from jobflow.kube.client import Client
 from jobflow.runtime.event_loop import together
 from jobflow.runtime.http_listener import in_use
@@ -23,7 +21,7 @@ from jobflow.sandbox.apiserver.requests.access import Access, kubeconfig, kubeco
 from jobflow.sandbox.apiserver.requests.in_process import in_process_client
 from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.sandbox.nodes.runner import Runner
-from jobflow.sandbox.nodes.simulate import SimulateRunner, assume
+from jobflow.sandbox.nodes.simulate import SimulateRunner
 from jobflow.sandbox.volcano.controller import JobController
 from jobflow.webhook.certificates.live import write_development_pki
 from jobflow.webhook.configuration import command_configuration, webhook_configuration
@@ -84,7 +82,7 @@ async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[
                 webhook=WebhookOptions(
                     options.webhook_port, from_files(pki.serving), host=LOOPBACK
                 ),
-                outside=Outside(assume if is_simulated else partial(check_pod, loopback=True)),
+                outside=SIMULATED if is_simulated else PROCESSES,
                 status_seconds=STATUS_SECONDS,
             ),
         )

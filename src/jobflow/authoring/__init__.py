@@ -2,6 +2,7 @@
 made them, written as YAML, run on this machine and submitted to a cluster."""
 
 from jobflow.authoring.flow import CronFlow, Flow, lint, to_yaml
+from jobflow.authoring.objects import fields
 from jobflow.authoring.objects.expressions import (
     Expr,
     attempt,
@@ -18,72 +19,26 @@ from jobflow.authoring.objects.expressions import (
     var,
 )
 from jobflow.authoring.objects.faults import ClusterError, Fault, FlowWarning, InvalidFlow, RunError
-from jobflow.authoring.objects.fields import (
-    Approval,
-    Backoff,
-    Case,
-    Concurrency,
-    DependsOn,
-    ForEach,
-    HTTPGetProbe,
-    HTTPHeader,
-    JobDefaults,
-    JobSpec,
-    LifecyclePolicy,
-    NetworkTopology,
-    Param,
-    PartitionPolicy,
-    Patch,
-    Probe,
-    Repeat,
-    Retry,
-    Task,
-    TaskDependsOn,
-    TaskStatusProbe,
-    TCPSocketProbe,
-    Volume,
-)
+from jobflow.authoring.objects.fields import *  # noqa: F403 (`make manifests` writes its list)
 from jobflow.authoring.objects.flows import ChildFlow
 from jobflow.authoring.objects.functions import TaskFunction
 from jobflow.authoring.objects.steps import Step, Steps, Template
 
 __all__ = [
-    "Approval",
-    "Backoff",
-    "Case",
+    *fields.__all__,
     "ChildFlow",
     "ClusterError",
-    "Concurrency",
     "CronFlow",
-    "DependsOn",
     "Expr",
     "Fault",
     "Flow",
     "FlowWarning",
-    "ForEach",
-    "HTTPGetProbe",
-    "HTTPHeader",
     "InvalidFlow",
-    "JobDefaults",
-    "JobSpec",
-    "LifecyclePolicy",
-    "NetworkTopology",
-    "Param",
-    "PartitionPolicy",
-    "Patch",
-    "Probe",
-    "Repeat",
-    "Retry",
     "RunError",
     "Step",
     "Steps",
-    "TCPSocketProbe",
-    "Task",
-    "TaskDependsOn",
     "TaskFunction",
-    "TaskStatusProbe",
     "Template",
-    "Volume",
     "attempt",
     "cel",
     "choose",

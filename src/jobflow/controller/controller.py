@@ -21,12 +21,10 @@ from jobflow.controller.apply.objects import catch_up_pods
 from jobflow.controller.crons import Crons
 from jobflow.controller.foreign_status import SeenStatus, see_status
 from jobflow.controller.hooks import Hooks, Judge, judge_here
-from jobflow.controller.probes.prober import Prober
 from jobflow.controller.queue import WorkQueue
 from jobflow.controller.reconciler import STATUS_SECONDS, Reconciler, is_unstarted
 from jobflow.controller.template_status import TemplateStatuses
-from jobflow.controller.wants import OUTSIDE, Outside, Wants
-from jobflow.core.planning.actions import JobProbe
+from jobflow.controller.wants import CLUSTER, Outside, Wants, make_keepers
 from jobflow.kube.answers import Identity
 from jobflow.kube.cache import Key
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, retried
@@ -58,7 +56,7 @@ class Controller:
         workers: int = WORKERS,
         events_per_second: float = PER_SECOND,
         hooks: Hooks | None = None,
-        outside: Outside = OUTSIDE,
+        outside: Outside = CLUSTER,
         judge: Judge = judge_here,
         status_seconds: float = STATUS_SECONDS,
         now: Callable[[], datetime] | None = None,
@@ -91,8 +89,7 @@ class Controller:
             most_yielding=max(1, workers // 2),
         )
         self._recorder = Recorder(client, hooks=hooks, now=now, per_second=events_per_second)
-        prober = Prober(store.pods.of, self._queue.add, hooks, check=outside.check_pod)
-        self._wants = Wants({JobProbe: prober})
+        self._wants = Wants(make_keepers(outside, store.pods.of, self._queue.add, hooks))
         self._templates = TemplateStatuses(client, store, clock=clock, dice=dice)
         crons: WorkQueue[Key] = WorkQueue(clock=clock, dice=dice)
         self._crons = Crons(client, store, self._recorder, crons, now=now)
@@ -158,7 +155,7 @@ async def lead(
     store: Store,
     feeds: Feeds,
     hooks: Hooks | None = None,
-    outside: Outside = OUTSIDE,
+    outside: Outside = CLUSTER,
     judge: Judge = judge_here,
     status_seconds: float = STATUS_SECONDS,
 ) -> None:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from jobflow.controller.probes.pod_check import check_pod
-from jobflow.controller.probes.prober import CheckPod
-from jobflow.core.planning.actions import Want, WantKey
+from jobflow.api.volcano.pod import Pod
+from jobflow.controller.hooks import Hooks
+from jobflow.controller.probes.pod_check import check_phase, check_pod
+from jobflow.controller.probes.prober import CheckPod, Prober
+from jobflow.core.planning.actions import JobProbe, Want, WantKey
 from jobflow.kube.cache import Key
 
 
 class Outside(NamedTuple):
-    """How keepers ask others than the API server. Nothing has a default: the sandbox says of each
-    whether it really asks."""
+    """How keepers ask others than the API server. Nothing has a default, so that each place where
+    flows run says whether it really asks."""
 
     check_pod: CheckPod
 
 
-OUTSIDE = Outside(check_pod)
+CLUSTER = Outside(check_pod)
+PROCESSES = Outside(partial(check_pod, loopback=True))
+"""For pods that are processes of this machine."""
+SIMULATED = Outside(check_phase)
+"""For pods that do nothing: nobody is asked."""
 
 
 class Keeper(Protocol):
@@ -36,6 +43,17 @@ class Keeper(Protocol):
 
     async def run(self) -> None:
         """Keep up what is wanted until cancelled. No task and no connection remains."""
+
+
+def make_keepers(
+    outside: Outside,
+    pods_of: Callable[[str], Mapping[str, Pod]],
+    changed: Callable[[Key], object],
+    hooks: Hooks | None = None,
+) -> Mapping[type[Want], Keeper]:
+    """Return the keeper of each type of wants. `pods_of`: the pods of the job with this UID.
+    `changed` is called with a flow of which an answer has changed."""
+    return {JobProbe: Prober(pods_of, changed, hooks, check=outside.check_pod)}
 
 
 class Wants:

@@ -4,7 +4,6 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from functools import partial
 from typing import Any
 
 import pytest
@@ -12,15 +11,13 @@ import pytest
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBS
 from jobflow.api.volcano.job import Job
-from jobflow.controller.probes.pod_check import check_pod
-from jobflow.controller.wants import Outside
+from jobflow.controller.wants import PROCESSES
 from support.sandbox.job_pods import make_pod, move_pod
 from support.sandbox.running_controller import NAMESPACE, Cluster, flow, set_phase, template
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods need addresses of their own")
 
 FIRST, SECOND = "127.0.0.1", "127.0.0.2"
-NEARBY = Outside(partial(check_pod, loopback=True))
 
 
 class Pods:
@@ -77,12 +74,12 @@ def has_message(flow: JobFlow, step: str, words: str) -> bool:
 async def test_the_next_controller_sends_a_waiting_probe(world: Cluster, pods: Pods) -> None:
     await world.apply(template("t"), template("a"))
     await world.apply(flow("f", {}, flows=[{"name": "a"}, probing_step("b", "a", pods.port)]))
-    async with world.controller(outside=NEARBY):
+    async with world.controller(outside=PROCESSES):
         await start_pod(world, "f-a", FIRST)
         await world.until("f", lambda flow: has_message(flow, "b", "answers 503"))
     before = pods.asked.total()
     pods.ready = {FIRST}
-    async with world.controller(outside=NEARBY):
+    async with world.controller(outside=PROCESSES):
         await world.until_jobs(f_a="Running", f_b="")
     assert pods.asked.total() == before + 1
     assert world.count("POST", JOBS) == 2
@@ -93,14 +90,14 @@ async def test_the_next_controller_skips_a_passed_target(world: Cluster, pods: P
     steps = [{"name": "a"}, {"name": "b"}, probing_step("c", "a b", pods.port)]
     await world.apply(flow("f", {}, flows=steps))
     pods.ready = {FIRST}
-    async with world.controller(outside=NEARBY):
+    async with world.controller(outside=PROCESSES):
         await start_pod(world, "f-a", FIRST)
         await start_pod(world, "f-b", SECOND)
         await world.until("f", lambda flow: has_message(flow, "c", "['a']"))
         await world.until("f", lambda flow: has_message(flow, "c", "of pod f-b-main-0 answers 503"))
     first = pods.asked[FIRST, "/ready"]
     pods.ready = {SECOND}
-    async with world.controller(outside=NEARBY):
+    async with world.controller(outside=PROCESSES):
         await world.until_jobs(f_a="Running", f_b="Running", f_c="")
     assert (first, pods.asked[FIRST, "/ready"]) == (1, 1)
     assert world.count("POST", JOBS) == 3
@@ -111,13 +108,13 @@ async def test_a_pass_counts_after_the_target_has_ended(world: Cluster, pods: Po
     await world.apply(template("a"))
     await world.apply(flow("f", {}, flows=[{"name": "a"}, probing_step("b", "a", pods.port)]))
     pods.ready = {FIRST}
-    async with world.controller(outside=NEARBY):
+    async with world.controller(outside=PROCESSES):
         await start_pod(world, "f-a", FIRST)
         await world.until("f", lambda flow: has_message(flow, "b", "['a']"))
     pods.ready = set()
     await set_phase(world.client, "f-a", "Completed")
     await world.apply(template("t"))
-    async with world.controller(outside=NEARBY):
+    async with world.controller(outside=PROCESSES):
         await world.until_jobs(f_a="Completed", f_b="")
     assert pods.asked[FIRST, "/ready"] == 1
 
@@ -129,13 +126,13 @@ async def test_two_flows_with_fifty_probes_share_the_budget(world: Cluster, pods
     for name in "fg":
         steps = [probing_step(f"s{n}", "a", pods.port, path) for n, path in enumerate(paths)]
         await world.apply(flow(name, {}, flows=[{"name": "a"}, *steps]))
-    async with world.controller(outside=NEARBY):
+    async with world.controller(outside=PROCESSES):
         await world.until_jobs(f_a="", g_a="")
     await start_pod(world, "f-a", FIRST)
     await start_pod(world, "g-a", SECOND)
     async with (
         world.ends({"f-a": "", "g-a": ""}),
-        world.controller(outside=NEARBY),
+        world.controller(outside=PROCESSES),
     ):  # both start to probe at once
         for name in "fg":
             await world.until(

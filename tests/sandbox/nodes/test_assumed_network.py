@@ -8,7 +8,8 @@ import pytest
 
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
 from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld, sandbox_world
-from jobflow.sandbox.nodes.simulate import SimulateRunner, assume
+from jobflow.controller.probes.pod_check import check_phase
+from jobflow.sandbox.nodes.simulate import SimulateRunner
 from support.network.probed_pods import pod, web
 from support.sandbox.running_controller import Cluster, flow, template
 
@@ -47,7 +48,8 @@ async def test_a_simulated_service_passes_all_probes_once_it_runs(
 
 
 async def test_a_lost_pod_does_not_answer() -> None:
-    assert await assume(pod("web-0"), web()) == ""
+    assert await check_phase(pod("web-0"), web()) == ""
     assert (
-        await assume(pod("web-0", phase="Unknown"), web()) == "does not answer while it is Unknown"
+        await check_phase(pod("web-0", phase="Unknown"), web())
+        == "does not answer while it is Unknown"
     )

@@ -14,12 +14,12 @@ import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, NAMESPACES
-from jobflow.controller.wants import Outside
+from jobflow.controller.wants import SIMULATED
 from jobflow.kube.cache import Cache
 from jobflow.kube.reflector import Reflector
 from jobflow.sandbox.apiserver.requests.in_process import in_process_client
 from jobflow.sandbox.apiserver.resources import metadata
-from jobflow.sandbox.nodes.simulate import SimulateRunner, assume
+from jobflow.sandbox.nodes.simulate import SimulateRunner
 from jobflow.sandbox.virtual_time.planned_flows import VirtualCluster
 from jobflow.sandbox.volcano.controller import JobController
 from support.sandbox.running_controller import Cluster, cluster
@@ -79,7 +79,7 @@ async def _simulated(worlds: Sequence[Manifests]) -> list[JobFlow]:
             jobs = JobController(client, SimulateRunner(clock=now), clock=now)
             async with (
                 alongside(jobs.run()),
-                world.controller(now=now, clock=clock, outside=Outside(assume)),
+                world.controller(now=now, clock=clock, outside=SIMULATED),
             ):
                 names = [f"world-{number}" for number in range(len(worlds))]
                 for name, manifests in zip(names, worlds, strict=True):

@@ -12,13 +12,18 @@ from jobflow.authoring.objects.api_objects import make_class
 _object = partial(make_class, __name__)
 
 
+HTTPHeader = _object("HTTPHeader", "name value")
+HTTPGetProbe = _object("HTTPGetProbe", "task_name path port http_header")
+TCPSocketProbe = _object("TCPSocketProbe", "task_name port")
+TaskStatusProbe = _object("TaskStatusProbe", "task_name phase count")
+Probe = _object("Probe", "http_get_list tcp_socket_list task_status_list")
 DependsOn = _object("DependsOn", "targets strategy condition conditions probe items")
 Patch = _object("Patch", "job_spec spec")
 Case = _object("Case", "when template flow job_spec container volumes patch")
 ForEach = _object("ForEach", "items from_ count parallelism")
 Repeat = _object("Repeat", "until max pause")
-Retry = _object("Retry", "limit backoff when patch disruptions avoid_nodes")
 Backoff = _object("Backoff", "duration factor max")
+Retry = _object("Retry", "limit backoff when patch disruptions avoid_nodes")
 Approval = _object("Approval", "message timeout default")
 Param = _object("Param", "name value enum")
 JobDefaults = _object(
@@ -42,8 +47,5 @@ NetworkTopology = _object("NetworkTopology", "mode highest_tier_allowed highest_
 PartitionPolicy = _object(
     "PartitionPolicy", "total_partitions partition_size min_partitions network_topology"
 )
-Probe = _object("Probe", "http_get_list tcp_socket_list task_status_list")
-HTTPGetProbe = _object("HTTPGetProbe", "task_name path port http_header")
-HTTPHeader = _object("HTTPHeader", "name value")
-TCPSocketProbe = _object("TCPSocketProbe", "task_name port")
-TaskStatusProbe = _object("TaskStatusProbe", "task_name phase count")
+
+__all__ = [each.__name__ for each in Fields.__subclasses__()]

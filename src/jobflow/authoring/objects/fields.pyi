@@ -8,11 +8,92 @@ from jobflow.authoring.objects.expressions import Expr
 from jobflow.authoring.objects.flows import ChildFlow
 from jobflow.authoring.objects.steps import Step, Template
 
+__all__ = [
+    "Approval",
+    "Backoff",
+    "Case",
+    "Concurrency",
+    "DependsOn",
+    "ForEach",
+    "HTTPGetProbe",
+    "HTTPHeader",
+    "JobDefaults",
+    "JobSpec",
+    "LifecyclePolicy",
+    "NetworkTopology",
+    "Param",
+    "PartitionPolicy",
+    "Patch",
+    "Probe",
+    "Repeat",
+    "Retry",
+    "TCPSocketProbe",
+    "Task",
+    "TaskDependsOn",
+    "TaskStatusProbe",
+    "Volume",
+]
+
 class Fields:
     """An object of the API. Its fields have the names of the API in snake_case; fields that are
     None are not set."""
 
     def __new__(cls, **fields: Any) -> Self: ...
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HTTPHeader(Fields):
+    """HTTP header of a probe."""
+
+    name: str | None = None
+    """Name of the header."""
+    value: str | None = None
+    """Value of the header."""
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HTTPGetProbe(Fields):
+    """HTTP request to each pod of a task."""
+
+    task_name: str | None = None
+    """Name of the task whose pods are probed."""
+    path: str | None = None
+    """Path, which begins with a slash."""
+    port: int | None = None
+    """Port, 1 to 65535."""
+    http_header: HTTPHeader | None = None
+    """Header to send."""
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TCPSocketProbe(Fields):
+    """TCP connection to each pod of a task."""
+
+    task_name: str | None = None
+    """Name of the task whose pods are probed."""
+    port: int | None = None
+    """Port, 1 to 65535."""
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TaskStatusProbe(Fields):
+    """Phase of a task's pods."""
+
+    task_name: str | None = None
+    """Name of the task whose pods are counted."""
+    phase: str | None = None
+    """Pod phase to reach: Pending, Running, Succeeded or Failed. A pod in a later phase has
+    reached Pending and Running too."""
+    count: int | None = None
+    """Number of pods that must reach the phase. Default: all."""
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Probe(Fields):
+    """Checks of the tasks and pods of the targets' jobs. A target is met once all checks pass
+    for it; the condition is ignored."""
+
+    http_get_list: Sequence[HTTPGetProbe] | None = None
+    """HTTP requests that must succeed."""
+    tcp_socket_list: Sequence[TCPSocketProbe] | None = None
+    """TCP connections that must succeed."""
+    task_status_list: Sequence[TaskStatusProbe] | None = None
+    """Pod phases that must be reached."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DependsOn(Fields):
@@ -102,6 +183,18 @@ class Repeat(Fields):
     """Time between the end of a run and the start of the next one, such as 10m."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Backoff(Fields):
+    """Pause before each attempt. It begins with duration and is multiplied by factor each
+    time."""
+
+    duration: str | None = None
+    """Pause before the second attempt, such as 30s. Default: 1s."""
+    factor: float | None = None
+    """Multiplier applied to the pause after each attempt, 1 to 100. Default: 2."""
+    max: str | None = None
+    """Maximum pause, such as 10m. Default: 5m."""
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Retry(Fields):
     """Runs a failed step again."""
 
@@ -122,18 +215,6 @@ class Retry(Fields):
     them: a pod was evicted, preempted or lost with its node. 0 to 100. Default: 5."""
     avoid_nodes: bool | None = None
     """Keep the next attempt off the nodes on which pods failed."""
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Backoff(Fields):
-    """Pause before each attempt. It begins with duration and is multiplied by factor each
-    time."""
-
-    duration: str | None = None
-    """Pause before the second attempt, such as 30s. Default: 1s."""
-    factor: float | None = None
-    """Multiplier applied to the pause after each attempt, 1 to 100. Default: 2."""
-    max: str | None = None
-    """Maximum pause, such as 10m. Default: 5m."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Approval(Fields):
@@ -308,61 +389,6 @@ class PartitionPolicy(Fields):
     """Number of partitions that must be available for the task to run."""
     network_topology: NetworkTopology | None = None
     """Required proximity of the pods of a partition."""
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Probe(Fields):
-    """Checks of the tasks and pods of the targets' jobs. A target is met once all checks pass
-    for it; the condition is ignored."""
-
-    http_get_list: Sequence[HTTPGetProbe] | None = None
-    """HTTP requests that must succeed."""
-    tcp_socket_list: Sequence[TCPSocketProbe] | None = None
-    """TCP connections that must succeed."""
-    task_status_list: Sequence[TaskStatusProbe] | None = None
-    """Pod phases that must be reached."""
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class HTTPGetProbe(Fields):
-    """HTTP request to each pod of a task."""
-
-    task_name: str | None = None
-    """Name of the task whose pods are probed."""
-    path: str | None = None
-    """Path, which begins with a slash."""
-    port: int | None = None
-    """Port, 1 to 65535."""
-    http_header: HTTPHeader | None = None
-    """Header to send."""
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class HTTPHeader(Fields):
-    """HTTP header of a probe."""
-
-    name: str | None = None
-    """Name of the header."""
-    value: str | None = None
-    """Value of the header."""
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TCPSocketProbe(Fields):
-    """TCP connection to each pod of a task."""
-
-    task_name: str | None = None
-    """Name of the task whose pods are probed."""
-    port: int | None = None
-    """Port, 1 to 65535."""
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TaskStatusProbe(Fields):
-    """Phase of a task's pods."""
-
-    task_name: str | None = None
-    """Name of the task whose pods are counted."""
-    phase: str | None = None
-    """Pod phase to reach: Pending, Running, Succeeded or Failed. A pod in a later phase has
-    reached Pending and Running too."""
-    count: int | None = None
-    """Number of pods that must reach the phase. Default: all."""
 
 class StepFields(TypedDict, total=False):
     """Fields of a step."""

@@ -158,11 +158,16 @@ async def check_pod(pod: Pod, check: Check, *, loopback: bool = False) -> str:
     return await _Check(ip, check.port).run(request)
 
 
-def _address(ip: str, *, loopback: bool) -> str:
+async def check_phase(pod: Pod, check: Check) -> str:
+    """Return the answer of a pod that does nothing: it passes while it is Running."""
+    return "" if pod.phase == PodPhase.RUNNING else f"does not answer while it is {pod.phase}"
+
+
+def pod_address(ip: str, *, loopback: bool) -> str:
     """Return the IP in canonical form, "" if a pod cannot have it: the rule of Kubernetes for
     endpoints (ValidateNonSpecialIP) and for proxy requests of the API server."""
     try:
-        address = ip_address(ip)
+        address = ippod_address(ip)
     except ValueError:
         return ""
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:

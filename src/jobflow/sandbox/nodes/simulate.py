@@ -17,7 +17,6 @@ from jobflow.api.duration import MAX_SECONDS, parse_duration
 from jobflow.api.labels import ATTEMPT, INDEX, SANDBOX_PREFIX
 from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.limits import MAX_MESSAGE_BYTES
-from jobflow.core.planning.actions import Check
 from jobflow.core.pods.failure import MAX_FAILURE_REASON
 from jobflow.core.pods.outputs import message_limit
 from jobflow.core.suggest import Suggester, did_you_mean
@@ -301,8 +300,3 @@ def _script(job: Vcjob) -> tuple[SimulationScript, tuple[str, ...]]:
     tasks = job.spec.tasks or []
     annotations = annotations_of(meta.annotations, tasks[0].template if tasks else None)
     return read_script(annotations, meta.labels or {}, (task.name or "" for task in tasks))
-
-
-async def assume(pod: Pod, check: Check) -> str:
-    """Return the probe result of a simulated pod: it passes while the pod is Running."""
-    return "" if pod.phase == PodPhase.RUNNING else f"does not answer while it is {pod.phase}"
