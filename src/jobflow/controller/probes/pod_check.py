@@ -144,7 +144,7 @@ async def check_pod(pod: Pod, check: Check, *, loopback: bool = False) -> str:
 
     With `loopback`, pods may be processes of this machine.
     """
-    ip = _address(pod.status.pod_ip, loopback=loopback)
+    ip = pod_address(pod.status.pod_ip, loopback=loopback)
     if not ip:
         return NOT_ASKED
     if check.path is None:
@@ -167,7 +167,7 @@ def pod_address(ip: str, *, loopback: bool) -> str:
     """Return the IP in canonical form, "" if a pod cannot have it: the rule of Kubernetes for
     endpoints (ValidateNonSpecialIP) and for proxy requests of the API server."""
     try:
-        address = ippod_address(ip)
+        address = ip_address(ip)
     except ValueError:
         return ""
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
