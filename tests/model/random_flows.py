@@ -13,7 +13,7 @@ from jobflow.core.admission.validate import Known, validate_flow
 from model import carrying
 from model.acting import Script
 from model.matching import has_items
-from model.random_steps import StepDrawing, some_or_none
+from model.random_steps import Primitives, StepDrawing, some_or_none
 from model.random_values import ANSWERS, CLAIMS, PARAMS, POLICIES, TEMPLATES
 from support.plan.world_state import FLOW_UID, NOW
 
@@ -26,16 +26,7 @@ METADATA = ObjectMeta(
     annotations={SCHEDULED_TIME: "noon"},
 )
 """The metadata of a random flow, which may refer to its scheduled time."""
-EVERY = frozenset(
-    {
-        "targets", "conditions", "matching", "when", "switch", "forEach", "repeat", "retry",
-        "timeout", "daemon", "continueOnFailure", "failurePolicy", "finally", "parallelism",
-        "flowTimeout", "params", "references", "vars", "jobDefaults", "suspend", "commands",
-        "refused", "crashes", "retain", "outputs", "volumeClaims", "concurrency", "work", "env",
-        "approval", "children",
-    }
-)  # fmt: skip
-
+EVERY = Primitives()
 WITHOUT_CHILDREN = EVERY - {"children"}
 """For laws whose clusters run no child flows."""
 NAMES, LAST = "abcdef", "zyx"
@@ -169,7 +160,7 @@ class RetriedFamily(Drawing):
 
 @st.composite
 def cases(
-    draw: st.DrawFn, features: frozenset[str] = EVERY, kind: type[Drawing] = Drawing
+    draw: st.DrawFn, features: Primitives = EVERY, kind: type[Drawing] = Drawing
 ) -> carrying.Case:
     """A flow with some of these primitives, and its events."""
     drawing = kind(draw, features)

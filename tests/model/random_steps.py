@@ -1,5 +1,6 @@
 """Random steps with every control primitive, small enough to shrink well, and their scripts."""
 
+from collections.abc import Set
 from typing import Any
 
 import msgspec
@@ -31,6 +32,19 @@ def some_or_none(draw: st.DrawFn, what: tuple[Any, ...] | list[Any], one_in: int
     return draw(st.sampled_from([*[None] * ((one_in - 1) * len(what)), *what]))
 
 
+class Primitives:
+    """The primitives that drawn flows may use: all but those left out."""
+
+    def __init__(self, left_out: Set[str] = frozenset()) -> None:
+        self.left_out = left_out
+
+    def __contains__(self, name: str) -> bool:
+        return name not in self.left_out
+
+    def __sub__(self, names: Set[str]) -> "Primitives":
+        return Primitives(self.left_out | names)
+
+
 class StepDrawing:
     """The steps of a flow that is being drawn."""
 
@@ -39,7 +53,7 @@ class StepDrawing:
     one_child_in = 7
     """One of so many steps runs a child flow."""
 
-    def __init__(self, draw: st.DrawFn, features: frozenset[str]) -> None:
+    def __init__(self, draw: st.DrawFn, features: Primitives) -> None:
         self.draw, self.features = draw, features
         self.params = "params" in features
         self.ended_before: dict[str, set[str]] = {}
