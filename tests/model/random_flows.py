@@ -1,5 +1,7 @@
 """Random flows with every control primitive, and their events."""
 
+from collections.abc import Container
+
 import msgspec
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -160,7 +162,7 @@ class RetriedFamily(Drawing):
 
 @st.composite
 def cases(
-    draw: st.DrawFn, features: Primitives = EVERY, kind: type[Drawing] = Drawing
+    draw: st.DrawFn, features: Container[str] = EVERY, kind: type[Drawing] = Drawing
 ) -> carrying.Case:
     """A flow with some of these primitives, and its events."""
     drawing = kind(draw, features)

@@ -1,6 +1,6 @@
 """Random steps with every control primitive, small enough to shrink well, and their scripts."""
 
-from collections.abc import Set
+from collections.abc import Container, Set
 from typing import Any
 
 import msgspec
@@ -38,7 +38,7 @@ class Primitives:
     def __init__(self, left_out: Set[str] = frozenset()) -> None:
         self.left_out = left_out
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name not in self.left_out
 
     def __sub__(self, names: Set[str]) -> "Primitives":
@@ -53,7 +53,7 @@ class StepDrawing:
     one_child_in = 7
     """One of so many steps runs a child flow."""
 
-    def __init__(self, draw: st.DrawFn, features: Primitives) -> None:
+    def __init__(self, draw: st.DrawFn, features: Container[str]) -> None:
         self.draw, self.features = draw, features
         self.params = "params" in features
         self.ended_before: dict[str, set[str]] = {}

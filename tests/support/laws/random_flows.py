@@ -1,5 +1,6 @@
 """Admitted flows for random walks: with probes, or with any primitives of control."""
 
+from collections.abc import Container
 from dataclasses import replace
 
 from hypothesis import strategies as st
@@ -7,7 +8,6 @@ from hypothesis import strategies as st
 from jobflow.api.flow.step import Condition, DependsOn, Step, Strategy
 from jobflow.core.admission.validate import Known, validate_flow
 from model.random_flows import WITHOUT_CHILDREN, Drawing, drawn_flow
-from model.random_steps import Primitives
 from model.random_values import TEMPLATES
 from support.laws.random_pods import SPEC, probes
 from support.plan.plan_world import World, world_of
@@ -36,7 +36,7 @@ def flows_with_probes(draw: st.DrawFn) -> World:
 
 
 @st.composite
-def controlled_flows(draw: st.DrawFn, features: Primitives = WITHOUT_CHILDREN) -> World:
+def controlled_flows(draw: st.DrawFn, features: Container[str] = WITHOUT_CHILDREN) -> World:
     """Draw an admitted flow with these primitives of control."""
     flow = drawn_flow(Drawing(draw, features))
     assert not validate_flow(flow, Known()).violations
