@@ -4,9 +4,10 @@ of its child flows inside of the nodes that run them."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 
 from jobflow.api.flow.control import to_number
 from jobflow.api.flow.jobflow import JobFlow, child_spec
@@ -63,7 +64,6 @@ class Arrow:
 
     @property
     def is_any(self) -> bool:
-        """Whether one of several targets is enough."""
         return self.label.startswith(ANY)
 
     @property
@@ -138,34 +138,32 @@ def flow_graph(flow: JobFlow) -> FlowGraph:
     return FlowGraph(flow.metadata.name, nodes, arrows, graph.order)
 
 
-def nested_graph(flow: JobFlow, children: Mapping[str, JobFlow] | None = None) -> FlowGraph:
+def nested_graph(
+    flow: JobFlow, children: Mapping[str, JobFlow] = MappingProxyType({})
+) -> FlowGraph:
     """Return the graph of a flow with the graphs of its child flows, at all levels. `children`: the
     child flows that exist, by name, whose phases it shows. Raises CyclicFlowError."""
     graph, nodes = flow_graph(flow), []
     for step, node in zip(flow.all_steps, graph.nodes, strict=True):
         if may_run_steps(step):
             condition = stored_condition(flow, step.name) or StepCondition()
-            inner = [*_inner_graphs(step, condition, children or {})]
+            taken, inner = step.case_of(condition.decisions), []
+            for number, case in enumerate(step.switch or (None,), start=1):
+                if (raw := step.flow_for(case)) is None:
+                    continue
+                name = "" if case is None else f"case {number}"
+                # a case that was not taken has no runs, only its plan
+                runs = condition.runs or (condition,) if case is taken else ()
+                if step.repeat is not None:
+                    runs = runs[-1:]
+                known = (children[run.flow] for run in runs if run.flow in children)
+                found = [nested_graph(child, children) for child in known]
+                planned = JobFlow(metadata=ObjectMeta(name=name), spec=child_spec(raw))
+                shown = _summed_up(found) if found else nested_graph(planned)
+                inner.append(replace(shown, name=name))
             node = replace(node, inner=inner)
         nodes.append(node)
     return replace(graph, nodes=nodes)
-
-
-def _inner_graphs(
-    step: Step, condition: StepCondition, children: Mapping[str, JobFlow]
-) -> Iterator[FlowGraph]:
-    taken = step.case_of(condition.decisions)
-    for number, case in enumerate(step.switch or (None,), start=1):
-        if (raw := step.flow_for(case)) is None:
-            continue
-        name = "" if case is None else f"case {number}"
-        # a case that was not taken has no runs, only its plan
-        runs = condition.runs or (condition,) if case is taken else ()
-        if step.repeat is not None:
-            runs = runs[-1:]
-        found = [nested_graph(child, children) for run in runs if (child := children.get(run.flow))]
-        planned = JobFlow(metadata=ObjectMeta(name=name), spec=child_spec(raw))
-        yield replace(_summed_up(found) if found else nested_graph(planned), name=name)
 
 
 def _summed_up(graphs: Sequence[FlowGraph]) -> FlowGraph:

@@ -6,7 +6,7 @@ the node that runs them, which is a box as large as they need.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
@@ -22,17 +22,12 @@ INSET = 12
 """Around the graphs in a box."""
 TITLE = 20
 """Height of the title of a graph in a box that has several."""
-CHAR = 7.2
-"""Pixels of an average character; a browser decides the true width."""
-SMALL_CHAR = 6.2
-"""Of an average character of a label or a second line."""
-
-
+CHAR, SMALL_CHAR = 7.2, 6.2
+"""Of an average character, and of one of a label or a second line; a browser decides the width."""
 _MAX_CHARS = 40
 
 
 def cut(text: str) -> str:
-    """Return text, cut with an ellipsis if it is long."""
     return shorten(text, _MAX_CHARS)
 
 
@@ -128,8 +123,7 @@ _BY_TEXT = NodeSize(
 def place_graph(
     graph: FlowGraph, *, x: float = 0.0, y: float = 0.0, size: NodeSize = _BY_TEXT
 ) -> PlacedGraph:
-    """Return the positions in a graph whose upper left corner is at `x` and `y`. `size`: by default
-    that of the texts of the nodes."""
+    """Return the positions in a graph whose upper left corner is at `x` and `y`."""
     return _place(_Sized.of(graph, size), x, y)
 
 
@@ -145,9 +139,8 @@ class _Sized:
     """Width and height of each node; nodes without graphs are as wide as others of the column."""
     layout: Layout
     lefts: Sequence[float]
-    """Of each column, from 0."""
+    """Of each column, from 0, as are the widths."""
     widths: Sequence[float]
-    """Of each column."""
 
     @classmethod
     def of(cls, graph: FlowGraph, size: NodeSize) -> _Sized:
@@ -184,7 +177,6 @@ class _Sized:
         return max(self.layout.height * self.size.row - (self.size.row - self.size.height), 0.0)
 
     def middle(self, y: float, row: float) -> float:
-        """Return the middle of a row of a graph that begins at `y`."""
         return y + row * self.size.row + self.size.height / 2
 
 
@@ -211,10 +203,17 @@ def _place(sized: _Sized, x: float, y: float) -> PlacedGraph:
             inner.append(_place(each, left + INSET, inner_top + title))
             inner_top += _outer_height(each)
         nodes.append(PlacedNode(node, left, top, width, height, inner))
-    arrows = [
-        PlacedArrow(arrow, [*_stops(arrow, sized, nodes, middles, x, y)])
-        for arrow in sized.graph.arrows
-    ]
+    arrows = []
+    for arrow in sized.graph.arrows:
+        source, column = nodes[arrow.source], layout.columns[arrow.source]
+        # a box ends at the right of its column, a narrower node before
+        right = x + sized.lefts[column] + sized.widths[column]
+        stops = [Stop(source.x + source.width, right, middles[arrow.source])]
+        for at, row in layout.bends.get((arrow.source, arrow.target), ()):
+            left = x + sized.lefts[at]
+            stops.append(Stop(left, left + sized.widths[at], sized.middle(y, row)))
+        end = nodes[arrow.target].x - 2
+        arrows.append(PlacedArrow(arrow, [*stops, Stop(end, end, middles[arrow.target])]))
     labels = []
     for position, into in enumerate(sized.graph.into):
         if texts := dict.fromkeys(arrow.label for arrow in into if arrow.label):
@@ -222,21 +221,3 @@ def _place(sized: _Sized, x: float, y: float) -> PlacedGraph:
             # in the gap before the node
             labels.append(PlacedLabel(text, node_left - 12, middles[position] - 5))
     return PlacedGraph(sized.graph, x, y, sized.width, sized.height, nodes, arrows, labels)
-
-
-def _stops(
-    arrow: Arrow,
-    sized: _Sized,
-    nodes: Sequence[PlacedNode],
-    middles: Sequence[float],
-    x: float,
-    y: float,
-) -> Iterator[Stop]:
-    source, column = nodes[arrow.source], sized.layout.columns[arrow.source]
-    right = x + sized.lefts[column] + sized.widths[column]
-    yield Stop(source.x + source.width, right, middles[arrow.source])
-    for at, row in sized.layout.bends.get((arrow.source, arrow.target), ()):
-        left = x + sized.lefts[at]
-        yield Stop(left, left + sized.widths[at], sized.middle(y, row))
-    end = nodes[arrow.target].x - 2
-    yield Stop(end, end, middles[arrow.target])

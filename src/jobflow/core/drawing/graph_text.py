@@ -43,11 +43,8 @@ class Line:
 
 
 def draw_lanes(targets: Sequence[Iterable[int]], roots: Iterable[int]) -> Iterator[Line]:
-    """Draw an acyclic graph: each node below its targets, and near them if possible.
-
-    `targets` has for each node the nodes that it depends on; `roots` are the nodes without targets
-    in the order to draw them.
-    """
+    """Draw an acyclic graph: each node below its targets, and near them if possible. `roots`: the
+    nodes without targets in the order to draw them."""
     lanes = _Lanes(targets)
     # a stack: dependants are drawn near the node that they waited for
     ready = lanes.together(roots)[::-1]
@@ -104,7 +101,6 @@ class _Lanes:
         return [*found]
 
     def draw(self, node: int) -> str:
-        """Draw the line of a node and move on to the next."""
         # the lanes of the line above
         before = [owner is not None for owner in self._owners]
         groups = {target: self._groups.get(target) for target in self.targets[node]}
@@ -195,34 +191,28 @@ def _mermaid_lines(graph: FlowGraph, prefix: str, indent: str) -> Iterator[str]:
     """Yield the lines of a graph; the names of its nodes begin with `prefix`."""
     for position, node in enumerate(graph.nodes):
         name, text = f"{prefix}{position}", "<br/>".join(map(_escape_mermaid, _lines(node)))
-        if node.inner:
-            yield from _mermaid_box(node, name, text, indent)
-            continue
-        shape = f'(["{text}"])' if node.is_last else f'["{text}"]'
         look = look_of(node.phase)
-        kind = f":::{look.name}" if look.line else ""
-        yield f"{indent}{name}{shape}{kind}"
+        if not node.inner:
+            shape = f'(["{text}"])' if node.is_last else f'["{text}"]'
+            yield f"{indent}{name}{shape}" + (f":::{look.name}" if look.line else "")
+            continue
+        yield f'{indent}subgraph {name}["{text}"]'
+        yield f"{indent}  direction LR"
+        for number, inner in enumerate(node.inner):
+            # only several child flows have names, and subgraphs of their own
+            if not inner.name:
+                yield from _mermaid_lines(inner, f"{name}_", indent + "  ")
+                continue
+            yield f'{indent}  subgraph {name}_c{number}["{_escape_mermaid(inner.name)}"]'
+            yield f"{indent}    direction LR"
+            yield from _mermaid_lines(inner, f"{name}_c{number}_", indent + "    ")
+            yield f"{indent}  end"
+        yield f"{indent}end"
+        if look.line:
+            yield f"{indent}class {name} {look.name}"
     for arrow in graph.arrows:
         line = f"-. {arrow.label} .->" if arrow.label else "-->"
         yield f"{indent}{prefix}{arrow.source} {line} {prefix}{arrow.target}"
-
-
-def _mermaid_box(node: Node, name: str, text: str, indent: str) -> Iterator[str]:
-    """Yield a subgraph with the graphs of the child flows of a step, which have subgraphs of their
-    own if there are several."""
-    yield f'{indent}subgraph {name}["{text}"]'
-    yield f"{indent}  direction LR"
-    for number, inner in enumerate(node.inner):
-        if not inner.name:
-            yield from _mermaid_lines(inner, f"{name}_", indent + "  ")
-            continue
-        yield f'{indent}  subgraph {name}_c{number}["{_escape_mermaid(inner.name)}"]'
-        yield f"{indent}    direction LR"
-        yield from _mermaid_lines(inner, f"{name}_c{number}_", indent + "    ")
-        yield f"{indent}  end"
-    yield f"{indent}end"
-    if (look := look_of(node.phase)).line:
-        yield f"{indent}class {name} {look.name}"
 
 
 def _all_nodes(graph: FlowGraph) -> Iterator[Node]:
@@ -255,14 +245,27 @@ def to_dot(graph: FlowGraph) -> str:
 
 def _dot_lines(graph: FlowGraph, prefix: str, indent: str) -> Iterator[str]:
     """Yield the lines of a graph; the names of its nodes begin with `prefix`."""
+    box = 'style=rounded, fontname="sans-serif"'
     for position, node in enumerate(graph.nodes):
         name = f"{prefix}{position}"
         line = look_of(node.phase).line
+        label = f"label={_quote(*_lines(node))}"
         colour = f', color="{line.light}"' if line else ""
-        if node.inner:
-            yield from _dot_box(node, name, colour, indent)
-        else:
-            yield f"{indent}{name} [label={_quote(*_lines(node))}{colour}];"
+        if not node.inner:
+            yield f"{indent}{name} [{label}{colour}];"
+            continue
+        yield f"{indent}subgraph cluster_{name} {{"
+        yield f"{indent}  graph [{label}, {box}{colour}];"
+        for number, inner in enumerate(node.inner):
+            # only several child flows have names, and clusters of their own
+            if not inner.name:
+                yield from _dot_lines(inner, f"{name}_", indent + "  ")
+                continue
+            yield f"{indent}  subgraph cluster_{name}_c{number} {{"
+            yield f"{indent}    graph [label={_quote(inner.name)}, {box}];"
+            yield from _dot_lines(inner, f"{name}_c{number}_", indent + "    ")
+            yield f"{indent}  }}"
+        yield f"{indent}}}"
     for arrow in graph.arrows:
         source, target = f"{prefix}{arrow.source}", f"{prefix}{arrow.target}"
         options = [f"label={_quote(arrow.label)}, style=dashed"] if arrow.label else []
@@ -274,23 +277,6 @@ def _dot_lines(graph: FlowGraph, prefix: str, indent: str) -> Iterator[str]:
             target = _end_of(graph.nodes[arrow.target], target, 0)
         text = f" [{', '.join(options)}]" if options else ""
         yield f"{indent}{source} -> {target}{text};"
-
-
-def _dot_box(node: Node, name: str, colour: str, indent: str) -> Iterator[str]:
-    """Yield a cluster with the graphs of the child flows of a step, which have clusters of their
-    own if there are several."""
-    box = 'style=rounded, fontname="sans-serif"'
-    yield f"{indent}subgraph cluster_{name} {{"
-    yield f"{indent}  graph [label={_quote(*_lines(node))}, {box}{colour}];"
-    for number, inner in enumerate(node.inner):
-        if not inner.name:
-            yield from _dot_lines(inner, f"{name}_", indent + "  ")
-            continue
-        yield f"{indent}  subgraph cluster_{name}_c{number} {{"
-        yield f"{indent}    graph [label={_quote(inner.name)}, {box}];"
-        yield from _dot_lines(inner, f"{name}_c{number}_", indent + "    ")
-        yield f"{indent}  }}"
-    yield f"{indent}}}"
 
 
 def _end_of(node: Node, name: str, end: int) -> str:
@@ -347,7 +333,6 @@ def _quote(*lines: str) -> str:
 
 
 def _lines(node: Node) -> list[str]:
-    """Return the name, the phase and the details of a node."""
     return [*filter(None, (node.step, node.phase, node.detail))]
 
 

@@ -10,8 +10,8 @@ in nodes, arrows and bends.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+# passes over all columns, each in both directions; more hardly change the picture
 SWEEPS = 4
-"""Passes over all columns, each in both directions; more hardly change the picture."""
 MAX_BENDS = 20_000
 """With more bends, arrows are straight, so that no graph takes seconds."""
 BEND_HEIGHT = 0.35
@@ -26,33 +26,25 @@ class Layout:
     columns: Sequence[int]
     rows: Sequence[float]
     heights: Sequence[float]
-    """In rows."""
     bends: dict[tuple[int, int], list[tuple[int, float]]] = field(default_factory=dict)
     """By arrow (source, target), the (column, row) points between them, from left to right."""
 
     @property
     def width(self) -> int:
-        """The number of columns."""
         return max(self.columns, default=-1) + 1
 
     @property
     def height(self) -> float:
-        """The number of rows."""
         points = [row for bends in self.bends.values() for _, row in bends]
         nodes = zip(self.rows, self.heights, strict=True)
         return max([*(row + (height - 1) / 2 for row, height in nodes), *points], default=-1.0) + 1
 
 
 def layered_layout(
-    targets: Sequence[Iterable[int]],
-    order: Iterable[int],
-    heights: Sequence[float] | None = None,
+    targets: Sequence[Iterable[int]], order: Iterable[int], heights: Sequence[float] | None = None
 ) -> Layout:
-    """Lay out an acyclic graph.
-
-    `targets` has for each node the nodes that it depends on, which are drawn to its left. `order`
-    has every node after its targets. `heights`: the rows that each node takes; None: one.
-    """
+    """Lay out an acyclic graph. `targets`: the nodes to the left of each node, on which it depends;
+    `order`: every node after its targets; `heights`: the rows of each node, by default one."""
     heights = heights or [1.0] * len(targets)
     columns = [0] * len(targets)
     for node in order:
@@ -67,10 +59,7 @@ class _Layers:
     """Nodes and bends by column. Bends are numbered after the nodes."""
 
     def __init__(
-        self,
-        columns: Sequence[int],
-        targets: Sequence[Iterable[int]],
-        heights: Sequence[float],
+        self, columns: Sequence[int], targets: Sequence[Iterable[int]], heights: Sequence[float]
     ) -> None:
         self.heights = heights
         self.columns = list(columns)
@@ -84,32 +73,27 @@ class _Layers:
             spans[target] = max(spans[target], columns[node] - columns[target] - 1)
         # arrows from one node share their bends, so its longest arrow counts
         is_bent = sum(spans) <= MAX_BENDS
-        for target, node in self.arrows:
-            self._connect(self._last_bend(target, node) if is_bent else target, node)
+        for source, node in self.arrows:
+            last = source
+            for column in range(columns[source] + 1, columns[node]) if is_bent else ():
+                if (bend := self.bend.get((source, column))) is None:
+                    bend = self.bend[source, column] = len(self.columns)
+                    self.columns.append(column)
+                    self.left.append([])
+                    self.right.append([])
+                    self._connect(last, bend)
+                last = bend
+            self._connect(last, node)
         self.layers: list[list[int]] = [[] for _ in range(max(columns, default=-1) + 1)]
         for node, column in enumerate(self.columns):
             self.layers[column].append(node)
-
-    def _last_bend(self, source: int, target: int) -> int:
-        """Return the bend of `source` in the column before `target`, and add missing ones."""
-        last = source
-        for column in range(self.columns[source] + 1, self.columns[target]):
-            bend = self.bend.get((source, column))
-            if bend is None:
-                bend = self.bend[source, column] = len(self.columns)
-                self.columns.append(column)
-                self.left.append([])
-                self.right.append([])
-                self._connect(last, bend)
-            last = bend
-        return last
 
     def _connect(self, source: int, target: int) -> None:
         self.right[source].append(target)
         self.left[target].append(source)
 
     def _sweeps(self) -> Iterable[tuple[list[int], list[list[int]]]]:
-        """Yield each layer with the neighbours to align it with: to the right, then back."""
+        # each layer with the neighbours to align it with: to the right, then back
         for _ in range(SWEEPS):
             yield from ((layer, self.left) for layer in self.layers[1:])
             yield from ((layer, self.right) for layer in reversed(self.layers[:-1]))
@@ -165,7 +149,6 @@ class _Layers:
     def bends_of_arrows(
         self, rows: Sequence[float]
     ) -> dict[tuple[int, int], list[tuple[int, float]]]:
-        """Return the points of each arrow that has bends."""
         found = {}
         for source, target in self.arrows:
             between = range(self.columns[source] + 1, self.columns[target])

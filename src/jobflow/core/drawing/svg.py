@@ -4,7 +4,7 @@ The documents have their own style sheet, for light and dark, and escaped text. 
 colour, symbol and word.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from html import escape
 from itertools import count
@@ -154,11 +154,7 @@ _ROW, _BAR, _CHART, _LENGTH, _AXIS = 24, 14, 640, 120, 28
 the axis."""
 _TICK = 80
 """Pixels that a tick of the axis takes at least."""
-_CLASSES: Mapping[State, str] = {
-    State.WAITING: "waiting",
-    State.QUEUED: "queued",
-    State.RUNNING: "bar",
-}
+_CLASSES = {State.WAITING: "waiting", State.QUEUED: "queued", State.RUNNING: "bar"}
 
 
 def timeline_svg(name: str, found: Timeline) -> str:
@@ -175,7 +171,18 @@ def timeline_svg(name: str, found: Timeline) -> str:
         )
     for at, row in enumerate(found.steps):
         body.append(_row(row, found, left, MARGIN + _AXIS + at * _ROW))
-    body += _legend(found.critical_times, left, bottom + _ROW)
+    x, y = max(left, MARGIN + 110), bottom + _ROW
+    body.append(
+        f'<rect class="critical" x="{MARGIN}" y="{y}" width="4" height="{_BAR}" rx="2"/>'
+        f'<text class="bold" x="{MARGIN + 10}" y="{y + 11}">critical path</text>'
+    )
+    for state, time in found.critical_times.items():
+        text = f"{state} {format_duration(time)}"
+        body.append(
+            f'<rect class="{_CLASSES[state]}" x="{x:.1f}" y="{y}" width="14" height="{_BAR}" '
+            f'rx="2"/><text class="small" x="{x + 20:.1f}" y="{y + 11}">{text}</text>'
+        )
+        x += 20 + len(text) * CHAR + 16
     return document(name, width, bottom + 2 * _ROW + MARGIN, body)
 
 
@@ -202,8 +209,8 @@ def _row(row: StepTimeline, found: Timeline, left: float, top: float) -> str:
 
 
 def _bar(span: Span, found: Timeline, left: float, top: float) -> str:
-    """Return a bar. One that is very short is still visible."""
     total = max(found.duration, timedelta(seconds=1))
+    # a bar that is very short is still visible
     width = max(span.duration / total * _CHART, 2.0)
     x = min((span.start - found.start) / total * _CHART, _CHART - width)
     height, y = (_BAR, top) if span.state is State.RUNNING else (_BAR / 2, top + _BAR / 4)
@@ -211,18 +218,3 @@ def _bar(span: Span, found: Timeline, left: float, top: float) -> str:
         f'<rect class="{_CLASSES[span.state]}" x="{left + x:.1f}" y="{y:.1f}" '
         f'width="{width:.1f}" height="{height}" rx="2"/>'
     )
-
-
-def _legend(times: Mapping[State, timedelta], left: float, y: float) -> Iterator[str]:
-    yield (
-        f'<rect class="critical" x="{MARGIN}" y="{y}" width="4" height="{_BAR}" rx="2"/>'
-        f'<text class="bold" x="{MARGIN + 10}" y="{y + 11}">critical path</text>'
-    )
-    x = max(left, MARGIN + 110)
-    for state, time in times.items():
-        text = f"{state} {format_duration(time)}"
-        yield (
-            f'<rect class="{_CLASSES[state]}" x="{x:.1f}" y="{y}" width="14" height="{_BAR}" '
-            f'rx="2"/><text class="small" x="{x + 20:.1f}" y="{y + 11}">{text}</text>'
-        )
-        x += 20 + len(text) * CHAR + 16

@@ -86,7 +86,7 @@ class _Dominators:
         self._jump = [_ROOT] * (steps + 1)
 
     def add(self, step: int, targets: Sequence[int]) -> int:
-        """Add a step whose targets are already in the tree; return its parent."""
+        # its targets are already in the tree
         parent = _ROOT
         for i, target in enumerate(targets):
             parent = self._common(parent, target) if i else target
@@ -121,7 +121,6 @@ _DEPENDENCIES: dict[str, tuple[str, str]] = {
 
 
 def _dependencies(step: Step, daemons: frozenset[str], above: str) -> str:
-    """Return `after a, b and if c fails`, without what the position shows."""
     groups: dict[Condition, list[str]] = {}
     for target in step.targets:
         condition = get_condition(step, target, is_daemon=target in daemons)

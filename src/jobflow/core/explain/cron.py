@@ -36,7 +36,7 @@ def explain_cron(cron: CronJobFlow, flows: Sequence[JobFlow], now: datetime) -> 
     return CronExplanation(
         following,
         ("Suspended",) if cron.suspended else reasons,
-        (*_describe(cron, plan, following, now), *_describe_flows(cron, flows, now)),
+        tuple(_describe(cron, flows, plan, following, now)),
     )
 
 
@@ -53,7 +53,11 @@ def _next(cron: CronJobFlow, now: datetime) -> datetime | None:
 
 
 def _describe(
-    cron: CronJobFlow, plan: CronPlan, following: datetime | None, now: datetime
+    cron: CronJobFlow,
+    flows: Sequence[JobFlow],
+    plan: CronPlan,
+    following: datetime | None,
+    now: datetime,
 ) -> Iterator[str]:
     name = f"CronJobFlow {cron.metadata.name}"
     if cron.metadata.deletion_timestamp is not None:
@@ -76,9 +80,6 @@ def _describe(
                 f"Flow {action.name} is due and starts now; if it does not, {events} shows why, "
                 "and `jobflow doctor` whether a replica runs."
             )
-
-
-def _describe_flows(cron: CronJobFlow, flows: Sequence[JobFlow], now: datetime) -> Iterator[str]:
     active = [flow.metadata.name for flow in flows if not flow.final]
     if active:
         yield f"{format_count(len(active), 'flow')} active: {join_names(sorted(active))}."

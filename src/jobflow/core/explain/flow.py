@@ -102,7 +102,6 @@ class FlowExplainer:
         return tuple(self._steps.name(step) for step in ranked[:MAX_NAMES])
 
     def describe(self) -> Iterator[str]:
-        """Yield the sentences of the paragraph."""
         if not self._status.state.phase:
             yield describe_new_flow(self._ctx, self._name)
         elif self._ctx.flow.final:
@@ -135,8 +134,6 @@ class FlowExplainer:
         if (more := len(self._failed) - MAX_NAMES) > 0:
             yield f"{format_count(more, 'more step')} failed."
 
-    # ------------------------------------------------------------------ finished flows
-
     def _describe_end(self) -> Iterator[str]:
         state, now = self._status.state, self._ctx.now
         ended, started = self._status.completion_time, self._status.start_time
@@ -144,9 +141,9 @@ class FlowExplainer:
         took = f" after {format_elapsed(started, ended)}" if ended and started else ""
         phases = Counter(observed.stored.phase for observed in self._ctx.observed)
         parts = [
-            f"{phases[phase]:,} {'is' if phases[phase] == 1 else 'are'} {phase}"
+            f"{number:,} {'is' if number == 1 else 'are'} {phase}"
             for phase in _ENDS
-            if phase in phases
+            if (number := phases[phase])
         ]
         total = format_count(len(self._ctx.layout.steps), "step")
         counts = f"; of {total}, {join_names(parts)}" if parts else ""
@@ -188,8 +185,6 @@ class FlowExplainer:
         if (time := expires(flow)) is not None:
             yield f"It will be deleted at {format_time(time, self._ctx.now)}."
 
-    # --------------------------------------------------------------- unfinished flows
-
     def _describe_state(self) -> Iterator[str]:
         status, ctx, lifecycle = self._status, self._ctx, self._ctx.facts.lifecycle
         state, now = status.state, ctx.now
@@ -213,7 +208,15 @@ class FlowExplainer:
             return
         if state.reason == FlowReason.CONCURRENCY:
             yield f"It {state.message}."
-            yield from self._describe_group()
+            if (group := self._group_of_flow) is not None and group.holders:
+                names = join_names(member.name for member in group.holders)
+                yield f"{names} {_choose(group.holders, 'holds', 'hold')} a place."
+            if group is not None and group.before:
+                names = join_names(member.name for member in group.before)
+                wait = _choose(group.before, "waits", "wait")
+                yield f"{format_count(len(group.before), 'flow')} {wait} before it: {names}."
+            if group is not None and not group.holders and not group.before:
+                yield "No other flow of the group holds a place or waits before it: it starts now."
         conditions = ((ctx.observed[i].step, self._steps.condition(i)) for i in self._failed)
         if any(fails_flow(step, condition) for step, condition in conditions):
             effect = _AFTER_FAILURE[policy_of(ctx.flow)]
@@ -222,31 +225,12 @@ class FlowExplainer:
         if until is not None:
             yield f"Its timeout of {ctx.flow.spec.timeout} expires at {format_time(until, now)}."
 
-    def _describe_group(self) -> Iterator[str]:
-        """Yield who holds a place in the concurrency group, and who waits before the flow."""
-        group = self._group_of_flow
-        if group is None:
-            return
-        if group.holders:
-            names = [member.name for member in group.holders]
-            holds = "holds a place" if len(names) == 1 else "hold a place"
-            yield f"{join_names(names)} {holds}."
-        if group.before:
-            count = format_count(len(group.before), "flow")
-            wait = "waits" if len(group.before) == 1 else "wait"
-            names = [member.name for member in group.before]
-            yield f"{count} {wait} before it: {join_names(names)}."
-        if not group.holders and not group.before:
-            yield "No other flow of the group holds a place or waits before it: it starts now."
-
     def _describe_running(self) -> Iterator[str]:
-        """Yield a sentence for each phase and message; further messages than MAX_NAMES are left
-        out."""
         groups: dict[tuple[str, str], list[int]] = {}
         # steps with different messages are not summed up, unless there are too many
         messages = {""}
         for step in self._running:
-            # The message of a step of items only counts its runs.
+            # the message of a step of items only counts its runs
             has_items = self._ctx.observed[step].step.for_each is not None
             message = "" if has_items else self._steps.condition(step).message
             if message in messages or len(messages) <= MAX_NAMES:
@@ -287,8 +271,6 @@ class FlowExplainer:
             waits = _choose(others, "waits", "wait")
             yield f"{self._list_steps(others)} {waits} for other steps."
 
-    # ------------------------------------------------------------------------- helpers
-
     def _group(self, steps: Sequence[int], *fields: str) -> dict[str, list[int]]:
         groups: dict[str, list[int]] = {}
         for step in steps:
@@ -303,7 +285,6 @@ class FlowExplainer:
 
 
 def describe_new_flow(ctx: PlanContext, name: str) -> str:
-    """Return a sentence about a flow without a status."""
     created = ctx.flow.metadata.creation_timestamp
     when = f" {_format_ago(created, ctx.now)}" if created else ""
     return (

@@ -111,9 +111,15 @@ def describe_scheduling(job: QueuedJob, found: Scheduling, *, look: str = "") ->
         # a job with a pod on a node has left the queue
         if group.status.phase in _WAITING and len(unplaced) == len(pods):
             yield from _describe_queue(job, group, found)
-        if found.pods is None:
-            yield from _describe_last_cycle(job, group)
-        elif not pods and group.status.phase == PodGroupPhase.INQUEUE:
+        if found.pods is None and group.status.phase != PodGroupPhase.PENDING:
+            # the message about the gang, for a user who may not read the pods; that of a job that
+            # is not admitted only says that it has no pods yet
+            known = (each for each in group.status.conditions or () if each.status == "True")
+            last = max(known, key=lambda each: each.last_transition_time or _LONG_AGO, default=None)
+            if last is not None and last.type == "Unschedulable" and last.message:
+                why = _find_origin(last.message) or _cut(last.message)
+                yield f"The scheduler cannot place the pods of job {job.name}: {why}."
+        elif found.pods is not None and not pods and group.status.phase == PodGroupPhase.INQUEUE:
             yield (
                 f"Volcano has admitted job {job.name} to queue {queue_of(group)}, but it has no "
                 f"pods yet; if this lasts, {look} says why they are not created."
@@ -124,16 +130,29 @@ def describe_scheduling(job: QueuedJob, found: Scheduling, *, look: str = "") ->
             "controllers run."
         )
     yield from _describe_unplaced(job, unplaced, len(pods), group)
+    troubles: dict[str, list[str]] = {}
     placed = [pod for pod in pending if pod.spec.node_name]
-    yield from _describe_placed(job, placed, len(pods))
+    # images, volumes, configuration
+    for pod in placed:
+        waiting = (status.state.waiting for status in pod.containers)
+        stuck = next((each for each in waiting if each and each.reason not in STARTING), None)
+        parts = (stuck.reason, stuck.message) if stuck is not None else ()
+        troubles.setdefault(_cut(": ".join(filter(None, parts))), []).append(pod.metadata.name)
+    starting = troubles.pop("", [])
+    shown = [*troubles.items()][:MAX_NAMES]
+    for trouble, names in shown:
+        noun = "pod" if len(names) == 1 else "pods"
+        yield f"In job {job.name}, {noun} {join_names(names)} cannot start: {trouble}."
+    if more := len(placed) - len(starting) - sum(len(names) for _, names in shown):
+        cause = "cannot start for other reasons"
+        yield f"In job {job.name}, {_share(more, len(pods), cause)}."
+    if starting:
+        cause = "have a node and will start"
+        yield f"In job {job.name}, {_share(len(starting), len(pods), cause)}."
 
 
 def queue_of(group: PodGroup) -> str:
-    """Return the name of the queue of a PodGroup."""
     return group.spec.queue or "default"
-
-
-# ----------------------------------------------------------------- the queue
 
 
 def _describe_queue(job: QueuedJob, group: PodGroup, found: Scheduling) -> Iterator[str]:
@@ -187,27 +206,10 @@ def _compare(
         yield clause.format(used=in_use, limit=limit, unit=unit, asked=needed, never=never)
 
 
-# ------------------------------------------------------------------ the pods
-
-
-def _describe_last_cycle(job: QueuedJob, group: PodGroup) -> Iterator[str]:
-    """Yield the scheduler's message about the gang, for a user who may not read the pods. The
-    message of a job that is not admitted only says that it has no pods yet."""
-    if group.status.phase == PodGroupPhase.PENDING:
-        return
-    conditions = (each for each in group.status.conditions or () if each.status == "True")
-    last = max(conditions, key=lambda each: each.last_transition_time or _LONG_AGO, default=None)
-    if last is not None and last.type == "Unschedulable" and last.message:
-        why = _find_origin(last.message) or _cut(last.message)
-        yield f"The scheduler cannot place the pods of job {job.name}: {why}."
-
-
 def _describe_unplaced(
     job: QueuedJob, unplaced: Sequence[Pod], total: int, group: PodGroup | None
 ) -> Iterator[str]:
-    """Describe the pods without a node: a sentence for each cause, then those without a cause of
-    their own."""
-    # thousands of pods wait for a few causes
+    # thousands of pods without a node wait for a few causes
     causes = Counter(_find_cause(pod) for pod in unplaced)
     gang = causes.pop(_GANG, 0)
     shown = causes.most_common(MAX_NAMES)
@@ -240,7 +242,6 @@ def _share(number: int, total: int, clause: str) -> str:
 
 
 def _find_cause(pod: Pod) -> str:
-    """Return a clause about a pod without a node: what it waits for."""
     condition = _scheduled(pod)
     if condition is None:
         return "wait for the scheduler"
@@ -255,7 +256,6 @@ def _find_cause(pod: Pod) -> str:
 
 
 def _scheduled(pod: Pod) -> PodCondition | None:
-    """Return the condition that says why a pod has no node."""
     conditions = pod.status.conditions or ()
     return next((c for c in conditions if c.type == "PodScheduled" and c.status == "False"), None)
 
@@ -266,27 +266,6 @@ def _find_origin(message: str) -> str:
     rest = message.rpartition(_ORIGIN)[2].lstrip(": ") if _ORIGIN in message else ""
     pod, _, cause = rest.partition(": ")
     return _cut(cause if cause and " " not in pod else rest)
-
-
-def _describe_placed(job: QueuedJob, placed: Sequence[Pod], total: int) -> Iterator[str]:
-    """Describe the pods that have a node and do not run: image pulls, volumes, configuration."""
-    troubles: dict[str, list[str]] = {}
-    starting = 0
-    for pod in placed:
-        waiting = (status.state.waiting for status in pod.containers)
-        stuck = next((each for each in waiting if each and each.reason not in STARTING), None)
-        parts = (stuck.reason, stuck.message) if stuck is not None else ()
-        if trouble := _cut(": ".join(filter(None, parts))):
-            troubles.setdefault(trouble, []).append(pod.metadata.name)
-        else:
-            starting += 1
-    for trouble, names in [*troubles.items()][:MAX_NAMES]:
-        noun = "pod" if len(names) == 1 else "pods"
-        yield f"In job {job.name}, {noun} {join_names(names)} cannot start: {trouble}."
-    if more := len(placed) - starting - sum(map(len, [*troubles.values()][:MAX_NAMES])):
-        yield f"In job {job.name}, {_share(more, total, 'cannot start for other reasons')}."
-    if starting:
-        yield f"In job {job.name}, {_share(starting, total, 'have a node and will start')}."
 
 
 def _cut(message: str) -> str:

@@ -10,14 +10,8 @@ from jobflow.api.flow.control import ApprovalAnswer
 from jobflow.api.flow.status import ENDED_STEP_PHASES, Decisions, StepCondition, StepPhase
 from jobflow.api.flow.step import Condition, Step, Strategy
 from jobflow.api.volcano.job import JobPhase
+from jobflow.core.explain import progress
 from jobflow.core.explain.item import MAX_VALUE
-from jobflow.core.explain.progress import (
-    describe_work,
-    format_run_progress,
-    format_task_progress,
-    has_job,
-    message_of,
-)
 from jobflow.core.explain.remedies import describe_job, describe_remedy
 from jobflow.core.explain.root_causes import (
     TARGET_WAITS,
@@ -65,7 +59,6 @@ class StepExplainer:
         self._facts = facts
 
     def describe(self, step: int) -> Iterator[str]:
-        """Yield the phase of a step, since when, why, and what to do."""
         condition = self.condition(step)
         phase = condition.phase or StepPhase.WAITING
         if phase == StepPhase.WAITING:
@@ -74,12 +67,19 @@ class StepExplainer:
             yield from self._describe_end(step, condition)
         else:
             yield from self._describe_run(step, condition)
-        spec = self._ctx.observed[step].step
-        yield from _describe_decisions(spec, condition.decisions or Decisions())
+        spec, decisions = self._ctx.observed[step].step, condition.decisions or Decisions()
+        if decisions.when and spec.when is not None:
+            yield f"Its condition is true: {_quote(spec.when)}."
+        if (case := spec.case_of(decisions)) is not None:
+            why = "the default" if case.when is None else _quote(case.when)
+            which = f"case {(decisions.case or 0) + 1} of {len(spec.switch or ())} ({why})"
+            yield f"Its switch chose {which}: it runs {progress.describe_work(spec, case)}."
+        source = spec.for_each.from_ if spec.for_each is not None else None
+        if decisions.items is not None and source is not None:
+            yield f"Its {format_count(len(decisions.items), 'item')} come from {_quote(source)}."
         yield from _describe_runs(spec, condition)
-        yield from _describe_attempts(condition, self._now)
-        yield from _describe_timeout(spec, condition, self._now)
-        if spec.daemon and has_job(condition) and condition.abort_time is None:
+        yield from _describe_times(spec, condition, self._now)
+        if spec.daemon and progress.has_job(condition) and condition.abort_time is None:
             yield "It is a daemon: its job is ended once no step needs it to run any more."
         if spec.continue_on_failure and condition.phase == StepPhase.FAILED:
             if readiness.is_tolerated(spec, condition):
@@ -109,11 +109,9 @@ class StepExplainer:
         yield from self._describe_remedy(steps[0], again)
 
     def condition(self, step: int) -> StepCondition:
-        """Return the condition of a step in the status."""
         return self._ctx.observed[step].stored
 
     def name(self, step: int) -> str:
-        """Return the name of a step."""
         return self._ctx.observed[step].step.name
 
     def name_with_phase(self, step: int) -> str:
@@ -132,9 +130,7 @@ class StepExplainer:
 
     def tasks(self, step: int) -> str:
         """Return `worker 3/4 done and ps 2/2 running`, or "" if nothing is known."""
-        return join_names(format_task_progress(self.condition(step).task_status_count))
-
-    # ------------------------------------------------------------------ by phase
+        return join_names(progress.format_task_progress(self.condition(step).task_status_count))
 
     def _describe_wait(self, step: int, condition: StepCondition) -> Iterator[str]:
         name, reason, message = self.name(step), condition.reason, condition.message
@@ -233,8 +229,6 @@ class StepExplainer:
                 yield f"It runs only after a failure of {names}."
                 yield "Steps that depend on it ignore it."
 
-    # --------------------------------------------------------------------- times
-
     def _format_since(self, step: int, reason: str = "") -> str:
         """Return ` for 1m15s (since 12:00:00 UTC, Starting)`, as far as known."""
         since = self.since(step)
@@ -263,7 +257,7 @@ def describe_outputs(outputs: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _because(condition: StepCondition) -> str:
-    message = message_of(condition)
+    message = progress.message_of(condition)
     return f": {message}" if message else ""
 
 
@@ -272,43 +266,29 @@ def _in_brackets(*parts: str) -> str:
     return f" ({text})" if text else ""
 
 
-# ------------------------------------------------------------------ details
-
-
-def _describe_decisions(step: Step, decisions: Decisions) -> Iterator[str]:
-    if decisions.when and step.when is not None:
-        yield f"Its condition is true: {_quote(step.when)}."
-    if (case := step.case_of(decisions)) is not None:
-        why = "the default" if case.when is None else _quote(case.when)
-        which = f"case {(decisions.case or 0) + 1} of {len(step.switch or ())} ({why})"
-        yield f"Its switch chose {which}: it runs {describe_work(step, case)}."
-    source = step.for_each.from_ if step.for_each is not None else None
-    if decisions.items is not None and source is not None:
-        yield f"Its {format_count(len(decisions.items), 'item')} come from {_quote(source)}."
-
-
 def _describe_runs(step: Step, condition: StepCondition) -> Iterator[str]:
-    progress = format_run_progress(step, condition)
-    if not progress:
+    runs = progress.format_run_progress(step, condition)
+    if not runs:
         return
     if step.repeat is not None and condition.phase not in ENDED_STEP_PHASES:
         until = f", until {_quote(step.repeat.until)} is true" if step.repeat.until else ""
-        yield f"It is at {progress}{until}."
+        yield f"It is at {runs}{until}."
     else:
-        yield f"It has {progress}."
+        yield f"It has {runs}."
     if step.for_each is None:
         return
-    # The message of a failed step is that of the item whose job it names.
+    # the message of a failed step is that of the item whose job it names
     ended = (run for run in condition.runs or () if run.phase == StepPhase.FAILED)
     failed = [run for run in ended if run.job != condition.job]
     for run in failed[:MAX_NAMES]:
         item = name_item(step, condition.decisions, run.index).removeprefix("item")
-        yield f"Item{item} failed ({run.reason}): {message_of(run)}."
+        yield f"Item{item} failed ({run.reason}): {progress.message_of(run)}."
     if len(failed) > MAX_NAMES:
         yield f"{format_count(len(failed) - MAX_NAMES, 'more item')} failed."
 
 
-def _describe_attempts(condition: StepCondition, now: datetime) -> Iterator[str]:
+def _describe_times(step: Step, condition: StepCondition, now: datetime) -> Iterator[str]:
+    """Yield the attempts of a step, and its timeout."""
     again = condition.next_attempt_time
     if condition.phase == StepPhase.WAITING and condition.reason == StepReason.RETRYING and again:
         nodes = condition.avoid_nodes
@@ -322,19 +302,15 @@ def _describe_attempts(condition: StepCondition, now: datetime) -> Iterator[str]
     if condition.disruptions:
         ended = "attempt was ended" if condition.disruptions == 1 else "attempts were ended"
         yield f"{condition.disruptions} {ended} by the cluster and did not count as a failure."
-
-
-def _describe_timeout(step: Step, condition: StepCondition, now: datetime) -> Iterator[str]:
     deadlines = [
         run.deadline
         for run in (condition, *(condition.runs or ()))
-        if run.deadline is not None and (has_job(run) or asks(run) or not run.phase)
+        if run.deadline is not None and (progress.has_job(run) or asks(run) or not run.phase)
     ]
     if deadlines and (approval := step.approval) is not None:
         verb = "approved" if approval.default == ApprovalAnswer.APPROVE else "rejected"
         yield f"Without an answer it is {verb} {_format_when(min(deadlines), now)}."
-        return
-    if deadlines and condition.abort_time is None:
+    elif deadlines and condition.abort_time is None:
         yield f"Its timeout of {step.attempt_timeout} expires {_format_when(min(deadlines), now)}."
 
 

@@ -110,10 +110,7 @@ def _unprovided(pod: Mapping[str, Any]) -> list[str]:
     mounted: dict[str, None] = {}
     for container in (*maps(pod.get("initContainers")), *maps(pod.get("containers"))):
         # lists whose entries name a volume of the pod
-        for mount in (
-            *maps(container.get("volumeMounts")),
-            *maps(container.get("volumeDevices")),
-        ):
+        for mount in (*maps(container.get("volumeMounts")), *maps(container.get("volumeDevices"))):
             if isinstance(name := mount.get("name"), str) and name:
                 mounted[name] = None
     if not mounted:

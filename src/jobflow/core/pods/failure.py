@@ -42,10 +42,7 @@ _OF_PODS: Mapping[str, str] = {
 of the node."""
 _DISRUPTION_TARGET = "DisruptionTarget"
 _POD_EVICTED = "PodEvicted"
-_ACTION_OF: Mapping[str, str] = {
-    JobPhase.TERMINATED: "TerminateJob",
-    JobPhase.ABORTED: "AbortJob",
-}
+_ACTION_OF: Mapping[str, str] = {JobPhase.TERMINATED: "TerminateJob", JobPhase.ABORTED: "AbortJob"}
 """The action of a policy that ends a vcjob in a phase."""
 
 

@@ -55,11 +55,7 @@ def time_by_state(
     known = sorted(spans, key=lambda span: span.start)
     running = _covered((each for each in known if each.state is State.RUNNING), start, end)
     busy = _covered((each for each in known if each.state is not State.WAITING), start, end)
-    return {
-        State.WAITING: end - start - busy,
-        State.QUEUED: busy - running,
-        State.RUNNING: running,
-    }
+    return {State.WAITING: end - start - busy, State.QUEUED: busy - running, State.RUNNING: running}
 
 
 def _covered(spans: Iterable[Span], start: datetime, end: datetime) -> timedelta:
