@@ -165,7 +165,21 @@ def _written(obj: Object) -> Encoder:
     if isinstance(obj, Template):
         encoder.data = _object(JOBTEMPLATES, obj, encoder.value(obj.spec, "spec"))
     elif isinstance(obj, NamedCron):
-        encoder.data = _object(CRONJOBFLOWS, obj, _cron_spec(encoder, obj))
+        fields = {each.name: each for each in fields_of(CronJobFlowSpec) if each.get(Apart) is None}
+        spec: dict[str, Any] = {"schedule": obj.schedule}
+        for name, (value, place) in obj._values.items():
+            path = f"spec.{to_json_name(name)}"
+            encoder.places[path] = place
+            if name in fields:
+                spec[to_json_name(name)] = value
+            else:
+                encoder.unknown(path, name, fields)
+        metadata = obj.flow._metadata
+        # Name and namespace are those of the schedule.
+        kept = {key: dict(metadata[key]) for key in ("labels", "annotations") if key in metadata}
+        flow = encoder.spec(obj.flow, "spec.jobFlowTemplate.spec")
+        spec["jobFlowTemplate"] = ({"metadata": kept} if kept else {}) | {"spec": flow}
+        encoder.data = _object(CRONJOBFLOWS, obj, spec)
     else:
         assert isinstance(obj, NamedFlow)
         encoder.data = _object(JOBFLOWS, obj, encoder.spec(obj, "spec"))
@@ -178,26 +192,7 @@ def _object(resource: Resource, obj: Object, spec: Any) -> dict[str, Any]:
         key: dict(value) if isinstance(value, Mapping) else value
         for key, value in obj._metadata.items()
     }
-    head = {**resource.type_meta, "metadata": metadata}
-    return head | {"spec": spec}
-
-
-def _cron_spec(encoder: Encoder, cron: NamedCron) -> dict[str, Any]:
-    fields = {each.name: each for each in fields_of(CronJobFlowSpec) if each.get(Apart) is None}
-    made: dict[str, Any] = {"schedule": cron.schedule}
-    for name, (value, place) in cron._values.items():
-        path = f"spec.{to_json_name(name)}"
-        encoder.places[path] = place
-        if name in fields:
-            made[to_json_name(name)] = value
-        else:
-            encoder.unknown(path, name, fields)
-    metadata = cron.flow._metadata
-    # Name and namespace are those of the schedule.
-    kept = {key: dict(metadata[key]) for key in ("labels", "annotations") if key in metadata}
-    template: dict[str, Any] = {"metadata": kept} if kept else {}
-    template["spec"] = encoder.spec(cron.flow, "spec.jobFlowTemplate.spec")
-    return made | {"jobFlowTemplate": template}
+    return {**resource.type_meta, "metadata": metadata, "spec": spec}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from jobflow.api.resources import JOBFLOWS
@@ -39,7 +39,15 @@ def run(
 ) -> Result:
     """Run a flow, or one of a schedule, until it ends, and return the result. Raises ValueError,
     InvalidFlow, and RunError if it cannot end here."""
-    functions = [step for step in _all_steps(flow) if step._function is not None]
+    body = flow.flow if isinstance(flow, NamedCron) else flow
+    functions: list[Step] = []
+    pending: list[FlowBody] = [body] if isinstance(body, FlowBody) else []
+    while pending:
+        found = pending.pop()
+        for step in (*found._steps, *found._finally):
+            functions += [step] if step._function is not None else []
+            child, _ = step._values.get("flow", (None, step._place))
+            pending += [child] if isinstance(child, FlowBody) else []
     nodes = _nodes(runner, speed, max_restarts, has_functions=bool(functions))
     try:
         report = check_objects([flow], params=params, lenient=lenient)
@@ -82,15 +90,3 @@ def _nodes(
     except ValueError as error:
         # The message names flags of the command line.
         raise ValueError(str(error).replace("--", "").replace("-", "_")) from None
-
-
-def _all_steps(flow: Manifest) -> Iterator[Step]:
-    """Yield the steps of a flow, or of the flow of a schedule, each before those of its child."""
-    body = flow.flow if isinstance(flow, NamedCron) else flow
-    pending: list[FlowBody] = [body] if isinstance(body, FlowBody) else []
-    while pending:
-        found = pending.pop()
-        for step in (*found._steps, *found._finally):
-            yield step
-            child, _ = step._values.get("flow", (None, step._place))
-            pending += [child] if isinstance(child, FlowBody) else []

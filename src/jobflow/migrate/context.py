@@ -137,8 +137,16 @@ class Context:
                 return (self.own_name,)
             case ("steps" | "tasks", name, *rest) if name in self.steps:
                 return self._of_step(self.steps[name], tuple(rest), ".".join(keys))
+            case ("item",) if self.item is not None:
+                return (self.item,)
             case ("item", *rest) if self.item is not None:
-                return self._of_item(self.item, tuple(rest))
+                item, last = self.item, identifier(rest[-1])
+                path = ".".join((item.path, *rest)) if item.path else ""
+                kind = Kind.ANY if item.kind is Kind.ANY else Kind.JSON
+                lacks = len(rest) == 1 and rest[0] not in self.item_keys
+                or_else = f"get({item.cel}, {quote(rest[0])}, %s)" if lacks else ""
+                cel = item.cel + "".join(map(values.member, rest))
+                return (Ref(cel, path, kind, last, or_else=or_else, may_lack=lacks),)
             case ("pod" | "retries" | "lastRetry", *_) if self.is_pod:
                 return self._of_pod(keys)
         raise UnsupportedExpression(f"{'.'.join(keys)} has no equal here")
@@ -206,7 +214,19 @@ class Context:
             case ("outputs", "parameters", *rest) if rest:
                 return info.output(".".join(rest), sample)
             case ("outputs", "parameters"):
-                return _all_outputs(info, step)
+                # Of a loop, Argo lists a map for each item.
+                names = [name for name in info.outputs if name]
+                if not info.is_loop or not names:
+                    raise UnsupportedExpression(
+                        "all outputs of a step at once have an equal only in a loop"
+                    )
+                if len(names) == 1 and info.outputs[names[0]] == "text":
+                    each = f'get(i.outputs, "text", {quote(info.defaults.get(names[0], ""))})'
+                    cel = f"{info.completed_items}.map(i, {{{quote(names[0])}: {each}}})"
+                else:
+                    with_outputs = f"{info.completed_items}.filter(i, size(i.outputs) > 0)"
+                    cel = f"{with_outputs}.map(i, i.outputs)"
+                return (Ref(cel, kind=Kind.LIST, hint="outputs"),)
             case ("outputs", "artifacts", *_):
                 raise UnsupportedExpression("there are no artifacts: share files by a volume claim")
             case ("status",):
@@ -228,17 +248,6 @@ class Context:
                 raise UnsupportedExpression(_NO_EQUAL[fact])
         raise UnsupportedExpression(f"{sample} has no equal")
 
-    def _of_item(self, item: Ref, keys: tuple[str, ...]) -> Text:
-        if not keys:
-            return (item,)
-        path = ".".join((item.path, *keys)) if item.path else ""
-        kind = Kind.ANY if item.kind is Kind.ANY else Kind.JSON
-        found = Ref(item.cel + "".join(map(values.member, keys)), path, kind, identifier(keys[-1]))
-        if len(keys) == 1 and keys[0] not in self.item_keys:
-            or_else = f"get({item.cel}, {quote(keys[0])}, %s)"
-            found = replace(found, or_else=or_else, may_lack=True)
-        return (found,)
-
 
 def _or_its_tag(ref: Ref, tag: str) -> Ref:
     """Return a value, or the text of its tag if it may not exist."""
@@ -254,17 +263,3 @@ _LAST_RETRY = {
     "message": "failure.message",
     "status": '(failure.disruption ? "Error" : "Failed")',
 }
-
-
-def _all_outputs(info: StepInfo, step: str) -> Text:
-    """Return all output parameters: of a loop, Argo's list of maps."""
-    keys = [key for name, key in info.outputs.items() if name]
-    if not info.is_loop or not keys:
-        raise UnsupportedExpression("all outputs of a step at once have an equal only in a loop")
-    if keys == ["text"]:
-        name = next(name for name in info.outputs if name)
-        each = f'get(i.outputs, "text", {quote(info.defaults.get(name, ""))})'
-        cel = f"{info.completed_items}.map(i, {{{quote(name)}: {each}}})"
-    else:
-        cel = f"{info.completed_items}.filter(i, size(i.outputs) > 0).map(i, i.outputs)"
-    return (Ref(cel, kind=Kind.LIST, hint="outputs"),)

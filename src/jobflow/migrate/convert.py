@@ -154,11 +154,7 @@ def _objects(converted: Converted, root: Field, files: Files) -> Iterator[dict[s
     if comments := converted.findings.comments.pop("", None):
         metadata = {COMMENT: [*comments]} | metadata
     _shorten(metadata, found, root)
-    yield {
-        **JOBFLOWS.type_meta,
-        "metadata": metadata,
-        "spec": found,
-    }
+    yield {**JOBFLOWS.type_meta, "metadata": metadata, "spec": found}
 
 
 def _metadata(root: Field) -> dict[str, Any]:

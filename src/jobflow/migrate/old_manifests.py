@@ -39,10 +39,26 @@ def migrate_old(manifests: Sequence[Manifest], *, quiet: bool) -> list[Manifest]
     for manifest in old:
         _set_text(manifest, "apiVersion", JOBFLOWS.api_version)
         _rename_keys(manifest)
-        _drop_bookkeeping(manifest)
+        if "status" in manifest.node.entries:
+            _note(manifest, "status", "is dropped")
+            del manifest.node.entries["status"]
+        metadata = _at(manifest.node, ["metadata"])
+        for key in _SERVER_METADATA:
+            if isinstance(metadata, MappingNode) and key in metadata.entries:
+                _note(manifest, f"metadata.{key}", "is dropped")
+                del metadata.entries[key]
     flows = [each for each in old if each.kind == JOBFLOWS.kind]
     _rename(("metadata.name", flow) for flow in flows)
-    _rename_steps(flows, [each for each in old if each.kind == JOBTEMPLATES.kind])
+    # Steps and templates together, because a step runs the template of its name.
+    declared = [("metadata.name", each) for each in old if each.kind == JOBTEMPLATES.kind]
+    references: list[tuple[str, Manifest]] = []
+    for flow in flows:
+        lists = (_paths(flow, f"spec.{key}") for key in STEP_LISTS.values())
+        for path in chain.from_iterable(lists):
+            declared += [(f"{path}.{key}", flow) for key in ("name", "template")]
+            targets = _paths(flow, f"{path}.dependsOn.targets")
+            references += [(each, flow) for each in targets]
+    _rename(declared, references)
     if not (old or quiet):
         sentence = f"the files contain no workflow of Argo and no JobFlow of {JOBS.api_version}"
         print_error(f"{sentence}: nothing is changed", severity="info")
@@ -74,33 +90,8 @@ def _rename_keys(manifest: Manifest) -> None:
             }
 
 
-def _drop_bookkeeping(manifest: Manifest) -> None:
-    if "status" in manifest.node.entries:
-        _note(manifest, "status", "is dropped")
-        del manifest.node.entries["status"]
-    metadata = _at(manifest.node, ["metadata"])
-    for key in _SERVER_METADATA:
-        if isinstance(metadata, MappingNode) and key in metadata.entries:
-            _note(manifest, f"metadata.{key}", "is dropped")
-            del metadata.entries[key]
-
-
-def _rename_steps(flows: Sequence[Manifest], templates: Sequence[Manifest]) -> None:
-    """Rename steps and templates together, because a step runs the template of its name."""
-    declared = [("metadata.name", template) for template in templates]
-    references: list[tuple[str, Manifest]] = []
-    for flow in flows:
-        lists = (_paths(flow, f"spec.{key}") for key in STEP_LISTS.values())
-        for path in chain.from_iterable(lists):
-            declared += [(f"{path}.{key}", flow) for key in ("name", "template")]
-            targets = _paths(flow, f"{path}.dependsOn.targets")
-            references += [(each, flow) for each in targets]
-    _rename(declared, references)
-
-
 def _rename(
-    declared: Iterable[tuple[str, Manifest]],
-    references: Iterable[tuple[str, Manifest]] = (),
+    declared: Iterable[tuple[str, Manifest]], references: Iterable[tuple[str, Manifest]] = ()
 ) -> None:
     """Replace invalid names by valid ones, unless two names would become the same; lint names
     the ones that stay."""

@@ -157,8 +157,18 @@ class InvalidFlow(Exception):  # noqa: N818 - the name that users read
         """All faults, in the order of files and lines."""
 
     def __str__(self) -> str:
-        head = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
-        return "\n".join([head, *map(_with_excerpt, self.faults)])
+        # Imported for faults only, which few flows have.
+        from jobflow.client.manifests.sources import Source, SourcePlace
+        from jobflow.display.report import excerpt
+
+        lines = ["1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"]
+        for fault in self.faults:
+            lines.append(str(fault))
+            source = Source(fault.file, read_source(fault.place.file))
+            if 0 < fault.line <= len(source.lines):
+                at = SourcePlace(source, fault.line, fault.place.column, fault.place.width)
+                lines += excerpt(at, _WIDTH)
+        return "\n".join(lines)
 
 
 class RunError(Exception):
@@ -248,15 +258,3 @@ def step_path_of(path: str, data: Mapping[str, Any]) -> str:
     if not names or not all(map(_NAME.fullmatch, names)):
         return ""
     return "/".join(names) + (f".{rest}" if rest else "")
-
-
-def _with_excerpt(fault: Fault) -> str:
-    # Imported for faults only, which few flows have.
-    from jobflow.client.manifests.sources import Source, SourcePlace
-    from jobflow.display.report import excerpt
-
-    source = Source(fault.file, read_source(fault.place.file))
-    if not 0 < fault.line <= len(source.lines):
-        return str(fault)
-    at = SourcePlace(source, fault.line, fault.place.column, fault.place.width)
-    return "\n".join([str(fault), *excerpt(at, _WIDTH)])

@@ -15,6 +15,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Unpack
@@ -209,8 +210,11 @@ class TaskFunction(Generic[P]):
         container |= {"image": image, "command": ["python3", "-c"], "args": written}
         values["container"] = (container, place)
         # Two calls of a function make two steps; a name that the user gave stays.
-        free = self._body._free_name(name) if self._name is None else name
-        step = self._body._add(free, values, place, is_finally=self._is_finally)
+        if self._name is None:
+            taken = {step.name for step in (*self._body._steps, *self._body._finally)}
+            numbered = (f"{name}-{number}" for number in count(2))
+            name = next(each for each in chain([name], numbered) if each not in taken)
+        step = self._body._add(name, values, place, is_finally=self._is_finally)
         step._function = self
         self._is_called = True
         return step

@@ -175,12 +175,6 @@ class StepList:
         (self._finally if is_finally else self._steps).append(step)
         return step
 
-    def _free_name(self, name: str) -> str:
-        """Return the name, or `name-2` and so on if steps have it."""
-        taken = {step.name for step in (*self._steps, *self._finally)}
-        numbered = (f"{name}-{number}" for number in range(2, len(taken) + 3))
-        return next(each for each in (name, *numbered) if each not in taken)
-
 
 class Steps(list[Step], _Ordered):
     """Several steps in an order: `Steps([a, b]) >> [c, d]`."""

@@ -192,8 +192,21 @@ class _Writer:
 
     def _call(self, node: syntax.Call) -> _Cel:
         name, arguments = ".".join(_keys(node.function) or ()), node.arguments
-        if len(arguments) > 1 and isinstance(arguments[1], syntax.Closure):
-            return self._loop(name, arguments[0], arguments[1])
+        if len(arguments) > 1 and isinstance(closure := arguments[1], syntax.Closure):
+            if name not in _MACROS or self.loops >= len(_VARIABLES):
+                raise UnsupportedExpression(f"the function {name} has no equal")
+            source = self.write(arguments[0]).within(Level.ATOM)
+            variable = _VARIABLES[self.loops]
+            self.loops += 1
+            body = self.write(closure.body)
+            self.loops -= 1
+            inner = body.ref.cel if name == "map" else _truth(body)
+            text = f"{source}.{_MACROS[name]}({variable}, {inner})"
+            if name == "count":
+                return _of(f"size({text})", Kind.NUMBER)
+            if name == "none":
+                return _of(f"!{text}", Kind.BOOL, Level.SIGN)
+            return _of(text, Kind.LIST if name in ("filter", "map") else Kind.BOOL)
         written = [self.write(each) for each in arguments]
         constants = [each.constant for each in written]
         refs = [replace(each.ref, cel=each.within(Level.ATOM)) for each in written]
@@ -201,22 +214,6 @@ class _Writer:
         if len(ref.cel) > _MAX_CEL:  # calls that use an argument twice double it
             raise UnsupportedExpression("it is too long in CEL")
         return _value(ref)
-
-    def _loop(self, name: str, listed: syntax.Node, closure: syntax.Closure) -> _Cel:
-        if name not in _MACROS or self.loops >= len(_VARIABLES):
-            raise UnsupportedExpression(f"the function {name} has no equal")
-        source = self.write(listed).within(Level.ATOM)
-        variable = _VARIABLES[self.loops]
-        self.loops += 1
-        body = self.write(closure.body)
-        self.loops -= 1
-        inner = body.ref.cel if name == "map" else _truth(body)
-        text = f"{source}.{_MACROS[name]}({variable}, {inner})"
-        if name == "count":
-            return _of(f"size({text})", Kind.NUMBER)
-        if name == "none":
-            return _of(f"!{text}", Kind.BOOL, Level.SIGN)
-        return _of(text, Kind.LIST if name in ("filter", "map") else Kind.BOOL)
 
 
 def _keys(node: syntax.Node) -> tuple[str, ...] | None:
@@ -260,24 +257,20 @@ def _operation(sign: str, written: list[_Cel]) -> _Cel:
                 return _of(text, Kind.BOOL, LEVELS["in"])
             return _of(f"!({text})", Kind.BOOL, Level.SIGN)
         case (("+" | "-" | "*" | "/" | "%"), (left, right)):
-            return _arithmetic(sign, left, right)
+            level = LEVELS[sign]
+            if sign == "+" and left.ref.kind in _TEXTS and right.ref.kind in _TEXTS:
+                text = f"{values.as_text(left.ref)} + {values.as_text(right.ref)}"
+                return _of(text, Kind.TEXT, level)
+            # Operators bind to the left, so a right operand of the same level needs brackets.
+            sides = [
+                f"int({each.ref.cel})" if each.ref.kind in _TEXTS else each.within(level + n)
+                for n, each in enumerate((left, right))
+            ]
+            return _of(f" {sign} ".join(sides), Kind.NUMBER, level)
         case (("contains" | "startsWith" | "endsWith" | "matches" | "=~" | "!~"), (left, right)):
             return _text_test(sign, left, right)
         case _:
             raise UnsupportedExpression(f'the operator "{sign}" has no equal')
-
-
-def _arithmetic(sign: str, left: _Cel, right: _Cel) -> _Cel:
-    level = LEVELS[sign]
-    if sign == "+" and left.ref.kind in _TEXTS and right.ref.kind in _TEXTS:
-        text = f"{values.as_text(left.ref)} + {values.as_text(right.ref)}"
-        return _of(text, Kind.TEXT, level)
-    # Operators bind to the left, so a right operand of the same level needs brackets.
-    sides = [
-        f"int({each.ref.cel})" if each.ref.kind in _TEXTS else each.within(level + n)
-        for n, each in enumerate((left, right))
-    ]
-    return _of(f" {sign} ".join(sides), Kind.NUMBER, level)
 
 
 def _text_test(sign: str, left: _Cel, right: _Cel) -> _Cel:

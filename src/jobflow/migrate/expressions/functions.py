@@ -9,13 +9,15 @@ from dataclasses import replace
 from jobflow.migrate.expressions import values
 from jobflow.migrate.expressions.values import Kind, Ref, UnsupportedExpression, member, quote
 
+_PARSED = (Kind.LIST, Kind.JSON)
+
 
 def call(name: str, arguments: Sequence[Ref], constants: Sequence[object]) -> Ref:
     """Return the call of a function; `constants` has the value of each argument that is a literal,
     else None. Raises UnsupportedExpression."""
     if name == "jsonpath" and len(arguments) == 2 and isinstance(constants[1], str):
         source = arguments[0]
-        value = source.cel if source.kind in (Kind.JSON, Kind.LIST) else f"json({source.cel})"
+        value = source.cel if source.kind in _PARSED else f"json({source.cel})"
         return Ref(select(value, constants[1]), kind=Kind.JSON)
     # Some functions of Sprig have the name of one of expr-lang, with other arguments.
     plain, count = name.removeprefix("sprig."), len(arguments)
@@ -64,22 +66,6 @@ def _extreme(name: str) -> Callable[..., Ref]:
     return convert
 
 
-def _to_json(value: Ref) -> Ref:
-    # A part of JSON becomes a text only where one is asked for.
-    return replace(value, kind=Kind.LIST, path="") if value.kind is Kind.JSON else value
-
-
-def _from_json(value: Ref) -> Ref:
-    if value.kind in (Kind.LIST, Kind.JSON):
-        return value
-    return Ref(f"json({value.cel})", kind=Kind.JSON)
-
-
-def _default(default: Ref, value: Ref) -> Ref:
-    # To Sprig, an empty text is as good as none.
-    return Ref(f'({values.as_text(value)} == "" ? {default.cel} : {value.cel})', kind=value.kind)
-
-
 # By name and number of arguments; -1: any number.
 _FUNCTIONS: dict[tuple[str, int], Callable[..., Ref]] = {
     **{(name, 1): _number("int") for name in ("asInt", "int", "int64", "atoi", "toInt")},
@@ -88,8 +74,19 @@ _FUNCTIONS: dict[tuple[str, int], Callable[..., Ref]] = {
         (name, 1): lambda value: Ref(values.as_text(value), kind=Kind.TEXT)
         for name in ("string", "toString")
     },
-    **{(name, 1): _to_json for name in ("toJson", "toJSON")},
-    **{(name, 1): _from_json for name in ("fromJson", "fromJSON", "mustFromJson")},
+    **{
+        # A part of JSON becomes a text only where one is asked for.
+        (name, 1): lambda value: (
+            replace(value, kind=Kind.LIST, path="") if value.kind is Kind.JSON else value
+        )
+        for name in ("toJson", "toJSON")
+    },
+    **{
+        (name, 1): lambda value: (
+            value if value.kind in _PARSED else Ref(f"json({value.cel})", kind=Kind.JSON)
+        )
+        for name in ("fromJson", "fromJSON", "mustFromJson")
+    },
     ("len", 1): lambda value: Ref(f"size({value.cel})", kind=Kind.NUMBER),
     ("lower", 1): _method("lowerAscii"),
     ("upper", 1): _method("upperAscii"),
@@ -109,7 +106,10 @@ _FUNCTIONS: dict[tuple[str, int], Callable[..., Ref]] = {
     ("mod", 2): _infix("%"),
     ("max", -1): _extreme("max"),
     ("min", -1): _extreme("min"),
-    ("default", 2): _default,
+    # To Sprig, an empty text is as good as none.
+    ("default", 2): lambda default, value: Ref(
+        f'({values.as_text(value)} == "" ? {default.cel} : {value.cel})', kind=value.kind
+    ),
     ("ternary", 3): lambda yes, no, test: Ref(
         f"({test.cel} ? {yes.cel} : {no.cel})", kind=yes.kind
     ),
@@ -130,7 +130,6 @@ _AND = re.compile(r"\s*(&&|\|\|)\s*")
 _COMPARISON = re.compile(
     r"@(?P<path>[\w.-]*)\s*(?P<operator>==|!=|<=|>=|<|>)\s*(?P<value>'[^']*'|\"[^\"]*\"|[\w.-]+)"
 )
-_VARIABLE = "x"
 
 
 def select(value: str, path: str) -> str:
@@ -138,7 +137,7 @@ def select(value: str, path: str) -> str:
     list. Raises UnsupportedExpression."""
     if not path.startswith("$"):
         raise UnsupportedExpression(f'the JSON path "{path}" does not begin with $')
-    at, found, each = 1, value, ""
+    at, found, of_each = 1, value, ""
     is_list = False
     while at < len(path):
         part = _PART.match(path, at)
@@ -148,30 +147,25 @@ def select(value: str, path: str) -> str:
         if part["all"] or part["first"] or part["filter"]:
             if is_list:
                 raise UnsupportedExpression(f'the JSON path "{path}" selects twice')
-            found, is_list = _selected(found, part), True
-        elif is_list:
-            each += _key(part)
+            is_list = True
+            if part["first"]:
+                first, count = int(part["first"]), int(part["last"]) - int(part["first"])
+                offset = f"{first} + " if first else ""
+                found = f"range({max(count, 0)}).map(x, {found}[{offset}x])"
+            elif part["filter"]:
+                pieces = _AND.split(part["filter"])
+                terms = [
+                    _term(each) if i % 2 == 0 else f" {each} " for i, each in enumerate(pieces)
+                ]
+                found = f"{found}.filter(x, {''.join(terms)})"
+            continue
+        index = part["index"]
+        key = f"[{index}]" if index else member(part["name"] or part["quoted"][1:-1])
+        if is_list:
+            of_each += key
         else:
-            found += _key(part)
-    return f"{found}.map({_VARIABLE}, {_VARIABLE}{each})" if each else found
-
-
-def _key(part: re.Match[str]) -> str:
-    if part["index"]:
-        return f"[{part['index']}]"
-    return member(part["name"] or part["quoted"][1:-1])
-
-
-def _selected(value: str, part: re.Match[str]) -> str:
-    if part["all"]:
-        return value
-    if part["first"]:
-        first, count = int(part["first"]), int(part["last"]) - int(part["first"])
-        offset = f"{first} + " if first else ""
-        return f"range({max(count, 0)}).map({_VARIABLE}, {value}[{offset}{_VARIABLE}])"
-    pieces = _AND.split(part["filter"])
-    terms = [_term(piece) if i % 2 == 0 else f" {piece} " for i, piece in enumerate(pieces)]
-    return f"{value}.filter({_VARIABLE}, {''.join(terms)})"
+            found += key
+    return f"{found}.map(x, x{of_each})" if of_each else found
 
 
 def _term(text: str) -> str:
@@ -181,4 +175,4 @@ def _term(text: str) -> str:
     keys = [key for key in found["path"].split(".") if key]
     value = found["value"]
     constant = quote(value[1:-1]) if value[0] in "'\"" else value
-    return f"{_VARIABLE}{''.join(map(member, keys))} {found['operator']} {constant}"
+    return f"x{''.join(map(member, keys))} {found['operator']} {constant}"

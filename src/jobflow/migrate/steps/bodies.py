@@ -138,11 +138,7 @@ def _approval(called: Called, suspend: Field, own: Context, info: StepInfo) -> d
 
 
 def _child(
-    called: Called,
-    inputs: Mapping[str, Text],
-    context: Context,
-    info: StepInfo,
-    workflow: Workflow,
+    called: Called, inputs: Mapping[str, Text], context: Context, info: StepInfo, workflow: Workflow
 ) -> dict[str, Any]:
     template, scope = called.template, context.scope.child()
     if called.name in workflow.stack or scope.depth > MAX_DEPTH:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from collections.abc import Container, Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from heapq import heapify, heappop, heappush
@@ -272,24 +272,20 @@ def _holds(tree: Junction | Term, ends: Mapping[str, str]) -> bool:
 def _cel(tree: Junction | Term, names: Mapping[str, str], kinds: Kinds) -> str:
     if isinstance(tree, Term):
         usual = _PASSED | {"Skipped"} | ({"Failed"} if tree.task in kinds.tolerated else set())
-        tests = [*dict.fromkeys(_tests(tree.task, tree.ends or usual, kinds))]
+        ends, is_conditional = tree.ends or usual, tree.task in kinds.conditional
+        tests: dict[str, None] = {}
+        for end in sorted(ends - {_NEVER}):
+            if end == "Omitted" and is_conditional:
+                tests['({0}.phase == "Skipped" && {0}.reason != "NotTaken")'] = None
+            elif end != "Skipped" or is_conditional:
+                tests[_TESTS[end]] = None
+        # Argo skips a loop without items.
+        if "Skipped" in ends and "Succeeded" not in ends and tree.task in kinds.loops:
+            tests["size({0}.items) == 0"] = None
         texts = [test.format(f"steps[{quote(names[tree.task])}]") for test in tests]
         return texts[0] if len(texts) == 1 else f"({' || '.join(texts)})" if texts else "false"
     parts = [_cel(part, names, kinds) for part in tree.parts]
     return f"!({parts[0]})" if tree.sign == "!" else f"({f' {tree.sign} '.join(parts)})"
-
-
-def _tests(task: str, ends: Set[str], kinds: Kinds) -> Iterator[str]:
-    """Yield tests of a step, one of which holds if its task has one of some ends."""
-    is_conditional = task in kinds.conditional
-    for end in sorted(ends - {_NEVER}):
-        if end == "Omitted" and is_conditional:
-            yield '({0}.phase == "Skipped" && {0}.reason != "NotTaken")'
-        elif end != "Skipped" or is_conditional:
-            yield _TESTS[end]
-    if "Skipped" in ends and "Succeeded" not in ends and task in kinds.loops:
-        # Argo skips a loop without items.
-        yield "size({0}.items) == 0"
 
 
 # Terms of dependencies that are tried for all tasks of a template.
@@ -320,7 +316,13 @@ class _Outcomes:
         self._names = in_order(tasks)
         self._order = {name: place for place, name in enumerate(self._names)}
         self._terms_left = _MOST_TERMS + sum(len(each.terms) for each in tasks.values())
-        self._fatal = {*self._fatal_ones()}
+        self._fatal = set[str]()
+        """Tasks without whose success no task of some branch behind them runs."""
+        required = {name: depends.required() for name, depends in tasks.items()}
+        for name in reversed(self._names):
+            after = self.followers.get(name, ())
+            if not after or any(each in self._fatal and name in required[each] for each in after):
+                self._fatal.add(name)
         self._usual: dict[str, str] = {}
         for name in self._names:
             self._usual[name] = "Succeeded" if self._runs(name, self._usual) else "Omitted"
@@ -350,16 +352,6 @@ class _Outcomes:
                 for follower in self.followers.get(name, ()):
                     heappush(pending, self._order[follower])
         return True
-
-    def _fatal_ones(self) -> Iterator[str]:
-        """Yield the tasks without whose success no task of some branch behind them runs."""
-        required = {name: depends.required() for name, depends in self._tasks.items()}
-        fatal: set[str] = set()
-        for name in reversed(self._names):
-            after = self.followers.get(name, ())
-            if not after or any(each in fatal and name in required[each] for each in after):
-                fatal.add(name)
-                yield name
 
     def _runs(self, name: str, ends: Mapping[str, str]) -> bool:
         depends = self._tasks[name]

@@ -36,7 +36,12 @@ def write_flow(
     chosen = target.text.split() if target is not None else []
     # Only the outermost flow has targets.
     if chosen and not targets:
-        needed = _needed(tasks, chosen)
+        by_name, needed, pending = {task.name: task for task in tasks}, set[str](), [*chosen]
+        while pending:
+            name = pending.pop()
+            if name in by_name and name not in needed:
+                needed.add(name)
+                pending += by_name[name].depends.tasks
         tasks = [task for task in tasks if task.name in needed]
     again = _take_recursion(tasks, called, context)
     infos: dict[str, StepInfo] = context.steps  # type: ignore[assignment]
@@ -168,16 +173,6 @@ def _kinds(tasks: Sequence[Field]) -> dependencies.Kinds:
         conditional={name for name, each in named.items() if is_conditional(each)},
         tolerated={name for name, each in named.items() if each.get("continueOn") is not None},
     )
-
-
-def _needed(tasks: Sequence[Task], targets: Sequence[str]) -> set[str]:
-    by_name, found, pending = {task.name: task for task in tasks}, set[str](), [*targets]
-    while pending:
-        name = pending.pop()
-        if name in by_name and name not in found:
-            found.add(name)
-            pending += by_name[name].depends.tasks
-    return found
 
 
 def _take_recursion(

@@ -100,21 +100,17 @@ def add_outputs(container: dict[str, Any], plan: OutputPlan, source: Field) -> N
     if program not in SHELLS:
         tools = "sh, sed and tee" if plan.as_object else "sh and tee"
         source.check(f"the outputs are collected by a shell: the image must have {tools}")
-    container["command"] = ["sh", "-c", _wrapper(plan), "sh", *command]
-
-
-def _wrapper(plan: OutputPlan) -> str:
-    if not plan.as_object:
-        return f'out=$("$@"); code=$?\nprintf \'%s\\n\' "$out" | tee {_LOG}\nexit $code'
     lines, values = ['"$@"; code=$?'], dict[str, str]()
     if plan.result:
-        lines = ['out=$("$@"); code=$?', "printf '%s\\n' \"$out\""]
+        to_log = "" if plan.as_object else f" | tee {_LOG}"
+        lines = ['out=$("$@"); code=$?', f"printf '%s\\n' \"$out\"{to_log}"]
         values["result"] = "$(printf '%s' \"$out\" | json)"
-    values |= {identifier(name): f'$(json < "{path}")' for name, path in plan.files.items()}
-    keys = ", ".join(f'"{key}": "%s"' for key in values)
-    texts = " ".join(f'"{value}"' for value in values.values())
-    lines += [_TO_JSON, f"printf '{{{keys}}}' {texts} > {_LOG}", "exit $code"]
-    return "\n".join(lines)
+    if plan.as_object:
+        values |= {identifier(name): f'$(json < "{path}")' for name, path in plan.files.items()}
+        keys = ", ".join(f'"{key}": "%s"' for key in values)
+        texts = " ".join(f'"{value}"' for value in values.values())
+        lines += [_TO_JSON, f"printf '{{{keys}}}' {texts} > {_LOG}"]
+    container["command"] = ["sh", "-c", "\n".join([*lines, "exit $code"]), "sh", *command]
 
 
 def paths_of(template: Field) -> Mapping[str, str]:

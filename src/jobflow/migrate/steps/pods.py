@@ -156,12 +156,17 @@ def _container_set(
             "the containers on which others depend run one by one, as init containers"
         )
     made: dict[str, dict[str, Any]] = {}
-    for name in _sorted(before):
-        own = _container(source, listed[name], without="dependencies")
-        if shared and mounts is not None:
-            mounts.findings.budget.spend(mounts.node.size)
-            own["volumeMounts"] = [*own.get("volumeMounts", ()), *shared]
-        made[name] = own
+    left = dict(before)
+    while left:
+        ready = [name for name, needs in left.items() if not {*needs} & {*left} - {name}]
+        # Containers that wait for each other keep their order.
+        for name in ready or [*left]:
+            del left[name]
+            own = _container(source, listed[name], without="dependencies")
+            if shared and mounts is not None:
+                mounts.findings.budget.spend(mounts.node.size)
+                own["volumeMounts"] = [*own.get("volumeMounts", ()), *shared]
+            made[name] = own
     if retry := container_set.get("retryStrategy"):
         retry.gap("containers of a pod have no retries of their own: set retry of the step")
     last = [each for name, each in made.items() if name not in needed]
@@ -170,17 +175,6 @@ def _container_set(
     if last:
         add_outputs(last[0], source.outputs, container_set)
     return [each for name, each in made.items() if name in needed], last
-
-
-def _sorted(before: dict[str, list[str]]) -> Iterator[str]:
-    """Yield names after the ones that they depend on."""
-    left = dict(before)
-    while left:
-        ready = [name for name, needs in left.items() if not {*needs} & {*left} - {name}]
-        # Containers that wait for each other keep their order.
-        for name in ready or [*left]:
-            del left[name]
-            yield name
 
 
 def _init_containers(source: PodSource) -> Iterator[dict[str, Any]]:
@@ -233,8 +227,22 @@ def _pod_metadata(source: PodSource) -> dict[str, Any]:
 def _pod_spec_patch(source: PodSource) -> dict[str, Any]:
     """Return the patches of the workflow and the template as one; JSON or YAML in a text."""
     found: dict[str, Any] = {}
+    context = source.context
     for patch in (each for owner in source.owners for each in owner.present("podSpecPatch")):
-        node = next(documents(_patch_text(source, patch)), None)
+        pieces, written = split_tags(patch.text), ""
+        for i, piece in enumerate(pieces):
+            if i % 2 == 0:
+                written += piece
+                continue
+            text = context.tag(piece, patch)
+            # Between these signs, JSON has a whole value, which a tag without quotes is.
+            before, after = pieces[i - 1].rstrip()[-1:], pieces[i + 1].lstrip()[:1]
+            if before in (":", "[", ",") and after in (",", "}", "]") and literal(text) is None:
+                text = (Ref(as_json(text), kind=Kind.JSON, hint="patch"),)
+                written += json.dumps(context.render(text))
+            else:
+                written += context.render(text)
+        node = next(documents(written), None)
         if not isinstance(node, MappingNode):
             patch.gap("is no map in JSON or YAML: write it as patch.jobSpec")
             continue
@@ -242,24 +250,6 @@ def _pod_spec_patch(source: PodSource) -> dict[str, Any]:
         # Merge keys, such as the names of containers, are known by the path from the job's spec.
         patches = [{"tasks": [{"template": {"spec": each}}]} for each in (found, data_of(node))]
         found = (merge(*patches) if found else patches[1])["tasks"][0]["template"]["spec"]
-    return found
-
-
-def _patch_text(source: PodSource, patch: Field) -> str:
-    """Return a patch with references. A tag without quotes is a value of the JSON."""
-    context, pieces, found = source.context, split_tags(patch.text), ""
-    for i, piece in enumerate(pieces):
-        if i % 2 == 0:
-            found += piece
-            continue
-        text = context.tag(piece, patch)
-        # Between these signs, JSON has a whole value.
-        before, after = pieces[i - 1].rstrip()[-1:], pieces[i + 1].lstrip()[:1]
-        if before in (":", "[", ",") and after in (",", "}", "]") and literal(text) is None:
-            text = (Ref(as_json(text), kind=Kind.JSON, hint="patch"),)
-            found += json.dumps(context.render(text))
-        else:
-            found += context.render(text)
     return found
 
 

@@ -164,12 +164,20 @@ class TaskWriter:
         for name in task.depends.tasks:
             if (probe := self.probes.get(name)) is None:
                 continue
+            check: dict[str, Any] = {"taskName": "main"}
+            asked = data_of(probe.node) if probe.is_map else {}
+            get, socket = asked.get("httpGet"), asked.get("tcpSocket")
+            found = None
+            if isinstance(get, dict) and isinstance(get.get("port"), int) and not get.get("host"):
+                check |= {"path": get.get("path", "/"), "port": get["port"]}
+                found = {"httpGetList": [check]}
+            elif isinstance(socket, dict) and isinstance(socket.get("port"), int):
+                found = {"tcpSocketList": [check | {"port": socket["port"]}]}
             # A probe asks all targets, and takes the place of the condition on their ends.
-            check = _probe(data_of(probe.node)) if probe.is_map else None
-            if check is None or len(depends["targets"]) > 1 or task.depends.has_ends:
+            if found is None or len(depends["targets"]) > 1 or task.depends.has_ends:
                 probe.check("the steps after the daemon start when it runs, not when it is ready")
             else:
-                return depends | {"probe": check}
+                return depends | {"probe": found}
         return depends
 
     def _hook(
@@ -249,16 +257,6 @@ def _strict_tests(task: Task, infos: Mapping[str, StepInfo]) -> Iterator[str]:
             yield f"steps[{quote(info.name)}].phase {is_end}"
         if info.may_be_empty and "Skipped" not in term.accepted:
             yield f"size(steps[{quote(info.name)}].items) > 0"
-
-
-def _probe(probe: Mapping[str, Any]) -> dict[str, Any] | None:
-    get, socket = probe.get("httpGet"), probe.get("tcpSocket")
-    if isinstance(get, dict) and isinstance(get.get("port"), int) and not get.get("host"):
-        check = {"taskName": "main", "path": get.get("path", "/"), "port": get["port"]}
-        return {"httpGetList": [check]}
-    if isinstance(socket, dict) and isinstance(socket.get("port"), int):
-        return {"tcpSocketList": [{"taskName": "main", "port": socket["port"]}]}
-    return None
 
 
 def _ordered(step: dict[str, Any]) -> dict[str, Any]:
