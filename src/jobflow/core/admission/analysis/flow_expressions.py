@@ -162,9 +162,8 @@ class TrialEvaluation:
             cache(partial(list_failures, [standings[step.name] for step in flow.steps]))
             for standings in self._standings
         ]
-        self._open_params = {
-            param.name for param in flow.spec.params or () if is_unknown(param.value)
-        }
+        params = flow.spec.params or ()
+        self._open_params = {param.name for param in params if is_unknown(param.value)}
         self._budget = budget
         self._level = level
         self._results: dict[tuple[str, ValueKind], str | None] = {}
@@ -186,8 +185,13 @@ class TrialEvaluation:
         first = None
         for scope in scopes:
             # what only a run knows fits any type
-            if not self._is_known(parsed, scope):
-                return None
+            for mention in parsed.mentions:
+                if mention.root == "item" and scope.item is UNSET:
+                    return None
+                # without a key, all params are read
+                read = mention.keys[:1] or self._open_params
+                if mention.root == "params" and not self._open_params.isdisjoint(read):
+                    return None
             # the budget of the tree may be nearly spent by other expressions
             most = self._budget.trial_steps
             work = Budget(most)
@@ -221,15 +225,6 @@ class TrialEvaluation:
                 attempt=_ATTEMPT,
                 last={},
             )
-
-    def _is_known(self, parsed: Expression, scope: EvaluationScope) -> bool:
-        for mention in parsed.mentions:
-            if mention.root == "item" and scope.item is UNSET:
-                return False
-            if mention.root == "params" and self._open_params:
-                if not mention.keys or mention.keys[0] in self._open_params:
-                    return False
-        return True
 
 
 def is_unknown(value: Any) -> bool:

@@ -117,8 +117,9 @@ def _alike(facts: FlowFacts, step: int) -> list[_Alike]:
     found: dict[int, _Alike] = {}
     for target in facts.targets(step):
         if (tasks := facts.tasks.get(target)) is not None:
-            alike = found.setdefault(id(tasks), _Alike([], tasks))
-            alike.targets.append(facts.names[target])
+            if id(tasks) not in found:
+                found[id(tasks)] = _Alike([], tasks)
+            found[id(tasks)].targets.append(facts.names[target])
     return list(found.values())
 
 
@@ -127,32 +128,23 @@ def targets_have_the_tasks(facts: FlowFacts) -> Iterator[Violation]:
     strategy `any` one target that has all of them is enough."""
     if not facts.probes or not facts.tasks:
         return
-    unfit = {
-        i: groups
-        for i, probe in facts.probes
-        if not _suits(facts, i, probe) and (groups := _unfit(facts, i, probe))
-    }
+    unfit = {i: groups for i, probe in facts.probes if (groups := _unfit(facts, i, _asked(probe)))}
     for entry in facts.probe_entries if unfit else ():
         for group in unfit.get(entry.step, ()):
             if entry.asked.task_name and not _fits(entry.asked, group.tasks):
                 yield _misfit(facts, entry, entry.asked.task_name, group)
 
 
-def _suits(facts: FlowFacts, step: int, probe: Probe) -> bool:
-    """Whether every known target has every task: a fast check that most probes pass."""
-    asked, last = _asked(probe), None
-    for target in facts.targets(step) if len(asked) <= MAX_ENTRIES else ():
-        tasks = facts.tasks.get(target)
-        # targets with one template share their tasks
-        if tasks is not None and tasks is not last and not _fit(asked, tasks):
-            return False
-        last = tasks or last
-    return True
-
-
-def _unfit(facts: FlowFacts, step: int, probe: Probe) -> list[_Alike]:
-    groups, asked = _alike(facts, step), _asked(probe)
-    unfit = [group for group in groups if not _fit(asked, group.tasks)]
+def _unfit(facts: FlowFacts, step: int, asked: Sequence[Asked]) -> list[_Alike]:
+    """Return the known targets that lack a task, if they are enough to never meet the probe."""
+    if len(asked) > MAX_ENTRIES:
+        return []
+    groups = _alike(facts, step)
+    unfit = [
+        group
+        for group in groups
+        if not all(_fits(each, group.tasks) for each in asked if each.task_name)
+    ]
     depends_on = facts.steps[step].depends_on
     if unfit and depends_on is not None and depends_on.strategy == Strategy.ANY:
         known = sum(len(group.targets) for group in groups)
@@ -167,10 +159,6 @@ def _asked(probe: Probe) -> list[Asked]:
         *(probe.tcp_socket_list or ()),
         *(probe.task_status_list or ()),
     ]
-
-
-def _fit(asked: Sequence[Asked], tasks: Tasks) -> bool:
-    return all(_fits(each, tasks) for each in asked if each.task_name)
 
 
 def _fits(asked: Asked, tasks: Tasks) -> bool:
@@ -249,7 +237,19 @@ def headers_can_be_sent(facts: FlowFacts) -> Iterator[Violation]:
         # a probe sends no header that has neither
         if header is None or not (header.name or header.value):
             continue
-        yield from _header_name(f"{entry.path}.httpHeader.name", header.name)
+        path, name = f"{entry.path}.httpHeader.name", header.name
+        if not name:
+            yield Violation(path, Reason.REQUIRED, name, "a header has a name")
+        elif len(name) > MAX_TEXT:
+            yield _too_long(path, name)
+        elif not _TOKEN.fullmatch(name):
+            guess = _NOT_TOKEN.sub("", name)
+            hint = f'; "{guess}" would do' if guess else ""
+            detail = f"the name of a header holds no spaces, colons or similar characters{hint}"
+            yield Violation(path, Reason.INVALID, name, detail)
+        elif name.lower() in _OF_THE_CONNECTION:
+            detail = "this header belongs to the connection, which is the probe's own; remove it"
+            yield Violation(path, Reason.INVALID, name, detail)
         path, value = f"{entry.path}.httpHeader.value", header.value
         if value is None:
             yield Violation(path, Reason.REQUIRED, None, 'a header has a value; it may be ""')
@@ -258,21 +258,6 @@ def headers_can_be_sent(facts: FlowFacts) -> Iterator[Violation]:
         elif not _VALUE.fullmatch(value):
             detail = "the value of a header is one line of ASCII, without control characters"
             yield Violation(path, Reason.INVALID, value, detail)
-
-
-def _header_name(path: str, name: str | None) -> Iterator[Violation]:
-    if not name:
-        yield Violation(path, Reason.REQUIRED, name, "a header has a name")
-    elif len(name) > MAX_TEXT:
-        yield _too_long(path, name)
-    elif not _TOKEN.fullmatch(name):
-        guess = _NOT_TOKEN.sub("", name)
-        hint = f'; "{guess}" would do' if guess else ""
-        detail = f"the name of a header holds no spaces, colons or similar characters{hint}"
-        yield Violation(path, Reason.INVALID, name, detail)
-    elif name.lower() in _OF_THE_CONNECTION:
-        detail = "this header belongs to the connection, which is the probe's own; remove it"
-        yield Violation(path, Reason.INVALID, name, detail)
 
 
 def _task_statuses(facts: FlowFacts) -> Iterator[tuple[ProbeEntry, TaskStatusProbe]]:

@@ -127,13 +127,9 @@ def _gang(job: view.JobView) -> Iterator[Violation]:
 def _plugins(job: view.JobView) -> Iterator[Violation]:
     for name in job.plugins:
         yield from word_violations(f"{job.path}.plugins", name, PLUGINS)
-
-
-def _mpi_master(job: view.JobView) -> Iterator[Violation]:
-    # the mpi plugin's `--master` (default "master") must be a task
     if "mpi" not in job.plugins or not job.tasks:
         return
-    # as Go's flag package reads the arguments, up to where it stops
+    # its `--master` must be a task; as Go's flag package reads the arguments, up to where it stops
     master, arguments = "master", job.plugins["mpi"]
     values = arguments if isinstance(arguments, list) else ()
     # a flag takes the next argument as its value
@@ -183,10 +179,27 @@ def _volumes(job: view.JobView) -> Iterator[Violation]:
 def _partitions_and_topologies(job: view.JobView) -> Iterator[Violation]:
     yield from _network_topology(job.raw, job.path)
     for task in job.tasks:
-        if task.raw.get("partitionPolicy") is not None:
-            path, policy = f"{task.path}.partitionPolicy", view.mapping(task.raw, "partitionPolicy")
-            yield from _network_topology(policy, path)
-            yield from _partition_policy(task, policy, path)
+        if task.raw.get("partitionPolicy") is None:
+            continue
+        path, policy = f"{task.path}.partitionPolicy", view.mapping(task.raw, "partitionPolicy")
+        yield from _network_topology(policy, path)
+        for key in ("totalPartitions", "partitionSize"):
+            if policy.get(key) is None:
+                yield Violation(f"{path}.{key}", Reason.REQUIRED, None, "at least 1")
+        yield from _at_least(policy, path, totalPartitions=1, partitionSize=1, minPartitions=0)
+        total, size = view.integer(policy, "totalPartitions"), view.integer(policy, "partitionSize")
+        if total is None or size is None or total < 1 or size < 1:
+            continue
+        if task.replicas is not None and task.replicas != total * size:
+            detail = f"must be totalPartitions × partitionSize ({total} × {size} = {total * size})"
+            yield Violation(f"{task.path}.replicas", Reason.INVALID, task.replicas, detail)
+        least = view.integer(policy, "minPartitions") or 0
+        if least > total:
+            detail = f"must not be greater than totalPartitions ({total})"
+            yield Violation(f"{path}.minPartitions", Reason.INVALID, least, detail)
+        if task.min_available is not None and least > 0 and task.min_available != least * size:
+            detail = f"must be minPartitions × partitionSize ({least} × {size} = {least * size})"
+            yield Violation(f"{task.path}.minAvailable", Reason.INVALID, task.min_available, detail)
 
 
 def _network_topology(owner: view.Map, path: str) -> Iterator[Violation]:
@@ -203,26 +216,6 @@ def _network_topology(owner: view.Map, path: str) -> Iterator[Violation]:
     if isinstance(name, str) and len(name) > MAX_OBJECT_NAME:
         detail = f"may not be more than {MAX_OBJECT_NAME} characters"
         yield Violation(f"{path}.highestTierName", Reason.TOO_LONG, name, detail)
-
-
-def _partition_policy(task: view.TaskView, policy: view.Map, path: str) -> Iterator[Violation]:
-    for key in ("totalPartitions", "partitionSize"):
-        if policy.get(key) is None:
-            yield Violation(f"{path}.{key}", Reason.REQUIRED, None, "at least 1")
-    yield from _at_least(policy, path, totalPartitions=1, partitionSize=1, minPartitions=0)
-    total, size = view.integer(policy, "totalPartitions"), view.integer(policy, "partitionSize")
-    if total is None or size is None or total < 1 or size < 1:
-        return
-    if task.replicas is not None and task.replicas != total * size:
-        detail = f"must be totalPartitions × partitionSize ({total} × {size} = {total * size})"
-        yield Violation(f"{task.path}.replicas", Reason.INVALID, task.replicas, detail)
-    least = view.integer(policy, "minPartitions") or 0
-    if least > total:
-        detail = f"must not be greater than totalPartitions ({total})"
-        yield Violation(f"{path}.minPartitions", Reason.INVALID, least, detail)
-    if task.min_available is not None and least > 0 and task.min_available != least * size:
-        detail = f"must be minPartitions × partitionSize ({least} × {size} = {least * size})"
-        yield Violation(f"{task.path}.minAvailable", Reason.INVALID, task.min_available, detail)
 
 
 def _task_dependencies(job: view.JobView) -> Iterator[Violation]:
@@ -267,8 +260,7 @@ _FIELDS_OF_RULES: Mapping[Callable[[view.JobView], Iterator[Violation]], frozens
         (_tasks, "tasks"),
         (_gang, "minAvailable tasks"),
         (policy_violations, "policies tasks"),
-        (_plugins, "plugins"),
-        (_mpi_master, "plugins tasks"),
+        (_plugins, "plugins tasks"),
         (_volumes, "volumes"),
         (_partitions_and_topologies, "networkTopology tasks"),
         (_task_dependencies, "tasks"),

@@ -114,12 +114,18 @@ class LayerLocations:
             return None
         if not shape.keys:
             return index if index < min(len(ours), len(merged)) else None
-        if self.layer.layer.rank is Rank.WORK:
-            return _origin_in_base(ours, merged, index, shape)
-        origins = self._origins.get(id(merged))
-        if origins is None:
-            origins = self._origins[id(merged)] = _origins(ours, merged, shape)
-        return origins.get(index)
+        if self.layer.layer.rank is not Rank.WORK:
+            if id(merged) not in self._origins:
+                self._origins[id(merged)] = _origins(ours, merged, shape)
+            return self._origins[id(merged)].get(index)
+        # elements of the base come first, in their order, but a patch may have removed some
+        key = merge_key(merged[index], shape, index) if index < len(merged) else None
+        if index < len(ours) and merge_key(ours[index], shape, index) == key:
+            return index
+        keys = (merge_key(element, shape, j) for j, element in enumerate(ours))
+        return (
+            None if key is None else next((j for j, each in enumerate(keys) if each == key), None)
+        )
 
 
 _CONTAINER = re.compile(
@@ -161,18 +167,6 @@ def as_written(fault: F, layer: ResolvedLayer) -> F:
         return replace(fault, path=layer.written_path(fault.path))
     detail = f"{fault.detail} (at {rest.removeprefix('.')} of its value)"
     return replace(fault, path=layer.written_path(at), detail=detail)
-
-
-def _origin_in_base(
-    ours: Sequence[Any], merged: Sequence[Any], index: int, shape: Shape
-) -> int | None:
-    """Return the index in the base's list of an element of the merged list. Elements of the base
-    come first, in their order, but a patch may have removed some."""
-    key = merge_key(merged[index], shape, index) if index < len(merged) else None
-    if index < len(ours) and merge_key(ours[index], shape, index) == key:
-        return index
-    keys = (merge_key(element, shape, j) for j, element in enumerate(ours))
-    return None if key is None else next((j for j, each in enumerate(keys) if each == key), None)
 
 
 def _origins(ours: Sequence[Any], merged: Sequence[Any], shape: Shape) -> Mapping[int, int]:
@@ -248,31 +242,27 @@ def unknown_elements(resolved: ResolvedSpec) -> Iterator[tuple[ResolvedLayer, Un
     base = resolved.base
     for change in resolved.changes:
         if change.layer.rank >= Rank.PATCH and PATCH not in change.content:
-            yield from ((change, each) for each in _in_tasks(base, change.content, change.path))
+            for pair, word in _changed_elements(base, change):
+                name = pair.element.get("name")
+                is_known = pair.changed is not None or not pair.known
+                if not is_known and (name is None or isinstance(name, str)) and not is_open(name):
+                    yield change, UnknownElement(pair.path, word, name, pair.known)
         if change is not resolved.changes[-1]:
             base = change.layer.merge(base, change.content)
 
 
-def _in_tasks(base: _Map, patch: _Map, path: str) -> Iterator[UnknownElement]:
-    for task in _pairs(base, patch, path, "tasks", _TASKS):
-        if task.changed is None:
-            yield from _unknown(task, "task")
-            continue
+def _changed_elements(base: _Map, patch: ResolvedLayer) -> Iterator[tuple[_Pair, str]]:
+    """Yield the tasks of a patch, and the containers of those that `base` has."""
+    for task in _pairs(base, patch.content, patch.path, "tasks", _TASKS):
+        yield task, "task"
         template = mapping(task.element, "template")
         pod = mapping(template, "spec")
-        if PATCH in template or PATCH in pod:
+        if task.changed is None or PATCH in template or PATCH in pod:
             continue
         base_pod = mapping(mapping(task.changed, "template"), "spec")
         for key, word in _CONTAINER_LISTS.items():
-            for container in _pairs(base_pod, pod, f"{task.path}.template.spec", key, _POD[key]):
-                if container.changed is None:
-                    yield from _unknown(container, word)
-
-
-def _unknown(pair: _Pair, word: str) -> Iterator[UnknownElement]:
-    name = pair.element.get("name")
-    if pair.known and (name is None or isinstance(name, str)) and not is_open(name):
-        yield UnknownElement(pair.path, word, name, pair.known)
+            pairs = _pairs(base_pod, pod, f"{task.path}.template.spec", key, _POD[key])
+            yield from ((container, word) for container in pairs)
 
 
 def _pairs(base: _Map, patch: _Map, path: str, key: str, shape: Shape) -> Iterator[_Pair]:

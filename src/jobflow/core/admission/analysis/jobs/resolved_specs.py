@@ -236,12 +236,7 @@ class Resolver:
                 first = tuple(each for each in changes if each.layer.rank is not Rank.RETRY_PATCH)
                 # an attempt after a failure may have more layers than the first
                 for attempt in (first,) if len(first) == len(changes) else (first, changes):
-                    if attempt and self._spend_on_merging(resolved.base, attempt):
-                        yield ResolvedStep(i, self._merged(resolved, attempt))
-                        continue
-                    if attempt:
-                        self._budget.leave_out("patched jobs", self._level)
-                    yield ResolvedStep(i, resolved)
+                    yield ResolvedStep(i, self._merge(resolved, attempt) if attempt else resolved)
 
     def _of(
         self, step: int, case: int | None
@@ -256,18 +251,25 @@ class Resolver:
         # a case replaces what its step runs
         return (work[-1] if work else None), tuple(layers[len(work) :])
 
-    def _spend_on_merging(self, base: Mapping[str, Any], changes: Sequence[ResolvedLayer]) -> bool:
-        """Spend what it takes to merge layers onto a spec; return whether it is left."""
-        size, values = self._measure(base)
+    def _merge(self, resolved: ResolvedSpec, changes: tuple[ResolvedLayer, ...]) -> ResolvedSpec:
+        """Return a spec with layers merged onto it, or unchanged if the budget is spent."""
+        spec = resolved.base
+        size, values = self._measure(spec)
         for change in changes:
             # env is added to every container
-            times = count_containers(base) if change.layer.rank is Rank.ARGUMENTS else 1
+            times = count_containers(spec) if change.layer.rank is Rank.ARGUMENTS else 1
             more, added = self._measure(change.content)
             size += more * max(times, 1)
             values += added * max(times, 1)
         self._budget.spend(tree_budget.MERGED_VALUE * values)
         self._budget.merged -= size
-        return self._budget.merged >= 0
+        if self._budget.merged < 0:
+            self._budget.leave_out("patched jobs", self._level)
+            return resolved
+        for change in changes:
+            spec = change.layer.merge(spec, change.content)
+        merged = resolved._replace(spec=with_claims(spec, self._claims), changes=changes)
+        return merged._replace(pods=_pod_names(spec, is_partly_open=merged.open))
 
     def _measure(self, spec: Mapping[str, Any]) -> tuple[int, int]:
         """Return the bytes of a spec or a layer, and about how many JSON values it has."""
@@ -275,13 +277,6 @@ class Resolver:
             text = tree_budget.encode_roughly(spec)
             self._sizes[id(spec)] = len(text), count_values(text)
         return self._sizes[id(spec)]
-
-    def _merged(self, resolved: ResolvedSpec, changes: tuple[ResolvedLayer, ...]) -> ResolvedSpec:
-        spec: Mapping[str, Any] = resolved.base
-        for change in changes:
-            spec = change.layer.merge(spec, change.content)
-        merged = resolved._replace(spec=with_claims(spec, self._claims), changes=changes)
-        return merged._replace(pods=_pod_names(spec, is_partly_open=merged.open))
 
 
 def _pod_names(spec: Mapping[str, Any], *, is_partly_open: bool) -> PodNames:
@@ -317,7 +312,7 @@ class KnownTasks:
             if step not in excluded:
                 self._specs.setdefault(step, []).append(resolved.spec)
         self._of_steps: dict[int, Tasks] = {}
-        self._of_specs: dict[int, Tasks] = {}
+        self._of_specs: dict[int, dict[str, int | None]] = {}
         self._suggesters: dict[int, Suggester] = {}
 
     def __bool__(self) -> bool:
@@ -327,7 +322,13 @@ class KnownTasks:
         """Return the tasks of a step, with `switch` those of any case; None if not known."""
         if (found := self._of_steps.get(step)) is None and step in self._specs:
             for spec in self._specs[step]:
-                tasks = self._of_spec(spec)
+                if id(spec) not in self._of_specs:
+                    tasks = self._of_specs[id(spec)] = {}
+                    for task in job_view(spec, "", None).tasks:
+                        if task.name is not None:
+                            known = task.replicas is not None and task.replicas >= 0
+                            tasks.setdefault(task.name, task.replicas if known else None)
+                tasks = self._of_specs[id(spec)]
                 if found is None:
                     found = tasks
                     continue
@@ -339,16 +340,6 @@ class KnownTasks:
             assert found is not None
             self._of_steps[step] = found
         return found
-
-    def _of_spec(self, spec: Mapping[str, Any]) -> Tasks:
-        if id(spec) not in self._of_specs:
-            tasks: dict[str, int | None] = {}
-            for task in job_view(spec, "", None).tasks:
-                if task.name is not None:
-                    pods = task.replicas
-                    tasks.setdefault(task.name, pods if pods is not None and pods >= 0 else None)
-            self._of_specs[id(spec)] = tasks
-        return self._of_specs[id(spec)]
 
     def nearest(self, name: str, tasks: Tasks) -> str | None:
         """Return the most similar of these tasks, which `get` returned, or None. The cost is

@@ -64,29 +64,25 @@ def claims_are_complete(facts: FlowFacts) -> Iterator[Violation]:
     for claim in facts.claims:
         if not isinstance(claim.spec, dict):
             continue  # a reference has no value, or the type is wrong
-        if claim.spec:
-            yield from _access_mode_faults(claim.spec.get("accessModes"), claim.path)
-            yield from _storage_faults(claim.spec, claim.path)
-        else:
+        if not claim.spec:
             detail = (
                 "write the spec of the claim: accessModes: [ReadWriteOnce], resources: "
                 "{requests: {storage: 10Gi}}"
             )
             yield Violation(claim.path, Reason.REQUIRED, None, detail)
-
-
-def _access_mode_faults(modes: Any, claim: str) -> Iterator[Violation]:
-    path = f"{claim}.accessModes"
-    if not modes:
-        detail = f"at least one access mode: {', '.join(ACCESS_MODES)}"
-        yield Violation(path, Reason.REQUIRED, None, detail)
-        return
-    for i, mode in enumerate(modes if isinstance(modes, list) else ()):
-        if isinstance(mode, str):
-            yield from word_violations(f"{path}[{i}]", mode, ACCESS_MODES)
-    if isinstance(modes, list) and len(modes) > 1 and "ReadWriteOncePod" in modes:
-        detail = "ReadWriteOncePod cannot be combined with other access modes"
-        yield Violation(path, Reason.FORBIDDEN, None, detail)
+            continue
+        path, modes = f"{claim.path}.accessModes", claim.spec.get("accessModes")
+        if not modes:
+            detail = f"at least one access mode: {', '.join(ACCESS_MODES)}"
+            yield Violation(path, Reason.REQUIRED, None, detail)
+        elif isinstance(modes, list):
+            for i, mode in enumerate(modes):
+                if isinstance(mode, str):
+                    yield from word_violations(f"{path}[{i}]", mode, ACCESS_MODES)
+            if len(modes) > 1 and "ReadWriteOncePod" in modes:
+                detail = "ReadWriteOncePod cannot be combined with other access modes"
+                yield Violation(path, Reason.FORBIDDEN, None, detail)
+        yield from _storage_faults(claim.spec, claim.path)
 
 
 def _storage_faults(spec: dict[str, Any], path: str) -> Iterator[Violation]:
