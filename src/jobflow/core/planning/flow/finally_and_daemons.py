@@ -31,19 +31,18 @@ def wait_for_status(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool
     )
 
 
-def are_left(ctx: PlanContext, positions: Iterable[int]) -> bool:
-    """Whether of these steps only those that can never start, and daemons, have not ended by the
-    stored status. Admission refuses such steps; a flow that was stored without it has them."""
+def first_left(ctx: PlanContext) -> int:
+    """Return the position of the first step that has not ended by the stored status and may still
+    do so, without daemons; the number of steps if there is none."""
     gone, never = ctx.view.deleted, ctx.layout.never_start
-    return all(
-        (
-            each.stored.phase in ENDED_STEP_PHASES
-            or (position in never and each.stored.phase == StepPhase.WAITING and not each.started)
+    for position, each in enumerate(ctx.observed):
+        has_ended = each.stored.phase in ENDED_STEP_PHASES or (
+            position in never and each.stored.phase == StepPhase.WAITING and not each.started
         )
-        and all(job.ended or job.metadata.name in gone for job in each.jobs)
-        for position in positions
-        if not (each := ctx.observed[position]).step.daemon
-    )
+        is_alive = any(not job.ended and job.metadata.name not in gone for job in each.jobs)
+        if not each.step.daemon and (is_alive or not has_ended):
+            return position
+    return len(ctx.observed)
 
 
 def ending_daemons(ctx: PlanContext, decisions: Sequence[StepDecision]) -> frozenset[int]:

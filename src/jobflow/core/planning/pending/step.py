@@ -20,7 +20,7 @@ from jobflow.core.lazy import lazy_property
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Decision, StepDecision, fail, skip, wait
 from jobflow.core.planning.flow.failure_policy import FailureStop
-from jobflow.core.planning.flow.finally_and_daemons import are_left, may_begin
+from jobflow.core.planning.flow.finally_and_daemons import first_left, may_begin
 from jobflow.core.planning.observed.steps import has_begun
 from jobflow.core.planning.pending.probes import ProbeState, Probing
 from jobflow.core.planning.pending.stored_decisions import decide_first
@@ -281,9 +281,10 @@ class PendingSteps:
         if self.lifecycle.ending_reason:
             return skip(observed, StepReason.STOPPED, self.lifecycle.ending_message)
         message = blocked_by(ctx, observed.step)
-        in_finally = position >= self.layout.last_from
-        left = self._all_are_left if in_finally else self._are_left_before_finally
-        if left and not ctx.terminating:
+        last_from = self.layout.last_from
+        # admission refuses such a step; a flow that was stored without it ends all the same
+        others = last_from if position < last_from else len(self.layout.steps)
+        if self._first_left >= others and not ctx.terminating:
             return skip(observed, StepReason.BLOCKED, message)
         return StepDecision(wait(observed, StepReason.BLOCKED, message))
 
@@ -296,9 +297,5 @@ class PendingSteps:
         return may_begin(self.ctx)
 
     @lazy_property
-    def _are_left_before_finally(self) -> bool:
-        return are_left(self.ctx, range(self.layout.last_from))
-
-    @lazy_property
-    def _all_are_left(self) -> bool:
-        return are_left(self.ctx, range(len(self.layout.steps)))
+    def _first_left(self) -> int:
+        return first_left(self.ctx)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from jobflow.api.flow.control import to_number
+from jobflow.api.flow.control import Repeat, to_number
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepPhase
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import evaluate_condition
@@ -144,8 +144,13 @@ def begin(observed: ObservedStep, ctx: PlanContext) -> Loop:
 
 def _with_begun(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -> Loop:
     step = observed.step
-    items = get_items(step, observed.decided)
-    total = _most_repeats(observed) if step.for_each is None else len(items or ())
+    total = len(get_items(step, observed.decided) or ())
+    if step.for_each is None and step.repeat is not None:
+        most = to_number(step.repeat.max)
+        total = MAX_RUNS if most is None else min(max(most, 1), MAX_RUNS)
+        known = {run.index for run in observed.runs}
+        while total in known and total < MAX_RUNS:  # `max` was lowered past admission
+            total += 1
     every = runs_every_item(ctx.flow, step)
     position = ctx.layout.graph.index[step.name]
     loop = Loop(observed, total, {run.index: run for run in observed.runs}, every)
@@ -180,22 +185,43 @@ def _find_end_of(
     return end if end is not None and end.attempts >= run.attempts else None
 
 
-def _most_repeats(observed: ObservedStep) -> int:
-    repeat = observed.step.repeat
-    most = to_number(repeat.max) if repeat is not None else None
-    total = MAX_RUNS if most is None else min(max(most, 1), MAX_RUNS)
-    known = {run.index for run in observed.runs}
-    while total in known and total < MAX_RUNS:  # `max` was lowered past admission
-        total += 1
-    return total
-
-
 def _continue(loop: Loop, ctx: PlanContext, *, is_sure: bool) -> None:
-    """`is_sure`: a dependant shows that a repeat has completed."""
+    """Begin the next runs, or end the step. `is_sure`: a dependant shows that a repeat has
+    completed."""
     if loop.observed.step.for_each is not None:
         _items(loop, ctx)
+        return
+    index = 0
+    while index in loop.decided:
+        run, decision = loop.decided[index]
+        condition = decision.condition
+        if condition.phase not in ENDED_STEP_PHASES:
+            return
+        index += 1
+        # `until` was evaluated before the run that follows began
+        if condition.phase != StepPhase.FAILED and index in loop.decided:
+            continue
+        if condition.phase == StepPhase.FAILED or is_sure:
+            loop.verdict = LoopEnd()
+            return
+        _after_repeat(loop, run, condition, ctx)
+        if loop.verdict is not None or loop.wake_at is not None:
+            return
+    if (why := ending_reason(loop.observed, ctx)) and why != StepReason.SUSPENDED:
+        count = f"{index} of at most {loop.total} runs had ended"
+        loop.verdict = LoopEnd(why, aborted(why, count, loop.observed, ctx))
+        return
+    if ctx.terminating or ctx.pause:
+        return
+    # `until` may read the outputs of the last run, which a crash would lose
+    if index and loop.decided[index - 1][0].stored.phase not in ENDED_STEP_PHASES:
+        loop.stores_first = True
+    elif loop.next_at is not None:
+        loop.wake_at = loop.next_at
     else:
-        _repeats(loop, ctx, is_sure=is_sure)
+        loop.start(index, ctx)
+        if loop.failed:
+            loop.verdict = LoopEnd()
 
 
 def _items(loop: Loop, ctx: PlanContext) -> None:
@@ -258,34 +284,17 @@ def _next_items(loop: Loop, ctx: PlanContext, under_way: int) -> int:
     return failed
 
 
-def _repeats(loop: Loop, ctx: PlanContext, *, is_sure: bool) -> None:
-    for index in range(loop.total):
-        if index not in loop.decided:
-            _next_repeat(loop, index, ctx)
-            return
-        run, decision = loop.decided[index]
-        condition = decision.condition
-        if condition.phase not in ENDED_STEP_PHASES:
-            return
-        if condition.phase == StepPhase.FAILED:
-            loop.verdict = LoopEnd()
-            return
-        # `until` was evaluated before that run began
-        if index + 1 in loop.decided:
-            continue
-        if is_sure:
-            loop.verdict = LoopEnd()
-            return
-        loop.next_at = _end_of_pause(loop, run, ctx)
-        _until(loop, run, condition, ctx)
-        if loop.verdict is not None or loop.wake_at is not None:
-            return
-
-
-def _until(loop: Loop, run: ObservedRun, ended: RunCondition, ctx: PlanContext) -> None:
-    """End the step with this run, which has completed, if `until` holds or no run may follow."""
-    repeat = loop.observed.step.repeat
-    until = repeat.until if repeat is not None else None
+def _after_repeat(loop: Loop, run: ObservedRun, ended: RunCondition, ctx: PlanContext) -> None:
+    """End the step with this run, which has completed, if `until` holds or no run may follow; else
+    note when the next one may start."""
+    repeat = loop.observed.step.repeat or Repeat()
+    if run.stored.phase not in ENDED_STEP_PHASES:
+        if pause := duration(repeat.pause, None):
+            loop.next_at = ceil_to_second(add(ctx.now, pause))
+    else:  # the time is stored together with the end of the run
+        at = loop.observed.stored.next_attempt_time
+        loop.next_at = at if at is not None and ctx.now < at else None
+    until = repeat.until
     if until is not None:
         done = ctx.answer(
             run, "until", lambda: evaluate_condition("repeat.until", until, ctx.seen(run, ended))
@@ -302,33 +311,3 @@ def _until(loop: Loop, run: ObservedRun, ended: RunCondition, ctx: PlanContext) 
     if (run.index or 0) + 1 >= loop.total:
         message = f"`{until}` does not hold after {format_count(loop.total, 'run')}"
         loop.verdict = LoopEnd(StepReason.UNTIL_NOT_REACHED, message)
-
-
-def _end_of_pause(loop: Loop, run: ObservedRun, ctx: PlanContext) -> datetime | None:
-    """Return when the repeat after this one, which has completed, may start; None: now."""
-    # the time is stored together with the end of the run
-    if run.stored.phase in ENDED_STEP_PHASES:
-        until = loop.observed.stored.next_attempt_time
-        return until if until is not None and ctx.now < until else None
-    repeat = loop.observed.step.repeat
-    pause = duration(repeat.pause if repeat is not None else None, None)
-    return None if not pause else ceil_to_second(add(ctx.now, pause))
-
-
-def _next_repeat(loop: Loop, index: int, ctx: PlanContext) -> None:
-    if (why := ending_reason(loop.observed, ctx)) and why != StepReason.SUSPENDED:
-        count = f"{index} of at most {loop.total} runs had ended"
-        loop.verdict = LoopEnd(why, aborted(why, count, loop.observed, ctx))
-        return
-    if ctx.terminating or ctx.pause:
-        return
-    # `until` may read the outputs of the last run, which a crash would lose
-    if index and loop.decided[index - 1][0].stored.phase not in ENDED_STEP_PHASES:
-        loop.stores_first = True
-        return
-    if loop.next_at is not None:
-        loop.wake_at = loop.next_at
-        return
-    loop.start(index, ctx)
-    if loop.failed:
-        loop.verdict = LoopEnd()

@@ -17,7 +17,6 @@ import msgspec
 from jobflow.api.flow.status import (
     ENDED_STEP_PHASES,
     JobFlowStatus,
-    JobRecord,
     RunCondition,
     StepCondition,
     StepPhase,
@@ -41,14 +40,11 @@ LIMIT."""
 _replace = msgspec.structs.replace
 
 _ASKED_AGAIN = frozenset({StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE})
+_ENDED_WELL = ENDED_STEP_PHASES - {StepPhase.FAILED}
 
 _RUNS = attrgetter("runs")
 _TIME = {"last_transition_time": None}
-_NUMBERS: Mapping[str, Any] = {
-    "create_time": None,
-    "running_duration": "",
-    "requested_hours": None,
-}
+_NUMBERS: Mapping[str, Any] = {"create_time": None, "running_duration": "", "requested_hours": None}
 _DETAILS = {**_NUMBERS, "failure": None}
 _CAUSE = {"message": "", "failure": None}
 
@@ -104,14 +100,19 @@ def _size(status: JobFlowStatus) -> int:
     return len(msgspec.json.encode(status))
 
 
-def _histories_but_the_last(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
-    records = [
-        _replace(record, running_histories=histories[-1:])
-        if (histories := record.running_histories) is not None and len(histories) > 1
-        else record
-        for record in status.job_status_list or ()
-    ]
-    return _with_records(status, records)
+def _records(status: JobFlowStatus, _: NamedFailures, *, ended: bool) -> JobFlowStatus:
+    """Drop the records of ended vcjobs, or all histories but the last of each record."""
+    stored = status.job_status_list or []
+    if ended:
+        records = [record for record in stored if not has_end(record)]
+    else:
+        records = [
+            _replace(record, running_histories=histories[-1:])
+            if (histories := record.running_histories) is not None and len(histories) > 1
+            else record
+            for record in stored
+        ]
+    return status if records == stored else _replace(status, job_status_list=records or None)
 
 
 def _task_status_counts(status: JobFlowStatus, named: NamedFailures) -> JobFlowStatus:
@@ -122,14 +123,6 @@ def _task_status_counts(status: JobFlowStatus, named: NamedFailures) -> JobFlowS
 
 def _has_failed(condition: RunCondition) -> bool:
     return condition.phase == StepPhase.FAILED
-
-
-def _has_ended_well(condition: RunCondition) -> bool:
-    return condition.phase in ENDED_STEP_PHASES and not _has_failed(condition)
-
-
-def _records_of_ended_jobs(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
-    return _with_records(status, [r for r in status.job_status_list or () if not has_end(r)])
 
 
 def _causes(status: JobFlowStatus, named: NamedFailures) -> JobFlowStatus:
@@ -211,11 +204,6 @@ def _with_fields(less: C, full: C, retried: frozenset[str], ended: frozenset[str
     return _replace(less, failure=keep_fields(full.failure, fields))
 
 
-def _with_records(status: JobFlowStatus, records: list[JobRecord]) -> JobFlowStatus:
-    same = records == (status.job_status_list or [])
-    return status if same else _replace(status, job_status_list=records or None)
-
-
 def _conditions(
     status: JobFlowStatus,
     named: NamedFailures,
@@ -245,15 +233,15 @@ def _conditions(
 
 
 DROPS: tuple[Callable[[JobFlowStatus, NamedFailures], JobFlowStatus], ...] = (
-    _histories_but_the_last,
+    partial(_records, ended=False),
     # the last history of a job has the time
     partial(_conditions, empty=_TIME, concerns=lambda each: bool(each.job)),
     _task_status_counts,
     # the messages of failed steps are causes
     partial(_conditions, empty={"message": ""}, concerns=lambda each: not _has_failed(each)),
-    partial(_conditions, empty=_DETAILS, concerns=_has_ended_well),
+    partial(_conditions, empty=_DETAILS, concerns=lambda each: each.phase in _ENDED_WELL),
     partial(_conditions, empty=_NUMBERS, concerns=_has_failed),
-    _records_of_ended_jobs,
+    partial(_records, ended=True),
     partial(_conditions, empty=_TIME),
     _causes,
 )
