@@ -88,7 +88,26 @@ class CronPlan:
 
 def plan_cron(cron: api.CronJobFlow, flows: Sequence[JobFlow], now: datetime) -> CronPlan:
     """Return what to do at `now` for a CronJobFlow and the flows that it controls."""
-    status = _observed(cron, flows)
+    # the oldest first: only some of a large backfill are named
+    active = sorted((flow for flow in flows if not flow.final), key=_age)
+    named = [
+        api.FlowReference(
+            api_version=JOBFLOWS.api_version,
+            kind=JOBFLOWS.kind,
+            namespace=flow.metadata.namespace,
+            name=flow.metadata.name,
+            uid=flow.metadata.uid,
+        )
+        for flow in active[:MAX_ACTIVE]
+    ]
+    ends = [flow.status.completion_time for flow in flows if _succeeded(flow)]
+    known = [end for end in (*ends, cron.status.last_successful_time) if end is not None]
+    status = replace(
+        cron.status,
+        active=named or None,
+        active_count=len(active),
+        last_successful_time=max(known, default=None),
+    )
     if cron.metadata.deletion_timestamp is not None:
         return CronPlan(status, events=tuple(_events(cron, flows, status)))
     start = _Start(cron, flows, now, cron.status.last_schedule_time)
@@ -101,32 +120,6 @@ def plan_cron(cron: api.CronJobFlow, flows: Sequence[JobFlow], now: datetime) ->
         actions += _surplus(cron, flows)
     events = tuple(_events(cron, flows, status))
     return CronPlan(status, tuple(actions), events, tuple(start.notices), requeue_after)
-
-
-# ------------------------------------------------------------------ status
-
-
-def _observed(cron: api.CronJobFlow, flows: Sequence[JobFlow]) -> api.CronJobFlowStatus:
-    # the oldest first: only some of a large backfill are named
-    active = sorted((flow for flow in flows if not flow.final), key=_age)
-    ends = [flow.status.completion_time for flow in flows if _succeeded(flow)]
-    known = [end for end in (*ends, cron.status.last_successful_time) if end is not None]
-    return replace(
-        cron.status,
-        active=[
-            api.FlowReference(
-                api_version=JOBFLOWS.api_version,
-                kind=JOBFLOWS.kind,
-                namespace=flow.metadata.namespace,
-                name=flow.metadata.name,
-                uid=flow.metadata.uid,
-            )
-            for flow in active[:MAX_ACTIVE]
-        ]
-        or None,
-        active_count=len(active),
-        last_successful_time=max(known, default=None),
-    )
 
 
 def _succeeded(flow: JobFlow) -> bool:
@@ -160,9 +153,6 @@ def _surplus(cron: api.CronJobFlow, flows: Sequence[JobFlow]) -> Iterator[Remove
             meta = flow.metadata
             if meta.deletion_timestamp is None:
                 yield RemoveFlow(meta.name, meta.uid, meta.resource_version)
-
-
-# ------------------------------------------------------------------ the next flow
 
 
 @dataclass(slots=True)
@@ -253,9 +243,6 @@ class _Start:
 
     def _note(self, reason: str, message: str) -> None:
         self.notices.append(Event(EventType.WARNING, reason, message))
-
-
-# ------------------------------------------------------------------ events
 
 
 def _events(

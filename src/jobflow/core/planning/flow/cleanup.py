@@ -39,10 +39,18 @@ def retention(flow: JobFlow, view: View, now: datetime) -> Retention:
     if all(_expiry(job) is None for job in view.jobs.values()):
         return Retention()
     timed = [(job, at) for job in _deletable(view) if (at := _expiry(job)) is not None]
-    recorded = _recorded_ends(flow)
     later = [at for _, at in timed if at > now]
     expired = [job for job, at in timed if at <= now]
     # a job that is deleted before the status holds its end would count as lost
+    recorded = {record.name for record in flow.status.job_status_list or () if has_end(record)}
+    for key, condition in (flow.status.conditions or {}).items():
+        for run in condition.runs or (condition,):
+            if run.phase in ENDED_STEP_PHASES:
+                # a name that was dropped for the status's size follows from the attempt; the record
+                # of the first attempt was dropped too
+                first = key if run.index is None else f"{key}-{run.index}"
+                name = run.job or run.flow
+                recorded |= {name} if name else {first, format_latest_name(first, run.attempts)}
     deletes = tuple(DeleteJob.of(job) for job in expired if job.metadata.name in recorded)
     return Retention(deletes, min(later, default=None), urgent=len(deletes) < len(expired))
 
@@ -66,21 +74,6 @@ def _expiry(job: Job) -> datetime | None:
     if end is None or len(ttl) > len(str(MAX_INT32)) or int(ttl) > MAX_INT32:
         return None
     return add(end, int(ttl))
-
-
-def _recorded_ends(flow: JobFlow) -> frozenset[str]:
-    """Return the names of the vcjobs whose end the status holds."""
-    status = flow.status
-    names = {record.name for record in status.job_status_list or () if has_end(record)}
-    for key, condition in (status.conditions or {}).items():
-        for run in condition.runs or (condition,):
-            if run.phase in ENDED_STEP_PHASES:
-                # a name that was dropped for the status's size follows from the attempt; the record
-                # of the first attempt was dropped too
-                first = key if run.index is None else f"{key}-{run.index}"
-                name = run.job or run.flow
-                names |= {name} if name else {first, format_latest_name(first, run.attempts)}
-    return frozenset(names)
 
 
 def expires(flow: JobFlow) -> datetime | None:

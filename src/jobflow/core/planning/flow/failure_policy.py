@@ -142,19 +142,9 @@ class FailureStop:
     def may_start(self, position: int, met: Iterable[int] | None = None) -> bool:
         """Whether a step that these targets (None: any of its targets) make ready starts although
         steps have failed."""
-        return self._handles(position, met) or self._matches_failed(position)
-
-    def _handles(self, position: int, met: Iterable[int] | None) -> bool:
-        """Whether a step is a handler of a failure, or behind one."""
-        layout = self._ctx.layout
-        if layout.needs[position].handles(met):
+        if self._handles(position, met):
             return True
-        targets = layout.graph.targets[position] if met is None else met
-        return not self._handling.isdisjoint(targets)
-
-    def _matches_failed(self, position: int) -> bool:
-        """Whether the items of a step depend on single items of the failed steps, and the step on
-        no other failed step."""
+        # its items depend on single items of the failed steps, and it on no other failed step
         needs, steps = self._ctx.layout.needs, self._ctx.layout.steps
         if self.policy is not FailurePolicy.STOP or not needs[position].matched:
             return False
@@ -164,6 +154,14 @@ class FailureStop:
             upstream |= new
             work += new
         return {steps[i].name for i in upstream}.issuperset((*self.failed, *self.failing))
+
+    def _handles(self, position: int, met: Iterable[int] | None) -> bool:
+        """Whether a step is a handler of a failure, or behind one."""
+        layout = self._ctx.layout
+        if layout.needs[position].handles(met):
+            return True
+        targets = layout.graph.targets[position] if met is None else met
+        return not self._handling.isdisjoint(targets)
 
     def spared(self) -> frozenset[str]:
         """Return the steps that Abort does not abort if they run, or begin in this plan."""

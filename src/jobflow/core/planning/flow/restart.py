@@ -13,7 +13,7 @@ attempts before. Volume claims stay; one that was deleted since is created again
 needed. A flow of a concurrency group waits for a place again. Nothing is started here.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
@@ -67,24 +67,19 @@ def find_runs_again(
     for position in ctx.layout.order:
         if (again := judge.decide(position, found)) is not None:
             found[position] = again
-    found |= dict.fromkeys(list(_services(ctx, found)), Again(_NONE, None))
-    return {position: found[position] for position in sorted(found)}
-
-
-def _services(ctx: PlanContext, again: Collection[int]) -> Iterator[int]:
-    """Yield the daemons that ended with the flow and that a step that runs again needs running,
-    directly or through others."""
-    found, work = set(again), list(again)
+    # daemons that ended with the flow, and that these need running, directly or through others
+    seen, work = set(found), list(found)
     while work:
         need = ctx.layout.needs[work.pop()]
         for target, want in zip(need.targets, need.wants, strict=True):
             may_be_over = need.probe is None and want is not Condition.RUNNING
-            if target in found or (ctx.layout.steps[target].daemon and may_be_over):
+            if target in seen or (ctx.layout.steps[target].daemon and may_be_over):
                 continue
-            found.add(target)
+            seen.add(target)
             work.append(target)
             if ctx.observed[target].stored.reason == StepReason.DAEMON_ENDED:
-                yield target
+                found[target] = Again(_NONE, None)
+    return {position: found[position] for position in sorted(found)}
 
 
 class _Judge:
@@ -165,12 +160,7 @@ class _Judge:
 
 
 def restarted(
-    flow: JobFlow,
-    view: View,
-    now: datetime,
-    handled: list[str] | None,
-    *,
-    tolerated: bool = False,
+    flow: JobFlow, view: View, now: datetime, handled: list[str] | None, *, tolerated: bool = False
 ) -> api.JobFlowStatus:
     """Return the status from which an ended flow continues. `handled`: UIDs of Commands;
     `tolerated`: tolerated failures run again too."""
@@ -178,7 +168,17 @@ def restarted(
     ctx = PlanContext.of(flow, View(), now)
     conditions = {observed.key: observed.stored for observed in ctx.observed}
     for position, again in find_runs_again(ctx, view.jobs, tolerated=tolerated).items():
-        condition = _back_to_waiting(ctx, position, again.kept)
+        last = ctx.observed[position].stored
+        runs = [
+            msgspec.structs.replace(run, past_attempts=run.attempts)
+            if run.index in again.kept
+            else api.RunCondition(index=run.index, **_kept_fields(run))
+            for run in last.runs or ()
+            if run.attempts or run.index in again.kept
+        ]
+        condition = api.StepCondition(
+            last_transition_time=ctx.second, runs=runs or None, **_kept_fields(last)
+        )
         if ctx.layout.runs_steps[position]:
             condition = _with_children(condition, view, again, tolerated=tolerated)
         conditions[ctx.observed[position].key] = condition
@@ -220,19 +220,6 @@ def restarted(
         tolerated_in_children=False,
         handled_commands=handled,
     )
-
-
-def _back_to_waiting(ctx: PlanContext, position: int, kept: Collection[int]) -> api.StepCondition:
-    stored = ctx.observed[position].stored
-    runs = [
-        msgspec.structs.replace(run, past_attempts=run.attempts)
-        if run.index in kept
-        else api.RunCondition(index=run.index, **_kept_fields(run))
-        for run in stored.runs or ()
-        if run.attempts or run.index in kept
-    ]
-    fields = _kept_fields(stored)
-    return api.StepCondition(last_transition_time=ctx.second, runs=runs or None, **fields)
 
 
 def _with_children(

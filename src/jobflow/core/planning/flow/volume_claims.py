@@ -57,49 +57,43 @@ class Claims:
 
     def wait_of(self, manifest: Mapping[str, Any]) -> ClaimWait | CreateFault | None:
         """Return why this vcjob cannot be created yet, or never; None if its claims exist."""
-        found: ClaimWait | CreateFault | None = None
+        found: ClaimWait | None = None
         # a final fault of one claim counts before the wait for another
         for claim in mounted_claims(manifest["spec"], self._names):
+            name = self._names[claim]
             # one that a user deletes later does not come back empty
-            if self._names[claim] in self._created:
+            if name in self._created:
                 continue
-            one = self._wait_of(claim)
-            if isinstance(one, CreateFault):
-                return one
-            if found is None or (isinstance(found, ClaimWait) and found.keeps_place):
-                found = one
+            match self._ctx.view.claims.get(name):
+                case Refusal(message=message, retry_at=retry_at) as refusal:
+                    why = f"the volume claim {name} was refused: {message}"
+                    if refusal.is_final:
+                        return CreateFault(StepReason.REFUSED, why)
+                    wait = ClaimWait(StepReason.CREATE_REFUSED, why, retry_at)
+                case ClaimHolder(going=False, owner=owner):
+                    whose = "no flow" if owner is None else f"{owner.kind} {owner.name}"
+                    why = (
+                        f"a PersistentVolumeClaim named {name} exists already and belongs to "
+                        f"{whose}: delete it, or give the flow or the claim another name"
+                    )
+                    return CreateFault(StepReason.NAME_CONFLICT, why)
+                # it is being deleted, or its owner is gone
+                case ClaimHolder(retry_at=retry_at):
+                    why = f"waits until the old volume claim {name} is gone"
+                    wait = ClaimWait(StepReason.NAME_IN_USE, why, retry_at)
+                case _:
+                    why = f"the volume claim {name} is being created"
+                    wait = ClaimWait(StepReason.STARTING, why)
+            is_due = wait.retry_at is not None and wait.retry_at <= self._ctx.now
+            if (is_due or wait.keeps_place) and name not in self._asked:
+                built = build_claim(self._ctx.flow, claim)
+                if isinstance(built, EvaluationFailure):
+                    return CreateFault(StepReason.EXPRESSION_ERROR, built.message)
+                self._asked.add(name)
+                self._actions.append(CreateClaim(name, built))
+            if found is None or found.keeps_place:
+                found = wait
         return found
-
-    def _wait_of(self, claim: str) -> ClaimWait | CreateFault:
-        name, now = self._names[claim], self._ctx.now
-        match self._ctx.view.claims.get(name):
-            case Refusal(message=message, retry_at=retry_at) as refusal:
-                why = f"the volume claim {name} was refused: {message}"
-                if refusal.is_final:
-                    return CreateFault(StepReason.REFUSED, why)
-                wait = ClaimWait(StepReason.CREATE_REFUSED, why, retry_at)
-            case ClaimHolder(going=False, owner=owner):
-                whose = "no flow" if owner is None else f"{owner.kind} {owner.name}"
-                why = (
-                    f"a PersistentVolumeClaim named {name} exists already and belongs to {whose}: "
-                    "delete it, or give the flow or the claim another name"
-                )
-                return CreateFault(StepReason.NAME_CONFLICT, why)
-            # it is being deleted, or its owner is gone
-            case ClaimHolder(retry_at=retry_at):
-                why = f"waits until the old volume claim {name} is gone"
-                wait = ClaimWait(StepReason.NAME_IN_USE, why, retry_at)
-            case _:
-                why = f"the volume claim {name} is being created"
-                wait = ClaimWait(StepReason.STARTING, why)
-        is_due = wait.keeps_place or (wait.retry_at is not None and wait.retry_at <= now)
-        if is_due and name not in self._asked:
-            manifest = build_claim(self._ctx.flow, claim)
-            if isinstance(manifest, EvaluationFailure):
-                return CreateFault(StepReason.EXPRESSION_ERROR, manifest.message)
-            self._asked.add(name)
-            self._actions.append(CreateClaim(name, manifest))
-        return wait
 
 
 def created_claims(ctx: PlanContext) -> list[str] | None:

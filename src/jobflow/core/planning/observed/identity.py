@@ -114,23 +114,20 @@ class KnownJobs:
         """Whether a job only has the name of a job of the flow."""
         known, record = self._runs.get(job.name), self._records.get(job.name)
         if known is not None:
-            is_other = known.uid != pack_uid(job.uid)
-            return is_other and not self._names_earlier_attempt(known, job)
+            if known.uid == pack_uid(job.uid):
+                return False
+            # a version that does not know the UID leaves it there when it starts another attempt
+            others = (other.metadata for name, other in self._jobs.items() if name != job.name)
+            is_of_earlier_attempt = known.attempts > 1 and (
+                known.create_time in (None, job.creation_timestamp)
+                or any(pack_uid(other.uid) == known.uid for other in others)
+            )
+            return not is_of_earlier_attempt
         if record is None or record.end_timestamp is None:
             return False  # an older version, or Volcano's controller, wrote no UID: it is taken
         # after the end of an attempt its job is known by its creation; a lost one never comes back
         is_other = record.start_timestamp not in (None, job.creation_timestamp)
         return is_other or (exists and record.state not in ENDED_PHASES)
-
-    def _names_earlier_attempt(self, known: RunCondition, job: ObjectMeta) -> bool:
-        """Whether the UID in the status is that of an earlier attempt than the name beside it."""
-        # a version that does not know the field leaves it there when it starts another attempt
-        if known.attempts < 2:
-            return False
-        others = (other.metadata for name, other in self._jobs.items() if name != job.name)
-        return known.create_time in (None, job.creation_timestamp) or any(
-            pack_uid(other.uid) == known.uid for other in others
-        )
 
 
 def without_namesakes(flow: JobFlow, view: View) -> View:
@@ -188,7 +185,15 @@ def assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flow
         place = _place_of(job, layout)
         # most are found by name; a name of a later attempt may be shortened
         if place is None or place.attempt > 1:
-            named = _places_in_status(found) if named is None else named
+            if named is None:
+                named = {
+                    last: _Place(position, run.index, run.stored.attempts)
+                    for position, observed in enumerate(found)
+                    for run in observed.each
+                    if (last := run.stored.job)
+                    and run.stored.attempts
+                    and is_attempt_name(last, run.key)  # no run can have another
+                }
             place = named.get(name, place)
         if place is not None and place.run is None:
             plain.setdefault(place.position, []).append(_with_attempt(job, place.attempt))
@@ -202,16 +207,6 @@ def assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flow
     for position, of_runs in looped.items():
         if layout.has_objects[position]:
             _assign_to_runs(found[position], of_runs, view, flow)
-
-
-def _places_in_status(found: Sequence[ObservedStep]) -> dict[str, _Place]:
-    """Return the places of the jobs that the status names, except those that no run can have."""
-    return {
-        name: _Place(position, run.index, run.stored.attempts)
-        for position, observed in enumerate(found)
-        for run in observed.each
-        if (name := run.stored.job) and run.stored.attempts and is_attempt_name(name, run.key)
-    }
 
 
 def _place_of(job: Job, layout: CompiledFlow) -> _Place | None:

@@ -19,13 +19,37 @@ def job_record(job: Job, old: JobRecord | None, *, gone: bool, now: datetime) ->
     the cluster; `now`: whole seconds."""
     if old is not None and is_current(old, job, gone):
         return old
+    status, made = job.status, job.metadata.creation_timestamp
+    fallback = status.state.last_transition_time or now
+    seen = [(c.status, c.last_transition_time or fallback) for c in status.conditions or ()]
+    if seen and seen[0][0] == JobPhase.PENDING and made is not None:
+        seen[0] = (JobPhase.PENDING, made)  # a vcjob is Pending since its creation
+    phase = job.phase
+    if not seen or seen[-1][0] != phase:
+        first = made if phase == JobPhase.PENDING and not seen else None
+        seen.append((phase, first or fallback))
+    # Volcano's conditions hold a phase only once, with its last time, so they are put behind the
+    # known ones at the largest overlap; Volcano moves the time of a phase while it lasts
+    known = list((old.running_histories if old is not None else None) or ())
+    for shared in range(len(seen), 0, -1):
+        ended_in = seen[max(shared - len(known), 0) : shared]
+        if known and all(
+            entry.state == state and (entry.end_timestamp is None or since <= entry.end_timestamp)
+            for entry, (state, since) in zip(known[-len(ended_in) :], ended_in, strict=False)
+        ):
+            seen = seen[shared:]
+            break
+    for state, since in seen:
+        if known:
+            known[-1] = msgspec.structs.replace(known[-1], end_timestamp=since)
+        known.append(JobRunningHistory(state=state, start_timestamp=since))
     return JobRecord(
         name=job.metadata.name,
-        state=job.phase,
-        start_timestamp=job.metadata.creation_timestamp,
-        end_timestamp=job.status.state.last_transition_time or now if job.ended else None,
-        restart_count=job.status.retry_count or 0,
-        running_histories=_histories(job, old, now) or None,
+        state=phase,
+        start_timestamp=made,
+        end_timestamp=fallback if job.ended else None,
+        restart_count=status.retry_count or 0,
+        running_histories=known[-KEPT_HISTORIES:],
     )
 
 
@@ -67,32 +91,3 @@ def before_its_end(job: Job) -> Job:
     state = JobState(phase=phase, last_transition_time=since)
     status = msgspec.structs.replace(job.status, state=state, conditions=entries or None)
     return msgspec.structs.replace(job, status=status)
-
-
-def _histories(job: Job, old: JobRecord | None, now: datetime) -> list[JobRunningHistory]:
-    """Return the phases of the vcjob, after those of the old record."""
-    # Volcano's conditions hold a phase only once, with its last time, so they are put behind the
-    # known ones at the largest overlap; Volcano moves the time of a phase while it lasts
-    known = list((old.running_histories if old is not None else None) or ())
-    status, made = job.status, job.metadata.creation_timestamp
-    fallback = status.state.last_transition_time or now
-    seen = [(c.status, c.last_transition_time or fallback) for c in status.conditions or ()]
-    if seen and seen[0][0] == JobPhase.PENDING and made is not None:
-        seen[0] = (JobPhase.PENDING, made)  # a vcjob is Pending since its creation
-    phase = status.state.phase or JobPhase.PENDING
-    if not seen or seen[-1][0] != phase:
-        first = made if phase == JobPhase.PENDING and not seen else None
-        seen.append((phase, first or fallback))
-    for shared in range(len(seen), 0, -1):
-        ended_in = seen[max(shared - len(known), 0) : shared]
-        if known and all(
-            entry.state == state and (entry.end_timestamp is None or since <= entry.end_timestamp)
-            for entry, (state, since) in zip(known[-len(ended_in) :], ended_in, strict=False)
-        ):
-            seen = seen[shared:]
-            break
-    for state, since in seen:
-        if known:
-            known[-1] = msgspec.structs.replace(known[-1], end_timestamp=since)
-        known.append(JobRunningHistory(state=state, start_timestamp=since))
-    return known[-KEPT_HISTORIES:]

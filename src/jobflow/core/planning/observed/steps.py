@@ -192,7 +192,16 @@ def gather(
         if runs_steps:
             stored = with_child_as_job(stored)
         if again:
-            runs = _remembered(step, flow.metadata.name, stored, now)
+            by_index: dict[int, ObservedRun] = {}
+            for known in stored.runs or ():
+                index = known.index
+                if index is None or index < 0 or index in by_index:
+                    continue
+                first = f"{key}-{index}"
+                if known.attempts and not known.job:
+                    known = _with_name(known, first, step)
+                by_index[index] = ObservedRun(step, first, known, now, index, stored.decisions)
+            runs = [by_index[index] for index in sorted(by_index)]
         elif stored.attempts or stored.reason or stored.phase in _OWN_PHASES:  # JobFlow wrote it
             if stored.attempts and not stored.job:
                 stored = _with_name(stored, key, step)
@@ -304,19 +313,6 @@ def _volcanos(stored: StepCondition, record: JobRecord | None, key: str) -> Step
     if record is not None and stored.create_time is None:
         changes["create_time"] = record.start_timestamp
     return msgspec.structs.replace(stored, **changes)
-
-
-def _remembered(step: Step, flow: str, stored: StepCondition, now: datetime) -> list[ObservedRun]:
-    found: dict[int, ObservedRun] = {}
-    for known in stored.runs or ():
-        index = known.index
-        if index is None or index < 0 or index in found:
-            continue
-        key = format_job_name(flow, step.name, index=index)
-        if known.attempts and not known.job:
-            known = _with_name(known, key, step)
-        found[index] = ObservedRun(step, key, known, now, index, stored.decisions)
-    return [found[index] for index in sorted(found)]
 
 
 def _with_name(stored: C, key: str, step: Step) -> C:

@@ -88,23 +88,17 @@ def waits_for(ctx: PlanContext, targets: TargetStates) -> tuple[str, str]:
             if total <= MAX_NAMES:
                 states.append(f"{names[target]} ({standing[target].phase})")
     to = _TO[need.wants[0]]
-    if need.is_mixed:
-        states, to = _mixed(states, targets)
+    if need.is_mixed:  # each with what the step waits for of it, unless all have that in common
+        pending = [i for i, reach in enumerate(targets.reaches) if reach is _NOT_YET]
+        if need.matched:
+            owners = ["the items of " if need.targets[i] in need.matched else "" for i in pending]
+            states = [owner + state for owner, state in zip(owners, states, strict=False)]
+        wants = [need.wants[i] for i in pending]
+        to = _TO[wants[0]]
+        if wants.count(wants[0]) < len(wants):
+            states = [state + _TO_EACH[want] for state, want in zip(states, wants, strict=False)]
+            to = ""
     return "", f"waits for {join_names(states, total=total, last=last)}{to}"
-
-
-def _mixed(states: list[str], targets: TargetStates) -> tuple[list[str], str]:
-    """Return these first pending states with what the step waits for of each target, and the
-    ending that all have in common."""
-    need = targets.need
-    pending = [i for i, reach in enumerate(targets.reaches) if reach is _NOT_YET]
-    if need.matched:
-        owners = ["the items of " if need.targets[i] in need.matched else "" for i in pending]
-        states = [owner + state for owner, state in zip(owners, states, strict=False)]
-    wants = [need.wants[i] for i in pending]
-    if wants.count(wants[0]) == len(wants):
-        return states, _TO[wants[0]]
-    return [state + _TO_EACH[want] for state, want in zip(states, wants, strict=False)], ""
 
 
 def unsatisfiable(ctx: PlanContext, targets: TargetStates) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from jobflow.api.flow.status import Decisions, RunCondition, StepPhase
 from jobflow.api.flow.step import Condition, Step, Strategy
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, has_run_once
+from jobflow.core.planning.observed.steps import ObservedRun, has_run_once
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import (
     TARGET_STATES,
@@ -53,22 +53,31 @@ class ItemStates:
 
     def __init__(self, position: int, ctx: PlanContext, *, completing: bool = False) -> None:
         """`completing`: every vcjob that exists completes, for a forecast."""
-        need = ctx.layout.needs[position]
+        need, own = ctx.layout.needs[position], ctx.observed[position]
         self._ctx = ctx
         self._completing = completing
         self._need = need
         self._targets: list[_Target] = []
-        for target, want in zip(need.targets, need.wants, strict=True):
+        self._whole: set[TargetState] = set()
+        """The states of targets without items."""
+        self._names: list[str] = []
+        """The names of these targets."""
+        self._states: dict[int, TargetState] = {}
+        for place, (target, want) in enumerate(zip(need.targets, need.wants, strict=True)):
             if target in need.matched:
                 shown, observed = ctx.shown_to_dependants(target), ctx.observed[target]
                 runs = {run.index: run for run in shown.runs or ()}
                 known = {run.index: run for run in observed.runs}
                 end = ctx.progress.ends[target]
                 self._targets.append(_Target(observed.step, want, end, runs, known))
-        whole = [place for place, t in enumerate(need.targets) if t not in need.matched]
-        self._whole = {_whole_state(ctx, need, ctx.observed[position], place) for place in whole}
-        self._states: dict[int, TargetState] = {}
-        self._names = [ctx.layout.graph.names[need.targets[place]] for place in whole]
+                continue
+            self._names.append(ctx.layout.graph.names[target])
+            state = need.rows[place][ctx.progress.ends[target]]
+            # since the step began
+            is_met = own.started and need.how is Strategy.ALL
+            if is_met or (place in need.to_run and ctx.has_run_for(own, target)):
+                state = TargetState.MET
+            self._whole.add(state)
 
     def of(self, index: int) -> TargetState:
         """Return the state of all targets for an item."""
@@ -107,18 +116,6 @@ class ItemStates:
             if known is not None and has_run_once(known, run, self._ctx.records):
                 return TargetState.MET
         return TARGET_STATES[target.want][end]
-
-
-def _whole_state(
-    ctx: PlanContext, need: Requirement, observed: ObservedStep, place: int
-) -> TargetState:
-    """Return the state of a target without items."""
-    if observed.started and need.how is Strategy.ALL:
-        return TargetState.MET  # since the step began
-    target = need.targets[place]
-    if place in need.to_run and ctx.has_run_for(observed, target):
-        return TargetState.MET
-    return need.rows[place][ctx.progress.ends[target]]
 
 
 def with_known_lists(

@@ -8,7 +8,7 @@ not complete are not read.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from jobflow.core.planning.decision import RunDecision
 from jobflow.core.planning.observed.job_history import job_record, running_time
 from jobflow.core.planning.observed.steps import FAILURES, ObservedRun
 from jobflow.core.planning.observed.view import PodsRead, View
-from jobflow.core.planning.work.abort import Asked, intent
+from jobflow.core.planning.work.abort import Asked, ending_reason
 from jobflow.core.planning.work.end import (
     AttemptEnd,
     ended,
@@ -101,9 +101,14 @@ def settle(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
     """Return the end of a run whose vcjob has ended, or the read that it needs first."""
     seen = _look(run, job, ctx)
     waits = None if seen.is_enough else unread(job, ctx.view, ctx.now)
-    until = None
+    until, stored = None, run.stored
     if waits is not None and waits.trouble:
-        until = _patient_until(run, job, ctx)
+        if stored.abort_time is None and ending_reason(run, ctx) in ("", StepReason.SUSPENDED):
+            until = ctx.now + PATIENCE
+            if stored.reason == StepReason.PODS_UNREAD:  # counted from the status that says so
+                since = job.status.state.last_transition_time
+                until = add(stored.last_transition_time or since or ctx.second, PATIENCE)
+        # the end of an abort does not wait
         if until is None or ctx.now >= until:
             waits = None  # the end is stored without its pods
     if waits is None:
@@ -116,7 +121,7 @@ def settle(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
         condition = msgspec.structs.replace(
             decision.condition, reason=StepReason.PODS_UNREAD, message=message
         )
-        condition = run.stored if condition == run.stored else condition
+        condition = stored if condition == stored else condition
         decision = msgspec.structs.replace(decision, condition=condition, wake_at=wake_at)
     reads = () if waits.read is None else (waits.read,)
     return msgspec.structs.replace(decision, reads=reads)
@@ -200,17 +205,6 @@ def _end(run: ObservedRun, job: Job, seen: _Seen, ctx: PlanContext) -> AttemptEn
     )
 
 
-def _patient_until(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
-    """Return until when reading the pods is tried again, counted from the status that says so."""
-    stored = run.stored
-    if stored.abort_time is not None or intent(run, ctx) not in ("", StepReason.SUSPENDED):
-        return None  # the end of an abort does not wait
-    if stored.reason != StepReason.PODS_UNREAD:
-        return ctx.now + PATIENCE
-    since = job.status.state.last_transition_time
-    return add(stored.last_transition_time or since or ctx.second, PATIENCE)
-
-
 def _counts(run: ObservedRun, job: Job, pods: Iterable[Pod]) -> dict[str, TaskState] | None:
     """Return the last counts or those of the pods, for each task those with more ended pods."""
     # Volcano drops its counts in Completing, before it has counted the last pods
@@ -223,13 +217,10 @@ def _counts(run: ObservedRun, job: Job, pods: Iterable[Pod]) -> dict[str, TaskSt
         known = counts[task].phase or {} if task in counts else {}
         if sum(phases.values()) < sum(known.values()):
             continue  # pods that are gone are in the counts only
-        if _ends(phases) > _ends(known) or not known:
+        new, old = (sum(each.get(p, 0) for p in ENDED_POD_PHASES) for each in (phases, known))
+        if new > old or not known:
             counts[task] = TaskState(phase=dict(sorted(phases.items())))
     return counts or None
-
-
-def _ends(phases: Mapping[str, int]) -> int:
-    return sum(phases.get(phase, 0) for phase in ENDED_POD_PHASES)
 
 
 class Unread(NamedTuple):
