@@ -20,15 +20,13 @@ WITHIN_SECONDS = 2.0
 
 
 def complete_flow(params: Mapping[str, Any], incomplete: str) -> list[str]:
-    """Return the names of flows that start like this; of very many, those of the first page."""
+    """Return the names of flows that start like this and are not given yet."""
     given = params.get("flows") or ()
     found = _complete_kind(JOBFLOWS, PREFIXES, params, incomplete)
     return [name for name in found if name.rpartition("/")[2] not in given]
 
 
 def complete_step(params: Mapping[str, Any], incomplete: str) -> list[str]:
-    """Return the steps of the flow before it that start like this."""
-
     async def read(client: Client) -> Sequence[str]:
         flow = await find_flow(client, params.get("flow") or "")
         return [step.name for step in flow.all_steps]
@@ -37,7 +35,6 @@ def complete_step(params: Mapping[str, Any], incomplete: str) -> list[str]:
 
 
 def complete_cron(params: Mapping[str, Any], incomplete: str) -> list[str]:
-    """Return the names of CronJobFlows that start like this."""
     return _complete_kind(CRONJOBFLOWS, CRON_PREFIXES, params, incomplete)
 
 
@@ -46,10 +43,7 @@ COMPLETERS = {"FLOW": complete_flow, "STEP": complete_step, "CJF": complete_cron
 
 
 def _complete_kind(
-    resource: Resource,
-    prefixes: Collection[str],
-    params: Mapping[str, Any],
-    incomplete: str,
+    resource: Resource, prefixes: Collection[str], params: Mapping[str, Any], incomplete: str
 ) -> list[str]:
     """Return the names that start like this, with the prefix of the kind if it is written."""
     prefix, slash, start = incomplete.rpartition("/")

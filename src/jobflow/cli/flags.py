@@ -1,8 +1,5 @@
-"""Arguments and flags of commands.
-
-A command takes a set of them as one value: its parameter is a dataclass such as ClusterOptions
-(`commands.command`), or one of `client.options`, whose fields get their flags here.
-"""
+"""Arguments and flags of commands, also as sets: dataclasses such as ClusterOptions, and those of
+`client.options`, whose fields get their flags here."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,12 +17,10 @@ Completer = Callable[[Mapping[str, Any], str], list[str]]
 """Returns words for the shell to complete, from the parameters so far and the start of the word."""
 completers: dict[str, Completer] = {}
 """Completers of FLOW, STEP and CJF; filled by `cli.program` if a shell asks."""
-
-
 DryRun = StrEnum("DryRun", ["CLIENT", "SERVER"])
 """Whether a request is only printed, or sent but not stored."""
 Shell = StrEnum("Shell", ["BASH", "ZSH", "FISH"])
-"""Shells that can complete commands, flags and names of flows."""
+"""Shells that can complete commands."""
 
 
 def _argument(metavar: str, help_text: str, completed: str = "") -> Any:
@@ -53,8 +48,7 @@ _FLOW = _argument("FLOW", "Name of the JobFlow, such as train or jf/train.", "FL
 FlowName = Annotated[str, _FLOW]
 OptionalFlowName = Annotated[str | None, _FLOW]
 FlowNames = Annotated[
-    list[str] | None,
-    _argument("FLOW", "Names of JobFlows, such as train or jf/train.", "FLOW"),
+    list[str] | None, _argument("FLOW", "Names of JobFlows, such as train or jf/train.", "FLOW")
 ]
 CronName = Annotated[
     str, _argument("CJF", "Name of the CronJobFlow, such as nightly or cjf/nightly.", "CJF")
@@ -135,7 +129,7 @@ FLAGS_OF_FIELDS: Mapping[str, Any] = {
     ),
     "runner": typer.Option(
         help="simulate: no command runs; annotations of the JobTemplate set how long a pod "
-        "runs and how it ends. process: run each container's command on this machine.",
+        "runs and how it ends. process: run each container's command on this machine."
     ),
     "speed": typer.Option(
         metavar="N",

@@ -1,5 +1,4 @@
-"""The entry point of the `jobflow` program. Ctrl-C and SIGTERM end it with one exit code each,
-whenever they come."""
+"""The entry point of the `jobflow` program."""
 
 import gc
 import os
@@ -8,13 +7,13 @@ import sys
 from jobflow.runtime import ctrl_c
 
 MANY_OBJECTS = 100_000
-"""New objects after which Python looks for garbage: imports make many, and all of them stay. That
-is a tenth of the time of a short command. `event_loop` sets it back for commands that run long."""
+"""New objects after which Python looks for garbage. `event_loop` sets it back for servers."""
 
 
 def main() -> None:
     """Run the command line and end the process with one of the exit codes of `client.errors`."""
     ctrl_c.exit_at_once()
+    # imports make many objects that stay: looking at them is a tenth of a short command's time
     gc.set_threshold(MANY_OBJECTS)
     try:
         try:

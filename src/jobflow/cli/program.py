@@ -21,12 +21,12 @@ _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Program(TyperGroup):
-    """The group of all commands. It ends with an exit code of `client.errors`."""
+    """The group of all commands."""
 
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **_: Any
     ) -> Any:
-        """Run a command and raise SystemExit."""
+        """Run a command and raise SystemExit with an exit code of `client.errors`."""
         sys.exit(run(sys.argv[1:] if args is None else args, prog_name or "jobflow"))
 
     def get_params(self, ctx: Any) -> Any:
@@ -48,7 +48,6 @@ for group in (local, show, steer, cluster):
 
 @cache
 def commands() -> TyperGroup:
-    """Return the group of all commands."""
     found = typer.main.get_command(app)
     assert isinstance(found, TyperGroup)
     return found

@@ -34,11 +34,7 @@ def print_tables(result: RunResult, console: Console) -> None:
             # without a terminal, lines of changes have told the steps
             *(tree.lines(now, width) if width else tree.header(now)),
             *failed_logs(
-                flow,
-                result.failed_runs,
-                width,
-                children=result.children,
-                ascii_only=ascii_only,
+                flow, result.failed_runs, width, children=result.children, ascii_only=ascii_only
             ),
             Text(),
             *table(flow, now, width),

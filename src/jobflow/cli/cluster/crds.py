@@ -10,9 +10,8 @@ import msgspec
 from jobflow.api.crd import crd, to_yaml
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import CRDS
-from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on, unreachable
+from jobflow.client.errors import FAILED, SUCCESS, CommandError, unreachable
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
-from jobflow.kube.credentials import ConfigError
 
 FIELD_MANAGER = "jobflow-crds"
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -27,29 +26,23 @@ def print_crds() -> int:
     return SUCCESS
 
 
-def apply_crds(kubeconfig: str | None) -> int:
+async def apply_crds(kubeconfig: str | None) -> int:
     """Apply the definitions and wait until they are served."""
-    from jobflow.runtime.event_loop import run
-
-    with exit_on(UNUSABLE, ConfigError), exit_on(FAILED, ApiError, CommandError):
-        try:
-            run(_apply(kubeconfig))
-        except NETWORK_ERRORS as error:
-            raise CommandError(FAILED, unreachable(error)) from None
-    return SUCCESS
-
-
-async def _apply(kubeconfig: str | None) -> None:
-    """Apply server-side and by force: an older schema of another field manager would prune fields
-    of flows. Fields that only others set stay as they are."""
+    # by force: an older schema of another field manager would prune fields of flows
     query = [("fieldManager", FIELD_MANAGER), ("force", "true")]
-    async with await Client.from_kubeconfig(kubeconfig) as client:
-        for manifest in map(crd, KINDS):
-            name = manifest["metadata"]["name"]
-            body = msgspec.json.encode(manifest)
-            await client.patch(CRDS, "", name, body, content_type=APPLY_PATCH, query=query)
-            await _until_served(client, name)
-            print(f"customresourcedefinition.apiextensions.k8s.io/{name} applied")
+    try:
+        async with await Client.from_kubeconfig(kubeconfig) as client:
+            for manifest in map(crd, KINDS):
+                name = manifest["metadata"]["name"]
+                body = msgspec.json.encode(manifest)
+                await client.patch(CRDS, "", name, body, content_type=APPLY_PATCH, query=query)
+                await _until_served(client, name)
+                print(f"customresourcedefinition.apiextensions.k8s.io/{name} applied")
+    except ApiError as error:
+        raise CommandError(FAILED, str(error)) from None
+    except NETWORK_ERRORS as error:
+        raise CommandError(FAILED, unreachable(error)) from None
+    return SUCCESS
 
 
 async def _until_served(client: Client, name: str) -> None:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from jobflow.app.serve import START_ERRORS
 from jobflow.app.serve import serve as serve_cluster
-from jobflow.app.settings import SettingHelp, Settings, describe_errors, settings_help
+from jobflow.app.settings import Settings, describe_errors, settings_help
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, exit_on, print_error
 from jobflow.runtime import logs
 from jobflow.runtime.event_loop import PartDied, run
@@ -37,20 +37,18 @@ def command() -> Callable[..., None]:
         given = {name: each for name, each in flags.items() if each not in (None, [])}
         raise typer.Exit(serve(given))
 
-    parameters = [_parameter(entry) for entry in settings_help()]
+    parameters, kind = [], inspect.Parameter.KEYWORD_ONLY
+    for entry in settings_help():
+        default = f"; default: {entry.default}" if entry.default else ""
+        text = f"{entry.description}. [{entry.variable}{default}]"
+        option = typer.Option(entry.flag, metavar=entry.metavar, help=text, show_default=False)
+        # any text, because `Settings` validates it, as it does variables
+        value: Any = str | None if entry.metavar else bool | None
+        if entry.repeatable:
+            value = list[str] | None
+        # None is "not given", which a default of typer would hide
+        flag = Annotated[value, option]
+        parameters.append(inspect.Parameter(entry.name, kind, default=None, annotation=flag))
     run_serve.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run_serve.__annotations__ = {each.name: each.annotation for each in parameters}
     return run_serve
-
-
-def _parameter(entry: SettingHelp) -> inspect.Parameter:
-    """Return a flag that takes any text, because `Settings` validates it, as it does variables."""
-    default = f"; default: {entry.default}" if entry.default else ""
-    text = f"{entry.description}. [{entry.variable}{default}]"
-    option = typer.Option(entry.flag, metavar=entry.metavar, help=text, show_default=False)
-    # None is "not given", which a default of typer would hide
-    value: Any = str | None if entry.metavar else bool | None
-    if entry.repeatable:
-        value = list[str] | None
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(entry.name, kind, default=None, annotation=Annotated[value, option])

@@ -46,7 +46,7 @@ def crds(
     kubeconfig: Annotated[
         str | None, typer.Option(metavar="PATH", help=f"With --apply. {KUBECONFIG}")
     ] = None,
-) -> int:
+) -> int | Work:
     """Print the CustomResourceDefinitions as YAML, or apply them to a cluster.
 
     Exit code with --apply: 0 served; 1 refused, or the cluster does not answer; 2 no kubeconfig.

@@ -1,14 +1,12 @@
-"""Commands from functions: a parameter is an argument or a flag, and a parameter that is a
-dataclass is a set of them, one for each field. The function returns the exit code, or a coroutine
-that does.
-"""
+"""Commands from functions that return the exit code, or a coroutine that does. A parameter is an
+argument or a flag; one that is a dataclass is a set of them, one for each field."""
 
 import copy
 import inspect
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import cached_property, partial, wraps
 from typing import Annotated, Any, TypeVar, get_args, get_origin
@@ -45,8 +43,7 @@ def run_command(work: Work, *, is_brief: bool = True) -> int:
 
 
 def expand_options(command: Callable[..., int | Work | None]) -> Callable[..., None]:
-    """Return the function that typer calls: it has a parameter for each field of the parameters
-    that are dataclasses, and ends with the exit code of the command."""
+    """Return the function that typer calls: it has a parameter for each field of a set."""
     sets: dict[str, Any] = {}
     flags: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
@@ -127,22 +124,22 @@ def read_without_pydantic(param: Any) -> Any:
     return param
 
 
+@dataclass(frozen=True, slots=True)
 class _TextReader:
     """Reads the values of a flag, as the RuntimeParam of Typer does."""
 
-    def __init__(self, read: Callable[[str], Any], *, is_list: bool) -> None:
-        self._read = read
-        self._is_list = is_list
+    read: Callable[[str], Any]
+    is_list: bool
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         if value is None:
-            return () if self._is_list else None
-        return [*map(self._read, value)] if self._is_list else self._read(value)
+            return () if self.is_list else None
+        return [*map(self.read, value)] if self.is_list else self.read(value)
 
 
 class Command(TyperCommand):
-    """A command whose callback returns the function to run, whose parameters are the arguments and
-    flags. The callback is called only with the command or its help, because it takes long."""
+    """A command whose callback returns the function to run. The callback is called only with the
+    command or its help, because it takes long."""
 
     @cached_property
     def _command(self) -> Any:

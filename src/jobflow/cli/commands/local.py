@@ -22,8 +22,7 @@ class PageOptions:
     """Flags of commands that can show a page."""
 
     ui: Annotated[
-        bool,
-        typer.Option("--ui", help="Show the flows on a page in the browser, until Ctrl-C."),
+        bool, typer.Option("--ui", help="Show the flows on a page in the browser, until Ctrl-C.")
     ] = False
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="With --ui: only print the link.")
@@ -35,7 +34,6 @@ class PageOptions:
 
 
 def _page(options: PageOptions) -> "ShowPage | None":
-    """Return what shows the page, if it is asked for."""
     if not options.ui:
         return None
     from functools import partial
@@ -169,8 +167,7 @@ def sandbox(
     port: Annotated[int, port_of("API server")] = 0,
     webhook_port: Annotated[int, port_of("webhook")] = 0,
     kubeconfig: Annotated[
-        Path,
-        typer.Option(metavar="PATH", help="The kubeconfig to write; deleted at the end."),
+        Path, typer.Option(metavar="PATH", help="The kubeconfig to write; deleted at the end.")
     ] = Path(".jobflow/kubeconfig"),
 ) -> int:
     """Start a sandbox for kubectl: an API server, the webhook, the controller and a stand-in for

@@ -1,5 +1,4 @@
-"""Flags and help of the commands that show flows of a cluster. Each imports its module when
-called."""
+"""Flags and help of the commands that show flows. Each imports its module when called."""
 
 from typing import Annotated
 

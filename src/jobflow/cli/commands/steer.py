@@ -1,5 +1,4 @@
-"""Flags and help of the commands that change flows of a cluster. Each imports its module when
-called."""
+"""Flags and help of the commands that change flows. Each imports its module when called."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -17,8 +16,8 @@ commands = Commands()
 def _only_crons(
     names: Sequence[str] | None, selection: Selection, has_flow_flags: bool
 ) -> list[str]:
-    """Return the names of CronJobFlows if names are given as cjf/NAME. Raises BadParameter if flows
-    are meant too, or flags that only flows have are given."""
+    """Return the names of CronJobFlows, given as cjf/NAME. Raises BadParameter if flows or their
+    flags are given too."""
     from jobflow.client.flows.find_cron import split_names
 
     # `suspend train cjf/nightly` would mean two things by one verb
@@ -121,8 +120,7 @@ def suspend(
     selection: Selection,
     flows: flags.FlowNames = None,
     abort: Annotated[
-        bool,
-        typer.Option("--abort", help="Abort the jobs that run; resume starts a new attempt."),
+        bool, typer.Option("--abort", help="Abort the jobs that run; resume starts a new attempt.")
     ] = False,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until no job is running; print progress.")

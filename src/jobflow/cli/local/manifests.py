@@ -1,7 +1,4 @@
-"""`jobflow lint`, `convert` and `migrate`: manifests that are checked, or turned into others.
-
-`convert` makes JobTemplates of vcjobs and back, and Python of flows; `migrate` makes JobFlows of
-Argo's workflows, and of manifests from before JobFlow moved into Volcano."""
+"""`jobflow lint`, `convert` and `migrate`: manifests that are checked, or turned into others."""
 
 import json
 import sys
@@ -40,7 +37,6 @@ _FOR_PYTHON = f"-o python reads {join_names(KINDS)} of {JOBTEMPLATES.api_version
 
 
 def lint_files(files: FileOptions, *, as_json: bool) -> int:
-    """Check FILEs and print the report."""
     with exit_on(UNUSABLE, CommandError):
         report = check_files(files)
     detail = f"kubectl apply removes this null before it sends the object; {WAYS}"
@@ -65,8 +61,7 @@ def lint_files(files: FileOptions, *, as_json: bool) -> int:
 
 
 def convert_files(files: Sequence[str]) -> int:
-    """Print the converted objects of FILEs as YAML. If one of them has a fault, all faults are
-    printed instead."""
+    """Print the converted objects of FILEs as YAML, or all faults if there are any."""
     manifests = load(files, sys.stdin.buffer)
     unknown, reports = [], []
     for each in manifests.objects:
@@ -78,10 +73,11 @@ def convert_files(files: Sequence[str]) -> int:
             template = replace(each, node=replace(each.node, entries=entries))
             reports.append(check(Manifests([each.source], [template]), lenient=True))
         else:
-            reads = f"convert reads Jobs of {JOBS.api_version} and JobTemplates of "
-            reads += JOBTEMPLATES.api_version
+            both = f"Jobs of {JOBS.api_version} and JobTemplates of {JOBTEMPLATES.api_version}"
             as_python = "-o python writes it as Python"
-            unknown.append(_unknown(each, as_python if each.kind in KINDS else reads))
+            unknown.append(
+                _unknown(each, as_python if each.kind in KINDS else f"convert reads {both}")
+            )
     faults = [*manifests.faults, *unknown, *(fault for each in reports for fault in each.faults)]
     errors = make_console(stderr=True)
     print_faults(faults, errors)
@@ -94,8 +90,7 @@ def convert_files(files: Sequence[str]) -> int:
 
 
 def convert_to_python(files: Sequence[str]) -> int:
-    """Print a Python file that makes the JobFlows, CronJobFlows and JobTemplates of FILEs. If one
-    of them has a fault, all faults are printed instead."""
+    """Print a Python file that makes the objects of FILEs, or all faults if there are any."""
     # only -o python writes Python
     from jobflow.cli.local.to_python import to_python
 
@@ -119,8 +114,7 @@ def convert_to_python(files: Sequence[str]) -> int:
 
 def migrate_files(files: Sequence[str], *, as_json: bool = False) -> int:
     """Print all objects of FILEs as YAML, the old ones in their new form and those of Argo as
-    JobFlows. Changes, and what is left to do, are printed to stderr; with `as_json`, what is left
-    to do is printed as a list instead of the objects."""
+    JobFlows; with `as_json`, what is left to do instead."""
     # the translation of Argo's workflows is as large as the rest of this command
     from jobflow.migrate.old_manifests import migrate_old
     from jobflow.migrate.report import convert_argo
@@ -181,23 +175,20 @@ def _converted(manifest: Manifest) -> dict[str, Any]:
         kept = {k: v for k, v in given if is_inherited(k, v) and k not in _CREATED_BY}
         if kept:
             metadata[key] = kept
-    if resource is JOBTEMPLATES:
-        _take_back(old.get("annotations") or {}, spec)
-    head = resource.type_meta
-    return head | {"metadata": metadata, "spec": spec}
-
-
-def _take_back(annotations: dict[str, str], spec: dict[str, Any]) -> None:
-    """Undo, in place, what JobFlow changed in the spec of a vcjob that it created."""
-    ttl = annotations.get(labels.TTL_SECONDS, "")
+    converted = resource.type_meta | {"metadata": metadata, "spec": spec}
+    if resource is JOBS:
+        return converted
+    # what JobFlow changed in the spec of a vcjob that it created is taken back
+    ttl = (old.get("annotations") or {}).get(labels.TTL_SECONDS, "")
     # the flow took the field off, so that Volcano does not delete what it needs
     if ttl.isdecimal():
         spec.setdefault("ttlSecondsAfterFinished", int(ttl))
     templates = maps([task.get("template") for task in maps(spec.get("tasks"))])
-    for metadata in maps([template.get("metadata") for template in templates]):
-        own = metadata.get("labels")
+    for pod in maps([template.get("metadata") for template in templates]):
+        own = pod.get("labels")
         if isinstance(own, dict):
             for name in [each for each in own if each in _CREATED_BY or not is_inherited(each, "")]:
                 del own[name]
             if not own:
-                del metadata["labels"]
+                del pod["labels"]
+    return converted

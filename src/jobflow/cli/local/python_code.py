@@ -35,8 +35,8 @@ Code = Call | Name | list["Code"] | dict[str, "Code"] | str | int | float | bool
 
 
 def write(code: Code, *, before: str = "", after: str = "", depth: int = 0) -> str:
-    """Return the source of an expression, with texts before and after it on its lines. `depth` is
-    the indentation of the line that it begins on."""
+    """Return the source of an expression, with texts before and after it on its lines. `depth`:
+    the indentation of its first line."""
     flat = before + _flat(code) + after
     if cell_len(flat) + len(_INDENT) * depth <= WIDTH:
         return flat
@@ -76,14 +76,13 @@ def _flat(code: Code) -> str:
 
 def write_text(text: str) -> str:
     """Return a literal of a text on one line, in the quotes that need fewer escapes."""
-    quote = "'" if text.count('"') > text.count("'") else '"'
-    return quote + "".join(_escape(char, quote) for char in text) + quote
-
-
-def _escape(char: str, quote: str) -> str:
-    if char in (quote, "\\"):
-        return f"\\{char}"
-    return char if char.isprintable() else repr(char)[1:-1]
+    quote = literal = "'" if text.count('"') > text.count("'") else '"'
+    for char in text:
+        if char in (quote, "\\"):
+            literal += f"\\{char}"
+        else:
+            literal += char if char.isprintable() else repr(char)[1:-1]
+    return literal + quote
 
 
 def write_lines(text: str) -> str | None:

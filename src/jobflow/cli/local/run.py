@@ -35,10 +35,9 @@ ShowPage = Callable[[Client], AbstractAsyncContextManager[object]]
 
 
 def run_flows(
-    files: FileOptions, nodes: NodeOptions, *, as_json: bool, page: ShowPage | None = None
+    files: FileOptions, nodes: NodeOptions, *, as_json: bool, page: ShowPage | None
 ) -> int:
-    """Run the flows in FILEs. With a `page`, the sandbox stays until the command is interrupted, so
-    that its user can look, approve and resume."""
+    """Run the flows in FILEs. With a `page`, the sandbox stays until the command is interrupted."""
     with exit_on(UNUSABLE, CommandError):
         report = check_files(files)
     errors = make_console(stderr=True)
@@ -106,12 +105,7 @@ def assumptions(flows: Iterable[Manifest], runner: RunnerName) -> Iterator[str]:
 
 
 def run_sandbox(
-    *,
-    port: int,
-    webhook_port: int,
-    kubeconfig: Path,
-    nodes: NodeOptions,
-    page: ShowPage | None = None,
+    *, port: int, webhook_port: int, kubeconfig: Path, nodes: NodeOptions, page: ShowPage | None
 ) -> int:
     """Run the sandbox, and perhaps its page, until a signal."""
     logs.configure(level=logging.WARNING)  # as `serve` logs, without what goes well

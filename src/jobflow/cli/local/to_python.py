@@ -94,12 +94,11 @@ class _Module:
         self.lines: list[str] = []
 
     def imported(self, name: str) -> str:
-        """Return a name, and import it."""
         self._imports.add(name)
         return name
 
     def assign(self, wanted: str, code: Code) -> str:
-        """Assign an expression to a new variable with a name like `wanted`, and return it."""
+        """Assign an expression to a new variable, and return its name, which is like `wanted`."""
         name = self.names.make(wanted)
         self.lines.append(write(code, before=f"{name} = "))
         return name
@@ -129,7 +128,7 @@ class _Module:
     def fields(
         self, value: Mapping[str, Any], struct: type[msgspec.Struct], owner: str
     ) -> list[tuple[str, Code]]:
-        """Return the fields of an object of the API as arguments, in the order of its type."""
+        """Return the fields of an object as arguments, in the order of its type."""
         found: list[tuple[str, Code]] = []
         # by the traits of fields, so that a new field is converted without a change here
         for each in fields_of(struct):
@@ -178,10 +177,11 @@ class _Module:
 
 @dataclass(slots=True)
 class _Flow:
-    """A flow, or a child flow, and the templates that it sees: their variables by name."""
+    """A flow, or a child flow."""
 
     module: _Module
     templates: Mapping[str, str]
+    """Variables of the templates that it sees, by name."""
     name: str = ""
     """Its variable."""
     steps: dict[str, str] = field(default_factory=dict)
@@ -238,8 +238,15 @@ class _Flow:
         elif not works and step.get("image") is not None:
             fields = [("template", owner)]  # else it would be a container
         fields += self.module.fields(own, Step, owner)
-        shortened = [(name, self._shortened(name, code)) for name, code in fields]
-        call = Call(f"{self.name}.{method}", [("", owner), *shortened])
+        arguments: list[tuple[str, Code]] = [("", owner)]
+        for name, code in fields:
+            # a list for ForEach(items=...), and a number for Retry(limit=...)
+            if isinstance(code, Call) and len(code.arguments) == 1:
+                [(key, value)] = code.arguments
+                is_short = (name, key) in (("for_each", "items"), ("retry", "limit"))
+                code = value if is_short and not isinstance(value, str) else code
+            arguments.append((name, code))
+        call = Call(f"{self.name}.{method}", arguments)
         variable = f"{self.steps[owner]} = " if owner in self.steps else ""
         self.module.lines.append(write(call, before=variable))
 
@@ -265,14 +272,6 @@ class _Flow:
             return name
         self.module.named.add(self.templates[name])
         return Name(self.templates[name])
-
-    def _shortened(self, name: str, code: Code) -> Code:
-        """Return a list for ForEach(items=...), and a number for Retry(limit=...)."""
-        if isinstance(code, Call) and len(code.arguments) == 1:
-            [(key, value)] = code.arguments
-            if (name, key) in (("for_each", "items"), ("retry", "limit")):
-                return code if isinstance(value, str) else value
-        return code
 
 
 def _params(module: _Module, spec: Mapping[str, Any], owner: str) -> Code:

@@ -1,9 +1,8 @@
 """`jobflow doctor`: runs all checks, prints what they found and what to do about it."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import NamedTuple
 
 from rich.text import Text
 
@@ -34,49 +33,31 @@ _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.FAULT: "red"}
 _STATUS_WIDTH = 8
 
 
-class Finding(NamedTuple):
-    check: str
-    result: Result
-
-
 async def diagnose(options: ClusterOptions) -> int:
-    """Check the installation and print the findings."""
+    """Run all checks and print what they found. An object that cannot be read is a warning."""
+    findings: list[tuple[str, Result]] = []
     async with await connect(options) as client:
-        findings = await examine(Cluster(client))
+        cluster = Cluster(client)
+        # one after another, in the order in which faults cause each other: without definitions,
+        # nothing else works
+        for name, check in CHECKS.items():
+            try:
+                async for result in check(cluster):
+                    findings.append((name, result))  # noqa: PERF401 - keeps those before an error
+            except NotReadable as error:
+                findings.append((name, warning(str(error), error.remedy)))
+    # one missing right is found by many checks
+    checks: dict[Result, list[str]] = {}
+    for name, result in findings:
+        checks.setdefault(result, []).append(name)
+    faults = sum(result.status is Status.FAULT for result in checks)
     if options.as_json:
         print_json([{"check": name, **asdict(result)} for name, result in findings])
-    else:
-        _print_text(findings)
-    faulty = any(finding.result.status is Status.FAULT for finding in findings)
-    return FAILED if faulty else SUCCESS
-
-
-async def examine(cluster: Cluster) -> list[Finding]:
-    """Run all checks. An object that cannot be read is a warning."""
-    findings = []
-    # one after another, in the order in which faults cause each other: without definitions, nothing
-    # else works
-    for name, check in CHECKS.items():
-        try:
-            async for result in check(cluster):
-                findings.append(Finding(name, result))  # noqa: PERF401 - keeps those before an error
-        except NotReadable as error:
-            findings.append(Finding(name, warning(str(error), error.remedy)))
-    return findings
-
-
-def _print_text(findings: Sequence[Finding]) -> None:
-    """Print a line for each result, with all checks that have it, because many need the same right;
-    on a terminal, a paragraph with an indent."""
+        return FAILED if faults else SUCCESS
     console = make_console()
-    checks: dict[Result, list[str]] = {}
-    # one missing right is found by many checks
-    for check, result in findings:
-        checks.setdefault(result, []).append(check)
     for result, names in checks.items():
         head = f"{result.status:<{_STATUS_WIDTH}}{', '.join(names)}"
-        text = f"{head}: {result.message} {result.remedy}"
-        text = printable(text.rstrip())
+        text = printable(f"{head}: {result.message} {result.remedy}".rstrip())
         if console.is_terminal:
             width = min(console.width, MAX_WIDTH)
             indent = " " * _STATUS_WIDTH
@@ -84,7 +65,7 @@ def _print_text(findings: Sequence[Finding]) -> None:
         line = Text(text)
         line.stylize(_COLOURS[result.status], 0, len(result.status))
         console.print(line, soft_wrap=True)
-    faults = sum(result.status is Status.FAULT for result in checks)
     warnings = sum(result.status is Status.WARNING for result in checks)
     end = format_count(faults, "fault") if faults else "No faults"
     console.print(f"{end}, {format_count(warnings, 'warning')}.", soft_wrap=True)
+    return FAILED if faults else SUCCESS
