@@ -73,11 +73,11 @@ def convert_files(files: Sequence[str]) -> int:
             template = replace(each, node=replace(each.node, entries=entries))
             reports.append(check(Manifests([each.source], [template]), lenient=True))
         else:
-            both = f"Jobs of {JOBS.api_version} and JobTemplates of {JOBTEMPLATES.api_version}"
-            as_python = "-o python writes it as Python"
-            unknown.append(
-                _unknown(each, as_python if each.kind in KINDS else f"convert reads {both}")
-            )
+            advice = "-o python writes it as Python"
+            if each.kind not in KINDS:
+                advice = f"convert reads Jobs of {JOBS.api_version} and JobTemplates of "
+                advice += JOBTEMPLATES.api_version
+            unknown.append(_unknown(each, advice))
     faults = [*manifests.faults, *unknown, *(fault for each in reports for fault in each.faults)]
     errors = make_console(stderr=True)
     print_faults(faults, errors)

@@ -1,5 +1,4 @@
-"""Logs of a flow's pods, and of those of its child flows, followed together until the flow has
-ended."""
+"""Logs of a flow's pods, also of child flows, followed together until the flow has ended."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,9 +24,8 @@ MOST_STREAMS = 50
 
 
 async def follow_logs(client: Client, flow: JobFlow, selection: LogSelection = choice.ALL) -> None:
-    """Print the logs of all pods as they are written, also of pods and child flows that start
-    later, until the flow or the selected step has ended and all its logs are read. Raises
-    OutputClosed."""
+    """Print the logs of all pods as they are written, also of pods that start later, until the flow
+    or the selected step has ended and all its logs are read. Raises OutputClosed."""
     if is_over(flow, selection):
         await read_logs(client, flow, selection)
         return
@@ -48,8 +46,6 @@ async def follow_logs(client: Client, flow: JobFlow, selection: LogSelection = c
 
 
 class _LogsFollower:
-    """Follows pods, and the logs of their containers."""
-
     def __init__(
         self,
         client: Client,

@@ -1,5 +1,5 @@
-"""Logs of a flow's pods, and of those of its child flows, read one after another, and how their
-lines are printed. Logs are untrusted: a line cannot move the cursor or change colours."""
+"""Logs of a flow's pods, also of child flows, read one after another, and how lines are printed:
+logs are untrusted, so that a line cannot move the cursor or change colours."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,7 +45,7 @@ class LogPrinter:
         return self._styles.setdefault(step, _COLOURS[len(self._styles) % len(_COLOURS)])
 
     def print(self, step: str, name: str, lines: Iterable[bytes]) -> None:
-        """Print lines of the container of this name. Raises OutputClosed, CommandError."""
+        """Print lines of a container. Raises OutputClosed, CommandError."""
         texts = (clean(line) for line in lines)
         try:
             if not self._console.is_terminal:
@@ -94,9 +94,8 @@ async def read_logs(client: Client, flow: JobFlow, selection: LogSelection = cho
     """Print the logs that exist, one after another; return whether all could be read. Raises
     OutputClosed."""
     pods = await choice.list_pods(client, flow, selection)
-    family = await choice.read_family(
-        client, flow, selection
-    )  # later, so that the flow of a pod is known
+    # later, so that the flow of a pod is known
+    family = await choice.read_family(client, flow, selection)
     targets = choice.find_targets(family, pods, selection)
     if not targets:
         report_none(family, pods, selection)

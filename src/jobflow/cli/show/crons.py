@@ -1,5 +1,4 @@
-"""`jobflow get cjf` and `why cjf/NAME`: CronJobFlows as a table, as objects for programs, or
-explained."""
+"""`jobflow get cjf` and `why cjf/NAME`: CronJobFlows listed and explained."""
 
 import sys
 from collections.abc import Sequence
@@ -57,20 +56,14 @@ async def get_crons(
             kind = f"{CRONJOBFLOWS.kind.lower()}.{CRONJOBFLOWS.group}"
             print(f"{kind}/{each.cron.metadata.name}")
     else:
-        is_wide = output is GetOutput.WIDE
-        table = _table([each.cron for each in found], selection.all_namespaces, is_wide)
-        print("\n".join(table))
+        now = datetime.now(UTC)
+        columns = ["NAMESPACE"] if selection.all_namespaces else []
+        columns += ["NAME", "SCHEDULE", "SUSPEND", "ACTIVE", "LAST SCHEDULE", "AGE"]
+        columns += ["TIME ZONE", "LAST SUCCESS"] if output is GetOutput.WIDE else []
+        rows = [{name: name for name in columns}, *(_cells(each.cron, now) for each in found)]
+        sizes = {name: max(cell_len(row[name]) for row in rows) for name in columns}
+        print("\n".join(join_cells(row, sizes) for row in rows))
     return errors.code
-
-
-def _table(crons: Sequence[CronJobFlow], namespaces: bool, wide: bool) -> list[str]:
-    now = datetime.now(UTC)
-    names = ["NAME", "SCHEDULE", "SUSPEND", "ACTIVE", "LAST SCHEDULE", "AGE"]
-    names = [*(["NAMESPACE"] if namespaces else []), *names]
-    names += ["TIME ZONE", "LAST SUCCESS"] if wide else []
-    rows = [{name: name for name in names}, *(_cells(cron, now) for cron in crons)]
-    sizes = {name: max(cell_len(row[name]) for row in rows) for name in names}
-    return [join_cells(row, sizes) for row in rows]
 
 
 def _cells(cron: CronJobFlow, now: datetime) -> dict[str, str]:
@@ -96,7 +89,6 @@ def _cells(cron: CronJobFlow, now: datetime) -> dict[str, str]:
 
 
 async def print_cron_explanation(name: str, step: str | None, options: ClusterOptions) -> int:
-    """Print the explanation of a CronJobFlow."""
     if step is not None:
         raise CommandError(UNUSABLE, "a CronJobFlow has no steps: give the name of a flow")
     async with await connect(options) as client:

@@ -1,4 +1,4 @@
-"""`jobflow get`: a table of flows, one flow as a tree, or objects for programs."""
+"""`jobflow get`: flows as a table, as trees, or as objects for programs."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -88,7 +88,6 @@ def checked(
 
 
 def is_wanted(options: GetOptions, flow: JobFlow) -> bool:
-    """Return whether a flow is in the phase that was asked for."""
     return options.phase is None or phase_of(flow) == options.phase
 
 
@@ -99,7 +98,6 @@ def print_flows(
     options: GetOptions,
     children: Mapping[str, JobFlow],
 ) -> None:
-    """Print flows as names, trees or a table."""
     if output is GetOutput.NAME:
         print("\n".join(map(full_name, flows)))
         return
@@ -114,6 +112,5 @@ def print_flows(
 
 
 def make_table(selection: Selection, output: GetOutput, width: int | None) -> FlowTable:
-    """Return an empty table with the columns that were asked for."""
     wide = output is GetOutput.WIDE
     return FlowTable(width, namespaces=selection.all_namespaces, wide=wide)

@@ -41,7 +41,6 @@ _ASCII = str.maketrans(
 
 
 async def print_graph(name: str, connection: Connection, output: GraphOutput) -> int:
-    """Print the graph of one flow."""
     found = await flows_of([name], connection, children=True)
     if len(found.flows) > 1:  # a Mermaid or SVG document has one graph
         names = join_names([flow.metadata.name for flow in found.flows])
@@ -81,11 +80,10 @@ def _inner(graph: FlowGraph, ascii_only: bool, level: int = 1, place: str = "") 
 
 
 def graph_lines(graph: FlowGraph, width: int | None, *, ascii_only: bool = False) -> Iterator[Text]:
-    """Return a line for each step: lanes for the dependencies, its name, and their names.
+    """Yield a line for each step: lanes for the dependencies, its name, and their names.
 
-    In a graph that is long, or whose lanes take more than half of the width, steps with the same
-    dependencies and dependants share a line. If the lanes still take too much, names are indented
-    instead, by the longest path to their step.
+    Steps with the same dependencies and dependants share a line in a graph that is long or whose
+    lanes take more than half of the width. If that is not enough, names are indented instead.
     """
     room = _PIPE_LANES if width is None else width // 2
     drawing = _Drawing(graph, [[position] for position in range(len(graph.nodes))], ascii_only)
@@ -148,7 +146,7 @@ class _Drawing:
             yield text
 
     def indented(self, room: int) -> Iterator[Text]:
-        """Yield the names, each indented by its depth, then phases and so on."""
+        """Yield the names, each indented by the longest path to it, then phases and so on."""
         depths = layered_layout(self.graph.targets, self.graph.order).columns
         first = {group[0]: group for group in self.groups}
         for group in (first[position] for position in self.graph.order if position in first):
@@ -196,12 +194,8 @@ class _Drawing:
             sources = [source for *_, source in rows]
             names = self._names(sources, last="or" if is_any else "and")
             verb = "is" if is_any or len(sources) == 1 else "are"
-            is_probe = condition == PROBE
-            parts.append(
-                f"when its probe passes on {names}"
-                if is_probe
-                else f"when {names} {verb} {condition}"
-            )
+            when = f"{names} {verb} {condition}"
+            parts.append(f"when {f'its probe passes on {names}' if condition == PROBE else when}")
         return ", ".join(parts)
 
 

@@ -57,7 +57,6 @@ class Script:
     """The steps whose approval is given at once, because nothing says when."""
 
     def approve_after(self, step: str) -> timedelta:
-        """Return how long it takes until a step is approved."""
         if (seconds := self.durations.get(step)) is None:
             self.approved_at_once[step] = None
             return timedelta()
@@ -96,8 +95,7 @@ async def print_plan(
     from_history: bool,
     shared: str | None,
 ) -> int:
-    """Plan the flows, and print what would happen. `durations`: a file. `from_history`: times are
-    those of finished flows. `shared`: the capacity."""
+    """Plan the flows, and print what would happen. `durations`: a file. `shared`: the capacity."""
     capacity: Amounts | None = None
     if shared is not None:
         try:
@@ -134,7 +132,7 @@ async def print_plan(
 
 
 def _step_names(spec: JobFlowSpec) -> Iterator[str]:
-    """Yield the names of steps, those of child flows included."""
+    """Yield the names of steps, also of child flows."""
     for step in spec.all_steps:
         yield step.name
         for raw in step.child_flows:
@@ -239,7 +237,6 @@ _REASONS = 20
 
 
 def print_planned(planned: PlannedFlows, output: PlanOutput) -> None:
-    """Print what would happen. SVG shows one flow."""
     console = make_console()
     width, ascii_only = columns_of(console), console.options.ascii_only
     if output in (PlanOutput.JSON, PlanOutput.SVG):
@@ -265,7 +262,7 @@ def print_planned(planned: PlannedFlows, output: PlanOutput) -> None:
 def table_lines(
     planned: PlannedFlows, width: int | None, *, ascii_only: bool = False
 ) -> Iterator[Text]:
-    """Return a header, a line for each vcjob, and one for each step without a vcjob."""
+    """Yield a header, a line for each vcjob, and one for each step without a vcjob."""
     rows = [_cells(each, planned) for each in planned.jobs]
     # approvals, skipped steps and child flows have no vcjob of their own
     with_job = {(each.flow.flow.metadata.name, each.step) for each in planned.jobs}
@@ -281,7 +278,6 @@ def table_lines(
     # most plans have no retries
     if all(row.get("ATTEMPT", "1") == "1" for row in rows):
         del sizes["ATTEMPT"]
-
     sizes = fitting(sizes, _OPTIONAL, width)
     excess = 0 if width is None else line_width(sizes) - width
     sizes["STEP"] = max(sizes["STEP"] - max(excess, 0), len("STEP"))
@@ -324,40 +320,35 @@ def gantt_lines(planned: PlannedFlows, width: int, *, ascii_only: bool = False) 
 
 
 def summary(planned: PlannedFlows, *, has_path: bool, ascii_only: bool = False) -> Iterator[str]:
-    """Return why steps did not complete, the makespan, the critical path unless it is shown
-    already, the requested hours, and the steps whose times are only assumed."""
+    """Yield why steps did not complete, the makespan, the critical path unless it is shown already,
+    the requested hours, and the steps whose times are only assumed."""
     flows = planned.cluster.flows
-    if reasons := [*_reasons(planned)]:
+    # a failure upstream skips many steps with one reason
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for each in planned.steps:
+        if each.phase != StepPhase.COMPLETED:
+            name = f"JobFlow {each.flow}: " if len(flows) > 1 else ""
+            key = (name, each.phase, each.reason, each.message, each.remedy)
+            alike.setdefault(key, []).append(each.step)
+    if alike:
         yield ""
-        yield from reasons
+    for (name, phase, reason, message, remedy), steps in [*alike.items()][:_REASONS]:
+        why = f" ({reason})" if reason else ""
+        text = ". ".join(filter(None, (message, remedy)))
+        yield printable(f"{name}{join_names(steps)}: {phase}{why}: {text}")
+    if (more := sum(map(len, [*alike.values()][_REASONS:]))) > 0:
+        yield f"{format_count(more, 'more step')} did not complete: see -o json"
     yield ""
     ends = ", ".join(f"{flow.metadata.name}: {flow.status.state.phase}" for flow in flows)
     yield f"makespan: {format_duration(planned.makespan)} ({ends})"
     if not has_path:
-        steps = ends_of_path([printable(step) for step in planned.critical_path])
-        yield f"critical path: {(' > ' if ascii_only else ' → ').join(steps)}"
+        path = ends_of_path([printable(step) for step in planned.critical_path])
+        yield f"critical path: {(' > ' if ascii_only else ' → ').join(path)}"
     units = {"cpu": "core-hours", "memoryGiB": "GiB-hours", "gpu": "GPU-hours"}
     hours = [f"{planned.hours[name]:.2f} {unit}" for name, unit in units.items()]
     if any(planned.hours.values()):
         yield f"requested: {', '.join(hours)}"
     yield from _assumptions(planned)
-
-
-def _reasons(planned: PlannedFlows) -> Iterator[str]:
-    """Yield a sentence for all steps that did not complete for the same reason."""
-    # a failure upstream skips many steps with one reason
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for each in planned.steps:
-        if each.phase != StepPhase.COMPLETED:
-            flow = f"JobFlow {each.flow}: " if len(planned.cluster.flows) > 1 else ""
-            key = (flow, each.phase, each.reason, each.message, each.remedy)
-            alike.setdefault(key, []).append(each.step)
-    for (flow, phase, reason, message, remedy), steps in [*alike.items()][:_REASONS]:
-        why = f" ({reason})" if reason else ""
-        text = ". ".join(filter(None, (message, remedy)))
-        yield printable(f"{flow}{join_names(steps)}: {phase}{why}: {text}")
-    if (more := sum(map(len, [*alike.values()][_REASONS:]))) > 0:
-        yield f"{format_count(more, 'more step')} did not complete: see -o json"
 
 
 def _assumptions(planned: PlannedFlows) -> Iterator[str]:

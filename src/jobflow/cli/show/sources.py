@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -13,12 +14,15 @@ from jobflow.client.errors import UNUSABLE, CommandError
 from jobflow.client.flows.children import read_children
 from jobflow.client.flows.find_flow import connect, find_flow, raise_unless_missing, unique_names
 from jobflow.client.manifests.check import add_flows_of_crons, check_files
+from jobflow.client.manifests.objects import Manifest
 from jobflow.client.manifests.sources import SUFFIXES
 from jobflow.client.options import Connection, FileOptions
 from jobflow.display.console import make_console
 from jobflow.display.report import print_report, print_warnings
 from jobflow.kube.answers import ItemList
 from jobflow.kube.client import ApiError
+
+T = TypeVar("T", JobFlow, JobTemplate)
 
 
 @dataclass(slots=True)
@@ -52,7 +56,17 @@ async def flows_of(
     does not exist or has a fault; the faults are printed."""
     found = FoundFlows()
     if files := [name for name in names if is_file(name)]:
-        _read_files(files, param, found)
+        report = check_files(FileOptions(files, [*param]))
+        errors = make_console(stderr=True)
+        if report.faults:
+            print_report(report, errors)
+            raise CommandError(UNUSABLE, "")  # the report has said all
+        print_warnings(report, errors)
+        add_flows_of_crons(report)  # a schedule is drawn or planned by one flow of it
+        if not report.flows:
+            raise CommandError(UNUSABLE, "the files contain no JobFlow")
+        found.flows += [_decoded(each, JobFlow) for each in report.flows]
+        found.templates += [_decoded(each, JobTemplate) for each in report.templates]
     if flows := [name for name in names if not is_file(name)]:
         async with await connect(connection) as client:
             found.flows += [await find_flow(client, name) for name in unique_names(flows)]
@@ -67,21 +81,7 @@ async def flows_of(
     return found
 
 
-def _read_files(files: Sequence[str], param: Sequence[str], found: FoundFlows) -> None:
-    report = check_files(FileOptions([*files], [*param]))
-    errors = make_console(stderr=True)
-    if report.faults:
-        print_report(report, errors)
-        raise CommandError(UNUSABLE, "")  # the report has said all
-    print_warnings(report, errors)
-    add_flows_of_crons(report)  # a schedule is drawn or planned by one flow of it
-    if not report.flows:
-        raise CommandError(UNUSABLE, "the files contain no JobFlow")
-    for manifest in report.flows:
-        flow = msgspec.convert(manifest.data, JobFlow)
-        metadata = replace(flow.metadata, namespace=manifest.namespace)
-        found.flows.append(replace(flow, metadata=metadata))
-    for manifest in report.templates:
-        template = msgspec.convert(manifest.data, JobTemplate)
-        metadata = replace(template.metadata, namespace=manifest.namespace)
-        found.templates.append(replace(template, metadata=metadata))
+def _decoded(manifest: Manifest, kind: type[T]) -> T:
+    decoded = msgspec.convert(manifest.data, kind)
+    metadata = replace(decoded.metadata, namespace=manifest.namespace)
+    return replace(decoded, metadata=metadata)

@@ -50,17 +50,16 @@ _ENDS_OF_PATH = 5
 
 
 async def print_timeline(name: str, connection: Connection, output: TimelineOutput) -> int:
-    """Print the timeline of a flow."""
     now = datetime.now(UTC)
     async with await connect(connection) as client:
         flow = await find_flow(client, name)
         found = timeline(flow, now=now)
         if found is None:  # before the start, or by a controller of another project
             phase = flow.status.state.phase or FlowPhase.PENDING
-            why = f"is {phase}, but its status has no times: a controller that records none has "
-            why += "run it"
-            if phase == FlowPhase.PENDING:
-                why = f"has not started: it is {phase}"
+            why = f"has not started: it is {phase}"
+            if phase != FlowPhase.PENDING:
+                why = f"is {phase}, but its status has no times: a controller that records none "
+                why += "has run it"
             raise CommandError(FAILED, f"JobFlow {flow.metadata.name} {why}")
         children = await read_children(client, [flow])
         found = with_children(found, flow, children, now=now)
@@ -85,8 +84,7 @@ async def print_timeline(name: str, connection: Connection, output: TimelineOutp
 
 
 def to_json(flow: JobFlow, found: Timeline, left: TimeLeft | NoEstimate | None) -> dict[str, Any]:
-    """Return the timeline as JSON: times in RFC 3339, durations in seconds. Ends that are not known
-    yet are null; all keys always exist."""
+    """Return the timeline as JSON: times in RFC 3339, durations in seconds, null if unknown."""
     answer: dict[str, Any] = {
         "namespace": flow.metadata.namespace,
         "flow": flow.metadata.name,
@@ -152,7 +150,7 @@ def timeline_lines(
     *,
     ascii_only: bool = False,
 ) -> Iterator[Text]:
-    """Return the axis, a line for each step, and the totals; no line exceeds `width` columns."""
+    """Yield the axis, a line for each step, and the totals; no line exceeds `width` columns."""
     symbols = _ASCII_BARS if ascii_only else _BARS
     notes = [_note(row) if width >= _WIDE else "" for row in found.steps]
     note = max((len(each) + 2 for each in notes if each), default=0)
@@ -178,7 +176,17 @@ def timeline_lines(
         yield line
     yield Text()
     for head, parts, separator in _summary(found, left, symbols, ascii_only=ascii_only):
-        yield from _filled(head, parts, separator, width)
+        # a line breaks only between parts
+        lines = [Text(head, style="bold")]
+        for at, part in enumerate(parts):
+            text = part + (separator if at < len(parts) - 1 else "")
+            if lines[-1].cell_len + 1 + cell_len(text) > width:
+                lines.append(Text(text))
+            else:
+                lines[-1].append(f" {text}", style="not bold")
+        for line in lines:
+            line.truncate(width)
+            yield line
 
 
 def cut_name(name: str, width: int, ascii_only: bool) -> str:
@@ -199,8 +207,8 @@ def _note(row: StepTimeline) -> str:
 
 
 def _axis(total: timedelta, width: int, room: int) -> str:
-    """Return round times since the start, such as `0s          30s         1m`, above bars of this
-    width. A time that does not fit into `room` columns is left out."""
+    """Return round times since the start, `0s          30s         1m`, above bars of this width,
+    as many as fit into `room` columns."""
     text = ""
     for tick, share in ticks(total, width / _TICK):
         start, label = int(share * width), format_duration(tick)
@@ -259,20 +267,6 @@ def _summary(
         yield "suspended for", [f"{format_duration(found.suspended)} of it"], ""
     if left is not None:
         yield "time left:", describe_time_left(left).split(), ""
-
-
-def _filled(head: str, parts: Sequence[str], separator: str, width: int) -> Iterator[Text]:
-    """Yield lines that break only between parts; the first words are bold."""
-    lines = [Text(head, style="bold")]
-    for at, part in enumerate(parts):
-        text = part + (separator if at < len(parts) - 1 else "")
-        if lines[-1].cell_len + 1 + cell_len(text) > width:
-            lines.append(Text(text))
-        else:
-            lines[-1].append(f" {text}", style="not bold")
-    for line in lines:
-        line.truncate(width)
-        yield line
 
 
 def ends_of_path(steps: Sequence[str]) -> list[str]:

@@ -32,8 +32,7 @@ async def wait_for_flows(
 ) -> int:
     """Print a line when each flow has finished, or with `output` all flows at the end. `limit` is a
     duration such as 1h30m."""
-    seconds = _seconds(limit)
-    errors = Errors()
+    seconds, errors = _seconds(limit), Errors()
     async with await connect(connection) as client:
         flows = await find_each(client, names, selection, errors)
         if errors.code:  # a name is wrong: nobody wants to learn that after an hour
@@ -74,7 +73,11 @@ async def wait_for_flows(
             if not deadline.expired():  # of a request
                 raise
             if waiting:  # with --timeout 0 even a finished flow is over the time
-                raise CommandError(max(TIMED_OUT, errors.code), _time_over(waiting)) from None
+                listed = join_names([name for _, name in waiting])
+                verb = "has" if len(waiting) == 1 else "have"
+                why = format_command("jobflow why", next(iter(waiting.values())).metadata)
+                over = f"{listed} {verb} not finished within --timeout; {why} explains it"
+                raise CommandError(max(TIMED_OUT, errors.code), over) from None
     if output is not None:
         # in the order in which they were named
         found = [ended[key] for key in map(key_of, flows) if key in ended]
@@ -90,15 +93,8 @@ def _seconds(limit: str | None) -> float | None:
         raise CommandError(UNUSABLE, sentence) from None
 
 
-def _time_over(waiting: Mapping[Key, JobFlow]) -> str:
-    listed = join_names([name for _, name in waiting])
-    verb = "has" if len(waiting) == 1 else "have"
-    why = format_command("jobflow why", next(iter(waiting.values())).metadata)
-    return f"{listed} {verb} not finished within --timeout; {why} explains it"
-
-
 class WaitLine:
-    """One line on a terminal, on stderr, that says what is waited for; nothing in a pipe."""
+    """One line on a terminal that says what is waited for; nothing in a pipe."""
 
     def __init__(self, flows: Mapping[Key, JobFlow], console: Console) -> None:
         self._flows = flows
@@ -125,7 +121,7 @@ class WaitLine:
             self._live.stop()
 
     def print(self, line: str) -> None:
-        """Print a line to stdout, above this one if stdout is the same terminal."""
+        # above this one, if stdout is the same terminal
         self.__exit__()
         print(printable(line), flush=True)
         self.__enter__()
@@ -134,7 +130,7 @@ class WaitLine:
         return self.text(datetime.now(UTC))
 
     def text(self, now: datetime) -> Text:
-        """Return the line; a terminal that is too narrow shows its beginning."""
+        """Return the line; a narrow terminal shows its beginning."""
         flows = [*self._flows.values()]  # a copy, because another thread draws it
         if not flows:
             return Text()

@@ -27,8 +27,7 @@ _OBJECTS = (GetOutput.JSON, GetOutput.YAML, GetOutput.NAME)
 async def watch_flows(
     names: Sequence[str], connection: Connection, selection: Selection, options: GetOptions
 ) -> int:
-    """Show the named flows until all have ended, or all flows that exist or appear until the
-    command is interrupted."""
+    """Show the named flows until all have ended, or all flows until the command is interrupted."""
     names, options, output = checked(names, selection, options)
     async with await connect(connection) as client:
         watch = _Watch(client, selection, options, output)
@@ -110,30 +109,23 @@ class _Watch:
 
     async def _until(self, follower: follow.FlowFollower, *, ends: bool) -> None:
         """Print objects as they change, until all flows are final if there is an end."""
-
-        def is_done(follower: follow.FlowFollower) -> bool:
-            return ends and follower.all_final
-
-        while True:
-            await follower.until(lambda each: bool(self._changed) or is_done(each))
+        is_done = False
+        while not is_done:
+            await follower.until(lambda each: bool(self._changed) or (ends and each.all_final))
             # several versions that come at once are printed as one
             changed, self._changed = self._changed, {}
-            for flow in changed.values():
-                await self._print_object(flow)
-            if is_done(follower) and not self._changed:
-                return
-
-    async def _print_object(self, flow: JobFlow) -> None:
-        if self._output is GetOutput.NAME:
-            print(full_name(flow), flush=True)
-            return
-        try:
-            # a watch decodes, and drops the fields that this version does not know
-            raw = await self._client.request("GET", JOBFLOWS.path(*key_of(flow)))
-        except ApiError as error:
-            if error.not_found:  # deleted since
-                return
-            raise_unless_missing(error)
-        if self._output is GetOutput.YAML:
-            print("---")
-        print_raw([raw], self._output, single=True)
+            for key, flow in changed.items():
+                if self._output is GetOutput.NAME:
+                    print(full_name(flow), flush=True)
+                    continue
+                try:
+                    # a watch decodes, and drops the fields that this version does not know
+                    raw = await self._client.request("GET", JOBFLOWS.path(*key))
+                except ApiError as error:
+                    if error.not_found:  # deleted since
+                        continue
+                    raise_unless_missing(error)
+                if self._output is GetOutput.YAML:
+                    print("---")
+                print_raw([raw], self._output, single=True)
+            is_done = ends and follower.all_final and not self._changed

@@ -12,7 +12,7 @@ from jobflow.display.formats import print_json
 from jobflow.runtime.event_loop import each_of
 
 _CONCURRENCY = 10
-"""Flows whose scheduling is read at once."""
+"""Flows that are explained at once."""
 
 
 async def print_explanations(
