@@ -1,8 +1,5 @@
-"""The controller: workers for flows and CronJobFlows, Events, template statuses and wants; and a
-term of leadership, which brings the copies up to date, then runs flows until it ends.
-
-The caller keeps the store up to date; nothing is listed or watched here. Leases are not known here:
-`jobflow.app.replica` passes `lead` to an Election, or calls it without one.
+"""The controller, and a term of leadership, which brings the copies up to date and then runs flows
+until it ends. The caller keeps the store up to date, and calls `lead` with or without an Election.
 """
 
 import asyncio
@@ -43,10 +40,8 @@ FLUSH_SECONDS = 1.0
 
 
 class Controller:
-    """Runs flows from the call of `run` until `stop` or cancellation.
-
-    Each term of leadership needs a new one: what it remembers is not valid in the next term.
-    """
+    """Runs flows from the call of `run` until `stop` or cancellation. Each term of leadership needs
+    a new one: what it remembers is not valid in the next term."""
 
     def __init__(
         self,

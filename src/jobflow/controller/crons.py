@@ -56,15 +56,13 @@ class Crons(Listener):
     # ------------------------------------------------------------------ events to keys
 
     def cron_changed(self, old: CronJobFlow | None, new: CronJobFlow | None) -> None:
-        """Queue a CronJobFlow that was added, changed or deleted."""
         cron = new or old
         assert cron is not None
         self._queue.add(key_of(cron))
 
     def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        """Queue the CronJobFlow of a flow that was added or deleted, or whose state has changed."""
         if old is not None and new is not None and old.status.state == new.status.state:
-            return
+            return  # a plan of its schedule reads nothing else
         for flow in (old, new):
             owner = flow.metadata.controller if flow is not None else None
             if flow is not None and owner is not None and owner.kind == CRONJOBFLOWS.kind:
@@ -89,11 +87,10 @@ class Crons(Listener):
                     error, at_least = str(failure), failure.retry_after or 0.0
                 except NameInUseError as failure:
                     error = str(failure)
-                except NETWORK_ERRORS as failure:
-                    error = f"{type(failure).__name__}: {failure}"
                 except Exception as failure:
-                    log.exception("reconcile failed", cronjobflow="/".join(key))
                     error = f"{type(failure).__name__}: {failure}"
+                    if not isinstance(failure, NETWORK_ERRORS):
+                        log.exception("reconcile failed", cronjobflow="/".join(key))
                 if error:
                     wait = round(self._queue.retry(key, at_least=at_least), 3)
                     log.warning("retrying", cronjobflow="/".join(key), error=error, seconds=wait)
@@ -103,7 +100,6 @@ class Crons(Listener):
                 self._queue.done(key)
 
     def stop(self) -> None:
-        """Let `work` return once the requests in flight are answered."""
         self._queue.close()
 
     async def reconcile(self, key: Key) -> None:
@@ -144,12 +140,9 @@ class Crons(Listener):
         meta = cron.metadata
         before, after = (msgspec.to_builtins(each) for each in (cron.status, plan.status))
         try:
+            body = guarded_patch(meta, difference(before, after))
             answer = await self._client.patch(
-                CRONJOBFLOWS,
-                meta.namespace,
-                meta.name,
-                guarded_patch(meta, difference(before, after)),
-                subresource="status",
+                CRONJOBFLOWS, *key_of(cron), body, subresource="status"
             )
         except ApiError as error:
             if not (error.not_found or error.conflict):
@@ -192,7 +185,6 @@ class Crons(Listener):
             raise NameInUseError(message)
 
     async def _cancel(self, cron: CronJobFlow, action: ReplaceFlow) -> None:
-        """Create the Command unless it exists."""
         message = f"replaced by the CronJobFlow {cron.metadata.name}"
         command = replacing_command(cron, action.name, action.uid, message)
         try:
@@ -206,13 +198,8 @@ class Crons(Listener):
     async def _remove(self, cron: CronJobFlow, action: RemoveFlow) -> None:
         """Delete the flow unless it has changed since the plan."""
         try:
-            await self._client.delete(
-                JOBFLOWS,
-                cron.metadata.namespace,
-                action.name,
-                uid=action.uid,
-                resource_version=action.resource_version,
-            )
+            target, version = (cron.metadata.namespace, action.name), action.resource_version
+            await self._client.delete(JOBFLOWS, *target, uid=action.uid, resource_version=version)
         except ApiError as error:
             if not error.conflict:  # it was retried meanwhile
                 raise
@@ -221,14 +208,13 @@ class Crons(Listener):
 
     async def _is_current(self, cron: CronJobFlow) -> bool:
         """Read the CronJobFlow live, and learn it if it differs from the copy."""
-        meta = cron.metadata
         try:
-            live = await self._client.get(CRONJOBFLOWS, meta.namespace, meta.name, CronJobFlow)
+            live = await self._client.get(CRONJOBFLOWS, *key_of(cron), CronJobFlow)
         except ApiError as error:
             if error.not_found:
                 return False
             raise
-        if live.metadata.resource_version == meta.resource_version:
+        if live.metadata.resource_version == cron.metadata.resource_version:
             return True
         self._store.crons.learn(live)
         return False

@@ -46,7 +46,6 @@ class SeenStatus(NamedTuple):
 
 
 def see_status(flow: Identity) -> SeenStatus:
-    """Return the version of a flow, and who else has written its status."""
     writer = None
     try:
         writer = find_status_writer(flow.managed_fields)
@@ -90,7 +89,7 @@ class ForeignStatuses:
 
     async def begin(self, seen: dict[Key, SeenStatus]) -> None:
         """Note the flows whose status others have written before the term. `flow_changed` must be
-        called from now on. Empties `seen`."""
+        called from now on."""
         for key, (version, writer) in seen.items():
             flow = self._store.flows.get(*key)
             if flow is not None and flow.metadata.resource_version != version:
@@ -157,7 +156,6 @@ class ForeignStatuses:
             self._own[key] = OwnStatus(old.status)
 
     def own(self, flow: JobFlow) -> JobFlow:
-        """Return the flow with the status of JobFlow."""
         known = self._own.get(key_of(flow)) if self._own else None
         return flow if known is None else msgspec.structs.replace(flow, status=known.status)
 
@@ -183,7 +181,6 @@ class ForeignStatuses:
         return 0.0 if last is None else max(0.0, last + AGAIN - self._clock())
 
     def writes(self, key: Key) -> None:
-        """Note that the status of a flow is being written."""
         if key in self._own:
             self._written[key] = self._clock()
 

@@ -1,9 +1,8 @@
 """Places in concurrency groups: who holds one, who waits, and who takes one right now.
 
 The copies know that a flow has started once the answer to the write of its `startTime` has arrived.
-Until then its place is noted here, from the moment at which its plan was made; the event loop plans
-no other flow in between. A note counts while the flow has the version that was planned for: the
-write names that version, so any later one shows whether it was stored. Therefore an answer that is
+Until then its place is noted here, from the moment at which its plan was made. A note counts while
+the flow has the version that was planned for, which the write names. Therefore an answer that is
 lost never gives a place to two flows.
 """
 
@@ -39,7 +38,6 @@ class Places:
         return self._store.groups.of(flow, taken.keys())
 
     def take(self, flow: JobFlow) -> None:
-        """Note that the flow starts, as it was planned."""
         group = self._store.groups.group_of(key_of(flow))
         if group is not None and needs_place(flow):
             meta = flow.metadata

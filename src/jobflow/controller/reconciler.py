@@ -1,8 +1,5 @@
-"""From events to reconciled flows: which flow to plan, and when to plan it again.
-
-`plan` decides what to do about a flow, `apply` does it. The result is handled in one place
-(`_settle`): done, again at once, again later, or a retry with backoff.
-"""
+"""From events to reconciled flows: which flow to plan, and when to plan it again. The result of a
+plan is handled in one place (`_settle`)."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -109,7 +106,6 @@ class Reconciler(Listener):
     # ------------------------------------------------------------------ events to keys
 
     def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        """Queue a flow that was added, changed or deleted."""
         flow = new or old
         assert flow is not None
         self.foreign.flow_changed(old, new)
@@ -125,7 +121,6 @@ class Reconciler(Listener):
                 self._queue.add(child)
 
     def group_changed(self, flows: Sequence[Key]) -> None:
-        """Queue flows that wait for a place, or for the end of those that they replace."""
         for flow in flows:
             self._queue.add(flow)
 
@@ -142,13 +137,17 @@ class Reconciler(Listener):
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
         """Queue the flow of a job, and the flows that wait for the name of this job."""
-        progresses = new is not None and not any(_is_ending(job) for job in (old, new))
-        for job in (old, new):
-            owner = self._store.owners.of(job) if job is not None else None
-            if job is not None and owner is not None:
+        states = [job for job in (old, new) if job is not None]
+        is_ending = any(
+            job.phase not in (JobPhase.PENDING, JobPhase.RUNNING)
+            or job.metadata.deletion_timestamp is not None
+            for job in states
+        )
+        for job in states:
+            if (owner := self._store.owners.of(job)) is not None:
                 key = (job.metadata.namespace, owner.name)
-                if progresses and key in self._awaiting_ends:  # only the status changes
-                    self._queue.add_soon(key, SETTLE_SECONDS)
+                if new is not None and not is_ending and key in self._awaiting_ends:
+                    self._queue.add_soon(key, SETTLE_SECONDS)  # only the status changes
                 else:
                     self._queue.add(key)
         if old is not None and new is not None and old.metadata.uid == new.metadata.uid:
@@ -158,18 +157,14 @@ class Reconciler(Listener):
                 if (event := find_edits(old.metadata, new.metadata)) is not None:
                     self._recorder.record(flow, event)
                     log.warning("job edited", flow=full_name(flow), message=event.message)
-        job = new or old
-        assert job is not None
-        for key in self._memory.released(key_of(job)):
+        for key in self._memory.released(key_of(states[0])):
             self._queue.add(key)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Queue the flow that has a probe for the pod."""
         if (flow := self._pod_index.flow_of(old, new)) is not None:
             self._queue.add(flow)
 
     def command_changed(self, command: Command) -> None:
-        """Queue the flow that a Command is about."""
         if (flow := flow_of(command)) is not None:
             self._queue.add(flow)
 
@@ -233,8 +228,18 @@ class Reconciler(Listener):
         answers = self._memory.of(stored)
         if not self._queue.backoff(key):  # what failed before the backoff may be sent again
             answers.failed.clear()
-        unjudged = await self._judge_first(stored, answers)
-        return unjudged or await self._plan_and_apply(stored, answers)
+        # judged once before its first plan, because it may have been stored without review
+        flow = self.foreign.own(stored)
+        generation = flow.metadata.generation
+        is_judged = answers.verdict is not None and answers.verdict[0] == generation
+        if not is_judged and is_unjudged(flow, self._store.jobs_of(flow.metadata.uid)):
+            try:
+                answers.verdict = (generation, await self._judge(flow))
+            except NotJudgedYet as error:
+                return ReconcileOutcome(error=str(error))
+            if self._store.flows.get(*key) is not stored:
+                return ReconcileOutcome(again=True)
+        return await self._plan_and_apply(stored, answers)
 
     async def _plan_and_apply(self, stored: JobFlow, answers: Answers) -> ReconcileOutcome:
         key, flow = key_of(stored), self.foreign.own(stored)
@@ -278,21 +283,6 @@ class Reconciler(Listener):
             retry_after=applied.retry_after,
             held=due.held,
         )
-
-    async def _judge_first(self, stored: JobFlow, answers: Answers) -> ReconcileOutcome | None:
-        """Judge a flow once before its first plan: it may have been stored without review. Return
-        the outcome if no plan can follow."""
-        flow = self.foreign.own(stored)
-        generation = flow.metadata.generation
-        is_judged = answers.verdict is not None and answers.verdict[0] == generation
-        if is_judged or not is_unjudged(flow, self._store.jobs_of(flow.metadata.uid)):
-            return None
-        try:
-            answers.verdict = (generation, await self._judge(flow))
-        except NotJudgedYet as error:
-            return ReconcileOutcome(error=str(error))
-        is_current = self._store.flows.get(*key_of(flow)) is stored
-        return None if is_current else ReconcileOutcome(again=True)
 
     def _view(self, flow: JobFlow, answers: Answers) -> View:
         uid = flow.metadata.uid
@@ -353,14 +343,5 @@ def is_unstarted(flow: JobFlow) -> bool:
     return flow.status.start_time is None and not flow.is_child
 
 
-def _is_ending(job: Job | None) -> bool:
-    """Whether a vcjob has ended, or is about to."""
-    return job is not None and (
-        job.phase not in (JobPhase.PENDING, JobPhase.RUNNING)
-        or job.metadata.deletion_timestamp is not None
-    )
-
-
 def _suspension(flow: JobFlow) -> tuple[datetime | None, str, bool]:
-    """Return what the child flows of a flow read from its status."""
     return flow.status.suspended_at, flow.status.suspended_by, flow.final

@@ -1,8 +1,5 @@
-"""Writes `status.jobDependsOnList` of JobTemplates: the jobs that were created from them.
-
-This is best effort. Nothing waits for it, so each template is written seldom, and a list that is
-already correct costs no request.
-"""
+"""Writes `status.jobDependsOnList` of JobTemplates: the jobs that were created from them. Nothing
+waits for it, so each template is written seldom."""
 
 import random
 import time
@@ -49,14 +46,13 @@ class TemplateStatuses(Listener):
     # ------------------------------------------------------------------ events to keys
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
-        """Check the templates of a job that was created or deleted."""
         before, after = template_of(old), template_of(new)
         if before != after:
             for template in (before, after):
                 self._check(template)
 
     def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None:
-        """Check a new template, and one whose status somebody has changed."""
+        # a changed status is that of somebody else
         if new is not None and (old is None or old.status != new.status):
             self._check(key_of(new))
 
@@ -72,7 +68,6 @@ class TemplateStatuses(Listener):
     # ------------------------------------------------------------------ work
 
     async def run(self) -> None:
-        """Update one template after another until `stop`."""
         while (key := await self._due.get()) is not None:
             self._resting.discard(key)
             try:
@@ -81,7 +76,6 @@ class TemplateStatuses(Listener):
                 self._due.done(key)
 
     def stop(self) -> None:
-        """Let `run` return once its current request is answered."""
         self._due.close()
 
     async def update(self, key: Key) -> None:

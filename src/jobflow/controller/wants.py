@@ -63,25 +63,21 @@ class Wants:
         self._keepers = keepers
 
     def want(self, flow: Key, flow_uid: str, wants: Sequence[Want]) -> None:
-        """Keep up the wants of a plan of the flow, and no others."""
         for kind, keeper in self._keepers.items():
             # also an empty list: what was wanted before ends
             keeper.want(flow, flow_uid, [each for each in wants if type(each) is kind])
 
     def answers(self, flow_uid: str) -> Mapping[WantKey, Any]:
-        """Return the answers so far for the flow."""
         found: dict[WantKey, Any] = {}
         for keeper in self._keepers.values():
             found |= keeper.results(flow_uid)
         return found
 
     def forget(self, flow: Key) -> None:
-        """Keep up nothing more for the flow."""
         for keeper in self._keepers.values():
             keeper.forget(flow)
 
     async def run(self) -> None:
-        """Keep up what is wanted until cancelled."""
         async with asyncio.TaskGroup() as group:
             for keeper in self._keepers.values():
                 group.create_task(keeper.run())

@@ -82,16 +82,6 @@ class Answers:
         self.refusals.pop(name, None)
         self.refused.pop(name, None)
 
-    def joined(self, now: datetime, wait: timedelta) -> datetime:
-        """Return when pods are read again: together with other pods of the flow if these are due
-        within twice the wait."""
-        own, others = now + wait, self.next_read
-        # else a thousand jobs would cause a thousand plans
-        if others is None or not own <= others <= own + wait:
-            self.next_read = own
-            return own
-        return others
-
     def outdate(self, jobs: Mapping[str, Job]) -> None:
         """Forget answers that no longer apply to these jobs."""
         if self.read or self.unread or self.aborts:
@@ -133,9 +123,8 @@ class Memory:
     def has_written(self, flow: JobFlow) -> bool:
         """Whether this version of a flow is the answer to the last write of its status."""
         known = self._answers.get(key_of(flow))
-        if known is None or known.sent is None:
-            return False
-        return known.sent[1] == flow.metadata.resource_version
+        sent = known.sent if known is not None else None
+        return sent is not None and sent[1] == flow.metadata.resource_version
 
     def has_sent(self, flow: JobFlow) -> bool:
         """Whether a flow has the status that was sent last, whose answer may be lost."""
@@ -152,7 +141,6 @@ class Memory:
                 self._waiting.pop((flow[0], name), None)
 
     def hold(self, flow: JobFlow, job: Job, *, owner_alive: bool, now: datetime) -> None:
-        """Note that a vcjob of somebody else has the name."""
         answers, name = self.of(flow), job.metadata.name
         # an event reports its deletion; the backoff is for a missing event
         retry_at = now + self._wait(answers, name)
@@ -181,18 +169,15 @@ class Memory:
         elif held is not None and not held.is_due(now):
             next_try = held.retry_at  # creates that were under way together count as one try
         else:
-            wait = delay(
-                answers.held_tries, first=FIRST_REFUSAL, most=LONGEST_HELD, dice=self._dice
-            )
+            tries, answers.held_tries = answers.held_tries, answers.held_tries + 1
+            wait = delay(tries, first=FIRST_REFUSAL, most=LONGEST_HELD, dice=self._dice)
             next_try = now + timedelta(seconds=wait)
-            answers.held_tries += 1
         answers.refusals.pop(name, None)
         before = held.tried if held is not None else ()
         tried = (*(each for each in before if each != name), name)
         answers.held = Held(why, next_try, tried)
 
     def refuse_claim(self, flow: JobFlow, name: str, error: ApiError, now: datetime) -> None:
-        """Note that the create of a claim was refused."""
         answers = self.of(flow)
         retry_at = None if error.namespace_gone else now + self._wait(answers, _claim(name))
         why = error.for_the_namespace or error.message
@@ -201,7 +186,6 @@ class Memory:
     def hold_claim(
         self, flow: JobFlow, name: str, owner: OwnerReference | None, *, going: bool, now: datetime
     ) -> None:
-        """Note that the name of a claim is in use."""
         answers = self.of(flow)
         retry_at = now + self._wait(answers, _claim(name))
         answers.claims[name] = ClaimHolder(owner, going, retry_at)
@@ -225,9 +209,14 @@ class Memory:
         if not isinstance(error, ApiError) or error.code not in DEFINITE:
             tries = answers.unread.get(job_uid, 0)
             answers.unread[job_uid] = tries + 1
-            wait = delay(tries, first=FIRST_READ, most=LONGEST_READ, dice=self._dice)
+            seconds = delay(tries, first=FIRST_READ, most=LONGEST_READ, dice=self._dice)
             asked = error.retry_after if isinstance(error, ApiError) else None
-            retry_at = answers.joined(now, timedelta(seconds=max(wait, asked or 0.0)))
+            wait = timedelta(seconds=max(seconds, asked or 0.0))
+            # together with other pods of the flow that are due within twice the wait, else a
+            # thousand jobs would cause a thousand plans
+            own, retry_at = now + wait, answers.next_read
+            if retry_at is None or not own <= retry_at <= own + wait:
+                answers.next_read = retry_at = own
         answers.read[job_uid] = PodsRead(trouble=trouble, retry_at=retry_at)
         return answers.read[job_uid]
 

@@ -1,8 +1,5 @@
-"""Applier: sends the requests of a Plan and keeps their answers. It decides nothing.
-
-Objects in answers are in the store before `apply` returns, so that the next plan sees its own
-writes. Other answers are in the flow's Answers.
-"""
+"""Applier: sends the requests of a Plan. It decides nothing. Objects in answers are in the store
+before `apply` returns, so that the next plan sees its own writes; other answers are in Answers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -24,7 +21,7 @@ from jobflow.core.planning import actions
 from jobflow.core.planning.observed.identity import KnownJobs
 from jobflow.core.planning.observed.view import PodsRead
 from jobflow.core.work import WORK
-from jobflow.kube.cache import full_name
+from jobflow.kube.cache import full_name, key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.store import Store
 
@@ -32,8 +29,6 @@ log = structlog.get_logger(__name__)
 
 
 class Applier:
-    """Sends the requests of plans."""
-
     def __init__(
         self,
         client: Client,
@@ -146,24 +141,48 @@ class Applier:
                 await self._delete(COMMANDS, flow, action)
                 log.info("command deleted", flow=full_name(flow), command=action.name)
             case actions.DeleteFlow():
-                await self._delete_flow(flow, action, applied)
+                # a flow that was retried meanwhile keeps its UID, so the version must match too
+                same = {"uid": action.uid, "resource_version": flow.metadata.resource_version}
+                try:
+                    # not in the foreground: it would stay in all lists until its last pod is gone
+                    await self._client.delete(JOBFLOWS, *key_of(flow), **same)
+                except ApiError as error:
+                    if not error.conflict:
+                        raise
+                    await self._catch_up(flow, applied, error)
+                else:
+                    log.info("flow deleted", flow=full_name(flow), phase=flow.status.state.phase)
             case actions.ReadPods():
-                await self._read_pods(flow, action, applied)
+                applied.again = True  # an error is an answer too; it says when to try again
+                try:
+                    pods = await self.reads.pods(flow, action.job, action.uid)
+                except (ApiError, *NETWORK_ERRORS) as error:
+                    unread = self._memory.unread(flow, action.uid, error, self._now())
+                    answer = {"error": unread.trouble, "again": unread.retry_at is not None}
+                    log.warning(
+                        "pods cannot be read", flow=full_name(flow), job=action.job, **answer
+                    )
+                else:
+                    self._memory.of(flow).read[action.uid] = PodsRead(pods)
 
     async def _create(self, flow: JobFlow, action: actions.CreateJob, applied: Applied) -> None:
         if applied.held_back:  # a create before it was refused for the whole namespace
             return
+        namespace, kind = flow.metadata.namespace, OBJECTS[action.kind]
         # watches may be late: the attempt before, which is said to be gone, may exist
         if action.guard is not None and action.guard.gone:
-            if await self._is_there(flow, actions.ReadJob(action.guard.gone, action.kind), applied):
+            before = await kind.read(self.reads, flow, action.guard.gone)
+            if before is not None and self._owns(flow, before):
+                applied.again = True
+                kind.cache(self._store).learn(before)
                 return
-        namespace, kind = flow.metadata.namespace, OBJECTS[action.kind]
         body = msgspec.json.encode(action.manifest)
         try:
             answer = await self._client.create(kind.resource, namespace, body)
         except ApiError as error:
             if error.already_exists:  # the answer to an earlier create was lost, or a stranger's
-                found = await kind.read(self.reads, flow, action.name)
+                if (found := await kind.read(self.reads, flow, action.name)) is None:
+                    raise  # it was deleted in between
                 await self._take_in(flow, kind, found, applied)
             elif is_refusal(error):
                 self._memory.refuse(flow, action.name, error, self._now())
@@ -191,21 +210,6 @@ class Applier:
         applied.again = known is not None and known != flow
         if not applied.again:
             applied.errors.append("the flow that was read live is older than the known one")
-
-    async def _is_there(self, flow: JobFlow, action: actions.ReadJob, applied: Applied) -> bool:
-        """Whether the object of an action exists; then the next plan sees it."""
-        kind = OBJECTS[action.kind]
-        try:
-            found = await kind.read(self.reads, flow, action.name)
-        except ApiError as error:
-            if not error.not_found:
-                raise
-            return False
-        if not self._owns(flow, found):
-            return False
-        applied.again = True
-        kind.cache(self._store).learn(found)
-        return True
 
     def _owns(self, flow: JobFlow, job: Job | JobFlow) -> bool:
         jobs = self._store.jobs_of(flow.metadata.uid)
@@ -239,28 +243,6 @@ class Applier:
             if not error.conflict:
                 raise
 
-    async def _delete_flow(
-        self, flow: JobFlow, action: actions.DeleteFlow, applied: Applied
-    ) -> None:
-        """Delete the flow unless it has changed since the plan."""
-        meta = flow.metadata
-        try:
-            # not in the foreground: the flow would stay in all lists until its last pod is gone.
-            # A flow that was retried meanwhile keeps its UID, so the version must match too
-            await self._client.delete(
-                JOBFLOWS,
-                meta.namespace,
-                meta.name,
-                uid=action.uid,
-                resource_version=meta.resource_version,
-            )
-        except ApiError as error:
-            if not error.conflict:
-                raise
-            await self._catch_up(flow, applied, error)
-        else:
-            log.info("flow deleted", flow=full_name(flow), phase=flow.status.state.phase)
-
     async def _read_jobs(
         self, flow: JobFlow, wanted: list[actions.ReadJob], applied: Applied
     ) -> None:
@@ -274,44 +256,19 @@ class Applier:
             return
         for action in wanted:
             kind = OBJECTS[action.kind]
-            try:
-                found = await kind.read(self.reads, flow, action.name)
-            except ApiError as error:
-                if not error.not_found:
-                    raise
+            found = await kind.read(self.reads, flow, action.name)
+            if found is not None:
+                await self._take_in(flow, kind, found, applied)
+            else:
                 self._memory.of(flow).missing.add(action.name)
                 log.info("job is not there", flow=full_name(flow), job=action.name)
-            else:
-                await self._take_in(flow, kind, found, applied)
-
-    async def _read_pods(self, flow: JobFlow, action: actions.ReadPods, applied: Applied) -> None:
-        """Read the pods of a vcjob. An error is an answer too; it says when to try again."""
-        applied.again = True
-        try:
-            pods = await self.reads.pods(flow, action.job, action.uid)
-        except (ApiError, *NETWORK_ERRORS) as error:
-            unread = self._memory.unread(flow, action.uid, error, self._now())
-            log.warning(
-                "pods cannot be read",
-                flow=full_name(flow),
-                job=action.job,
-                error=unread.trouble,
-                again=unread.retry_at is not None,
-            )
-        else:
-            self._memory.of(flow).read[action.uid] = PodsRead(pods)
 
     async def _write_status(self, flow: JobFlow, status: JobFlowStatus, applied: Applied) -> None:
-        meta, answers = flow.metadata, self._memory.of(flow)
+        answers = self._memory.of(flow)
         answers.tried = timeless(status)
         try:
-            body = await self._client.patch(
-                JOBFLOWS,
-                meta.namespace,
-                meta.name,
-                status_patch(flow, status),
-                subresource="status",
-            )
+            patch = status_patch(flow, status)
+            body = await self._client.patch(JOBFLOWS, *key_of(flow), patch, subresource="status")
         except ApiError as error:
             if error.not_found:
                 return
@@ -323,14 +280,8 @@ class Applier:
         answers.sent = (timeless(status), stored.metadata.resource_version)
         applied.status_written = True
         self._store.flows.learn(stored)
-        state = status.state
-        log.info(
-            "status written",
-            flow=full_name(flow),
-            phase=state.phase,
-            reason=state.reason,
-            progress=status.progress,
-        )
+        state = {"phase": status.state.phase, "reason": status.state.reason}
+        log.info("status written", flow=full_name(flow), **state, progress=status.progress)
 
     async def _catch_up(self, flow: JobFlow, applied: Applied, conflict: ApiError) -> None:
         """Read the flow, which has changed since the plan, for the next plan."""

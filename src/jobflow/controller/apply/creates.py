@@ -152,14 +152,10 @@ class VolumeClaims:
             _log("volume claim created", flow, name)
 
     async def _read(self, flow: JobFlow, name: str) -> None:
-        try:
-            found = (await self._reads.claim(flow, name)).metadata
-        except ApiError as error:
-            if not error.not_found:
-                raise
+        if (found := await self._reads.claim(flow, name)) is None:
             return  # the next plan creates it
-        owner, deleting = found.controller, found.deletion_timestamp is not None
-        if found.is_owned_by(flow.metadata) and not deleting:
+        owner, deleting = found.metadata.controller, found.metadata.deletion_timestamp is not None
+        if found.metadata.is_owned_by(flow.metadata) and not deleting:
             self._memory.of(flow).claims[name] = None
             return
         going = deleting or not await self._reads.is_alive(flow, owner)

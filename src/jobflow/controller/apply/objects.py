@@ -40,7 +40,8 @@ READS_AT_ONCE = 32
 
 
 class LiveReads:
-    """Reads of objects in the namespace of a flow. All raise ApiError or one of NETWORK_ERRORS."""
+    """Reads of objects in the namespace of a flow; None if they are gone. All raise ApiError or one
+    of NETWORK_ERRORS."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -49,12 +50,10 @@ class LiveReads:
         self._slots: FairSlots[Key] = FairSlots(seconds=0.0, at_once=READS_AT_ONCE)
 
     async def flow(self, flow: JobFlow) -> JobFlow | None:
-        """Read the flow; None if it is gone."""
-        return await self._flow_as(flow, JobFlow)
+        return await self._get(flow, JOBFLOWS, flow.metadata.name, JobFlow)
 
     async def flow_with_identity(self, flow: JobFlow) -> tuple[JobFlow, Identity] | None:
-        """Read the flow, and who has written it; None if it is gone."""
-        raw = await self._flow_as(flow, msgspec.Raw)
+        raw = await self._get(flow, JOBFLOWS, flow.metadata.name, msgspec.Raw)
         if raw is None:
             return None
         return decoder(JobFlow).decode(raw), decoder(Identified).decode(raw).metadata
@@ -66,10 +65,10 @@ class LiveReads:
             found = await self._get(flow, JOBFLOWS, flow.metadata.name, Identified)
         except (ApiError, *NETWORK_ERRORS):
             return SOMEBODY
-        writer = find_status_writer(found.metadata.managed_fields)
+        writer = find_status_writer(found.metadata.managed_fields) if found is not None else None
         return SOMEBODY if writer is None else writer.name
 
-    async def job(self, flow: JobFlow, name: str) -> Job:
+    async def job(self, flow: JobFlow, name: str) -> Job | None:
         """Read a vcjob. If the rest cannot be read, return only its metadata."""
         try:
             return await self._get(flow, JOBS, name, Job)
@@ -77,14 +76,12 @@ class LiveReads:
             found = await self._get(flow, JOBS, name, Object)
             log.warning("job cannot be read", flow=full_name(flow), job=name, error=error.message)
             # enough to know its owner; it does not tell whether it has ended
-            return Job(metadata=found.metadata)
+            return Job(metadata=found.metadata) if found is not None else None
 
-    async def child(self, flow: JobFlow, name: str) -> JobFlow:
-        """Read a flow that may be a child of this one."""
+    async def child(self, flow: JobFlow, name: str) -> JobFlow | None:
         return await self._get(flow, JOBFLOWS, name, JobFlow)
 
-    async def claim(self, flow: JobFlow, name: str) -> Object:
-        """Read the metadata of a PersistentVolumeClaim."""
+    async def claim(self, flow: JobFlow, name: str) -> Object | None:
         return await self._get(flow, VOLUME_CLAIMS, name, Object)
 
     async def pods(self, flow: JobFlow, job: str, uid: str) -> tuple[Pod, ...]:
@@ -104,22 +101,21 @@ class LiveReads:
         try:
             found = await self._get(flow, resource, owner.name, Object)
         except ApiError as error:
-            if error.code in (403, 404):
-                return error.code == 403
+            if error.code == 403:
+                return True
             raise
-        return found.metadata.uid == owner.uid and found.metadata.deletion_timestamp is None
+        if found is None or found.metadata.uid != owner.uid:
+            return False
+        return found.metadata.deletion_timestamp is None
 
-    async def _flow_as(self, flow: JobFlow, type: type[T]) -> T | None:
+    async def _get(self, flow: JobFlow, resource: Resource, name: str, type: type[T]) -> T | None:
         try:
-            return await self._get(flow, JOBFLOWS, flow.metadata.name, type)
+            async with self._slots.slot(key_of(flow)):
+                return await self._client.get(resource, flow.metadata.namespace, name, type)
         except ApiError as error:
             if error.not_found:
                 return None
             raise
-
-    async def _get(self, flow: JobFlow, resource: Resource, name: str, type: type[T]) -> T:
-        async with self._slots.slot(key_of(flow)):
-            return await self._client.get(resource, flow.metadata.namespace, name, type)
 
 
 async def _pods_of(client: Client, namespace: str, job: str, uid: str) -> tuple[Pod, ...]:
@@ -154,13 +150,11 @@ class ObjectKind(NamedTuple):
     """The objects of one kind of work."""
 
     resource: Resource
-    """Where they are created and deleted."""
     type: type[Any]
-    """The type that an answer is decoded to."""
     cache: Callable[[Store], Cache[Any]]
     """The copy that their reflector fills (`store/feeds.py`)."""
     read: Callable[[LiveReads, JobFlow, str], Awaitable[Any]]
-    """Read one live, by the flow and its name."""
+    """Read one live, by the flow and its name; None if it is gone."""
     observe: Callable[[Any], Job]
     """Make it what plans read."""
 
