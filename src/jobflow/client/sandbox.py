@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,12 +40,7 @@ _OTHERS = {(each.api_version, each.kind): each for each in (NAMESPACES, QUEUES)}
 """Kinds in FILEs that are applied too, if they do not exist yet."""
 _CONCURRENCY = 20
 _BLOCKED = frozenset(
-    {
-        "",
-        StepReason.STOPPED,
-        StepReason.WAITING_FOR_TEMPLATE,
-        StepReason.WAITING_FOR_APPROVAL,
-    }
+    {"", StepReason.STOPPED, StepReason.WAITING_FOR_TEMPLATE, StepReason.WAITING_FOR_APPROVAL}
 )
 """Reasons of a Waiting step that do not go away by themselves."""
 
@@ -73,10 +68,6 @@ class AppliedObjects:
     flows: Sequence[Key]
     templates: Sequence[Key]
     faults: Sequence[ManifestFault]
-
-
-_Answer = tuple[Key | None, Sequence[ManifestFault]]
-"""The key of an object that was created, or the faults of one that was refused."""
 
 
 async def apply(client: Client, report: Report) -> AppliedObjects:
@@ -113,7 +104,10 @@ async def _post(client: Client, resource: Resource, namespace: str, body: object
         raise
 
 
-async def _create(client: Client, resource: Resource, manifest: Manifest) -> _Answer:
+async def _create(
+    client: Client, resource: Resource, manifest: Manifest
+) -> tuple[Key | None, Sequence[ManifestFault]]:
+    """Return the key of the created object, or the faults of one that was refused."""
     namespace = manifest.namespace if resource.namespaced else ""
     try:
         body = await _post(client, resource, namespace, manifest.data)
@@ -130,12 +124,6 @@ def is_settled(flow: JobFlow | None, applied: AppliedObjects) -> bool:
     return flow is not None and (flow.final or bool(stuck_reason(flow, applied.templates)))
 
 
-def describe_stuck(flows: Iterable[JobFlow], applied: AppliedObjects) -> list[str]:
-    """Return a sentence for each flow that can never finish."""
-    reasons = [(each, stuck_reason(each, applied.templates)) for each in flows if not each.final]
-    return [f"JobFlow {flow.metadata.name} {reason}" for flow, reason in reasons if reason]
-
-
 def stuck_reason(flow: JobFlow, templates: Collection[Key]) -> str:
     """Return why an unfinished flow can never finish here, because nothing else will be applied,
     or "". `templates` are the applied ones."""
@@ -148,7 +136,27 @@ def stuck_reason(flow: JobFlow, templates: Collection[Key]) -> str:
         resume = format_command("jobflow resume", flow.metadata)
         way_out = f"remove suspend to run it here, or resume it on a cluster with {resume}"
         return f"is suspended (spec.suspend): {way_out}"
-    missing, approvals = _find_blocks(flow, templates)
+    # those that all unfinished steps wait for
+    missing: dict[str, None] = {}
+    approvals: list[str] = []
+    for step in flow.all_steps:
+        condition = stored_condition(flow, step.name)
+        if condition is None:
+            return ""
+        if condition.phase in ENDED_STEP_PHASES:
+            continue
+        # it runs, or waits for what comes by itself
+        if condition.phase != StepPhase.WAITING or condition.reason not in _BLOCKED:
+            return ""
+        if step.approval is not None and condition.reason:
+            if step.approval.timeout is not None:
+                return ""
+            approvals.append(step.name)
+        elif condition.reason == StepReason.WAITING_FOR_TEMPLATE:
+            template = step.template_for(step.case_of(condition.decisions))
+            if template is None or (flow.metadata.namespace, template) in templates:
+                return ""
+            missing[template] = None
     if missing:
         plural, pronoun = ("s", "them") if len(missing) > 1 else ("", "it")
         return f"waits for the JobTemplate{plural} {', '.join(missing)}: add {pronoun} to the FILEs"
@@ -159,32 +167,6 @@ def stuck_reason(flow: JobFlow, templates: Collection[Key]) -> str:
             "`jobflow sandbox`"
         )
     return ""
-
-
-def _find_blocks(flow: JobFlow, templates: Collection[Key]) -> tuple[list[str], list[str]]:
-    """Return the missing templates and open approvals that all unfinished steps wait for, none if
-    one of them can still run."""
-    missing: dict[str, None] = {}
-    approvals: list[str] = []
-    for step in flow.all_steps:
-        condition = stored_condition(flow, step.name)
-        if condition is None:
-            return [], []
-        if condition.phase in ENDED_STEP_PHASES:
-            continue
-        # it runs, or waits for what comes by itself
-        if condition.phase != StepPhase.WAITING or condition.reason not in _BLOCKED:
-            return [], []
-        if step.approval is not None and condition.reason:
-            if step.approval.timeout is not None:
-                return [], []
-            approvals.append(step.name)
-        elif condition.reason == StepReason.WAITING_FOR_TEMPLATE:
-            template = step.template_for(step.case_of(condition.decisions))
-            if template is None or (flow.metadata.namespace, template) in templates:
-                return [], []
-            missing[template] = None
-    return [*missing], approvals
 
 
 @dataclass(slots=True)
@@ -198,7 +180,7 @@ class RunResult:
     children: Mapping[str, JobFlow] = field(default_factory=dict)
     """Their child flows, by name."""
     faults: Sequence[ManifestFault] = ()
-    stuck: Sequence[str] = ()
+    stuck: list[str] = field(default_factory=list)
     """A sentence for each flow that can never finish."""
     interrupted: bool = False
     failed_runs: Sequence[FailedRun] = ()
@@ -248,32 +230,23 @@ async def run_in(
         async with follow.following_children(world.client, shown, display.show_child):
             with display:
                 finished = await run_unless(stop, follower.until(all_done))
-    result = await _result(world, applied, follower.flows, interrupted=not finished)
-    if isinstance(runner, ProcessRunner):
-        result.failed_runs = runner.failures
-        result.logs = runner.folder if runner.used else None
-    return result
-
-
-async def _result(
-    world: SandboxWorld,
-    applied: AppliedObjects,
-    flows: Mapping[Key, JobFlow],
-    *,
-    interrupted: bool,
-) -> RunResult:
-    """Read the flows once more; one that its ttlSecondsAfterFinished deleted is as last seen."""
-    stuck = describe_stuck(flows.values(), applied)
-    result = RunResult(stuck=stuck, interrupted=interrupted)
+    result = RunResult(interrupted=not finished)
+    for flow in follower.flows.values():
+        if not flow.final and (reason := stuck_reason(flow, applied.templates)):
+            result.stuck.append(f"JobFlow {flow.metadata.name} {reason}")
     for namespace, name in applied.flows:
         try:
             body = await world.client.request("GET", JOBFLOWS.path(namespace, name))
         except ApiError as error:
-            seen = flows.get((namespace, name))
+            # one that its ttlSecondsAfterFinished deleted is as last seen
+            seen = follower.flows.get((namespace, name))
             if seen is None or not error.not_found:
                 raise
             body = msgspec.json.encode(seen)
         result.raw.append(json.loads(body))
         result.flows.append(decoder(JobFlow).decode(body))
     result.children = await read_children(world.client, result.flows)
+    if isinstance(runner, ProcessRunner):
+        result.failed_runs = runner.failures
+        result.logs = runner.folder if runner.used else None
     return result

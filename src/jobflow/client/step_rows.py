@@ -36,10 +36,10 @@ _MAX_ITEM = 40
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A step, an item of a forEach or a run of a repeat, as it is now."""
+    """A step, an item of a forEach or a run of a repeat."""
 
     spec: Step
-    """An item or a run is a step of its own, of which nothing but the name is known."""
+    """Nothing but the name of an item or a run."""
     condition: StepCondition
     message: str
     times: StepTimes
@@ -59,7 +59,7 @@ class StepRow:
 
     @property
     def phase(self) -> str:
-        """The phase; it is Waiting before the controller has written it."""
+        """It is Waiting before the controller has written it."""
         return self.condition.phase or StepPhase.WAITING
 
     @property
@@ -87,8 +87,7 @@ class StepRow:
 
     @property
     def job(self) -> str:
-        """The current or last job or child flow; `train-0 … 39` of a forEach; "" before the first,
-        and for work without objects."""
+        """The current or last job or child flow; `train-0 … 39` of a forEach; "" if none."""
         if ends_in_status(self.spec):
             return ""
         indices = [run.index for run in self.condition.runs or () if run.index is not None]
@@ -140,11 +139,11 @@ class StepRow:
 
     def time_in_phase(self, now: datetime) -> timedelta | None:
         """The duration, or how long a Waiting step has waited."""
+        if self.phase != StepPhase.WAITING:
+            return self.duration(now)
         # whole seconds, as the times of a status
         since = self.condition.last_transition_time
-        if self.phase == StepPhase.WAITING:
-            return None if since is None else max(truncate_to_second(now) - since, timedelta())
-        return self.duration(now)
+        return None if since is None else max(truncate_to_second(now) - since, timedelta())
 
 
 def with_reason(reason: str, message: str) -> str:
@@ -156,15 +155,15 @@ def step_rows(flow: JobFlow, *, items: bool = False) -> list[StepRow]:
     """Return a row per step in spec order; the steps of `finally` last. With `items`, the rows of
     forEach and repeat have rows of their own."""
     flow = with_param_values(flow)
-    records = _records(flow)
-    rows = [_step_row(flow, step, records) for step in flow.all_steps]
+    records = records_of(flow)
+    rows = [step_row(flow, step, records) for step in flow.all_steps]
     if not items:
         return rows
     from jobflow.core.explain.item import list_item_waits  # imports the planner
 
     waits = list_item_waits(flow)
     return [
-        replace(row, items=[*_run_rows(row, run_indices(row), records, waits.get(row.step))])
+        replace(row, items=[*run_rows(row, run_indices(row), records, waits.get(row.step))])
         for row in rows
     ]
 
@@ -178,7 +177,12 @@ def run_indices(row: StepRow) -> list[int]:
     return sorted(found)
 
 
-def _step_row(flow: JobFlow, step: Step, records: Mapping[str, JobRecord]) -> StepRow:
+def records_of(flow: JobFlow) -> Mapping[str, JobRecord]:
+    """Return the records of the jobs of a flow by their names."""
+    return {record.name: record for record in flow.status.job_status_list or ()}
+
+
+def step_row(flow: JobFlow, step: Step, records: Mapping[str, JobRecord]) -> StepRow:
     condition = condition_of(flow, step.name)
     message = message_of(condition)
     if step.fan_out is not None and condition.runs and has_job(condition):
@@ -188,25 +192,14 @@ def _step_row(flow: JobFlow, step: Step, records: Mapping[str, JobRecord]) -> St
     return StepRow(step, condition, printable(message), times, key)
 
 
-def step_row(flow: JobFlow, step: Step) -> StepRow:
-    return _step_row(flow, step, _records(flow))
-
-
-def run_rows(flow: JobFlow, row: StepRow, indices: Iterable[int]) -> Iterator[StepRow]:
-    """Yield `train/0`, `train/1` and so on: the runs or items of a step with these indices."""
-    return _run_rows(row, indices, _records(flow), None)
-
-
-def _records(flow: JobFlow) -> Mapping[str, JobRecord]:
-    return {record.name: record for record in flow.status.job_status_list or ()}
-
-
-def _run_rows(
+def run_rows(
     row: StepRow,
     indices: Iterable[int],
     records: Mapping[str, JobRecord],
-    waits: Callable[[int], str] | None,
+    waits: Callable[[int], str] | None = None,
 ) -> Iterator[StepRow]:
+    """Yield `train/0`, `train/1` and so on: the runs or items of a step with these indices. `waits`
+    says why an item has not started."""
     runs = {run.index or 0: run for run in row.condition.runs or ()}
     items = get_items(row.spec, row.condition.decisions) or ()
     for index in indices:

@@ -110,19 +110,18 @@ class FlowFamily:
         return created_by in self._names
 
     def _place(self, name: str) -> PlacedFlow | None:
-        if name not in self._placed:  # asked for each pod, and each asks for the flow above
-            self._placed[name] = self._find_place(self._flows[name])
-        return self._placed[name]
-
-    def _find_place(self, flow: JobFlow) -> PlacedFlow | None:
-        if flow.metadata.uid == self.top.metadata.uid:
-            return PlacedFlow(flow, self._above)
+        if name in self._placed:  # asked for each pod, and each asks for the flow above
+            return self._placed[name]
+        flow, placed = self._flows[name], None
         owner = flow.metadata.controller
         parent = self._flows.get(owner.name) if owner is not None else None
-        if owner is None or parent is None or parent.metadata.uid != owner.uid:
-            return None  # of another branch, or of a deleted flow
-        if (above := self._place(parent.metadata.name)) is None:
-            return None
-        own = flow.metadata.annotations or {}
-        step, index = own.get(labels.STEP, ""), own.get(labels.INDEX)
-        return PlacedFlow(flow, (*above.path, format_place(step, index)))
+        if flow.metadata.uid == self.top.metadata.uid:
+            placed = PlacedFlow(flow, self._above)
+        # else it is of another branch, or of a deleted flow
+        elif owner is not None and parent is not None and parent.metadata.uid == owner.uid:
+            if (above := self._place(owner.name)) is not None:
+                own = flow.metadata.annotations or {}
+                step, index = own.get(labels.STEP, ""), own.get(labels.INDEX)
+                placed = PlacedFlow(flow, (*above.path, format_place(step, index)))
+        self._placed[name] = placed
+        return placed

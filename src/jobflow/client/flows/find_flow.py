@@ -53,15 +53,6 @@ async def connect(options: Connection, *, is_brief: bool = True) -> Client:
     )
 
 
-def bare_name(name: str) -> str:
-    """Return `train` for `train`, `jf/train` and `jobflow.flow.volcano.sh/train`. Raises
-    NoSuchFlow for an object of another kind."""
-    prefix, slash, rest = name.rpartition("/")
-    if slash and prefix not in PREFIXES:
-        raise NoSuchFlow(UNUSABLE, f'"{name}" is not a JobFlow: write {rest} or jf/{rest}')
-    return rest
-
-
 def unique_names(names: Iterable[str]) -> list[str]:
     """Return one name for each flow: `train` and `jf/train` are the same."""
     split = ((name, *name.rpartition("/")) for name in names)
@@ -83,9 +74,13 @@ def to_flow(raw: bytes | msgspec.Raw) -> JobFlow:
 
 
 async def read_flow(client: Client, name: str) -> bytes:
-    """Return a flow of the client's namespace as the API server has it, in JSON. Raises
-    CommandError; it is NoSuchFlow, with the nearest name, if the flow does not exist."""
-    name, namespace = bare_name(name), client.namespace
+    """Return the flow `train`, `jf/train` or `jobflow.flow.volcano.sh/train` of the client's
+    namespace as JSON of the API server. Raises CommandError; it is NoSuchFlow, with the nearest
+    name, if the flow does not exist."""
+    prefix, slash, bare = name.rpartition("/")
+    if slash and prefix not in PREFIXES:
+        raise NoSuchFlow(UNUSABLE, f'"{name}" is not a JobFlow: write {bare} or jf/{bare}')
+    name, namespace = bare, client.namespace
     missing = f'JobFlow "{name}" does not exist in namespace "{namespace}"'
     # no object can have it, and it must not change the path of the request
     if not all_names([name, namespace]):
@@ -110,27 +105,26 @@ async def find_named(client: Client, names: Sequence[str], errors: Errors) -> li
             missing.append((name, error))
         except CommandError as error:
             errors.add(error)
-    steps = [_step_named(name, found) for name, _ in missing]
-    faults = [step or error for step, (_, error) in zip(steps, missing, strict=True)]
-    if any(steps) or any("/" in name for name, _ in missing):
+    # the first flow that has a step of the name
+    owners = {step.name: each.flow for each in reversed(found) for step in each.flow.all_steps}
+    faults, is_ambiguous = list[CommandError](), False
+    for name, unknown in missing:
+        step = name.partition("/")[0]
+        is_ambiguous |= step in owners or "/" in name
+        if (owner := owners.get(step)) is None:
+            faults.append(unknown)
+            continue
+        meta = owner.metadata
+        why = format_command("jobflow why", meta, f" {step}")
+        logs = format_command("jobflow logs", meta, f" {name}")
+        sentence = f'"{name}" is a step of JobFlow {meta.name}: write {why} or {logs}'
+        faults.append(CommandError(UNUSABLE, sentence))
+    if is_ambiguous:
         # the words before it may be meant otherwise too: nothing must happen to those flows
         raise CommandError(UNUSABLE, "\n".join(map(str, faults)))
     for fault in faults:
         errors.add(fault)
     return found
-
-
-def _step_named(name: str, found: Iterable[FoundFlow]) -> CommandError | None:
-    """Return the error for a name that is a step of a found flow, such as `sweep` or `sweep/3`."""
-    step = name.partition("/")[0]
-    for flow in (each.flow for each in found):
-        if any(each.name == step for each in flow.all_steps):
-            meta = flow.metadata
-            why = format_command("jobflow why", meta, f" {step}")
-            logs = format_command("jobflow logs", meta, f" {name}")
-            sentence = f'"{name}" is a step of JobFlow {meta.name}: write {why} or {logs}'
-            return CommandError(UNUSABLE, sentence)
-    return None
 
 
 def find_step(flow: JobFlow, text: str) -> tuple[Step, str | None]:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
@@ -206,7 +205,10 @@ async def following_children(
             selector = labels.ROOT
             if len(names) <= _MOST_ROOTS:
                 selector += f" in ({','.join(sorted(names))})"
-            scope = Scope(namespace, [("labelSelector", selector)], partial(_is_below, names))
+            query = [("labelSelector", selector)]
+            scope = Scope(
+                namespace, query, lambda flow: root_label(flow) in roots[flow.metadata.namespace]
+            )
             try:
                 follower = follow_scope(client, scope, show)
                 followers.append(await stack.enter_async_context(follower))
@@ -214,7 +216,3 @@ async def following_children(
             except (CommandError, *NETWORK_ERRORS) as error:
                 print_error(f"child flows cannot be followed: {error}", severity="warning")
         yield followers
-
-
-def _is_below(roots: set[str], flow: JobFlow) -> bool:
-    return root_label(flow) in roots

@@ -154,17 +154,25 @@ class _SchedulingReader:
 
 
 async def explain_children(
-    client: Client,
-    flow: JobFlow,
-    explanation: Explanation,
-    step: str | None,
-    index: int | None,
+    client: Client, flow: JobFlow, explanation: Explanation, step: str | None, index: int | None
 ) -> list[str]:
     """Return the sentences about the child flows that explain the flow, the step or the item, but
     for those that its explanation has too."""
+    names = dict.fromkeys((*((step,) if step is not None else ()), *explanation.causes))
+    conditions = flow.status.conditions or {}
+    runs = [
+        run
+        for name in names
+        if (each := conditions.get(format_job_name(flow.metadata.name, name))) is not None
+        for run in each.runs or (each,)
+        if run.flow and (index is None or name != step or run.index == index)
+    ]
+    # what has failed explains more than what still runs
+    failed = [run.flow for run in runs if run.phase == StepPhase.FAILED]
+    causes = failed or [run.flow for run in runs if run.phase not in ENDED_STEP_PHASES]
     said = dict.fromkeys(explanation.sentences)
     own = len(said)
-    for name in _find_causes(flow, explanation, step, index)[:_CHILDREN]:
+    for name in causes[:_CHILDREN]:
         try:
             child = await client.get(JOBFLOWS, flow.metadata.namespace, name, JobFlow)
             inner = await explain_flow(client, child)
@@ -190,22 +198,3 @@ async def _read_group(client: Client, flow: JobFlow) -> Group | None:
     except ApiError:
         return None
     return groups.of(flow)
-
-
-def _find_causes(
-    flow: JobFlow, explanation: Explanation, step: str | None, index: int | None
-) -> list[str]:
-    """Return the child flows that explain the flow or the step: those of its causes that have
-    failed, else those that have not ended."""
-    names = dict.fromkeys((*((step,) if step is not None else ()), *explanation.causes))
-    conditions = flow.status.conditions or {}
-    runs = [
-        run
-        for name in names
-        if (each := conditions.get(format_job_name(flow.metadata.name, name))) is not None
-        for run in each.runs or (each,)
-        if run.flow and (index is None or name != step or run.index == index)
-    ]
-    # what has failed explains more than what still runs
-    failed = [run.flow for run in runs if run.phase == StepPhase.FAILED]
-    return failed or [run.flow for run in runs if run.phase not in ENDED_STEP_PHASES]

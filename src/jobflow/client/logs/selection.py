@@ -11,7 +11,6 @@ from jobflow.api.flow.status import (
     ENDED_STEP_PHASES,
     TIMEOUT,
     RunCondition,
-    StepCondition,
     StepPhase,
 )
 from jobflow.api.labels import ATTEMPT, CREATED_BY_FLOW, INDEX, ROOT, STEP
@@ -312,11 +311,7 @@ def why_none(
     for noun, wanted, known in (
         ("pod", selection.pod, [pod.metadata.name for pod in pods]),
         ("task", selection.task, [pod.task for pod in pods]),
-        (
-            "container",
-            selection.container,
-            [name for pod in pods for name in containers_of(pod)],
-        ),
+        ("container", selection.container, [name for pod in pods for name in containers_of(pod)]),
         ("attempt", selection.attempt, [attempt_of(pod) for pod in pods]),
     ):
         if wanted is not None and wanted not in known:
@@ -361,12 +356,7 @@ def _why_no_pods(family: FlowFamily, selection: LogSelection, later: str) -> str
         return f"has no pods, because {cause}{why}"
     if not ended:
         return f"has no pods at present; {later}"
-    return f"has ended, and its pods are deleted{_who_deleted(family, selection, conditions)}"
-
-
-def _who_deleted(
-    family: FlowFamily, selection: LogSelection, conditions: dict[str, StepCondition]
-) -> str:
+    deleted = "has ended, and its pods are deleted"
     below = {
         f"{child.prefix}{step.name}": condition_of(child.flow, step.name)
         for child in family.below()
@@ -377,7 +367,8 @@ def _who_deleted(
         runs = [condition, *(condition.runs or ())]
         reason = next((run.reason for run in runs if run.reason in _ABORTS), "")
         if reason:
-            return f": Volcano deletes the pods of a job that is aborted ({name}: {reason})"
-    if family.top.spec.job_retain_policy == RetainPolicy.DELETE:
-        return ": jobRetainPolicy is delete"
-    return ", by ttlSecondsAfterFinished or by a user"
+            cause = f"Volcano deletes the pods of a job that is aborted ({name}: {reason})"
+            return f"{deleted}: {cause}"
+    if flow.spec.job_retain_policy == RetainPolicy.DELETE:
+        return f"{deleted}: jobRetainPolicy is delete"
+    return f"{deleted}, by ttlSecondsAfterFinished or by a user"

@@ -98,22 +98,15 @@ class Position:
                 if self._is_new:
                     yield line
                 continue
-            self._is_new = self._is_unread(found[1])
+            time = found[1]
+            if time > self.time:
+                self.time, self._lines, self._repeated = time, 0, 0
+            # sinceTime has no fractions, so lines of the last second come again
+            self._repeated += time == self.time
+            self._is_new = time == self.time and self._repeated > self._lines
             if self._is_new:
+                self._lines = self._repeated
                 yield line if timestamps else line[found.end() :]
-
-    def _is_unread(self, time: bytes) -> bool:
-        # sinceTime has no fractions, so lines of the last second come again
-        if time < self.time:
-            return False
-        if time > self.time:
-            self.time, self._lines, self._repeated = time, 1, 1
-            return True
-        self._repeated += 1
-        if self._repeated <= self._lines:
-            return False
-        self._lines = self._repeated
-        return True
 
 
 class ContainerFollower:
@@ -180,10 +173,21 @@ class ContainerFollower:
         return self._changed.is_set()
 
     async def _read(self, run: int) -> None:
+        position, options = self._position, self._options
+        query = [("container", self.target.container), ("follow", "true"), ("timestamps", "true")]
+        # sinceTime is in whole seconds: `position` leaves out what was read before
+        since = [("sinceTime", position.time.decode())] if position.time else options.query
+        position.resume()
+        stream = self._client.stream(log_path(self.target), query=[*query, *since])
         try:
-            # held only while a log is open, not between two
-            async with self._slots:
-                await self._copy()
+            # a slot is held only while a log is open, not between two
+            async with self._slots, aclosing(stream):
+                async for lines in line_batches(stream, longest=LONGEST_LINE):
+                    self._errors = 0
+                    self._backoff.reset()
+                    unread = position.unread(lines, timestamps=options.timestamps)
+                    self._sink.print(self.target.step, self.target.name, unread)
+                    await self._sink.drain()
         except ApiError as error:
             self._errors += 1
             if (pod := self._pod) is None:
@@ -199,18 +203,3 @@ class ContainerFollower:
             await self._wait(self._backoff.next())
         else:
             self._read_run = run
-
-    async def _copy(self) -> None:
-        position, options = self._position, self._options
-        query = [("container", self.target.container), ("follow", "true"), ("timestamps", "true")]
-        # sinceTime is in whole seconds: `position` leaves out what was read before
-        since = [("sinceTime", position.time.decode())] if position.time else options.query
-        position.resume()
-        stream = self._client.stream(log_path(self.target), query=[*query, *since])
-        async with aclosing(stream):
-            async for lines in line_batches(stream, longest=LONGEST_LINE):
-                self._errors = 0
-                self._backoff.reset()
-                unread = position.unread(lines, timestamps=options.timestamps)
-                self._sink.print(self.target.step, self.target.name, unread)
-                await self._sink.drain()

@@ -291,9 +291,7 @@ RETRY = Verb(
     exit_code=lambda flow: SUCCESS if flow.status.state.phase == FlowPhase.SUCCEED else FAILED,
 )
 RETRY_TOLERATED = replace(
-    RETRY,
-    action=Action.RETRY_TOLERATED,
-    refusal=partial(_retry_refusal, tolerated=True),
+    RETRY, action=Action.RETRY_TOLERATED, refusal=partial(_retry_refusal, tolerated=True)
 )
 
 

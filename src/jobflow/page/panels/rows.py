@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepPhase
-from jobflow.client.step_rows import StepRow, run_rows, step_rows
+from jobflow.client.step_rows import StepRow, records_of, run_rows, step_rows
 from jobflow.core.explain.progress import format_run_progress
 from jobflow.core.timelines.timeline import StepTimeline, Timeline, run_timelines, timeline
 from jobflow.core.work import work_of
@@ -165,7 +165,8 @@ class Rows:
     def _runs(self, flow: JobFlow, found: Timeline | None, row: Row) -> Iterator[Row]:
         lines = run_timelines(flow, found, row.step.step) if found is not None else ()
         indices = [run.index or 0 for run in row.step.condition.runs or ()]
-        for line, run in zip(lines, run_rows(flow, row.step, indices), strict=False):
+        runs = run_rows(row.step, indices, records_of(flow))
+        for line, run in zip(lines, runs, strict=False):
             below = Row(f"{row.path}/{run.index}", run, line, "", row.level + 1, row.link)
             yield self._with_child(below)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from jobflow.api.flow.status import ENDED_STEP_PHASES, JobRecord, RunCondition, StepPhase
 from jobflow.client.conditions import read_index
-from jobflow.client.step_rows import StepRow, run_indices, run_rows, step_row, step_rows
+from jobflow.client.step_rows import StepRow, records_of, run_indices, run_rows, step_row, step_rows
 from jobflow.core.explain.progress import message_of
 from jobflow.core.names import format_job_name
 from jobflow.core.spec.step_times import times_of
@@ -54,7 +54,8 @@ def items(selected: SelectedStep) -> list[Fragment]:
     """Return the items of a step, a page of them; nothing for another step."""
     if not selected.has_many_runs:
         return []
-    flow, row = selected.flow, step_row(selected.flow, selected.step)
+    records = records_of(selected.flow)
+    row = step_row(selected.flow, selected.step, records)
     name, _, rest = selected.view.query.items.partition(":")
     which, _, number = rest.partition(":")
     is_of_step = name == row.step  # else of one that was selected before
@@ -82,7 +83,7 @@ def items(selected: SelectedStep) -> list[Fragment]:
     }
     rows = [
         Fragment(f"item:{each.index}", "step-item.html", _item(row.step, each))
-        for each in run_rows(flow, row, shown)
+        for each in run_rows(row, shown, records)
     ]
     return [
         Fragment("step-items", "step-items.html", heading),
