@@ -288,7 +288,12 @@ async def perform(
     """Do an action of ACTIONS to a flow, and return the answer to its form. Raises CommandError
     with its refusal, and NETWORK_ERRORS. An action that lasts is given up at `stop`."""
     # read anew: the page may be older, and the flow of this name another one
-    raw = await _read(client, namespace, name)
+    try:
+        raw = await client.request("GET", JOBFLOWS.path(namespace, name))
+    except ApiError as error:
+        raise_unless_missing(error)
+        missing = f'JobFlow "{name}" does not exist in namespace "{namespace}"'
+        raise CommandError(UNUSABLE, missing) from None
     flow, subject, link, home = to_flow(raw), name, "", ""
     if action == "resubmit":
         new = fields.get("name", "").strip() or None
@@ -321,15 +326,6 @@ async def _delete(client: Client, flow: JobFlow, stop: asyncio.Event, *, cancels
             if follower.deleted:
                 return  # somebody else was faster
     await verbs.delete_flow(client, flow)
-
-
-async def _read(client: Client, namespace: str, name: str) -> bytes:
-    try:
-        return await client.request("GET", JOBFLOWS.path(namespace, name))
-    except ApiError as error:
-        raise_unless_missing(error)
-    missing = f'JobFlow "{name}" does not exist in namespace "{namespace}"'
-    raise CommandError(UNUSABLE, missing)
 
 
 def _lines(text: str) -> tuple[str, ...]:

@@ -62,8 +62,16 @@ def to_typed(manifest: Manifest) -> TypedManifest | None:
         return TypedManifest(manifest, str(manifest.kind or ""), violations, None)
     data = data_of(manifest.node) | {"apiVersion": API_VERSION, "kind": kind}
     data.pop("status", None)  # the server's; `kubectl get -o yaml` prints it too
-    violations += _mended_violations(manifest, kind, data)
-    violations += _metadata_violations(kind, data)
+    # a later round finds most faults of the one before again
+    found: dict[tuple[str, Reason], Violation] = {}
+    for _ in range(_ROUNDS):
+        of_schema = schema_violations(kind, data, strict=True)
+        found |= {(each.path, each.reason): each for each in of_schema}
+        renamed = [_mend(manifest, data, each) for each in of_schema]
+        # below a key that was renamed there may be more
+        if not any(renamed):
+            break
+    violations += (*found.values(), *_metadata_violations(kind, data))
     try:
         typed = msgspec.convert(without_nulls(kind, data), KINDS[kind].object_type)
     except msgspec.ValidationError as error:
@@ -120,19 +128,6 @@ def _metadata_violations(kind: str, data: dict[str, Any]) -> Iterator[Violation]
     namespace = metadata.get("namespace")
     if isinstance(namespace, str) and namespace:
         yield from name_violations("metadata.namespace", namespace)
-
-
-def _mended_violations(manifest: Manifest, kind: str, data: dict[str, Any]) -> list[Violation]:
-    """Return the faults of the schema and mend `data`; repeat below keys that were renamed."""
-    # a later round finds most faults of the one before again
-    found: dict[tuple[str, Reason], Violation] = {}
-    for _ in range(_ROUNDS):
-        violations = schema_violations(kind, data, strict=True)
-        found |= {(each.path, each.reason): each for each in violations}
-        renamed = [_mend(manifest, data, each) for each in violations]
-        if not any(renamed):
-            break
-    return list(found.values())
 
 
 def _mend(manifest: Manifest, data: Any, violation: Violation) -> bool:
@@ -210,11 +205,8 @@ def check(manifests: Manifests, *, lenient: bool = False) -> Report:
     """Check all manifests together. `lenient` turns faults that admission only warns about, such as
     unknown fields of jobs, into warnings."""
     report = Report(faults=list(manifests.faults))
-    by_kind = {
-        "JobFlow": report.flows,
-        "JobTemplate": report.templates,
-        "CronJobFlow": report.crons,
-    }
+    by_kind = {"JobFlow": report.flows, "JobTemplate": report.templates}
+    by_kind["CronJobFlow"] = report.crons
     for manifest in manifests.objects:
         typed = to_typed(manifest)
         if typed is None:

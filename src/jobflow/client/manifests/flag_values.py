@@ -6,7 +6,7 @@ of JSON.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from io import BytesIO
 
@@ -124,21 +124,19 @@ def set_params(
                 param.entries["value"] = MappingEntry(at.key, value)
                 param.duplicates = [each for each in param.duplicates if each.key != "value"]
                 manifest.__dict__.pop("data", None)  # cached with the old value
-    if unknown := [name for name in values if name not in known]:
-        raise CommandError(UNUSABLE, "\n".join(_unknown(name, [*known], flow) for name in unknown))
-
-
-def _unknown(name: str, known: Sequence[str], flow: str) -> str:
     none, no_such = "no JobFlow in the files has params", "no JobFlow in the files has this param"
     if flow:
         none, no_such = f"JobFlow {flow} has no params", f"JobFlow {flow} has no such param"
-    if not known:
-        return f"--param {name}: {none}"
-    guess = did_you_mean(Suggester(known).nearest(name))
-    owner = "its" if flow else "their"
-    return f"--param {name}: {no_such}" + (
-        guess or f"; {owner} params are {join_names(known, shown=10)}"
-    )
+    errors = []
+    for name in values:
+        if not known:
+            errors.append(f"--param {name}: {none}")
+        elif name not in known:
+            guess = did_you_mean(Suggester([*known]).nearest(name))
+            listed = f"; {'its' if flow else 'their'} params are {join_names([*known], shown=10)}"
+            errors.append(f"--param {name}: {no_such}{guess or listed}")
+    if errors:
+        raise CommandError(UNUSABLE, "\n".join(errors))
 
 
 def _params(manifest: Manifest) -> Iterator[tuple[str, MappingNode]]:

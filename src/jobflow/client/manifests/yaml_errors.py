@@ -59,10 +59,7 @@ _SENTENCES: Sequence[tuple[str, str]] = (
     ("expected ',' or '}'", "the mapping opened at {opened} needs a comma or a closing }} here"),
     ("flow node|expected node content", "a value is expected here; is a [ or {{ not closed?"),
     ("after a quote.*expected key", "text after a quoted value; quote all of it"),
-    (
-        "expected key",
-        "this does not continue the mapping begun at {opened}; check the indentation",
-    ),
+    ("expected key", "this does not continue the mapping begun at {opened}; check the indentation"),
     (
         "expected '-' indicator",
         "this does not continue the list begun at {opened}; check the indentation",
@@ -85,7 +82,14 @@ def from_libyaml(
     error: yaml.MarkedYAMLError, first_line: int, lines: Sequence[str]
 ) -> NotYAMLError:
     """Return libyaml's error about a document that begins on `first_line` (from 0)."""
-    line, column = _place(error, lines)
+    mark = error.problem_mark or error.context_mark
+    # libyaml names the end of the file, where nothing is to be mended
+    if "unexpected end of stream" in (error.problem or ""):
+        mark = error.context_mark or mark
+    line, column = (mark.line, mark.column) if mark else (0, 0)
+    if column == 0 and not any(lines[line:]):
+        line = max((n for n, text in enumerate(lines) if text.strip()), default=0)
+        column = max(len(lines[line].rstrip()) - 1, 0) if lines else 0
     text = lines[line] if line < len(lines) else ""
     span = Span(first_line + line + 1, column + 1)
     return NotYAMLError(span, f"not YAML: {_sentence(error, first_line, text, column)}")
@@ -109,16 +113,3 @@ def _sentence(error: yaml.MarkedYAMLError, first_line: int, line: str, column: i
                 escaped=line[column + 1 : column + 2],
             )
     return problem
-
-
-def _place(error: yaml.MarkedYAMLError, lines: Sequence[str]) -> tuple[int, int]:
-    """Return line and column from 0; of an unclosed quote those of its start."""
-    mark = error.problem_mark or error.context_mark
-    # libyaml names the end of the file, where nothing is to be mended
-    if "unexpected end of stream" in (error.problem or ""):
-        mark = error.context_mark or mark
-    line, column = (mark.line, mark.column) if mark else (0, 0)
-    if column == 0 and not any(lines[line:]):
-        line = max((n for n, text in enumerate(lines) if text.strip()), default=0)
-        column = max(len(lines[line].rstrip()) - 1, 0) if lines else 0
-    return line, column

@@ -237,7 +237,8 @@ class _Composer:
     def _key(self, event: yaml.Event, depth: int) -> tuple[str, Span, str]:
         """Return a key, its place and, if it is a boolean, the text that was written."""
         if isinstance(event, yaml.MappingStartEvent):
-            raise NotYAMLError(self._span(event), _BRACES)
+            braces = "a key must be text; render {{ … }} of a Helm or Jinja template first"
+            raise NotYAMLError(self._span(event), braces)
         is_list = isinstance(event, yaml.SequenceStartEvent)
         node = None if is_list else self._node(event, depth)
         text = key_text(node.value) if isinstance(node, ScalarNode) else None
@@ -263,9 +264,6 @@ class _Composer:
     def _check_depth(self, depth: int, span: Span) -> None:
         if depth > MAX_DEPTH:
             raise NotYAMLError(span, f"nested more than {MAX_DEPTH} deep")
-
-
-_BRACES = "a key must be text; render {{ … }} of a Helm or Jinja template first"
 
 
 def _value(event: yaml.ScalarEvent, span: Span, read_plain: Callable[[str], Scalar]) -> Any:

@@ -42,25 +42,18 @@ def plain_value(text: str) -> Scalar:
     digits = text.replace("_", "")
     if len(digits) <= _MAX_DIGITS:
         if _INTEGER.fullmatch(digits):
-            return _integer(digits)
+            body = digits.lstrip("+-").lower()
+            base = _BASES.get(body[1], 8) if len(body) > 1 and body[0] == "0" else 10
+            value = int(body[2:] if body[1:2] in _BASES else body, base)
+            value = -value if digits[0] == "-" else value
+            # Go reads larger integers as floats
+            return value if -(2**63) <= value < 2**63 else float(value)
         if _FLOAT.fullmatch(digits):
-            value = float(digits)
-            if math.isinf(value):
+            number = float(digits)
+            if math.isinf(number):
                 return text  # `1e999` is a number of YAML but not of JSON
-            return int(value) if value.is_integer() and abs(value) < 2**53 else value
+            return int(number) if number.is_integer() and abs(number) < 2**53 else number
     return text
-
-
-def _integer(digits: str) -> int | float:
-    sign = -1 if digits[0] == "-" else 1
-    body = digits.lstrip("+-").lower()
-    if len(body) > 1 and body[0] == "0":
-        base = _BASES.get(body[1], 8)
-        value = sign * int(body[2:] if body[1] in _BASES else body, base)
-    else:
-        value = sign * int(body)
-    # Go reads larger integers as floats
-    return value if -(2**63) <= value < 2**63 else float(value)
 
 
 def key_text(value: Scalar) -> str | None:

@@ -6,7 +6,7 @@ Nothing of it is HTML: static/logs.js sets texts.
 import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from itertools import islice
@@ -49,6 +49,7 @@ MAX_NOTES = 5
 _LATER = "the logs of those that start appear here"
 _STAMP = re.compile(rb"(.{19})(?:\.(\d+))?Z")
 _ORDER: tuple[str, ...] = (PodPhase.FAILED, PodPhase.RUNNING, PodPhase.PENDING)
+"""The phases of the pods whose logs tell most."""
 
 
 def read_selection(params: Mapping[str, str], choice: StepChoice | None) -> LogSelection:
@@ -66,11 +67,6 @@ def read_selection(params: Mapping[str, str], choice: StepChoice | None) -> LogS
     )
 
 
-def share_of(tail: int, sources: int) -> int:
-    """Return with how many lines each of so many containers begins."""
-    return max(min(tail, MAX_LINES // max(sources, 1)), MIN_TAIL)
-
-
 def list_choices(pods: Sequence[Pod]) -> dict[str, list[str]]:
     """Return the names of tasks, pods, containers and attempts from which a user can choose."""
     # as numbers: `10` after `9`
@@ -83,16 +79,6 @@ def list_choices(pods: Sequence[Pod]) -> dict[str, list[str]]:
     }
     unique = {kind: filter(None, dict.fromkeys(each)) for kind, each in names.items()}
     return {kind: [*islice(each, MAX_CHOICES)] for kind, each in unique.items()}
-
-
-def most_telling(targets: Iterable[LogTarget]) -> list[LogTarget]:
-    """Return at most MAX_SOURCES containers: those of pods that failed first, then those that run;
-    of each the ones that started last."""
-
-    # sorting keeps this order among pods of one phase
-    newest = [*targets][::-1]
-    newest.sort(key=lambda target: rank_of(target.pod, _ORDER))
-    return newest[:MAX_SOURCES]
 
 
 class LogFeed:
@@ -130,10 +116,14 @@ class LogFeed:
             self._new_sources.append({"id": number, **self._known[name]})
         for line in lines:
             stamp, rest = split_stamp(line)
-            text = clean(rest)
+            found, text = _STAMP.fullmatch(stamp), clean(rest)
+            time = stamp.decode()
+            # with nine digits of a second, so that times compare as texts
+            if found is not None:
+                time = f"{found[1].decode()}.{(found[2] or b'').decode().ljust(9, '0')}Z"
             if (more := len(text) - LONGEST_TEXT) > 0:
                 text = f"{text[:LONGEST_TEXT]}… ({more:,} more characters are in the download)"
-            self._lines.append((number, _normal(stamp), text))
+            self._lines.append((number, time, text))
         self._changed.set()
 
     async def drain(self) -> None:
@@ -187,15 +177,17 @@ class LogFeed:
         new = [key for key in by_key if key not in self._followers and key not in self._old]
         # each is an open connection to the API server
         room = max(MAX_SOURCES - len(self._running), 0)
-        chosen = most_telling(by_key[key] for key in new)[:room]
+        # of the pods of a phase, those that started last
+        newest = (by_key[key] for key in reversed(new))
+        chosen = sorted(newest, key=lambda target: rank_of(target.pod, _ORDER))[:room]
         self._left_out = len(new) - len(chosen) + len(self._old)
         # so that the first lines of all fit into the pane
-        present = share_of(self._selection.tail or 0, len(chosen))
+        share = min(self._selection.tail or 0, MAX_LINES // max(len(chosen), 1))
         options = replace(self._selection, timestamps=True)
         for target in chosen:
             # all of a log that starts while somebody looks is new
             is_later = self._has_begun or bool(selecting.why_waiting(target.pod, target.container))
-            tail = self._selection.tail if is_later else present
+            tail = self._selection.tail if is_later else max(share, MIN_TAIL)
             self._start(streams, target, replace(options, tail=tail))
         if chosen and not self._has_begun:
             self._has_begun = True
@@ -264,27 +256,24 @@ class LogFeed:
         return "\n".join(["No log yet.", *names[:MAX_NOTES], *others])
 
     def _notes(self, targets: list[LogTarget]) -> list[str]:
-        waits = [
+        notes = self._unread()
+        attempts = [self._known[name]["attempt"] for name in self._sources]
+        shown = max((int(each) for each in attempts if each), default=None)
+        flow, step = self._page.flow.flow, self._selection.step or ""
+        if flow is not None and shown is not None:
+            condition = condition_of(flow, step)
+            run = run_of(condition, self._selection.index) or condition
+            present = run.attempts + (run.phase == StepPhase.WAITING)
+            if run.phase not in ENDED_STEP_PHASES and shown < present:
+                lines = f"these are the lines of attempt {shown}"
+                notes.append(f"{lines}; attempt {present} has none yet")
+        notes += [
             f"{each.name}: no log yet: {why}"
             for each in targets
             if not each.pod.ended and (why := selecting.why_waiting(each.pod, each.container))
         ]
-        notes = [*self._unread(), *self._next_attempt(), *waits]
         more = len(notes) - MAX_NOTES
         return notes[:MAX_NOTES] + ([f"{format_count(more, 'more note')}"] if more > 0 else [])
-
-    def _next_attempt(self) -> Iterator[str]:
-        """Yield that the lines are those of an earlier attempt, if a later one has none yet."""
-        attempts = [self._known[name]["attempt"] for name in self._sources]
-        shown = [int(each) for each in attempts if each]
-        flow, step = self._page.flow.flow, self._selection.step or ""
-        if flow is None or not shown:
-            return
-        condition = condition_of(flow, step)
-        run = run_of(condition, self._selection.index) or condition
-        present = run.attempts + (run.phase == StepPhase.WAITING)
-        if run.phase not in ENDED_STEP_PHASES and max(shown) < present:
-            yield f"these are the lines of attempt {max(shown)}; attempt {present} has none yet"
 
     def _unread(self) -> list[str]:
         notes = list(dict.fromkeys(self._refused.values()))
@@ -302,11 +291,3 @@ class LogFeed:
             return False
         has_ended = self._page.flow.is_deleted or selecting.is_over(flow, self._selection)
         return has_ended and all(each.pod.ended for each in self._targets())
-
-
-def _normal(stamp: bytes) -> str:
-    """Return a time with nine digits of a second, so that times compare as texts."""
-    found = _STAMP.fullmatch(stamp)
-    if found is None:
-        return stamp.decode()
-    return f"{found[1].decode()}.{(found[2] or b'').decode().ljust(9, '0')}Z"

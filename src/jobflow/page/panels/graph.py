@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from jobflow.api.flow.status import StepCondition, StepPhase
+from jobflow.api.flow.status import StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.client.conditions import condition_of
 from jobflow.client.step_rows import with_reason
@@ -111,6 +111,15 @@ def _box(view: FlowView, step: Step, node: Node, spot: Spot) -> dict[str, Any]:
     below = " · ".join(filter(None, (phase, node.detail)))
     room = spot.width - TEXT - PADDING
     why = with_reason(condition.reason, message_of(condition))
+    runs = condition.runs or ()
+    total = max(len(runs), len(get_items(step, condition.decisions) or ()))
+    counts = Counter(look(run.phase) for run in runs)
+    bars, x = [], 0.0
+    for name in ("completed", "failed", "skipped", "running", "other", "pending"):
+        if count := counts[name]:
+            width = round(room * count / total, 2)
+            bars.append({"look": name, "x": round(x, 2), "width": width})
+            x += width
     return {
         "step": node.step,
         "name": _cut(node.step, room / CHAR),
@@ -122,21 +131,8 @@ def _box(view: FlowView, step: Step, node: Node, spot: Spot) -> dict[str, Any]:
         "is_last": node.is_last,
         "is_daemon": node.is_daemon,
         "has_runs": step.has_runs,
-        "bars": _bars(step, condition, room),
+        "bars": bars,
     }
-
-
-def _bars(step: Step, condition: StepCondition, room: float) -> list[dict[str, Any]]:
-    runs = condition.runs or ()
-    total = max(len(runs), len(get_items(step, condition.decisions) or ()))
-    counts = Counter(look(run.phase) for run in runs)
-    bars, x = [], 0.0
-    for name in ("completed", "failed", "skipped", "running", "other", "pending"):
-        if count := counts[name]:
-            width = round(room * count / total, 2)
-            bars.append({"look": name, "x": round(x, 2), "width": width})
-            x += width
-    return bars
 
 
 def _cut(text: str, most: float) -> str:

@@ -42,26 +42,22 @@ def scrubber(view: FlowView, then: FlowView) -> Fragment:
         return Fragment(_ID, "empty.html", None)
     known = moments(view.flow, found)
     axis = Axis.of(found.start, found.end, is_open=found.is_open)
+    marks: dict[int, dict[str, Any]] = {}
+    for moment in known:
+        x = axis.share(moment.time)
+        # one mark for each part of the width, so that those of many steps are not one bar
+        place = int(x / 100 * MAX_MARKS)
+        before = marks.get(place)
+        if before is None or (moment.kind == "failed" and before["kind"] != "failed"):
+            marks[place] = {"x": x, "kind": moment.kind.value, "words": moment.words}
+    ordered = [marks[place] for place in sorted(marks)]
     end = None if found.is_open else found.end
-    slider = Slider(axis.start, int(axis.seconds), end, _marks(known, axis), then.at)
+    slider = Slider(axis.start, int(axis.seconds), end, ordered, then.at)
     children = [
         Fragment("slider", "slider.html", slider),
         Fragment("as-of", "as-of.html", _as_of(view, then, found.start, known)),
     ]
     return Fragment(_ID, "scrubber.html", then.at is not None, children)
-
-
-def _marks(known: Sequence[Moment], axis: Axis) -> list[dict[str, Any]]:
-    """Return at most MAX_MARKS marks, so that those of many steps are not one bar."""
-    shown: dict[int, dict[str, Any]] = {}
-    for moment in known:
-        x = axis.share(moment.time)
-        # one mark for each part of the width
-        place = int(x / 100 * MAX_MARKS)
-        before = shown.get(place)
-        if before is None or (moment.kind == "failed" and before["kind"] != "failed"):
-            shown[place] = {"x": x, "kind": moment.kind.value, "words": moment.words}
-    return [shown[place] for place in sorted(shown)]
 
 
 def _as_of(

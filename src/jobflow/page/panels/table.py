@@ -45,24 +45,20 @@ def table_view(view: FlowView) -> Fragment:
         Fragment(f"row:{row.path}", "step-row.html", _row(rows, row))
         for row in rows.shown(key=key, is_reversed=is_descending)
     ]
-    columns = [
-        _column(each, is_chosen=each == name, is_descending=is_descending) for each in TITLES
-    ]
+    direction = "descending" if is_descending else "ascending"
+    columns = []
+    for each, title in TITLES.items():
+        other = f"-{each}" if each == name and not is_descending else each
+        column = {
+            "name": each,
+            "title": title,
+            "is_number": each in _NUMBERS,
+            "sort": "" if other == DEFAULT else other,  # the link has no sort for the default
+            "direction": direction if each == name else "",
+        }
+        columns.append(column)
     body = Fragment("step-rows", "rows.html", None, found)
     return Fragment("table", "steps.html", columns, [body])
-
-
-def _column(name: str, *, is_chosen: bool, is_descending: bool) -> dict[str, Any]:
-    """Return a column with the sort of its link: that of the default column is left out."""
-    other = f"-{name}" if is_chosen and not is_descending else name
-    direction = "descending" if is_descending else "ascending"
-    return {
-        "name": name,
-        "title": TITLES[name],
-        "is_number": name in _NUMBERS,
-        "sort": "" if other == DEFAULT else other,
-        "direction": direction if is_chosen else "",
-    }
 
 
 def _keys(now: datetime) -> Mapping[str, Key]:

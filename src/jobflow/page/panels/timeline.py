@@ -264,8 +264,13 @@ def time_spent(found: Timeline | None, left: Estimate | None) -> Fragment:
 
 def _parts(found: Timeline) -> Iterator[dict[str, Any]]:
     total = max(found.duration, timedelta(seconds=1))
-    lasting = _lasting(found)
-    x = 0
+    lasting, x = None, 0
+    if found.is_open:
+        # nothing has started yet, or the last step on the path waits or runs
+        last = found.path[-1].step if found.path else ""
+        spans = (span for line in found.steps if line.step == last for span in line.spans)
+        states = {span.state for span in spans if span.is_open}
+        lasting = next((state for state in reversed(State) if state in states), State.WAITING)
     for state, time in found.critical_times.items():
         if not time:
             continue
@@ -275,18 +280,6 @@ def _parts(found: Timeline) -> Iterator[dict[str, Any]]:
         text = "" if state is lasting else format_duration(time)
         yield {"state": state.value, "time": text, "since": since, "percent": percent, "x": x}
         x += percent
-
-
-def _lasting(found: Timeline) -> State | None:
-    if not found.is_open:
-        return None
-    # nothing has started yet
-    if not found.path:
-        return State.WAITING
-    last = found.path[-1].step
-    spans = next(line.spans for line in found.steps if line.step == last)
-    states = {span.state for span in spans if span.is_open}
-    return next((state for state in reversed(State) if state in states), State.WAITING)
 
 
 def _path(found: Timeline) -> Iterator[dict[str, Any]]:

@@ -28,7 +28,7 @@ def step_panel(view: FlowView) -> Fragment:
     selected = SelectedStep.of(view)
     if selected is None:
         return Fragment(_ID, "empty.html", None)
-    found = None
+    found, lines = None, [to_sentence(selected.unknown)]
     # of an item that does not exist there is nothing to tell
     if not selected.unknown:
         flow, now, choice, readings = selected.flow, view.now, selected.choice, view.page.readings
@@ -37,7 +37,10 @@ def step_panel(view: FlowView) -> Fragment:
             facts = readings.facts  # else the jobs have started since they were read
         # as `jobflow why` gives it, but for what the page shows beside it
         found = explain_step(flow, step, index=index, now=now, facts=facts, on_page=True)
-    sections = [_head(selected, found), _why(selected, found)]
+        children = readings.children if readings is not None else ()
+        lines = [*found.sentences, *(each for each in children if each not in found.sentences)]
+    why = Fragment("step-why", "step-why.html", {"lines": lines})
+    sections = [_head(selected, found), why]
     if found is not None:
         sections += filter(None, _sections(selected))
     return Fragment(_ID, "step.html", {"name": str(selected.choice)}, sections)
@@ -81,16 +84,6 @@ def _head(selected: SelectedStep, found: Explanation | None) -> Fragment:
         "more": format_count(left, "more step") if left > 0 else "",
     }
     return Fragment("step-head", "step-head.html", shown)
-
-
-def _why(selected: SelectedStep, found: Explanation | None) -> Fragment:
-    if found is None:
-        lines = [to_sentence(selected.unknown)]
-    else:
-        readings = selected.view.page.readings
-        children = readings.children if readings is not None else ()
-        lines = [*found.sentences, *(each for each in children if each not in found.sentences)]
-    return Fragment("step-why", "step-why.html", {"lines": lines})
 
 
 def _commands(selected: SelectedStep) -> Fragment:

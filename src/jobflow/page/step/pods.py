@@ -10,12 +10,7 @@ from jobflow.page.watches.readings import rank_of
 from jobflow.page.web.fragments import Fragment
 
 MAX_PODS = 50
-_ORDER: tuple[str, ...] = (
-    PodPhase.FAILED,
-    PodPhase.PENDING,
-    PodPhase.UNKNOWN,
-    PodPhase.RUNNING,
-)
+_ORDER: tuple[str, ...] = (PodPhase.FAILED, PodPhase.PENDING, PodPhase.UNKNOWN, PodPhase.RUNNING)
 """The phases of the pods that tell most."""
 
 
