@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -284,25 +284,19 @@ class ServingReplica:
         flows, jobs, crons = self.store.flows, self.store.jobs, self.store.crons
         scrape, watch_phases = self.metrics.on_scrape, self.metrics.watch_phases
 
-        def by_resource(feeds: Iterable[Feed], value: Callable[[Feed], float]) -> dict[str, float]:
-            return {feed.resource.plural: value(feed) for feed in feeds}
-
         def cronjobflows() -> dict[str, float]:
             suspended = sum(cron.suspended for cron in crons)
             return {"false": len(crons) - suspended, "true": suspended}
 
-        def ages() -> dict[str, float]:
-            heard = (feed for feed in self._feeds if feed.heard_at is not None)
-            return by_resource(heard, lambda feed: feed.age)
-
-        def failing() -> dict[str, float]:
-            return by_resource(self._feeds, lambda feed: feed.cache.failing)
-
-        def unreadable() -> dict[str, float]:
-            return by_resource(self._feeds, lambda feed: feed.unreadable)
-
         def suspended() -> dict[str, float]:
             return {"": sum(flow.status.suspended_at is not None for flow in flows)}
+
+        def of_feeds(name: str, text: str, value: Callable[[Feed], float | None]) -> None:
+            def values() -> dict[str, float]:
+                found = ((feed.resource.plural, value(feed)) for feed in self._feeds)
+                return {plural: each for plural, each in found if each is not None}
+
+            scrape(name, text, values, label="resource")
 
         watch_phases(
             "flows", lambda: [flow.status.state.phase or FlowPhase.PENDING for flow in flows]
@@ -314,11 +308,11 @@ class ServingReplica:
         text = "CronJobFlows, suspended or not."
         scrape("cronjobflows", text, cronjobflows, label="suspended")
         text = "Seconds since the copy of a kind was known to be up to date."
-        scrape("watch_age_seconds", text, ages, label="resource")
+        of_feeds("watch_age_seconds", text, lambda f: None if f.heard_at is None else f.age)
         text = "1 while a kind cannot be listed or watched, so that its objects are not known."
-        scrape("watch_failing", text, failing, label="resource")
+        of_feeds("watch_failing", text, lambda feed: feed.cache.failing)
         text = "Objects that cannot be read: they do not fit their kind or are nested too deeply."
-        scrape("objects_passed_over", text, unreadable, label="resource")
+        of_feeds("objects_passed_over", text, lambda feed: feed.unreadable)
         text = "Seconds that the API server's clock is ahead of this machine's; it is the one used."
         scrape("clock_offset_seconds", text, lambda: {"": self._client.clock.offset})
         text = "Fields of an installed definition that this version cannot work with."

@@ -31,21 +31,12 @@ _CLOSING_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A cluster and a namespace; None: those of the kubeconfig."""
-
-    namespace: str | None = None
-    context: str | None = None
-    kubeconfig: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Submitted:
     """A flow on a cluster."""
 
     name: str
     namespace: str
-    target: Target
+    target: Connection
 
     def status(self) -> Result:
         """Return the flow as it is now. Raises ClusterError."""
@@ -82,21 +73,21 @@ class Submitted:
 
 
 def submit(
-    flow: NamedFlow, target: Target, params: Mapping[str, Any], *, lenient: bool = False
+    flow: NamedFlow, target: Connection, params: Mapping[str, Any], *, lenient: bool = False
 ) -> Submitted:
     """Apply the templates of a flow and create it. Raises InvalidFlow and ClusterError."""
     [meta] = [each.metadata for each in _send(flow, target, params, lenient=lenient).created]
     return Submitted(meta.name, meta.namespace, replace(target, namespace=meta.namespace))
 
 
-def schedule(cron: NamedCron, target: Target, *, lenient: bool = False) -> Target:
+def schedule(cron: NamedCron, target: Connection, *, lenient: bool = False) -> Connection:
     """Apply a schedule and its templates, and return where it is. Raises InvalidFlow and
     ClusterError."""
     stored = _send(cron, target, {}, lenient=lenient).applied[-1].object
     return replace(target, namespace=stored["metadata"]["namespace"])
 
 
-def trigger(name: str, target: Target, params: Mapping[str, Any]) -> Submitted:
+def trigger(name: str, target: Connection, params: Mapping[str, Any]) -> Submitted:
     """Create a flow of a schedule now, as `jobflow trigger` does. Raises ClusterError."""
 
     async def create(client: Client) -> Submitted:
@@ -109,7 +100,7 @@ def trigger(name: str, target: Target, params: Mapping[str, Any]) -> Submitted:
 
 
 def _send(
-    obj: NamedFlow | NamedCron, target: Target, params: Mapping[str, Any], *, lenient: bool
+    obj: NamedFlow | NamedCron, target: Connection, params: Mapping[str, Any], *, lenient: bool
 ) -> Sent:
     async def sent_to(client: Client) -> Sent:
         report = check_objects([obj], namespace=client.namespace, params=params, lenient=lenient)
@@ -125,10 +116,9 @@ def _send(
     return _with_client(target, sent_to)
 
 
-def _with_client(target: Target, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+def _with_client(target: Connection, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
     async def connected() -> T:
-        flags = Connection(target.namespace, target.kubeconfig, target.context)
-        async with await connect(flags) as client:
+        async with await connect(target) as client:
             return await work(client)
 
     try:

@@ -10,8 +10,9 @@ from jobflow.authoring.objects.flows import NamedCron, NamedFlow
 from jobflow.authoring.objects.steps import Manifest
 
 if TYPE_CHECKING:  # they take long, and a flow that only prints itself needs less
-    from jobflow.authoring.cluster import Submitted, Target
+    from jobflow.authoring.cluster import Submitted
     from jobflow.authoring.results import Result
+    from jobflow.client.options import Connection
 
 
 class _Runnable(Manifest):
@@ -77,11 +78,11 @@ class Flow(_Runnable, NamedFlow):
     ) -> Submitted:
         """Apply the templates and create the flow on the cluster of the kubeconfig. Raises
         InvalidFlow if the flow has faults or the cluster refuses it, and ClusterError."""
-        from jobflow.authoring.cluster import Target, submit
+        from jobflow.authoring.cluster import submit
+        from jobflow.client.options import Connection
 
-        self._submitted = submit(
-            self, Target(namespace, context, kubeconfig), params or {}, lenient=lenient
-        )
+        target = Connection(namespace, kubeconfig, context)
+        self._submitted = submit(self, target, params or {}, lenient=lenient)
         return self._submitted
 
     def wait(self, timeout: float | None = None) -> Result:
@@ -96,7 +97,7 @@ class CronFlow(_Runnable, NamedCron):
     """A CronJobFlow: creates a flow at each time of a schedule such as `30 2 * * *`. The name and
     the namespace of `flow` are not used."""
 
-    _target: Target | None = None
+    _target: Connection | None = None
     """Where it was submitted last."""
 
     @ends_at_caller
@@ -110,9 +111,10 @@ class CronFlow(_Runnable, NamedCron):
     ) -> None:
         """Apply the templates and the schedule on the cluster of the kubeconfig: create it, or
         change the one of this name. Raises InvalidFlow and ClusterError."""
-        from jobflow.authoring.cluster import Target, schedule
+        from jobflow.authoring.cluster import schedule
+        from jobflow.client.options import Connection
 
-        self._target = schedule(self, Target(namespace, context, kubeconfig), lenient=lenient)
+        self._target = schedule(self, Connection(namespace, kubeconfig, context), lenient=lenient)
 
     def trigger(
         self,
@@ -124,10 +126,11 @@ class CronFlow(_Runnable, NamedCron):
     ) -> Submitted:
         """Create a flow now of the schedule with this name on the cluster, by default where it was
         submitted last. Raises ClusterError."""
-        from jobflow.authoring.cluster import Target, trigger
+        from jobflow.authoring.cluster import trigger
+        from jobflow.client.options import Connection
 
-        given = Target(namespace, context, kubeconfig)
-        target = given if given != Target() else self._target or given
+        given = Connection(namespace, kubeconfig, context)
+        target = given if given != Connection() else self._target or given
         return trigger(self.name, target, params or {})
 
 

@@ -53,7 +53,7 @@ def lint(*objects: Object, lenient: bool = False) -> list[Fault]:
     """Check flows, schedules and templates together, and return the warnings. Raises
     InvalidFlow."""
     report = check_objects(objects, lenient=lenient)
-    return [*_warnings(report), *_uncalled(objects)]
+    return _warnings(report, objects)
 
 
 def check_objects(
@@ -139,13 +139,13 @@ def _uncalled(objects: Iterable[Object]) -> Iterator[Fault]:
 
 def show_warnings(report: Report, objects: Iterable[Object]) -> None:
     """Give Python's warnings for those of a report, at the lines that they are about."""
-    for fault in [*_warnings(report), *_uncalled(objects)]:
+    for fault in _warnings(report, objects):
         message = FlowWarning(fault.sentence)
         warnings.warn_explicit(message, None, fault.place.file, fault.line)
 
 
-def _warnings(report: Report) -> list[Fault]:
-    return [from_manifest(each, report) for each in report.warnings]
+def _warnings(report: Report, objects: Iterable[Object]) -> list[Fault]:
+    return [*(from_manifest(each, report) for each in report.warnings), *_uncalled(objects)]
 
 
 def _all_written(objects: Iterable[Object]) -> Iterator[tuple[Place, Encoder]]:

@@ -66,8 +66,8 @@ class Context:
         return self.render(self.text(value)) if isinstance(found, str) else found
 
     def text(self, value: Field, *, must_exist: bool = False) -> Text:
-        """Return a scalar with its tags resolved. Tags without an equal are reported and stay. With
-        `must_exist`, outputs that may not exist are reported too."""
+        """Return a scalar with its tags resolved; a tag without an equal is reported and stays.
+        With `must_exist`, outputs that may not exist are reported too."""
         pieces: list[Text] = [
             self.tag(piece, value, must_exist=must_exist) if i % 2 else (piece,)
             for i, piece in enumerate(split_tags(value.text))
@@ -75,7 +75,6 @@ class Context:
         return values.join(*pieces)
 
     def tag(self, inside: str, value: Field, *, must_exist: bool = False) -> Text:
-        """Return the value of a tag in a scalar; one without an equal is reported and stays."""
         is_expression = inside.lstrip().startswith("=")
         try:
             resolve = self.resolver(value, must_exist=must_exist or is_expression)
@@ -88,7 +87,6 @@ class Context:
             return (f"{{{{{inside}}}}}",)
 
     def string(self, value: Field) -> str:
-        """Return a scalar as a text with references."""
         return self.render(self.text(value))
 
     def render(self, value: Text) -> str:

@@ -53,7 +53,6 @@ class Converted:
 
     @property
     def root(self) -> Field:
-        """The object in Argo's file."""
         place = self.manifest.place("kind", of_key=True)
         return Field(self.manifest.node, "", place, self.manifest.source, self.findings)
 

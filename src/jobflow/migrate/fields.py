@@ -1,7 +1,5 @@
-"""Fields of an Argo manifest that know whether somebody has read them.
-
-A key that nothing reads is a gap, so that no part of a manifest can be dropped in silence.
-"""
+"""Fields of an Argo manifest that know whether somebody has read them. A key that nothing reads is
+a gap, so that no part of a manifest can be dropped in silence."""
 
 from __future__ import annotations
 
@@ -37,8 +35,6 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One sentence on a field of an Argo manifest."""
-
     place: SourcePlace
     severity: Severity
     path: str
@@ -70,7 +66,6 @@ class Findings:
 
     budget: Budget
     found: dict[tuple[SourcePlace, str, str], Finding] = field(default_factory=dict)
-    """By place, path and message."""
     # The entries are kept, because Python gives the identity of a deleted one to another.
     read: dict[int, MappingEntry] = field(default_factory=dict)
     """By identity."""
@@ -87,7 +82,6 @@ class Findings:
         return sorted(self.found.values(), key=lambda each: (each.place.line, each.place.column))
 
     def add(self, place: SourcePlace, severity: Severity, path: str, message: str) -> None:
-        """Add a finding unless it is there."""
         # A template that several tasks call reports the same each time.
         key = (place, path, message)
         self.found.setdefault(key, Finding(place, severity, path, message))
@@ -119,7 +113,6 @@ class Field:
         return self._child(key, entry.value, entry.key)
 
     def at(self, *keys: str) -> Field | None:
-        """Return the value at nested keys, or None."""
         found: Field | None = self
         for key in keys:
             found = found.get(key) if found is not None else None
@@ -155,7 +148,6 @@ class Field:
                 yield key, self._child(key, entry.value, entry.key)
 
     def items(self) -> list[Field]:
-        """Return the values of a list; empty if it is none."""
         if not isinstance(self.node, ListNode):
             return []
         self.findings.budget.spend(len(self.node.items))
@@ -190,7 +182,6 @@ class Field:
         return default if found is None else found.text
 
     def is_true(self, key: str) -> bool:
-        """Whether the value of a key is true."""
         return self.text_of(key) == "true"
 
     def take(self) -> None:
@@ -227,7 +218,6 @@ class Field:
                 self.findings.add(found.key, severity, found.path, message)
 
     def report_unread(self) -> None:
-        """Report each key that nothing has read."""
         for key, child in self.entries():
             entry = self.node.entries[key]  # type: ignore[union-attr]
             # What is inside of an unknown key is unknown with it.

@@ -1,9 +1,5 @@
-"""Manifests from before JobFlow moved into Volcano.
-
-Old JobFlows and JobTemplates have the API group of vcjobs, and names that an API server refuses
-today. The nodes of a document are changed in place, so that faults of the result have the places of
-the old file.
-"""
+"""Manifests from before JobFlow moved into Volcano: with the API group of vcjobs, and names that
+are refused today. Nodes are changed in place, so that faults of the result have the old places."""
 
 from __future__ import annotations
 
@@ -93,8 +89,7 @@ def _rename_keys(manifest: Manifest) -> None:
 def _rename(
     declared: Iterable[tuple[str, Manifest]], references: Iterable[tuple[str, Manifest]] = ()
 ) -> None:
-    """Replace invalid names by valid ones, unless two names would become the same; lint names
-    the ones that stay."""
+    """Replace invalid names by valid ones, unless two would become the same, which lint reports."""
     declared = [(path, each) for path, each in declared if _text(each, path)]
     texts = dict.fromkeys(_text(each, path) for path, each in declared)
     forms = {text: text if all_names([text]) else to_valid_name(text) for text in texts}

@@ -61,7 +61,6 @@ class ArgoReport:
         return found + [{"severity": "error"} | fault.as_json() for fault in self.faults]
 
     def print(self, console: Console) -> None:
-        """Print each finding and each fault of the result with its place."""
         shown, others = first_of_each_file([found for _, found in self.findings], MAX_SHOWN)
         for found in shown:
             sentence = f"{found.path}: {found.message}" if found.path else found.message
@@ -75,7 +74,6 @@ class ArgoReport:
 
 
 def convert_argo(manifests: Manifests) -> ArgoReport:
-    """Convert all objects of Argo and lint the result."""
     report = ArgoReport(convert(manifests.objects))
     for each in report.converted:
         texts = []
@@ -107,7 +105,6 @@ def to_yaml(obj: Mapping[str, Any]) -> str:
 
 
 def without_comments(value: Any) -> Any:
-    """Return a value without the sentences of its steps."""
     if isinstance(value, dict):
         return {key: without_comments(each) for key, each in value.items() if key != COMMENT}
     return [without_comments(each) for each in value] if isinstance(value, list) else value

@@ -1,8 +1,5 @@
-"""The names that tags of Argo may use, at a place of a workflow.
-
-A flow is a scope of its own: it sees its params and its steps. What a child flow needs of the flows
-around it becomes one of its params.
-"""
+"""The names that tags of Argo may use, at a place of a workflow. A flow sees its params and its
+steps; what a child flow needs of the flows around it becomes one of its params."""
 
 from __future__ import annotations
 
@@ -32,7 +29,6 @@ class StepInfo:
     outputs: dict[str, str] = field(default_factory=dict)
     """The key in the step's outputs, by the name of the parameter; `""` for `outputs.result`."""
     lists: set[str] = field(default_factory=set)
-    """Names of outputs that are lists."""
     defaults: dict[str, str] = field(default_factory=dict)
     """Default texts by the name of the parameter."""
     has_json: bool = False
@@ -97,11 +93,9 @@ class WorkflowInfo:
     outputs: dict[str, Ref] = field(default_factory=dict)
     """Global outputs as the outermost flow sees them, by their names."""
     config_maps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The data of the ConfigMaps in the files, by name."""
     lists: set[str] = field(default_factory=set)
     """Params that are lists and not texts with JSON."""
     claims: set[str] = field(default_factory=set)
-    """Names of the volume claims of the workflow."""
 
 
 @dataclass(slots=True)
@@ -117,7 +111,7 @@ class FlowScope:
     numbers: dict[str, int] = field(default_factory=dict)
     """Names of params, each with the number of names that were made from it."""
     names: dict[str, int] = field(default_factory=dict)
-    """Names of its steps, each with the number of names that were made from it."""
+    """As `numbers`, of its steps."""
     depth: int = 1
     outputs: dict[str, Ref] = field(default_factory=dict)
     """Global outputs of the steps of a child flow, by their names."""
@@ -126,8 +120,7 @@ class FlowScope:
         return FlowScope(self.workflow, self, depth=self.depth + 1)
 
     def bring(self, hint: str, value: Text) -> Text:
-        """Return a value of the parent as one of this child flow: literals stay, anything else
-        becomes a param."""
+        """Return a value of the parent as one of this child flow: a literal, or else a param."""
         if values.literal(value) is not None:
             return value
         if (name := self.brought.get((hint, value))) is None:

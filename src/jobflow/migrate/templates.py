@@ -1,5 +1,5 @@
-"""Templates by name, those of a workflow and of WorkflowTemplates in the same files, and how their
-tasks use outputs and inputs, which decides how these are converted."""
+"""Templates by name, and how their tasks use outputs and inputs, which decides how these are
+converted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ class Library:
     others: Mapping[tuple[str, bool], Library] = field(default_factory=dict)
     """The WorkflowTemplates by name and whether they are of the cluster."""
     used: set[str] = field(default_factory=set)
-    """Names of the templates that something has called."""
 
     def find(self, name: str) -> Called | None:
         """Return a template that something calls, or None if there is none."""
@@ -81,7 +80,6 @@ _LEVELS = 5
 
 
 def texts_of(node: Node) -> Iterator[str]:
-    """Yield all texts in a part of a manifest."""
     if isinstance(node, MappingNode):
         for entry in node.entries.values():
             yield from texts_of(entry.value)
@@ -100,8 +98,7 @@ def tasks_of(template: Field) -> Iterator[Field]:
 
 
 class Uses:
-    """The uses of values in the templates of a library. Each template is read once for all its
-    tasks."""
+    """The uses of values in templates. Each template is read once for all its tasks."""
 
     def __init__(self) -> None:
         self._inputs: dict[tuple[int, bool, int], frozenset[str]] = {}
@@ -123,8 +120,8 @@ class Uses:
         return task in self._results[key]
 
     def outputs(self, template: Field, task: str, library: Library, *, loops: bool) -> set[str]:
-        """Return the outputs of a task that others loop over, or that expressions parse as JSON;
-        `""` is its result."""
+        """Return the outputs of a task, `""` for its result, that others loop over or parse as
+        JSON."""
         key = (id(template.node), loops)
         if key not in self._outputs:
             self._nodes.append(template.node)
@@ -180,17 +177,12 @@ class Uses:
             if called is None:
                 continue
             inputs = self._inputs_of(called.template, called.library, levels - 1, loops=loops)
-            for argument in parameters_of(task, "arguments"):
+            for argument in task.listed("arguments", "parameters"):
                 value = argument.get("value")
                 sole = _SOLE.fullmatch(value.text) if value is not None else None
                 if sole and argument.text_of("name") in inputs:
                     found.add(_dotted(sole[1]))
         return found
-
-
-def parameters_of(value: Field, key: str) -> list[Field]:
-    """Return the entries of `key.parameters`."""
-    return value.listed(key, "parameters")
 
 
 def _dotted(path: str) -> str:

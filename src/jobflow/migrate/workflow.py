@@ -15,7 +15,7 @@ from jobflow.migrate.steps.control import duration
 from jobflow.migrate.steps.flow import write_flow
 from jobflow.migrate.steps.parameters import report_artifacts
 from jobflow.migrate.steps.pods import placeholder
-from jobflow.migrate.templates import Called, Library, is_flow, library_of, parameters_of
+from jobflow.migrate.templates import Called, Library, is_flow, library_of
 
 _WITHOUT_EFFECT = {
     "archiveLogs": "is left out: logs stay with the pods",
@@ -56,7 +56,6 @@ class Files:
     specs: dict[tuple[str, bool], Field] = field(default_factory=dict)
     """The specs of WorkflowTemplates, by name and whether they are of the cluster."""
     config_maps: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The data of ConfigMaps by name."""
 
 
 def flow_spec(
@@ -111,10 +110,10 @@ def _with_template(spec: Field, files: Files) -> Field:
     if template is None:
         reference.gap("the WorkflowTemplate is in none of the files: add the file that has it")
         return spec
-    own = {each.text_of("name"): each for each in parameters_of(spec, "arguments")}
+    own = {each.text_of("name"): each for each in spec.listed("arguments", "parameters")}
     merged = spec.with_defaults(template)
     parameters = [
-        own.pop(each.text_of("name"), each) for each in parameters_of(template, "arguments")
+        own.pop(each.text_of("name"), each) for each in template.listed("arguments", "parameters")
     ]
     # Defaults merge maps and replace lists, but arguments are merged by their names.
     if parameters and merged.is_map:
@@ -128,7 +127,7 @@ def _params(
 ) -> list[dict[str, Any]]:
     """Return the params; those in `loops` are lists if they can be."""
     found = []
-    for parameter in parameters_of(spec, "arguments"):
+    for parameter in spec.listed("arguments", "parameters"):
         name = parameter.text_of("name")
         ours = info.params[name] = identifier(name)
         if ours != name:
@@ -188,7 +187,7 @@ def _steps(spec: Field, library: Library, scope: FlowScope, workflow: Workflow) 
 
 def _defaults(template: Field, context: Context, info: WorkflowInfo) -> dict[str, Any]:
     found = {}
-    for parameter in parameters_of(template, "inputs"):
+    for parameter in template.listed("inputs", "parameters"):
         name = parameter.text_of("name")
         default = parameter.first("value", "default")
         if name not in info.params:
@@ -200,7 +199,7 @@ def _defaults(template: Field, context: Context, info: WorkflowInfo) -> dict[str
 
 def _around(called: Called, params: Iterable[str]) -> Called:
     """Return a steps template with a single step that calls another template."""
-    declared = {each.text_of("name") for each in parameters_of(called.template, "inputs")}
+    declared = {each.text_of("name") for each in called.template.listed("inputs", "parameters")}
     parameters = [
         {"name": each, "value": f"{{{{workflow.parameters.{each}}}}}"}
         for each in params
@@ -215,7 +214,6 @@ def _around(called: Called, params: Iterable[str]) -> Called:
 def _finally(
     spec: Field, library: Library, scope: FlowScope, workflow: Workflow
 ) -> list[dict[str, Any]]:
-    """Return the steps of the exit handler."""
     # A hook named exit is the newer way to write onExit.
     handler = spec.get("onExit")
     name = handler.text if handler is not None else ""

@@ -1,9 +1,5 @@
-"""CEL for Argo's expressions.
-
-Argo writes values into the text of a condition and then evaluates it, so that the types of values
-follow from how they look. CEL has types. A comparison therefore turns a value into the type of what
-it is compared with.
-"""
+"""CEL for Argo's expressions. In Argo, types follow from how values look in the text; in CEL, a
+comparison turns a value into the type of what it is compared with."""
 
 from __future__ import annotations
 
@@ -60,8 +56,7 @@ def condition_to_cel(text: str, resolve: values.Resolve) -> str:
 
 
 def test_to_cel(text: str, resolve: values.Resolve) -> str:
-    """Return an expression of expr-lang as CEL that is true or false. Raises
-    UnsupportedExpression."""
+    """Return an expression of expr-lang as CEL of a test. Raises UnsupportedExpression."""
     return _truth(_Writer(resolve).write(parse_expression(_inner(text))))
 
 
@@ -140,7 +135,6 @@ class _Writer:
     loops: int = 0
 
     def write(self, node: syntax.Node) -> _Cel:
-        """Return the CEL of a tree. Raises UnsupportedExpression."""
         match node:
             case syntax.Literal(None):
                 raise UnsupportedExpression("CEL has no comparison with nil")

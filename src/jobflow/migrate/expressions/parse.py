@@ -34,8 +34,7 @@ _MAX_HEIGHT = 120
 
 
 def split_tags(text: str) -> list[str]:
-    """Return the pieces of a text; every other one, from the second on, is the inside of a tag
-    `{{…}}`."""
+    """Return the pieces of a text; those at odd indices are the insides of tags `{{…}}`."""
     pieces, at = [], 0
     while (start := text.find("{{", at)) >= 0 and (end := text.find("}}", start + 2)) >= 0:
         pieces += [text[at:start], text[start + 2 : end]]
@@ -87,8 +86,7 @@ class _ExpressionParser:
     at: int = 0
     depth: int = 0
     heights: dict[int, tuple[int, syntax.Node]] = field(default_factory=dict)
-    """How many values are inside of each other in a value, by its identity; its leaves are not
-    listed."""
+    """How many values are inside of each other, by the identity of a value; 0 for leaves."""
 
     def parse(self) -> syntax.Node:
         node = self.expression()
@@ -209,7 +207,6 @@ class _ExpressionParser:
         return self.made(made, *items) if items else made
 
     def braces(self) -> syntax.Node:
-        """Return a map, or a closure."""
         # Only a map has a colon behind its first word.
         following = [text for _, text in self.tokens[self.at : self.at + 2]]
         if following[:1] != ["}"] and following[1:] != [":"]:

@@ -1,8 +1,5 @@
-"""Syntax trees of Argo's two expression languages.
-
-`when` is written in govaluate, where a bare word is a text; `{{=…}}`, `expression` and the like are
-written in expr-lang. A tag `{{…}}` inside of an expression is a value of its own.
-"""
+"""Syntax trees of Argo's two expression languages: govaluate in `when`, where a bare word is a
+text, and expr-lang elsewhere. A tag `{{…}}` inside of an expression is a value of its own."""
 
 from __future__ import annotations
 
@@ -40,8 +37,6 @@ LEVELS: Mapping[str, Level] = {
 
 
 class Literal(NamedTuple):
-    """A text, number, boolean or nil."""
-
     value: str | int | float | bool | None
 
 
@@ -88,14 +83,10 @@ class Operation(NamedTuple):
 
 
 class ListOf(NamedTuple):
-    """A list."""
-
     items: tuple[Node, ...]
 
 
 class MapOf(NamedTuple):
-    """A map."""
-
     entries: tuple[tuple[str, Node], ...]
 
 

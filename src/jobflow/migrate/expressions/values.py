@@ -37,27 +37,23 @@ class Ref:
     """A value that is known when a job is created."""
 
     cel: str
-    """A CEL expression."""
     path: str = ""
     """The path in `$(…)`, or empty if the value has to be computed."""
     kind: Kind = Kind.ANY
     hint: str = "value"
-    """A name for the value."""
     raw: str = ""
     """CEL of a phase in JobFlow's words."""
     or_else: str = ""
     """CEL of the value with `%s` for the value if it does not exist; empty if it always does."""
     may_lack: bool = False
-    """Whether the value may not exist because its step may have been skipped or have failed, or
-    its item may have no such key."""
+    """Whether its step may have been skipped or have failed, or its item may have no such key."""
 
 
 Text = tuple[str | Ref, ...]
 """Literal texts and references, which follow each other."""
 
 Resolve = Callable[[tuple[str, ...]], Text]
-"""Returns the value of a tag's path, such as `("inputs", "parameters", "x")`. Raises
-UnsupportedExpression."""
+"""Returns the value of a path such as `("item", "name")`. Raises UnsupportedExpression."""
 
 _INNERMOST = re.compile(r"\"(?:\\.|[^\"\\])*\"|\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}")
 
@@ -70,7 +66,6 @@ def without_brackets(cel: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Return a CEL literal."""
     return json.dumps(text, ensure_ascii=False).replace("\\/", "/")
 
 

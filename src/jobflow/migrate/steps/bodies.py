@@ -13,7 +13,7 @@ from jobflow.migrate.scopes import FlowScope, StepInfo, identifier
 from jobflow.migrate.steps.control import duration, retry_of, timeout_of
 from jobflow.migrate.steps.parameters import Wanted, paths_of, plan_outputs
 from jobflow.migrate.steps.pods import PodSource, job_of, placeholder
-from jobflow.migrate.templates import Called, Uses, is_flow, parameters_of, tasks_of, template_of
+from jobflow.migrate.templates import Called, Uses, is_flow, tasks_of, template_of
 
 MAX_DEPTH = 4
 """Levels of flows in flows, the outermost included."""
@@ -54,8 +54,7 @@ class Workflow:
 
     spec: Field
     write_flow: Callable[[Called, Context, Workflow], dict[str, Any]]
-    """Returns the fields of a flow for a dag or steps template, without params, and notes its
-    outputs in the scope."""
+    """`write_flow` of the module flow, which needs this one."""
     uses: Uses = field(default_factory=Uses)
     stack: list[str] = field(default_factory=list)
     """Names of the dag and steps templates that are being converted, the outermost first."""
@@ -69,8 +68,8 @@ def body_of(
     wanted: Wanted,
     workflow: Workflow,
 ) -> dict[str, Any]:
-    """Return the fields of a step for the template that it calls, and note its outputs in `info`.
-    `context` is that of the task."""
+    """Return the fields of a step that calls a template, and note its outputs in `info`. `context`
+    is that of the task."""
     template = called.template
     report_template(template)
     own = replace(
@@ -101,7 +100,6 @@ def body_of(
 
 
 def report_template(template: Field) -> None:
-    """Report fields of a template that have no equal."""
     template.report_keys(Severity.NOTE, _WITHOUT_EFFECT)
     if not is_flow(template):
         template.report_keys(Severity.NOTE, _WITHOUT_EFFECT_ON_PODS)
@@ -111,7 +109,7 @@ def report_template(template: Field) -> None:
 def _declare(template: Field, info: StepInfo) -> None:
     """Let other steps use the outputs of a step that is still to be written."""
     info.outputs[""] = "text"
-    for parameter in parameters_of(template, "outputs"):
+    for parameter in template.listed("outputs", "parameters"):
         parameter.take()
         name = parameter.text_of("name")
         info.outputs[name] = identifier(name)
@@ -119,7 +117,7 @@ def _declare(template: Field, info: StepInfo) -> None:
 
 def _approval(called: Called, suspend: Field, own: Context, info: StepInfo) -> dict[str, Any]:
     limit = suspend.get("duration")
-    for parameter in parameters_of(called.template, "outputs"):
+    for parameter in called.template.listed("outputs", "parameters"):
         name, source = parameter.text_of("name"), parameter.get("valueFrom")
         info.outputs[name] = identifier(name)
         if source is not None and source.get("default") is not None:
@@ -166,7 +164,7 @@ def _child(
                 params[name] = (Ref(cel, hint=name),)
     rendered = {name: context.render(text) for name, text in params.items()}
     body["flow"] = ({"params": rendered} if rendered else {}) | flow
-    for parameter in parameters_of(template, "outputs"):
+    for parameter in template.listed("outputs", "parameters"):
         name = parameter.text_of("name")
         if identifier(name) in outputs:
             info.outputs[name] = identifier(name)
@@ -188,7 +186,6 @@ def _child(
 
 
 def calls_itself(called: Called) -> bool:
-    """Whether a task of a template calls the template."""
     found = (template_of(task, called.library) for task in tasks_of(called.template))
     return any(each is not None and each.template.node is called.template.node for each in found)
 

@@ -44,7 +44,6 @@ def duration(value: Field, context: Context) -> str | None:
 
 
 def timeout_of(template: Field, context: Context) -> str | None:
-    """Return the limit of one attempt of a template."""
     for timeout in template.present("timeout"):
         timeout.check("counts from the start of the job; in Argo it counts while a pod waits too")
     found = template.first("activeDeadlineSeconds", "timeout")
@@ -53,8 +52,6 @@ def timeout_of(template: Field, context: Context) -> str | None:
 
 @dataclass(slots=True)
 class Loop:
-    """The items of a loop."""
-
     cel: str
     plain: dict[str, Any] | None = None
     """`forEach`, if the items are known."""
@@ -74,12 +71,10 @@ class Loop:
 
 
 def has_items(task: Field) -> bool:
-    """Whether a task is a loop."""
     return task.first("withItems", "withParam", "withSequence") is not None
 
 
 def loop_of(task: Field, context: Context) -> Loop | None:
-    """Return the loop of a task."""
     try:
         if (items := task.get("withItems")) is not None:
             return _with_items(items, context)
@@ -185,7 +180,6 @@ def _formatted(numbers: str, number: str, shape: str) -> str:
 
 
 def retry_of(template: Field, context: Context) -> dict[str, Any]:
-    """Return `retry` of a template."""
     strategy = template.get("retryStrategy")
     if strategy is None:
         return {}

@@ -75,22 +75,17 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Junction:
-    """Terms that all hold, or one of which holds."""
-
     sign: str
     parts: tuple[Junction | Term, ...]
 
 
 @dataclass(slots=True)
 class Dependencies:
-    """The dependencies of a task."""
-
     terms: list[Term] = field(default_factory=list)
     is_any: bool = False
     test: Junction | Term | None = None
     """The condition after all tasks have ended, if `dependsOn` cannot say it."""
     tests: list[Term] = field(default_factory=list)
-    """A further condition."""
 
     @property
     def tasks(self) -> list[str]:
@@ -106,10 +101,6 @@ class Dependencies:
     def needs_failure_of(self) -> list[str]:
         """Return the tasks that must have failed for the task to run."""
         return [] if self.holds({}) else [t.task for t in self.terms if not _holds(t, {})]
-
-    def asked_for_any(self) -> dict[str, None]:
-        """Return the tasks of which one item that has succeeded is enough."""
-        return dict.fromkeys(term.task for term in self.terms if "AnySucceeded" in term.ends)
 
     def required(self) -> set[str]:
         """Return the tasks without whose success the task does not run, however others end."""
@@ -135,7 +126,6 @@ class Dependencies:
 
     @property
     def has_ends(self) -> bool:
-        """Whether the ends of a task are named."""
         return self.test is not None or any(term.ends for term in self.terms)
 
     def manifest(self, names: Mapping[str, str], further: Sequence[str]) -> dict[str, Any]:
@@ -161,7 +151,6 @@ class Dependencies:
 
 
 def after(tasks: Sequence[str]) -> Dependencies:
-    """Return dependencies on the success of tasks."""
     return Dependencies([Term(task) for task in tasks])
 
 
@@ -190,7 +179,6 @@ class _DependsParser:
 
     @property
     def next(self) -> str:
-        """The token that comes next, or an empty text at the end."""
         return self.tokens[self.at] if self.at < len(self.tokens) else ""
 
     def either(self) -> Junction | Term:
@@ -362,8 +350,8 @@ class _Outcomes:
 
 
 def in_order(tasks: Mapping[str, Dependencies]) -> list[str]:
-    """Return the names, each after those that it depends on; as they are written if tasks depend on
-    each other in a cycle, which lint reports."""
+    """Return the names, each after those that it depends on; as written if tasks form a cycle,
+    which lint reports."""
     try:
         return [*TopologicalSorter({n: each.tasks for n, each in tasks.items()}).static_order()]
     except CycleError:

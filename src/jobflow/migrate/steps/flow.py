@@ -16,7 +16,7 @@ from jobflow.migrate.steps.bodies import AGAIN, NEXT, Workflow, report_template
 from jobflow.migrate.steps.control import converted, has_items
 from jobflow.migrate.steps.parameters import bind, report_artifacts
 from jobflow.migrate.steps.task import Task, TaskWriter, is_conditional, probes_of
-from jobflow.migrate.templates import Called, parameters_of, template_of
+from jobflow.migrate.templates import Called, template_of
 
 START = "start"
 _ANCHOR = {"approval": {"message": "starts at once", "timeout": "1s", "default": "Approve"}}
@@ -25,9 +25,8 @@ _ANCHOR = {"approval": {"message": "starts at once", "timeout": "1s", "default":
 def write_flow(
     called: Called, context: Context, workflow: Workflow, *, targets: bool = False
 ) -> dict[str, Any]:
-    """Return the fields of a flow for a template: its steps, policies and outputs. With `targets`,
-    `target` of a dag becomes `targets` and not a smaller flow. Infos of the steps are added to
-    `context.steps`, which is a dict."""
+    """Return the fields of a flow for a template. With `targets`, `target` of a dag becomes
+    `targets` and not a smaller flow. Infos of the steps are added to the dict `context.steps`."""
     template = called.template
     workflow.stack.append(called.name)
     report_template(template)
@@ -96,7 +95,7 @@ def _outputs(
     called: Called, context: Context, again: tuple[Field, Called] | None
 ) -> dict[str, str]:
     found: dict[str, str] = {}
-    for parameter in parameters_of(called.template, "outputs"):
+    for parameter in called.template.listed("outputs", "parameters"):
         cel = _output(parameter, context)
         if cel is not None:
             found[identifier(parameter.text_of("name"))] = cel
@@ -197,10 +196,8 @@ def _take_recursion(
 
 
 def _find_anchors(tasks: Sequence[Task], infos: Mapping[str, StepInfo]) -> None:
-    """Let tasks that follow only tasks with a condition also follow what was before these.
-
-    Argo runs a task after skipped ones; JobFlow skips a step all of whose targets were not taken.
-    """
+    """Let tasks that follow only tasks with a condition also follow what was before these: Argo
+    runs a task after skipped ones, JobFlow skips a step all of whose targets were not taken."""
     by_name = {task.name: task for task in tasks}
     for task in tasks:
         for name in task.depends.tasks:
@@ -242,7 +239,7 @@ def _forgive(called: Called, tasks: Sequence[Task]) -> None:
     for task in tasks:
         task.is_forgiven = task.name in names
         depends = task.entry.get("depends")
-        for name in task.depends.asked_for_any():
+        for name in (each.task for each in task.depends.terms if "AnySucceeded" in each.ends):
             if depends is not None and name not in names:
                 depends.check(f"the flow fails if an item of {name} fails; in Argo only if all do")
     # A tolerated failure lets all tasks behind it run, also those that do not ask for that.

@@ -1,8 +1,7 @@
 """Parameters of templates: inputs, which a task gives as arguments, and outputs.
 
 Argo reads outputs from files and stdout, JobFlow reads the termination message. A single file is
-the termination message itself (`terminationMessagePath`). Stdout, and several
-files, are written to it by a few lines of shell around the command.
+the message itself (`terminationMessagePath`); a shell around the command writes the others.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from jobflow.migrate.context import Context
 from jobflow.migrate.expressions.values import Ref, Text, literal, quote, single
 from jobflow.migrate.fields import Field, Severity
 from jobflow.migrate.scopes import StepInfo, identifier
-from jobflow.migrate.templates import Called, is_flow, parameters_of, texts_of
+from jobflow.migrate.templates import Called, is_flow, texts_of
 
 SHELLS = ("sh", "bash", "ash", "dash", "ksh", "zsh")
 _JSON = re.compile(r"json|JSON|\{ *\\?[\"']|['\"]\{|\[ *\\?\"")
@@ -34,7 +33,6 @@ class OutputPlan:
     """The outputs of a container, and how they get into the termination message."""
 
     result: bool = False
-    """Whether stdout is an output."""
     files: dict[str, str] = field(default_factory=dict)
     """Paths by the name of the parameter."""
     as_object: bool = False
@@ -53,7 +51,7 @@ class Wanted:
 def plan_outputs(template: Field, wanted: Wanted, context: Context, info: StepInfo) -> OutputPlan:
     """Return the outputs of a template with a container, and describe them in `info`."""
     plan = OutputPlan(result=wanted.result)
-    for parameter in parameters_of(template, "outputs"):
+    for parameter in template.listed("outputs", "parameters"):
         name, source = parameter.text_of("name"), parameter.get("valueFrom")
         path = source.get("path") if source is not None else None
         default = source.get("default") if source is not None else None
@@ -83,7 +81,6 @@ def plan_outputs(template: Field, wanted: Wanted, context: Context, info: StepIn
 
 
 def add_outputs(container: dict[str, Any], plan: OutputPlan, source: Field) -> None:
-    """Let a container write its outputs to the termination message."""
     if not plan.result and not plan.as_object:
         # The file of the only output is the message, so the command stays as it is.
         for path in plan.files.values():
@@ -136,9 +133,8 @@ _ARTIFACT = (
 
 
 def bind(task: Field, called: Called, context: Context) -> dict[str, Text]:
-    """Return the values of the inputs of a template; faults are reported. `context` is that of the
-    task."""
-    arguments = {each.text_of("name"): each for each in parameters_of(task, "arguments")}
+    """Return the inputs of a template, in the context of the task; faults are reported."""
+    arguments = {each.text_of("name"): each for each in task.listed("arguments", "parameters")}
     for direction in ("inputs", "outputs"):
         report_artifacts(called.template, direction)
     report_artifacts(task, "arguments")
@@ -146,7 +142,7 @@ def bind(task: Field, called: Called, context: Context) -> dict[str, Text]:
     # An input may use those before it. Only the first map of the two is written.
     inputs = ChainMap(found, context.inputs)  # type: ignore[arg-type]
     inner = replace(context, inputs=inputs, into_flow=is_flow(called.template))
-    for parameter in parameters_of(called.template, "inputs"):
+    for parameter in called.template.listed("inputs", "parameters"):
         name = parameter.text_of("name")
         parameter.report_keys(Severity.NOTE, _WITHOUT_EFFECT_IN_INPUTS)
         found[name] = _value(parameter, arguments.pop(name, None), task, inner)
@@ -188,7 +184,6 @@ def _value(parameter: Field, argument: Field | None, task: Field, context: Conte
 
 
 def report_artifacts(owner: Field, direction: str) -> None:
-    """Report the artifacts of a template or a task."""
     for artifact in owner.listed(direction, "artifacts"):
         name = artifact.text_of("name")
         artifact.gap(f'artifact "{name}": {_ARTIFACT}')

@@ -40,11 +40,8 @@ _WITHOUT_EFFECT = {"schedulerName": "is left out: Volcano schedules the jobs"}
 
 @dataclass(slots=True)
 class PodSource:
-    """The sources of a pod."""
-
     template: Field
     workflow: Field
-    """The spec of the workflow."""
     context: Context
     outputs: OutputPlan
 

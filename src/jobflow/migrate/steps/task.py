@@ -22,7 +22,7 @@ from jobflow.migrate.steps.control import converted, loop_of
 from jobflow.migrate.steps.dependencies import Dependencies, Kinds
 from jobflow.migrate.steps.parameters import Wanted, bind
 from jobflow.migrate.steps.pods import placeholder
-from jobflow.migrate.templates import Called, Library, parameters_of, template_of
+from jobflow.migrate.templates import Called, Library, template_of
 
 COMMENT = "__comment__"
 """Key of a step with sentences that are written above it as comments."""
@@ -49,8 +49,6 @@ class Task:
 
 @dataclass(slots=True)
 class TaskWriter:
-    """Writes the tasks of one template."""
-
     workflow: Workflow
     called: Called
     context: Context
@@ -59,13 +57,11 @@ class TaskWriter:
     """Readiness probes of daemons, by the names of their tasks."""
     kinds: Kinds
     names: dict[str, str] = field(init=False)
-    """Names of steps by those of their tasks."""
 
     def __post_init__(self) -> None:
         self.names = {name: each.name for name, each in self.infos.items()}
 
     def steps(self, task: Task) -> Iterator[dict[str, Any]]:
-        """Yield the step of a task and the steps of its hooks."""
         info, findings = self.infos[task.name], task.entry.findings
         around = findings.step
         findings.step = f"{around}/{info.name}"
@@ -152,7 +148,7 @@ class TaskWriter:
         )
         made = body_of(called, inputs, context, info, wanted, self.workflow)
         # Argo makes these outputs global for the steps after this one.
-        for parameter in parameters_of(called.template, "outputs"):
+        for parameter in called.template.listed("outputs", "parameters"):
             shared, own = parameter.text_of("globalName"), parameter.text_of("name")
             if shared and own in info.outputs:
                 info.outputs.setdefault(shared, info.outputs[own])
