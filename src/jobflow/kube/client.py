@@ -15,17 +15,8 @@ from typing import Protocol, Self, TypeVar
 import msgspec
 
 from jobflow.api.resources import ListMeta, Resource
-from jobflow.kube import credentials
-from jobflow.kube.answers import (
-    NETWORK_ERRORS,
-    ApiError,
-    Silence,
-    UnreadableAnswer,
-    api_error,
-    decoder,
-    lines,
-    warnings_of,
-)
+from jobflow.kube import answers, credentials
+from jobflow.kube.answers import NETWORK_ERRORS, ApiError, UnreadableAnswer, decoder
 from jobflow.kube.clock import ExponentialBackoff, ServerClock
 from jobflow.kube.connections import Connections, Limits, Query
 from jobflow.kube.credentials import Credentials, Login
@@ -39,7 +30,6 @@ __all__ = [
     "Query",
     "UnreadableAnswer",
     "decoder",
-    "resource_of",
 ]
 
 log = logging.getLogger(__name__)
@@ -177,13 +167,13 @@ class Client:
             )
             code = response.status
             if warnings is not None:
-                warnings += warnings_of(response.headers.getall("Warning", ()))
+                warnings += answers.warnings_of(response.headers.getall("Warning", ()))
             try:
                 answer = await response.read()
             finally:
                 response.close()
             if code >= 300:
-                raise api_error(response, answer)
+                raise answers.api_error(response, answer)
             return answer
         finally:
             if self.observe is not None:
@@ -298,7 +288,7 @@ class Client:
         path, silence = resource.path(namespace), min(silence, timeout_seconds + 15)
         stream = self.stream(path, query=options, silence=silence, opened=opened)
         async with aclosing(stream) as chunks:
-            async for line in lines(chunks):
+            async for line in answers.lines(chunks):
                 yield line
 
     async def stream(
@@ -317,14 +307,14 @@ class Client:
         response = await self._connections.open("GET", path, query=query, limits=limits)
         try:
             if response.status >= 300:
-                raise api_error(response, await response.read())
+                raise answers.api_error(response, await response.read())
             if opened is not None:
                 opened()
             try:
                 async for chunk in response.iter_any():
                     yield chunk
             except TimeoutError as error:
-                raise Silence(f"nothing came for {silence} s") from error
+                raise answers.Silence(f"nothing came for {silence} s") from error
         finally:
             response.close()
 

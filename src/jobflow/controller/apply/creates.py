@@ -10,17 +10,9 @@ from datetime import datetime
 import msgspec
 import structlog
 
+from jobflow.api import resources
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.resources import (
-    COMMANDS,
-    JOBFLOWS,
-    JOBS,
-    VOLUME_CLAIMS,
-    ObjectMeta,
-    OwnerReference,
-    Resource,
-)
 from jobflow.api.volcano.command import Action, Command, encoded
 from jobflow.controller.apply.api_answers import Memory, is_refusal
 from jobflow.controller.apply.objects import LiveReads
@@ -40,10 +32,14 @@ class CommandSender:
         self._now = now
 
     async def abort(self, flow: JobFlow, action: AbortJob) -> None:
-        """Ask Volcano to abort a vcjob."""
+        message = f"by the JobFlow {flow.metadata.name}"
+        target = resources.JOBS, action.name, action.uid
+        # Volcano finds the target by name and deletes the Command first (pkg/controllers/job,
+        # processNextCommand)
+        command = make_command(flow, Action.ABORT_JOB, *target, suffix="abort", message=message)
         # noted also if it was refused: the vcjob is deleted after some time, so the create is not
         # repeated more often
-        refused, name = await self._send(flow, abort_command(flow, action)), full_name(flow)
+        refused, name = await self._send(flow, command), full_name(flow)
         self._memory.of(flow).aborts[action.uid] = self._now()
         if refused:
             log.warning("job cannot be aborted", flow=name, job=action.name, error=refused)
@@ -51,7 +47,6 @@ class CommandSender:
             log.info("job to be aborted", flow=name, job=action.name)
 
     async def cancel(self, flow: JobFlow, action: CancelFlow) -> None:
-        """Cancel another flow, which this one replaces."""
         command = replacing_command(flow, action.name, action.uid, action.message)
         refused, name = await self._send(flow, command), full_name(flow)
         self._memory.of(flow).cancels[action.uid] = self._now()
@@ -62,7 +57,10 @@ class CommandSender:
 
     async def send_to_child(self, flow: JobFlow, action: CommandFlow) -> None:
         """Send a Command to a child flow, which deletes it."""
-        await self._create(flow, child_command(flow, action))
+        message = f"by the JobFlow {flow.metadata.name}"
+        target, suffix = (resources.JOBFLOWS, action.name, action.uid), action.action.lower()
+        command = make_command(flow, action.action, *target, suffix=suffix, message=message)
+        await self._create(flow, command)
         self._memory.of(flow).aborts[action.key] = self._now()
         log.info("command sent", flow=full_name(flow), child=action.name, action=action.action)
 
@@ -79,47 +77,37 @@ class CommandSender:
     async def _create(self, flow: JobFlow, command: Command) -> None:
         """Create a Command unless it exists."""
         try:
-            await self._client.create(COMMANDS, flow.metadata.namespace, encoded(command))
+            await self._client.create(resources.COMMANDS, flow.metadata.namespace, encoded(command))
         except ApiError as error:
             if not error.already_exists:
                 raise
 
 
-def abort_command(flow: JobFlow, action: AbortJob) -> Command:
-    """Return the Command `<vcjob>-abort`, by which Volcano aborts the vcjob. Volcano finds the
-    target by name and deletes the Command first (pkg/controllers/job, processNextCommand)."""
-    target = _target(JOBS, action.name, action.uid)
-    message = f"by the JobFlow {flow.metadata.name}"
-    return _command(flow, f"{action.name}-abort", Action.ABORT_JOB, target, message)
-
-
 def replacing_command(by: JobFlow | CronJobFlow, flow: str, uid: str, message: str) -> Command:
-    """Return the Command `<flow>-replace`, which cancels a flow that another one replaces."""
-    target = _target(JOBFLOWS, flow, uid)
-    return _command(by, f"{flow}-replace", Action.TERMINATE_JOB, target, message)
+    """Return the Command that cancels a flow which another one replaces."""
+    target = resources.JOBFLOWS, flow, uid
+    return make_command(by, Action.TERMINATE_JOB, *target, suffix="replace", message=message)
 
 
-def child_command(flow: JobFlow, action: CommandFlow) -> Command:
-    """Return the Command `<child>-<action>` on a child flow."""
-    target = _target(JOBFLOWS, action.name, action.uid)
-    name, message = f"{action.name}-{action.action.lower()}", f"by the JobFlow {flow.metadata.name}"
-    return _command(flow, name, action.action, target, message)
-
-
-def _target(resource: Resource, name: str, uid: str) -> OwnerReference:
-    return OwnerReference(api_version=resource.api_version, kind=resource.kind, name=name, uid=uid)
-
-
-def _command(
-    by: JobFlow | CronJobFlow, name: str, action: Action, target: OwnerReference, message: str
+def make_command(
+    by: JobFlow | CronJobFlow,
+    action: Action,
+    kind: resources.Resource,
+    name: str,
+    uid: str,
+    *,
+    suffix: str,
+    message: str,
 ) -> Command:
-    namespace = by.metadata.namespace
+    """Return the Command `<name>-<suffix>` on the object with this name and UID."""
+    target = resources.OwnerReference(
+        api_version=kind.api_version, kind=kind.kind, name=name, uid=uid
+    )
+    metadata = resources.ObjectMeta(
+        name=f"{name}-{suffix}", namespace=by.metadata.namespace, owner_references=[target]
+    )
     return Command(
-        metadata=ObjectMeta(name=name, namespace=namespace, owner_references=[target]),
-        action=action,
-        target=target,
-        reason="JobFlow",
-        message=message,
+        metadata=metadata, action=action, target=target, reason="JobFlow", message=message
     )
 
 
@@ -138,7 +126,7 @@ class VolumeClaims:
         """Create the claim. If its name is in use, read the claim that has it."""
         name, body = action.name, msgspec.json.encode(action.manifest)
         try:
-            await self._client.create(VOLUME_CLAIMS, flow.metadata.namespace, body)
+            await self._client.create(resources.VOLUME_CLAIMS, flow.metadata.namespace, body)
         except ApiError as error:
             if error.already_exists:
                 await self._read(flow, name)

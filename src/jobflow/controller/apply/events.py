@@ -1,10 +1,6 @@
-"""Kubernetes Events on flows and CronJobFlows: those of one object and reason become one.
-
-Events neither delay nor fail a reconcile: `record` queues an Event, `run` sends it, and an Event
-that cannot be sent is dropped. A queued Event takes in the later ones of its object and reason, so
-a flow whose steps start within a second has one Event for them. A repeated Event is counted, not
-created again.
-"""
+"""Kubernetes Events on flows and CronJobFlows, which neither delay nor fail a reconcile: `record`
+queues an Event, which takes in the later ones of its object and reason, `run` sends it, and an
+Event that cannot be sent is dropped. A repeated Event is counted, not created again."""
 
 import asyncio
 import hashlib
@@ -50,8 +46,6 @@ Kind = tuple[str, EventType, str]
 
 
 class Counted(Struct, frozen=True, kw_only=True):
-    """The count of an existing Event."""
-
     count: int = 1
 
 
@@ -84,7 +78,6 @@ class Pending:
         return f"{self.meta.name}.{digest[:16]}"
 
     def add(self, message: str, at: str) -> None:
-        """Take in a recorded Event."""
         self.times += 1
         self.last = at
         if message in self.messages:
@@ -95,7 +88,6 @@ class Pending:
             self.messages[message] = None
 
     def take_in(self, later: "Pending") -> None:
-        """Take in another Event of this kind."""
         self.times += later.times - len(later.messages)
         self.more += later.more
         for message in later.messages:
@@ -108,7 +100,6 @@ class Pending:
         return SEPARATOR.join(self.messages)[: MESSAGE - len(end)] + end
 
     def body(self) -> dict[str, Any]:
-        """Return the `v1` Event."""
         return {
             **EVENTS.type_meta,
             "metadata": {"name": self.name, "namespace": self.meta.namespace},
@@ -150,7 +141,7 @@ class Recorder:
         self._counts: OrderedDict[str, int] = OrderedDict()
         self._due = asyncio.Event()
         """Whether to send the Events that wait."""
-        self._stopped = False
+        self._stopped = asyncio.Event()
 
     def record(self, about: Subject, event: Event) -> None:
         """Queue an Event, or let the one of its kind that waits take it in."""
@@ -171,24 +162,21 @@ class Recorder:
 
     async def run(self) -> None:
         """Send what waits, a second after its first Event, until `stop`, or until cancelled."""
-        while not self._stopped:
+        while not self._stopped.is_set():
             await self._due.wait()
             self._due.clear()
-            await self._send_waiting()
-
-    async def _send_waiting(self) -> None:
-        for _ in range(len(self._pending)):
-            if self._stopped:
-                return
-            await self._send_next()
-            await asyncio.sleep(self._pause)
-        if self._pending:  # those that came meanwhile wait for others too
-            self._send_later()
+            for _ in range(len(self._pending)):
+                if self._stopped.is_set():
+                    return
+                await self._send_next()
+                await asyncio.sleep(self._pause)
+            if self._pending:  # those that came meanwhile wait for others too
+                self._send_later()
 
     def stop(self) -> None:
         """Let `run` return after the present request."""
         # not cancelled: the server may still execute the write, and a new leader would have to wait
-        self._stopped = True
+        self._stopped.set()
         self._due.set()
 
     async def flush(self, seconds: float = math.inf) -> None:

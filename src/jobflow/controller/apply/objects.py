@@ -10,17 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import structlog
 
+from jobflow.api import resources
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.traits import WorkKind
-from jobflow.api.resources import (
-    JOBFLOWS,
-    JOBS,
-    PODS,
-    VOLUME_CLAIMS,
-    Object,
-    OwnerReference,
-    Resource,
-)
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import JOB_NAME, Pod
 from jobflow.controller.probes.fair_slots import FairSlots
@@ -50,10 +42,10 @@ class LiveReads:
         self._slots: FairSlots[Key] = FairSlots(seconds=0.0, at_once=READS_AT_ONCE)
 
     async def flow(self, flow: JobFlow) -> JobFlow | None:
-        return await self._get(flow, JOBFLOWS, flow.metadata.name, JobFlow)
+        return await self._get(flow, resources.JOBFLOWS, flow.metadata.name, JobFlow)
 
     async def flow_with_identity(self, flow: JobFlow) -> tuple[JobFlow, Identity] | None:
-        raw = await self._get(flow, JOBFLOWS, flow.metadata.name, msgspec.Raw)
+        raw = await self._get(flow, resources.JOBFLOWS, flow.metadata.name, msgspec.Raw)
         if raw is None:
             return None
         return decoder(JobFlow).decode(raw), decoder(Identified).decode(raw).metadata
@@ -62,7 +54,7 @@ class LiveReads:
         """Return the field manager of the last writer of the flow's status, if it is not JobFlow;
         "somebody else" if that is not known."""
         try:
-            found = await self._get(flow, JOBFLOWS, flow.metadata.name, Identified)
+            found = await self._get(flow, resources.JOBFLOWS, flow.metadata.name, Identified)
         except (ApiError, *NETWORK_ERRORS):
             return SOMEBODY
         writer = find_status_writer(found.metadata.managed_fields) if found is not None else None
@@ -71,25 +63,25 @@ class LiveReads:
     async def job(self, flow: JobFlow, name: str) -> Job | None:
         """Read a vcjob. If the rest cannot be read, return only its metadata."""
         try:
-            return await self._get(flow, JOBS, name, Job)
+            return await self._get(flow, resources.JOBS, name, Job)
         except UnreadableAnswer as error:
-            found = await self._get(flow, JOBS, name, Object)
+            found = await self._get(flow, resources.JOBS, name, resources.Object)
             log.warning("job cannot be read", flow=full_name(flow), job=name, error=error.message)
             # enough to know its owner; it does not tell whether it has ended
             return Job(metadata=found.metadata) if found is not None else None
 
     async def child(self, flow: JobFlow, name: str) -> JobFlow | None:
-        return await self._get(flow, JOBFLOWS, name, JobFlow)
+        return await self._get(flow, resources.JOBFLOWS, name, JobFlow)
 
-    async def claim(self, flow: JobFlow, name: str) -> Object | None:
-        return await self._get(flow, VOLUME_CLAIMS, name, Object)
+    async def claim(self, flow: JobFlow, name: str) -> resources.Object | None:
+        return await self._get(flow, resources.VOLUME_CLAIMS, name, resources.Object)
 
     async def pods(self, flow: JobFlow, job: str, uid: str) -> tuple[Pod, ...]:
         """Read the pods that the vcjob with this UID controls."""
         async with self._slots.slot(key_of(flow)):
             return await _pods_of(self._client, flow.metadata.namespace, job, uid)
 
-    async def is_alive(self, flow: JobFlow, owner: OwnerReference | None) -> bool:
+    async def is_alive(self, flow: JobFlow, owner: resources.OwnerReference | None) -> bool:
         """Whether the owner of a vcjob exists and is not being deleted. True without an owner, and
         if this account may not read it."""
         if owner is None:
@@ -99,7 +91,7 @@ class LiveReads:
         if resource is None:
             return True
         try:
-            found = await self._get(flow, resource, owner.name, Object)
+            found = await self._get(flow, resource, owner.name, resources.Object)
         except ApiError as error:
             if error.code == 403:
                 return True
@@ -108,7 +100,9 @@ class LiveReads:
             return False
         return found.metadata.deletion_timestamp is None
 
-    async def _get(self, flow: JobFlow, resource: Resource, name: str, type: type[T]) -> T | None:
+    async def _get(
+        self, flow: JobFlow, resource: resources.Resource, name: str, type: type[T]
+    ) -> T | None:
         try:
             async with self._slots.slot(key_of(flow)):
                 return await self._client.get(resource, flow.metadata.namespace, name, type)
@@ -120,7 +114,7 @@ class LiveReads:
 
 async def _pods_of(client: Client, namespace: str, job: str, uid: str) -> tuple[Pod, ...]:
     query = [("labelSelector", f"{JOB_NAME}={job}")]
-    pages = client.list(PODS, ItemList[Pod], namespace=namespace, query=query)
+    pages = client.list(resources.PODS, ItemList[Pod], namespace=namespace, query=query)
     return tuple(
         [slim_pod(pod) async for page in pages for pod in page.items or () if pod.owner == uid]
     )
@@ -149,7 +143,7 @@ async def catch_up_pods(client: Client, store: Store) -> None:
 class ObjectKind(NamedTuple):
     """The objects of one kind of work."""
 
-    resource: Resource
+    resource: resources.Resource
     type: type[Any]
     cache: Callable[[Store], Cache[Any]]
     """The copy that their reflector fills (`store/feeds.py`)."""
@@ -160,8 +154,10 @@ class ObjectKind(NamedTuple):
 
 
 OBJECTS: Mapping[WorkKind, ObjectKind] = {
-    WorkKind.JOB: ObjectKind(JOBS, Job, lambda store: store.jobs, LiveReads.job, lambda job: job),
+    WorkKind.JOB: ObjectKind(
+        resources.JOBS, Job, lambda store: store.jobs, LiveReads.job, lambda job: job
+    ),
     WorkKind.FLOW: ObjectKind(
-        JOBFLOWS, JobFlow, lambda store: store.flows, LiveReads.child, observe
+        resources.JOBFLOWS, JobFlow, lambda store: store.flows, LiveReads.child, observe
     ),
 }

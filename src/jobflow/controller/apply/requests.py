@@ -53,7 +53,6 @@ class Slots(asyncio.Semaphore):
         super().__init__(REQUESTS_AT_ONCE - self._spared)
 
     def widen(self) -> None:
-        """Allow REQUESTS_AT_ONCE again."""
         while self._spared:
             self._spared -= 1
             self.release()

@@ -16,12 +16,9 @@ AT_ONCE = 100
 
 
 class FairSlots(Generic[K]):
-    """Slots that owners request in any number and get one by one, in rotation.
-
-    In any half-open interval of `seconds` at most `most` slots begin (`seconds` 0: no such limit),
-    and at most `at_once` are in use. A new owner waits for at most one slot of each other owner,
-    whatever their number of requests. Uses the event loop's clock.
-    """
+    """Slots that owners request in any number and get one by one, in rotation. In any half-open
+    interval of `seconds` at most `most` slots begin (0: no such limit), and at most `at_once` are
+    in use. Uses the event loop's clock."""
 
     def __init__(
         self, *, most: int = MOST, seconds: float = SECONDS, at_once: int = AT_ONCE

@@ -30,8 +30,6 @@ pods that matter to a probe are in it."""
 
 @dataclass(frozen=True, slots=True)
 class PodCheck:
-    """A check of one pod."""
-
     pod: Pod
     check: Check
 
@@ -58,10 +56,18 @@ def obstacle(probe: JobProbe, pods: Mapping[str, Pod], last_failure: str = "") -
     """Return why no round can pass with these pods, in a sentence; "" if one can. `last_failure`
     is added if a pod has ended since, because it says more."""
     for _, name, pod in _expected_pods(probe, pods):
-        if pod is not None and pod.ended and last_failure:
+        if pod is None:
+            return f"pod {name} does not exist yet"
+        if pod.ended and last_failure:
             return f"{last_failure}; then pod {name} ended {pod.phase}"
-        if reason := _unavailable(name, pod):
-            return reason
+        if pod.ended:
+            return f"pod {name} has ended {pod.phase}, so it cannot answer"
+        if pod.metadata.deletion_timestamp is not None:
+            return f"pod {name} is being deleted"
+        if pod.phase == PodPhase.PENDING:
+            return f"pod {name} is Pending"
+        if not pod.status.pod_ip:
+            return f"pod {name} has no IP yet"
     return ""
 
 
@@ -72,7 +78,6 @@ def pod_checks(probe: JobProbe, pods: Mapping[str, Pod]) -> Sequence[PodCheck]:
 
 
 def pod_states(pods: Mapping[str, Pod]) -> PodStates:
-    """Return the state of a job's pods by task."""
     found: dict[str, set[tuple[str, str, str, str, bool]]] = {}
     for pod in pods.values():
         meta, status = pod.metadata, pod.status
@@ -92,20 +97,6 @@ def _expected_pods(
             pod = own.get((check.task, index))
             name = pod.metadata.name if pod else f"{probe.job}-{check.task}-{index}"
             yield check, name, pod
-
-
-def _unavailable(name: str, pod: Pod | None) -> str:
-    if pod is None:
-        return f"pod {name} does not exist yet"
-    if pod.ended:
-        return f"pod {name} has ended {pod.phase}, so it cannot answer"
-    if pod.metadata.deletion_timestamp is not None:
-        return f"pod {name} is being deleted"
-    if pod.phase == PodPhase.PENDING:
-        return f"pod {name} is Pending"
-    if not pod.status.pod_ip:
-        return f"pod {name} has no IP yet"
-    return ""
 
 
 SECONDS = 1.0
@@ -140,10 +131,8 @@ BAD_REQUEST = "is not asked: a probe cannot send its header"
 
 
 async def check_pod(pod: Pod, check: Check, *, loopback: bool = False) -> str:
-    """Return "" if the pod passes, else what it did, such as `answers 503`.
-
-    With `loopback`, pods may be processes of this machine.
-    """
+    """Return "" if the pod passes, else what it did, such as `answers 503`. With `loopback`, pods
+    may be processes of this machine."""
     ip = pod_address(pod.status.pod_ip, loopback=loopback)
     if not ip:
         return NOT_ASKED
@@ -207,8 +196,6 @@ def http_request(ip: str, check: Check) -> bytes:
 
 
 class _Check:
-    """One connection to a pod."""
-
     def __init__(self, ip: str, port: int) -> None:
         self._ip = ip
         self._port = port
@@ -238,9 +225,7 @@ class _Check:
                     return f"cannot be reached ({os.strerror(number)})"
 
     @asynccontextmanager
-    async def _connection(
-        self,
-    ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    async def _connection(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
         reader, writer = await asyncio.open_connection(self._ip, self._port, limit=CHUNK)
         try:
             yield reader, writer

@@ -1,7 +1,5 @@
-"""Index of the flows that a pod's events matter to: those with a step that probes the pod.
-
-Most flows have no probes, so events of pods cost them nothing.
-"""
+"""Index of the flows that a pod's events matter to: those with a step that probes the pod. Most
+flows have no probes, so events of pods cost them nothing."""
 
 from collections.abc import Mapping
 
@@ -53,7 +51,6 @@ class PodIndex:
         return key_of(flow) if waiting else None
 
     def forget(self, flow: JobFlow) -> None:
-        """Drop a flow that was deleted."""
         self._probing.pop(flow.metadata.uid, None)
 
 
@@ -67,11 +64,10 @@ def _probing(flow: JobFlow) -> ProbingSteps:
 
 
 def _waits(flow: JobFlow, key: str) -> bool:
-    """Return whether a step has not started, or not since the flow was last retried."""
     condition = (flow.status.conditions or {}).get(key)
     if condition is None:
         return True
-    begun = condition.attempts > condition.past_attempts
+    begun = condition.attempts > condition.past_attempts  # since the flow was last retried
     return condition.phase == StepPhase.WAITING and not begun
 
 

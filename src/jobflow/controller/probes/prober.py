@@ -1,7 +1,5 @@
 """Runs the probes of plans: rounds of checks over a job's pods until one round passes.
 
-The plan decides what to probe, `pod_check` how to check a pod. Here it is decided when:
-
 - A round checks every pod of the probe's tasks. It passes if all checks pass and the pods have not
   changed by its end. Then the probe has passed.
 - A round fails without a check if a pod is missing, Pending, without an IP, ended or being deleted.
@@ -72,16 +70,14 @@ class Prober:
         self._tasks: asyncio.TaskGroup | None = None
 
     def __len__(self) -> int:
-        """Number of probes that have not passed."""
         return len(self._waiting)
 
     def want(self, flow: Key, flow_uid: str, probes: Sequence[JobProbe]) -> None:
         """Run these probes for the flow, and no others."""
         known = self._flows.get(flow)
-        if known is not None and known.uid != flow_uid:
+        if not probes or (known is not None and known.uid != flow_uid):
             self.forget(flow)
         if not probes:
-            self.forget(flow)
             return
         known = self._flows.setdefault(flow, _FlowProbes(flow_uid))
         self._by_uid[flow_uid] = known
@@ -112,7 +108,6 @@ class Prober:
         return {wanted: known.watches[key].result for wanted, key in known.wanted.items()}
 
     def forget(self, flow: Key) -> None:
-        """Run no more probes for the flow."""
         if (known := self._flows.pop(flow, None)) is not None:
             del self._by_uid[known.uid]
             for watch in known.watches.values():
@@ -160,20 +155,15 @@ class Prober:
                     self._hooks.probes(len(self))
                     log.info("probe passed", flow="/".join(watch.flow), job=watch.probe.job)
                 self._changed(watch.flow)
-            if failure and not changed:
-                await self._pause(watch)
-            elif changed:
+            if changed:
                 watch.rounds = 0
-
-    async def _pause(self, watch: _RunningProbe) -> None:
-        seconds = delay(watch.rounds, first=FIRST_WAIT, most=LONGEST_WAIT, dice=self._dice)
-        watch.rounds += 1
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await watch.pods_changed.wait()
-                watch.rounds = 0
-
-    # ------------------------------------------------------------------ one round
+            elif failure:
+                seconds = delay(watch.rounds, first=FIRST_WAIT, most=LONGEST_WAIT, dice=self._dice)
+                watch.rounds += 1
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await watch.pods_changed.wait()
+                        watch.rounds = 0
 
     async def _round(self, watch: _RunningProbe, pods: Mapping[str, Pod]) -> str:
         """Return how the first pod failed, in a sentence; "" if all passed."""
@@ -252,8 +242,6 @@ def _probe_key(probe: JobProbe) -> _ProbeKey:
 
 @dataclass(slots=True, eq=False)
 class _FlowProbes:
-    """The probes of one flow."""
-
     uid: str
     wanted: dict[tuple[str, str], _ProbeKey] = field(default_factory=dict)
     watches: dict[_ProbeKey, _RunningProbe] = field(default_factory=dict)

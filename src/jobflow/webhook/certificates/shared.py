@@ -15,14 +15,8 @@ import msgspec
 import structlog
 from cryptography import x509
 
-from jobflow.api.resources import (
-    MUTATING_WEBHOOKS,
-    SECRETS,
-    VALIDATING_WEBHOOKS,
-    ObjectMeta,
-    Resource,
-    Struct,
-)
+from jobflow.api import resources
+from jobflow.api.resources import ObjectMeta, Struct
 from jobflow.kube.cache import Cache, KubeObject
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.kube.clock import ExponentialBackoff
@@ -118,11 +112,11 @@ class SharedCertificate:
         self._held: pki.Ring | None = None
         self._missed: set[str] = set()
         self._trusted_since: dict[x509.Certificate, datetime] = {}
-        self._secret = self._reflector(SECRETS, Secret, secret, namespace)
+        self._secret = self._reflector(resources.SECRETS, Secret, secret, namespace)
         self._configurations = {
             (kind, name): self._reflector(kind, Configuration, name)
             for name in configurations
-            for kind in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)
+            for kind in (resources.VALIDATING_WEBHOOKS, resources.MUTATING_WEBHOOKS)
         }
 
     async def run(self) -> None:
@@ -209,19 +203,19 @@ class SharedCertificate:
         if (secret := cache.get(self._namespace, self._name)) is None:
             labels = {"app.kubernetes.io/managed-by": "jobflow"}
             body |= {
-                **SECRETS.type_meta,
+                **resources.SECRETS.type_meta,
                 "type": "kubernetes.io/tls",
                 "metadata": {"name": self._name, "labels": labels},
             }
             encoded = msgspec.json.encode(body)
             answer = await self._client.create(
-                SECRETS, self._namespace, encoded, query=FIELD_MANAGER
+                resources.SECRETS, self._namespace, encoded, query=FIELD_MANAGER
             )
         else:
             body["metadata"] = {"resourceVersion": secret.metadata.resource_version}
             encoded = msgspec.json.encode(body)
             answer = await self._client.patch(
-                SECRETS, self._namespace, self._name, encoded, query=FIELD_MANAGER
+                resources.SECRETS, self._namespace, self._name, encoded, query=FIELD_MANAGER
             )
         log.info("certificates written", secret=self._name, reason=due.reason)
         cache.learn(decoder(Secret).decode(answer))
@@ -294,7 +288,7 @@ class SharedCertificate:
         return self._backoff.next()
 
     def _reflector(
-        self, resource: Resource, type: type[T], name: str, namespace: str = ""
+        self, resource: resources.Resource, type: type[T], name: str, namespace: str = ""
     ) -> Reflector[T]:
         cache = Cache[T](lambda old, new: self.look())
         # also when it turns out that the object does not exist
