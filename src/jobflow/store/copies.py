@@ -1,8 +1,5 @@
 """The store: indexed copies of flows, templates, CronJobFlows, jobs, pods, Commands and queues.
-
-Webhook and controller read it. Reflectors (`feeds`) and the answers to the controller's writes
-(`Cache.learn`) change it, and its listeners are called for each change.
-"""
+Reflectors (`feeds`) and the answers to the controller's writes (`Cache.learn`) change it."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -48,8 +45,7 @@ class Listener:
         """A flow has changed."""
 
     def group_changed(self, flows: Sequence[Key]) -> None:
-        """These flows may start, or act, because another one of their concurrency group has
-        changed."""
+        """These flows may start, or act, because another of their concurrency group has changed."""
 
     def cron_changed(self, old: CronJobFlow | None, new: CronJobFlow | None) -> None:
         """A CronJobFlow has changed."""
@@ -77,10 +73,8 @@ class Store:
         """Set once flows, templates and jobs have been listed, and the API server has answered for
         every other kind, with a list or an error."""
         self.listed = asyncio.Event()
-        """Set once flows, templates and jobs have been listed. Before that, the flow of a pod is
-        not known."""
+        """Set once flows, templates and jobs have been listed: then the flow of a pod is known."""
         self.listeners: list[Listener] = []
-        """They are called for every change."""
         self.flows = Cache[JobFlow](self._flow_changed)
         self.templates = Cache[JobTemplate](self._template_changed)
         self.crons = Cache[CronJobFlow](self._cron_changed)
@@ -115,8 +109,6 @@ class Store:
         for each in copies:
             each.on_start_over = partial(self._start_over, copies - {each})
 
-    # ------------------------------------------------------------------ reading
-
     def templates_in(self, namespace: str) -> Mapping[str, JobTemplate]:
         """Return all templates of a namespace by name: a view that changes with the store."""
         return self._templates.get(namespace, EMPTY)
@@ -124,8 +116,7 @@ class Store:
     def queue_states(self) -> Mapping[str, str] | None:
         """Return the state of each queue by name ("" if Volcano has not set one yet). None if
         queues cannot be read at present."""
-        known = self.queues.served and not self.queues.failing
-        return self._queues if known else None
+        return self._queues if self.queues.served and not self.queues.failing else None
 
     def flows_using(self, namespace: str, template: str) -> list[JobFlow]:
         """Return the flows of the namespace with a step that may use this template, also in a case
@@ -186,7 +177,17 @@ class Store:
         needed = (self.flows, self.templates, self.jobs)
         return not any(cache.failing or cache.served is False for cache in needed)
 
-    # ------------------------------------------------------------------ indexes
+    def children_of(self, flow_uid: str) -> Iterator[Key]:
+        """Yield the keys of the child flows of a flow that exist."""
+        for name, job in self._jobs_of.get(flow_uid, EMPTY).items():
+            if work_of_object(job).has_steps:
+                yield job.metadata.namespace, name
+
+    def parent_of(self, flow: JobFlow) -> JobFlow | None:
+        """Return the flow of which a flow is a child; None if it is no child, or that is gone."""
+        owner = self.owners.of(flow)
+        parent = self.flows.get(flow.metadata.namespace, owner.name) if owner else None
+        return parent if parent and owner and parent.metadata.uid == owner.uid else None
 
     def _flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
         flow = new or old
@@ -224,21 +225,6 @@ class Store:
             listener.flow_changed(old, new)
             if others:
                 listener.group_changed(others)
-
-    def children_of(self, flow_uid: str) -> Iterator[Key]:
-        """Yield the keys of the child flows of a flow that exist."""
-        for name, job in self._jobs_of.get(flow_uid, EMPTY).items():
-            if work_of_object(job).has_steps:
-                yield job.metadata.namespace, name
-
-    def parent_of(self, flow: JobFlow) -> JobFlow | None:
-        """Return the flow of which a flow is a child; None if it is no child or its parent is
-        gone."""
-        owner = self.owners.of(flow)
-        if owner is None:
-            return None
-        parent = self.flows.get(flow.metadata.namespace, owner.name)
-        return parent if parent is not None and parent.metadata.uid == owner.uid else None
 
     def _index_templates(self, old: JobFlow | None, new: JobFlow | None) -> None:
         flow = new or old

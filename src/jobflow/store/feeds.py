@@ -37,7 +37,7 @@ class Feeds:
 
     def __iter__(self) -> Iterator[Feed]:
         reflectors = (getattr(self, field.name) for field in fields(self))
-        return (reflector for reflector in reflectors if reflector is not None)
+        return filter(None, reflectors)
 
     def outdated(self) -> list[Feed]:
         """Return the feeds whose copies are too old to rely on. Commands, queues and pods are not

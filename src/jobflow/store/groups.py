@@ -17,8 +17,7 @@ GroupKey = tuple[str, str]
 
 
 class _Entry(NamedTuple):
-    """The entry of a flow in the index. A flow that neither holds a place nor waits has only its
-    group."""
+    """The entry of a flow. One that neither holds a place nor waits has only its group."""
 
     group: GroupKey
     member: concurrency.GroupMember
@@ -76,8 +75,7 @@ class Groups:
         self._entries: dict[Key, _Entry] = {}
 
     def update(self, old: JobFlow | None, new: JobFlow | None) -> list[Key]:
-        """Take in a change of a flow. Return the flows of its group that may start, or act, because
-        of it."""
+        """Take in a change. Return the flows of its group that may start, or act, because of it."""
         flow = new or old
         assert flow is not None
         if flow.spec.concurrency is None and (old is None or old.spec.concurrency is None):
@@ -141,6 +139,5 @@ class Groups:
         )
 
     def group_of(self, flow: Key) -> GroupKey | None:
-        """Return the group of a flow, or None."""
         entry = self._entries.get(flow)
         return None if entry is None else entry.group

@@ -47,8 +47,7 @@ class Owners:
         return find_owner(job)
 
     def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> set[str]:
-        """Apply a change of a flow. Return the names of the jobs that only one of its statuses
-        knows by UID."""
+        """Return the names of the jobs that only one of the statuses knows by UID."""
         before = self._jobs.pop(old.metadata.uid, EMPTY) if old is not None else EMPTY
         after = {run.uid: name for name, run in known_runs(new)} if new is not None else EMPTY
         # a retry forgets the jobs of the runs that it repeats
@@ -74,9 +73,7 @@ def find_owner(job: Job | JobFlow) -> Owner | None:
 def controlling_flow(job: ObjectMeta) -> Owner | None:
     """Return the flow that the owner references of a job name as its controller."""
     owner = job.controller
-    if owner is None or owner.kind != JOBFLOWS.kind:
-        return None
-    return Owner(owner.name, owner.uid)
+    return Owner(owner.name, owner.uid) if owner and owner.kind == JOBFLOWS.kind else None
 
 
 def discard(index: dict[K, dict[str, V]], key: K, name: str) -> None:
@@ -100,17 +97,13 @@ class TemplateJobs:
     def newest(self, template: Key, most: int) -> list[str]:
         """Return the names of the newest existing jobs of a template, newest first. Looks at each
         of them, so do not call it for every event."""
-        namespace = template[0]
-        found = (self._jobs.get(namespace, name) for name in self._names.get(template, ()))
-        metas = (job.metadata for job in found if job is not None)
+        found = (self._jobs.get(template[0], name) for name in self._names.get(template, ()))
+        times = ((job.metadata.creation_timestamp, job.metadata.name) for job in found if job)
         # a template may have a hundred thousand jobs, of which a status shows a few
-        newest = nlargest(
-            most, metas, key=lambda meta: (meta.creation_timestamp or LONG_AGO, meta.name)
-        )
-        return [meta.name for meta in newest]
+        newest = nlargest(most, times, key=lambda each: (each[0] or LONG_AGO, each[1]))
+        return [name for _, name in newest]
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
-        """Apply a change of a job."""
         before, after = template_of(old), template_of(new)
         if before == after:
             return
@@ -122,9 +115,7 @@ class TemplateJobs:
 
 def template_of(job: Job | None) -> Key | None:
     """Return the template that a job was created from; None without one in its own namespace.
-
-    Volcano's own controller sets only a label, whose value it does not shorten.
-    """
+    Volcano's own controller sets only a label, whose value it does not shorten."""
     if job is None:
         return None
     meta = job.metadata

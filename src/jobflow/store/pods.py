@@ -31,8 +31,7 @@ class Pods:
         self._on_change = on_change
         self._of: dict[str, dict[str, Pod]] = {}
         self._gone: dict[str, dict[str, Pod]] = {}
-        """By job UID: pods that were deleted after their end, as long as the end of their job is
-        not recorded."""
+        """By job UID: pods that were deleted after their end, until that of the job is recorded."""
         self._closing: dict[str, dict[str, Job]] = {}
         """By flow UID and job UID: the ended jobs whose pods are kept."""
         self._recorded: tuple[JobFlow | None, frozenset[str]] = (None, frozenset())
@@ -45,8 +44,6 @@ class Pods:
         """Return the first pods of tasks that were deleted after their end: the termination message
         of one of them may be the outputs of the job."""
         return self._gone.get(job_uid, EMPTY)
-
-    # ------------------------------------------------------------------ pods to keep
 
     def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
         """Drop the pods of jobs whose end the new status records."""
@@ -96,8 +93,6 @@ class Pods:
         if self._recorded[0] is not flow:
             self._recorded = flow, recorded_ends(flow)
         return job.metadata.name not in self._recorded[1]
-
-    # ------------------------------------------------------------------ the copy
 
     def _changed(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None:
@@ -154,8 +149,7 @@ def entries(flow: JobFlow) -> Iterator[tuple[str, RunCondition]]:
 
 
 def is_recorded(flow: JobFlow, last: Job) -> bool:
-    """Return whether the flow's status has the end of a deleted job, or its existence if its end
-    is not known."""
+    """Return whether the flow's status has the end of a deleted job, or the job if it has none."""
     name = last.metadata.name
     if last.ended:
         return name in recorded_ends(flow)

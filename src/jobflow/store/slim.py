@@ -29,14 +29,13 @@ def slim_job(job: Job) -> Job:
     """Return the job in less memory: equal strings and outlines are shared, labels and annotations
     of users are dropped."""
     meta, status = job.metadata, job.status
-    references = meta.owner_references
     return Job(
         metadata=msgspec.structs.replace(
             meta,
             namespace=intern(meta.namespace),
             labels=_own_words(meta.labels),
             annotations=_own_words(meta.annotations),
-            owner_references=[_shared(reference) for reference in references or ()] or None,
+            owner_references=[*map(_shared, meta.owner_references or ())] or None,
             finalizers=[intern(word) for word in meta.finalizers or ()] or None,
         ),
         # encoded, because a struct that holds lists has no hash
@@ -70,14 +69,9 @@ def _own_words(table: dict[str, str] | None) -> dict[str, str] | None:
 
 
 def slim_pod(pod: Pod) -> Pod:
-    """Return the pod in less memory: owner, task, index and state.
-
-    The message of a container that ended well is kept only in the first pod of a task, because
-    only that can be a step's output.
-    """
-    meta, status = pod.metadata, pod.status
-    owner = meta.controller
-    words = meta.labels or {}
+    """Return the pod in less memory: owner, task, index and state. The message of a container that
+    ended well is kept only in the first pod of a task: only that can be a step's output."""
+    meta, status, owner = pod.metadata, pod.status, pod.metadata.controller
     first = pod.index == 0
     return Pod(
         metadata=ObjectMeta(
@@ -86,7 +80,7 @@ def slim_pod(pod: Pod) -> Pod:
             uid=meta.uid,
             resource_version=meta.resource_version,
             deletion_timestamp=meta.deletion_timestamp,
-            labels=_task(pod.task, words.get(TASK_INDEX, "")),
+            labels=_task(pod.task, (meta.labels or {}).get(TASK_INDEX, "")),
             owner_references=_owners(owner) if owner is not None else None,
         ),
         # plans read no more of a pod's spec

@@ -12,7 +12,7 @@ from jobflow.sandbox.jobs.objects import (
     VcjobObject,
     build_pod,
     read_vcjob,
-    template_fault,
+    template_faults,
     with_defaults,
 )
 from jobflow.sandbox.jobs.policies import BusAction, policy_faults
@@ -85,7 +85,7 @@ def test_no_spec_raises_an_exception(spec: Any) -> None:
     body = msgspec.json.encode({"metadata": {"name": "j", "uid": "u"}, "spec": spec})
     job = read_vcjob(msgspec.json.decode(body, type=VcjobObject))
     tasks = job.spec.tasks or []
-    if not policy_faults(job.spec) and not any(template_fault(task) for task in tasks):
+    if not policy_faults(job.spec) and not any(template_faults(job.spec)):
         PlayedJob(job.spec).begin().all_pods("Running").all_pods("Failed").collect_pods().wait(60)
         for each in tasks:
             assert build_pod(job, each, 0)["kind"] == "Pod"

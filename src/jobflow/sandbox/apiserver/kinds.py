@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobflow.api.resources import Resource
 from jobflow.core.violations import Reason, Violation
 
 Object = dict[str, Any]
@@ -81,12 +82,9 @@ class Projection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class Kind(Resource):
     group: str = ""
     version: str = "v1"
-    plural: str
-    kind: str
-    namespaced: bool = True
     singular: str = ""
     list_kind: str = ""
     short_names: tuple[str, ...] = ()
@@ -111,17 +109,9 @@ class Kind:
     openapi: Mapping[str, Any] | None = None
 
     @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    @property
     def base(self) -> str:
         """Path of the group and version, without the slash before it."""
         return f"apis/{self.api_version}" if self.group else f"api/{self.version}"
-
-    @property
-    def qualified(self) -> str:
-        return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def bucket(self) -> str:

@@ -11,15 +11,8 @@ from datetime import datetime
 
 from jobflow.api.volcano.job import JobPhase, JobSpec, JobStatus
 from jobflow.api.volcano.pod import PodPhase
-from jobflow.sandbox.jobs.policies import (
-    INTERNAL_EVENTS,
-    SYNC,
-    BusAction,
-    BusEvent,
-    JobRequest,
-    PodFacts,
-    decide,
-)
+from jobflow.sandbox.jobs import policies
+from jobflow.sandbox.jobs.policies import SYNC, BusAction, BusEvent, JobRequest, PodFacts
 
 _REACH = {
     BusAction.RESTART_TASK: "task",
@@ -42,7 +35,8 @@ class JobQueue:
             if waiting.event not in (BusEvent.POD_PENDING, BusEvent.POD_RUNNING):
                 del self._waiting[request.pod.name]  # the pod's predecessor caused it
         # A sync looks at all pods, so a second one has nothing to add.
-        if request is SYNC or (request.action is None and request.event in INTERNAL_EVENTS):
+        is_internal = request.event in policies.INTERNAL_EVENTS
+        if request is SYNC or (request.action is None and is_internal):
             self._sync = True
         else:
             self._requests.append(request)
@@ -66,12 +60,11 @@ class JobQueue:
         self._ripen(pods, now)
         while self._requests:
             request = self._requests.popleft()
-            action, delay = decide(spec, status.version or 0, request)
+            action, delay = policies.decide(spec, status.version or 0, request)
             acting = replace(request, action=action)
             if delay and (pod := request.pod) is not None:
                 waiting = self._waiting.get(pod.name)
-                # The first event starts the time; later ones with the same action do not prolong
-                # it.
+                # The first event starts the time, which later ones of the same action keep.
                 if waiting is None or waiting[1].action != action:
                     self._waiting[pod.name] = ((pod.since or now) + delay, acting)
                 self._ripen(pods, now)

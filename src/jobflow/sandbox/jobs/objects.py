@@ -6,6 +6,7 @@ ignored. Its `plugins` do not change the pod here: the process runner sets the v
 svc (nodes/pod_spec).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,10 @@ class Vcjob:
     @property
     def phase(self) -> str:
         return self.status.state.phase
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
 
 
 _decode_spec = msgspec.json.Decoder(JobSpec).decode
@@ -101,12 +106,12 @@ class PodTemplate(Struct, frozen=True, kw_only=True):
     spec: PodSpec | None = None
 
 
-def template_fault(task: Task) -> str | None:
-    try:
-        msgspec.convert(task.template or {}, PodTemplate)
-    except msgspec.ValidationError as error:
-        return str(error)
-    return None
+def template_faults(spec: JobSpec) -> Iterator[str]:
+    for index, task in enumerate(spec.tasks or ()):
+        try:
+            msgspec.convert(task.template or {}, PodTemplate)
+        except msgspec.ValidationError as error:
+            yield f"spec.tasks[{index}].template: {error}"
 
 
 def pod_facts(pod: Pod, *, is_deleted: bool = False) -> PodFacts:
@@ -142,12 +147,8 @@ def build_pod(job: Vcjob, task: Task, index: int) -> dict[str, Any]:
     name, namespace = job.metadata.name, job.metadata.namespace
     task_name, template = task.name or "", task.template or {}
     meta = template.get("metadata") or {}
-    both = {
-        TASK_INDEX: str(index),
-        TASK: task_name,
-        JOB_NAME: name,
-        QUEUE_NAME: job.spec.queue or "",
-    }
+    both = {TASK_INDEX: str(index), TASK: task_name, JOB_NAME: name}
+    both[QUEUE_NAME] = job.spec.queue or ""
     labels = both | {JOB_NAMESPACE: namespace}
     if partition := partition_of(task, index):
         labels[PARTITION] = partition

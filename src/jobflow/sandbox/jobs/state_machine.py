@@ -31,6 +31,8 @@ from jobflow.api.volcano.pod import ENDED_POD_PHASES, PodPhase
 from jobflow.sandbox.jobs.objects import Vcjob, pod_name
 from jobflow.sandbox.jobs.policies import SYNC, BusAction, JobRequest, PodFacts
 
+INVALID = "InvalidJob"
+"""Reason of a vcjob that cannot run."""
 LIVE = frozenset({JobPhase.PENDING, JobPhase.RUNNING})
 PARTIAL = frozenset({BusAction.RESTART_TASK, BusAction.RESTART_POD, BusAction.RESTART_PARTITION})
 """Actions that kill only some of the job's pods."""
@@ -70,7 +72,7 @@ def step(
     pod or partition of a partial restart. A vcjob that is being deleted does not change, and before
     the scheduler admits it (`is_admitted`), no pod is created."""
     # Its pods go with it: the garbage collector deletes them.
-    if job.metadata.deletion_timestamp is not None:
+    if job.is_deleted:
         return JobChanges(job.status)
     # A vcjob without a status is new: Volcano gives it a phase before it creates a pod.
     if job.phase == "":
@@ -130,8 +132,8 @@ def _next_phase(job: Vcjob, action: BusAction, counted: JobStatus) -> JobPhase |
     return None if alive else ENDS_IN.get(job.phase)
 
 
-def failed_status(status: JobStatus, reason: str, message: str, now: datetime) -> JobStatus:
-    state = JobState(phase=JobPhase.FAILED, reason=reason, message=message)
+def invalid_status(status: JobStatus, faults: Iterable[str], now: datetime) -> JobStatus:
+    state = JobState(phase=JobPhase.FAILED, reason=INVALID, message="; ".join(faults))
     return _stamped(msgspec.structs.replace(status, state=state), now)
 
 
@@ -238,11 +240,7 @@ def _has_started(job: Vcjob, pods: Mapping[str, PodFacts], name: str) -> bool:
 
 
 def _kill(
-    job: Vcjob,
-    pods: Mapping[str, PodFacts],
-    request: JobRequest,
-    action: BusAction,
-    now: datetime,
+    job: Vcjob, pods: Mapping[str, PodFacts], request: JobRequest, action: BusAction, now: datetime
 ) -> JobChanges:
     """Delete all pods, or all that have not ended, or those of one task, pod or partition; count
     the pods that leave, and note how long the job ran."""

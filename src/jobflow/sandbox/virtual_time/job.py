@@ -16,14 +16,12 @@ from jobflow.core.timestamps import add, truncate_to_second
 from jobflow.sandbox.jobs import policies
 from jobflow.sandbox.jobs.job_queue import JobQueue
 from jobflow.sandbox.jobs.objects import Vcjob, build_pod, partition_of, pod_name, with_defaults
-from jobflow.sandbox.jobs.state_machine import failed_status, step
+from jobflow.sandbox.jobs.state_machine import invalid_status, step
 from jobflow.sandbox.nodes.runner import pod_status
 from jobflow.sandbox.nodes.simulate import PhaseChange, progress_of, read_script
 from jobflow.sandbox.virtual_time.capacity import Room, gang_requests, pod_requests
 
-_ABORT = policies.JobRequest(
-    event=policies.BusEvent.COMMAND_ISSUED, action=policies.BusAction.ABORT
-)
+_ABORT = policies.JobRequest(policies.BusEvent.COMMAND_ISSUED, policies.BusAction.ABORT)
 
 
 @dataclass(slots=True)
@@ -129,7 +127,7 @@ class VirtualJob:
     def run(self, now: datetime) -> None:
         while (request := self._queue.take(self.spec, self.status, self._facts(), now)) is not None:
             if self.faults and not self.ended:
-                self.status = failed_status(self.status, "InvalidJob", "; ".join(self.faults), now)
+                self.status = invalid_status(self.status, self.faults, now)
                 break
             job = Vcjob(self.metadata, self.spec, self.status)
             changes = step(job, self._facts(), request, now, is_admitted=self.start is not None)

@@ -21,7 +21,7 @@ from jobflow.api.resources import COMMANDS, JOBS, PODS
 from jobflow.api.volcano.command import Command, targets
 from jobflow.api.volcano.job import ENDED_PHASES, JobPhase, JobStatus
 from jobflow.api.volcano.pod import JOB_NAME, Pod
-from jobflow.kube.cache import Cache
+from jobflow.kube.cache import Cache, full_name
 from jobflow.kube.client import Client
 from jobflow.kube.clock import ExponentialBackoff
 from jobflow.kube.reflector import Reflector
@@ -33,9 +33,9 @@ from jobflow.sandbox.jobs.objects import (
     build_pod,
     pod_facts,
     read_vcjob,
-    template_fault,
+    template_faults,
 )
-from jobflow.sandbox.jobs.state_machine import failed_status, step
+from jobflow.sandbox.jobs.state_machine import INVALID, invalid_status, step
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import Clock, utc_now
 from jobflow.sandbox.volcano.node import SandboxNode
@@ -45,12 +45,10 @@ log = structlog.get_logger(__name__)
 
 REFUSALS = 15
 """Refused writes after which a vcjob is terminated (Volcano's maxRequeueNum)."""
-INVALID = "InvalidJob"
 
 
 @dataclass(eq=False)
 class TrackedJob:
-    stored: VcjobObject
     job: Vcjob
     faults: Sequence[str]
     queue: JobQueue = field(default_factory=JobQueue)
@@ -66,20 +64,18 @@ class TrackedJob:
 
     @property
     def uid(self) -> str:
-        return self.stored.metadata.uid
+        return self.job.metadata.uid
 
     @property
     def name(self) -> str:
-        return f"{self.stored.metadata.namespace}/{self.stored.metadata.name}"
+        return full_name(self.job)
 
     @property
     def expiry(self) -> datetime | None:
         """Time at which the vcjob is deleted; None if never, or not yet known."""
         ttl, state = self.job.spec.ttl_seconds_after_finished, self.job.status.state
         ended = state.last_transition_time
-        if ttl is None or ended is None or self.expired:
-            return None
-        if self.job.metadata.deletion_timestamp is not None:
+        if ttl is None or ended is None or self.expired or self.job.is_deleted:
             return None
         if self.job.phase not in ENDED_PHASES - {JobPhase.ABORTED}:  # it can be resumed
             return None
@@ -158,17 +154,15 @@ class JobController:
         elif (tracked := self._tracked.get(new.metadata.uid)) is None:
             self._track(new)
         else:
-            before, phase = tracked.stored, tracked.job.phase
-            tracked.stored, tracked.job = new, read_vcjob(new)
+            phase, tracked.job = tracked.job.phase, read_vcjob(new)
             tracked.faults = self._faults(tracked.job)
             # Its own writes of counts come back by the watch and must not cause another sync.
-            if bytes(before.spec) != bytes(new.spec) or phase != tracked.job.phase:
+            if old is None or bytes(old.spec) != bytes(new.spec) or phase != tracked.job.phase:
                 self._offer(tracked, policies.SYNC)
 
     def _track(self, stored: VcjobObject) -> None:
         job = read_vcjob(stored)
-        tracked = TrackedJob(stored, job, self._faults(job))
-        self._tracked[tracked.uid] = tracked
+        tracked = self._tracked[job.metadata.uid] = TrackedJob(job, self._faults(job))
         facts = self._facts_of.get(tracked.uid, {})
         for name, pod in list(self._pods_of.get(tracked.uid, {}).items()):
             tracked.queue.offer(policies.pod_request(None, facts[name], job.spec, facts))
@@ -178,12 +172,8 @@ class JobController:
     def _faults(self, job: Vcjob) -> Sequence[str]:
         if job.fault or job.phase in ENDED_PHASES:
             return [job.fault] if job.fault else []
-        templates = [
-            f"spec.tasks[{index}].template: {fault}"
-            for index, task in enumerate(job.spec.tasks or ())
-            if (fault := template_fault(task))
-        ]
-        return [*policies.policy_faults(job.spec), *templates, *self._runner.faults(job)]
+        faults = (*policies.policy_faults(job.spec), *template_faults(job.spec))
+        return [*faults, *self._runner.faults(job)]
 
     def _offer(self, tracked: TrackedJob, request: policies.JobRequest) -> None:
         tracked.queue.offer(request)
@@ -211,7 +201,7 @@ class JobController:
             assert target is not None
             try:
                 # The first DELETE wins, so that no Command acts twice.
-                await self._writes.delete(COMMANDS, command.metadata)
+                await self._writes.delete(COMMANDS, meta)
             except Gone:
                 continue  # somebody else executes it
             except Refused as error:
@@ -221,10 +211,8 @@ class JobController:
                 action = policies.BusAction(command.action)
             stored = self._jobs.get(meta.namespace, target.name)
             if stored is not None and (tracked := self._tracked.get(stored.metadata.uid)):
-                self._offer(
-                    tracked,
-                    policies.JobRequest(event=policies.BusEvent.COMMAND_ISSUED, action=action),
-                )
+                issued = policies.BusEvent.COMMAND_ISSUED
+                self._offer(tracked, policies.JobRequest(issued, action))
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is None and old is not None and old.owner:
@@ -276,12 +264,10 @@ class JobController:
                 if (expiry := tracked.expiry) is None or expiry > now:
                     break
                 # One request is enough: the garbage collector waits for the pods.
-                tracked.expired = True
+                tracked.expired, meta = True, tracked.job.metadata
                 try:
                     with suppress(Gone):
-                        await self._writes.delete(
-                            JOBS, tracked.stored.metadata, propagationPolicy="Foreground"
-                        )
+                        await self._writes.delete(JOBS, meta, propagationPolicy="Foreground")
                 except Refused as error:
                     log.warning("vcjob cannot be deleted", job=tracked.name, error=str(error))
                 continue
@@ -317,11 +303,11 @@ class JobController:
 
     async def _execute(self, tracked: TrackedJob, request: policies.JobRequest) -> None:
         now, job = self._clock(), tracked.job
-        # Without a webhook of Volcano here, the controller refuses what cannot run.
-        if tracked.faults and tracked.job.phase not in ENDED_PHASES:
-            message = "; ".join(tracked.faults)
-            await self._store(tracked, failed_status(job.status, INVALID, message, now))
-            await self._warn(tracked, INVALID, message)
+        # Without a webhook of Volcano here, the controller refuses what cannot run. The write ends
+        # the job, which then has no faults any more.
+        if (faults := tracked.faults) and job.phase not in ENDED_PHASES:
+            await self._store(tracked, invalid_status(job.status, faults, now))
+            await self._warn(tracked, INVALID, "; ".join(faults))
             return
         changes = step(job, self._facts_of.get(tracked.uid, {}), request, now)
         # Pods first: if a write fails, the status still says what is left to do.
@@ -332,11 +318,11 @@ class JobController:
             await self._store(tracked, changes.status)
 
     async def _store(self, tracked: TrackedJob, status: JobStatus) -> None:
-        self._jobs.learn(await self._writes.set_job_status(tracked.stored, status))
+        self._jobs.learn(await self._writes.set_job_status(tracked.job.metadata, status))
 
     async def _create(self, tracked: TrackedJob, task: int, index: int) -> None:
         manifest = build_pod(tracked.job, (tracked.job.spec.tasks or [])[task], index)
-        pod = await self._writes.create_pod(tracked.stored.metadata.namespace, manifest)
+        pod = await self._writes.create_pod(tracked.job.metadata.namespace, manifest)
         # The name is free only after the garbage collector has deleted that pod.
         if pod.owner != tracked.uid:
             raise NameInUse
@@ -360,7 +346,7 @@ class JobController:
     async def _warn(self, tracked: TrackedJob, reason: str, message: str) -> None:
         log.warning(reason, job=tracked.name, message=message)
         try:
-            await self._writes.warn(tracked.stored, reason, message, self._clock())
+            await self._writes.warn(tracked.job.metadata, reason, message, self._clock())
         except Refused as error:
             log.warning("event refused", job=tracked.name, error=str(error))
 

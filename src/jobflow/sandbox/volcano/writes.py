@@ -58,13 +58,13 @@ class Writes:
         path = PODS.path(pod.metadata.namespace, pod.metadata.name, "status")
         return _pod(await self._send("PATCH", path, patch, content_type=MERGE_PATCH))
 
-    async def set_job_status(self, job: VcjobObject, status: JobStatus) -> VcjobObject:
+    async def set_job_status(self, job: ObjectMeta, status: JobStatus) -> VcjobObject:
         """Replace the status of this vcjob, identified by its UID. Raises Gone, Refused."""
         patch = [
-            {"op": "test", "path": "/metadata/uid", "value": job.metadata.uid},
+            {"op": "test", "path": "/metadata/uid", "value": job.uid},
             {"op": "add", "path": "/status", "value": status},
         ]
-        path = JOBS.path(job.metadata.namespace, job.metadata.name, "status")
+        path = JOBS.path(job.namespace, job.name, "status")
         return _job(await self._send("PATCH", path, patch, content_type=JSON_PATCH))
 
     async def delete(self, resource: Resource, meta: ObjectMeta, **options: Any) -> None:
@@ -72,20 +72,18 @@ class Writes:
         kind = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": meta.uid}}
         await self._send("DELETE", resource.path(meta.namespace, meta.name), {**kind, **options})
 
-    async def warn(self, job: VcjobObject, reason: str, message: str, now: datetime) -> None:
-        meta = job.metadata
-        at = now.replace(microsecond=0)
-        about = {**JOBS.type_meta, "namespace": meta.namespace}
+    async def warn(self, job: ObjectMeta, reason: str, message: str, now: datetime) -> None:
+        at, namespace = now.replace(microsecond=0), job.namespace
+        about = {"namespace": namespace, "name": job.name, "uid": job.uid}
         event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": f"{meta.name}.{uuid4().hex[:16]}", "namespace": meta.namespace},
-            "involvedObject": about | {"name": meta.name, "uid": meta.uid},
+            **EVENTS.type_meta,
+            "metadata": {"name": f"{job.name}.{uuid4().hex[:16]}", "namespace": namespace},
+            "involvedObject": {**JOBS.type_meta, **about},
             **{"type": "Warning", "reason": reason, "message": message[:1024]},
             "source": {"component": "jobflow-sandbox"},
             **{"firstTimestamp": at, "lastTimestamp": at, "count": 1},
         }
-        await self._send("POST", EVENTS.path(meta.namespace), event, gone=())
+        await self._send("POST", EVENTS.path(namespace), event, gone=())
 
     async def _send(
         self,

@@ -26,15 +26,9 @@ class RequestFailure(Exception):
         return int(self.status["code"])
 
 
-def status(code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> Status:
-    """Return a `v1` Status of a failure."""
-    optional = {"reason": reason or None, "details": details}
-    given = {key: value for key, value in optional.items() if value is not None}
-    return {**HEAD, "status": "Failure", "message": message, **given, "code": code}
-
-
 def failure(code: int, reason: str, message: str, **details: Any) -> RequestFailure:
-    return RequestFailure(status(code, reason, message, details or None))
+    given = {key: value for key, value in (("reason", reason), ("details", details)) if value}
+    return RequestFailure({**HEAD, "status": "Failure", "message": message, **given, "code": code})
 
 
 def _of(kind: Kind, name: str) -> dict[str, Any]:
@@ -65,10 +59,8 @@ def precondition(
 
 def conflict(kind: Kind, name: str, why: str = "") -> RequestFailure:
     """409; without `why`, for an outdated resource version."""
-    why = why or (
-        "the object has been modified; please apply your changes to the latest version and try "
-        "again"
-    )
+    newest = "please apply your changes to the latest version and try again"
+    why = why or f"the object has been modified; {newest}"
     message = f'Operation cannot be fulfilled on {kind.qualified} "{name}": {why}'
     return failure(409, "Conflict", message, **_of(kind, name))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from jobflow.core.json_values import copy_json, is_same_json
 from jobflow.sandbox.apiserver.requests.codec import go_word
-from jobflow.sandbox.apiserver.requests.failures import RequestFailure, bad_request, failure, status
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure, bad_request, failure
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -96,8 +96,9 @@ def json_patch(document: Any, operations: Any) -> Any:
 
 def _failed() -> Exception:
     """Return the only failure that a real API server gives for an operation."""
-    message = "the server rejected our request due to an error in our request"
-    return RequestFailure(status(422, "Invalid", message, {}))
+    why = "the server rejected our request due to an error in our request"
+    failed = failure(422, "Invalid", why)
+    return RequestFailure({**failed.status, "details": {}})
 
 
 def _place(holder: dict[str, Any], pointer: Any) -> tuple[Any, str]:
