@@ -18,17 +18,8 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from jobflow.api.flow import status as api
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import (
-    ENDED_STEP_PHASES,
-    FlowPhase,
-    FlowState,
-    JobFlowStatus,
-    JobRecord,
-    RunCondition,
-    StepCondition,
-    StepPhase,
-)
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.names import stored_condition
 from jobflow.core.text import format_duration, join_names
@@ -42,7 +33,7 @@ _HISTORIES = 10
 _JUDGED_WITHIN = timedelta(seconds=5)
 """Within this time after its end, the controller has usually judged a vcjob."""
 
-C = TypeVar("C", bound=RunCondition)
+C = TypeVar("C", bound=api.RunCondition)
 
 
 def flow_at(flow: JobFlow, moment: datetime) -> JobFlow:
@@ -79,28 +70,28 @@ class _Past:
             if step.daemon
         }
 
-    def status(self) -> JobFlowStatus:
+    def status(self) -> api.JobFlowStatus:
         status = self._flow.status
-        stored, conditions = status.conditions or {}, dict[str, StepCondition]()
+        stored, conditions = status.conditions or {}, dict[str, api.StepCondition]()
         for key in self._attempts.keys:
             if key not in stored:
                 continue
             if not self._has_started:
-                conditions[key] = StepCondition(phase=StepPhase.WAITING)
+                conditions[key] = api.StepCondition(phase=api.StepPhase.WAITING)
             elif stored[key].runs:
                 conditions[key] = self._with_runs(key, stored[key])
             else:
                 conditions[key] = self._run(key, stored[key])
         records = status.job_status_list or ()
-        phases = {each.phase for each in conditions.values()} - {StepPhase.WAITING}
-        phase = FlowPhase.RUNNING if phases else FlowPhase.PENDING
-        if phases and phases <= ENDED_STEP_PHASES and self._ended_before_retry(records):
-            phase = FlowPhase.FAILED
-        ended = sum(each.phase in ENDED_STEP_PHASES for each in conditions.values())
+        phases = {each.phase for each in conditions.values()} - {api.StepPhase.WAITING}
+        phase = api.FlowPhase.RUNNING if phases else api.FlowPhase.PENDING
+        if phases and phases <= api.ENDED_STEP_PHASES and self._ended_before_retry(records):
+            phase = api.FlowPhase.FAILED
+        ended = sum(each.phase in api.ENDED_STEP_PHASES for each in conditions.values())
         suspended = status.suspended_at
         start = self._start if self._retry is not None else status.start_time
-        return JobFlowStatus(
-            state=FlowState(phase=phase),
+        return api.JobFlowStatus(
+            state=api.FlowState(phase=phase),
             progress=f"{ended}/{len(self._flow.all_steps)}",
             start_time=start if self._has_started else None,
             conditions=conditions,
@@ -108,12 +99,11 @@ class _Past:
             suspended_at=suspended if suspended and suspended <= self._moment else None,
         )
 
-    def _ended_before_retry(self, records: Iterable[JobRecord]) -> bool:
+    def _ended_before_retry(self, records: Iterable[api.JobRecord]) -> bool:
         """Whether the time is before a retry of the flow, and after the end of all vcjobs of these
         that were created before that retry."""
-        if self._retry is None:
+        if (retry := self._retry) is None:
             return False
-        retry = self._retry
         ends = [
             each.end_timestamp
             for each in records
@@ -121,19 +111,21 @@ class _Past:
         ]
         return bool(ends) and all(_is_before(end, self._moment) for end in ends)
 
-    def _with_runs(self, key: str, condition: StepCondition) -> StepCondition:
+    def _with_runs(self, key: str, condition: api.StepCondition) -> api.StepCondition:
         runs = [self._run(key, run) for run in condition.runs or ()]
-        begun = [run for run in runs if run.attempts or run.phase != StepPhase.WAITING]
+        begun = [run for run in runs if run.attempts or run.phase != api.StepPhase.WAITING]
         since = condition.last_transition_time or _latest(map(self._since, [key] * len(runs), runs))
         if since is not None and self._moment >= since:
             return replace(_without_progress(condition), runs=begun or None)
-        phases = [run.phase for run in begun if run.phase not in (*ENDED_STEP_PHASES, "Waiting")]
+        phases = [
+            run.phase for run in begun if run.phase not in (*api.ENDED_STEP_PHASES, "Waiting")
+        ]
         is_alone = len(phases) == 1 and len(condition.runs or ()) == 1
-        phase = phases[0] if is_alone else JobPhase.RUNNING if phases else StepPhase.WAITING
+        phase = phases[0] if is_alone else JobPhase.RUNNING if phases else api.StepPhase.WAITING
         if self._ended_before_retry(chain(*(self._attempts.of_run(key, run) for run in begun))):
-            has_failed = any(run.phase == StepPhase.FAILED for run in begun)
-            phase = StepPhase.FAILED if has_failed else StepPhase.COMPLETED
-        return StepCondition(
+            has_failed = any(run.phase == api.StepPhase.FAILED for run in begun)
+            phase = api.StepPhase.FAILED if has_failed else api.StepPhase.COMPLETED
+        return api.StepCondition(
             phase=phase,
             runs=begun or None,
             attempts=sum(run.attempts for run in begun),
@@ -142,16 +134,15 @@ class _Past:
         )
 
     def _run(self, key: str, run: C) -> C:
-        """Return a run as it was, or as it is if its phase is the present one."""
         records = self._attempts.of_run(key, run)
         begun = [each for each in records if _is_before(each.start_timestamp, self._moment)]
         since = self._since(key, run)
-        if since is None and run.phase not in ("", StepPhase.WAITING):
+        if since is None and run.phase not in ("", api.StepPhase.WAITING):
             return self._past(run, UNKNOWN, begun)
         if since is None or self._moment >= since:
             return _without_progress(run)
         if not begun:
-            return self._past(run, StepPhase.WAITING, begun)
+            return self._past(run, api.StepPhase.WAITING, begun)
         if run.flow and run.past_attempts:
             return self._past(run, UNKNOWN, begun)  # its end before the retry is not kept
         # the attempt that existed at the time
@@ -159,23 +150,25 @@ class _Past:
         if not _is_before(last.end_timestamp, self._moment):
             return self._past(run, _phase_of_job(last, self._moment), begun)
         # the controller judges a job a moment after its end
-        is_judged = run.phase in (StepPhase.COMPLETED, StepPhase.FAILED)
+        is_judged = run.phase in (api.StepPhase.COMPLETED, api.StepPhase.FAILED)
         ended = last.end_timestamp
         if last is records[-1] and is_judged and ended and since - ended <= _JUDGED_WITHIN:
             return run
         if not self._ended_before_retry(records):
-            return self._past(run, StepPhase.WAITING, begun)
+            return self._past(run, api.StepPhase.WAITING, begun)
         # the end of the flow aborts daemons, which completes them
         is_daemon = key in self._daemons and last.state != JobPhase.FAILED
         has_completed = is_daemon or last.state == JobPhase.COMPLETED
-        return self._past(run, StepPhase.COMPLETED if has_completed else StepPhase.FAILED, begun)
+        return self._past(
+            run, api.StepPhase.COMPLETED if has_completed else api.StepPhase.FAILED, begun
+        )
 
-    def _since(self, key: str, run: RunCondition) -> datetime | None:
+    def _since(self, key: str, run: api.RunCondition) -> datetime | None:
         """Return since when a run is in its present phase; None if nothing tells."""
         if run.last_transition_time is not None:
             return run.last_transition_time
         records = self._attempts.of_run(key, run)
-        if run.phase in ENDED_STEP_PHASES:
+        if run.phase in api.ENDED_STEP_PHASES:
             return _latest(each.end_timestamp for each in records)
         return _latest(
             history.start_timestamp
@@ -183,18 +176,18 @@ class _Past:
             for history in (each, *(each.running_histories or ()))
         )
 
-    def _past(self, run: C, phase: str, begun: Sequence[JobRecord]) -> C:
+    def _past(self, run: C, phase: str, begun: Sequence[api.JobRecord]) -> C:
         """Return a run in an earlier phase: only what was known of it then."""
         known = type(run)(index=run.index, phase=phase, attempts=len(begun))
         if not begun:
             return known
         last = begun[-1]
         names = {"flow": run.flow} if run.flow else {"job": last.name}
-        if isinstance(run, StepCondition):
+        if isinstance(run, api.StepCondition):
             known = replace(known, decisions=run.decisions)
         return replace(known, create_time=last.start_timestamp, **names)
 
-    def _record(self, record: JobRecord) -> JobRecord | None:
+    def _record(self, record: api.JobRecord) -> api.JobRecord | None:
         if not _is_before(record.start_timestamp, self._moment) or not self._has_started:
             return None
         if _is_before(record.end_timestamp, self._moment):
@@ -208,8 +201,8 @@ class _Past:
         return replace(record, state=phase, end_timestamp=None, running_histories=histories)
 
 
-def _phase_of_job(record: JobRecord, moment: datetime) -> str:
-    """Return the phase of a vcjob at a time between its creation and its end."""
+def _phase_of_job(record: api.JobRecord, moment: datetime) -> str:
+    # at a time between its creation and its end
     known = [
         each
         for each in record.running_histories or ()
@@ -225,7 +218,7 @@ def _phase_of_job(record: JobRecord, moment: datetime) -> str:
 def _without_progress(run: C) -> C:
     """Return a run that is in its present phase. The message of one that has not ended may have
     changed since."""
-    return run if run.phase in ENDED_STEP_PHASES else replace(run, message="")
+    return run if run.phase in api.ENDED_STEP_PHASES else replace(run, message="")
 
 
 def _is_before(time: datetime | None, moment: datetime) -> bool:
@@ -242,13 +235,13 @@ def forgotten(flow: JobFlow) -> list[str]:
     conditions = status.conditions or {}
     again, unknown, children = False, [], []
     for key, step in zip(attempts.keys, flow.all_steps, strict=True):
-        for run in spans.runs_of(conditions.get(key, StepCondition())):
+        for run in spans.runs_of(conditions.get(key, api.StepCondition())):
             again = again or run.past_attempts > 0
             records = attempts.of_run(key, run)
             has_time = run.last_transition_time is not None or any(
                 each.start_timestamp is not None for each in records
             )
-            if run.phase not in ("", StepPhase.WAITING) and not has_time:
+            if run.phase not in ("", api.StepPhase.WAITING) and not has_time:
                 unknown.append(step.name)
             if run.flow and run.attempts - run.past_attempts > 1:
                 children.append(step.name)
@@ -304,7 +297,7 @@ def moments(flow: JobFlow, found: Timeline) -> list[Moment]:
     if retry is not None and found.start <= retry <= found.end:
         by_time[retry] = {MomentKind.RETRIED: {"the flow was": None}}
     for line in found.steps:
-        condition = stored_condition(flow, line.step) or StepCondition()
+        condition = stored_condition(flow, line.step) or api.StepCondition()
         for time, kind in _of_step(line, condition):
             if found.start <= time <= found.end:
                 by_time.setdefault(time, {}).setdefault(kind, {})[line.step] = None
@@ -316,7 +309,9 @@ def moments(flow: JobFlow, found: Timeline) -> list[Moment]:
     return found_moments
 
 
-def _of_step(line: StepTimeline, condition: StepCondition) -> Iterator[tuple[datetime, MomentKind]]:
+def _of_step(
+    line: StepTimeline, condition: api.StepCondition
+) -> Iterator[tuple[datetime, MomentKind]]:
     last = {span.job: span for span in line.spans if span.job}
     seen = {""}
     for span in line.spans:
@@ -325,9 +320,9 @@ def _of_step(line: StepTimeline, condition: StepCondition) -> Iterator[tuple[dat
             yield span.start, MomentKind.STARTED
         if span.outcome == JobPhase.FAILED and span is last[span.job]:
             yield span.end, MomentKind.FAILED
-    if line.phase in ENDED_STEP_PHASES:
+    if line.phase in api.ENDED_STEP_PHASES:
         jobs = [span.end for span in line.spans if span.job]
         time = max(jobs, default=condition.last_transition_time)
         if time is not None:
-            is_bad = line.phase == StepPhase.FAILED
+            is_bad = line.phase == api.StepPhase.FAILED
             yield time, MomentKind.FAILED if is_bad else MomentKind.ENDED

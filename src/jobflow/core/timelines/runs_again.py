@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -10,10 +10,9 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
 from jobflow.core.names import format_place
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.flow.restart import Again, find_runs_again
+from jobflow.core.planning.flow.restart import find_runs_again
 from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.planning.observed.children import goes_on
-from jobflow.core.planning.observed.steps import ObservedStep
 from jobflow.core.planning.observed.view import View
 from jobflow.core.spec.items import get_items
 from jobflow.core.text import format_count
@@ -40,7 +39,35 @@ def list_runs_again(
     """Return what a retry of an ended flow would run again, in the order of the spec, with the
     steps of child flows that are retried with it. `children`: the flows below it, by name;
     `tolerated`: tolerated failures run again too."""
-    return [*_List(flow, children, now, tolerated=tolerated)]
+    ctx, attempts = PlanContext.of(flow, View(), now), Attempts(flow)
+    # a child flow that is not at hand counts as a job
+    jobs = {name: observe(children[name]) for name in ctx.children & children.keys()}
+    found: list[RunsAgain] = []
+    for position, how in find_runs_again(ctx, jobs, tolerated=tolerated).items():
+        observed = ctx.observed[position]
+        name = observed.step.name
+        stored = (flow.status.conditions or {}).get(observed.key, observed.stored)
+        lost: list[timedelta] = []
+        below: list[RunsAgain] = []
+        for run in runs_of(stored):
+            if run.index is not None and run.index in how.kept:
+                continue
+            child = jobs.get(run.flow)
+            # it is retried, and not created again
+            if child is not None and how.goes_on(run.index) and goes_on(child, tolerated=tolerated):
+                place = format_place(name, run.index)
+                inner = list_runs_again(children[run.flow], children, now, tolerated=tolerated)
+                below += (replace(each, place=f"{place}/{each.place}") for each in inner)
+            elif run.phase == StepPhase.COMPLETED and child is not None:
+                lost.append(_time_of_child(children[run.flow], children))
+            elif run.phase == StepPhase.COMPLETED:
+                lost.append(_time_of_run(attempts, observed.key, run))
+        items = get_items(observed.step, stored.decisions) if observed.step.fan_out else None
+        left = len(items) - len(how.kept) if items is not None and how.kept else 0
+        count = f"{left} of {format_count(len(items or ()), 'item')}" if left else ""
+        time = sum(lost, timedelta()) if lost else None
+        found += [RunsAgain(name, stored.phase, count, time), *below]
+    return found
 
 
 def sum_lost(found: Sequence[RunsAgain]) -> timedelta:
@@ -48,59 +75,16 @@ def sum_lost(found: Sequence[RunsAgain]) -> timedelta:
     return sum((each.lost for each in found if each.lost is not None), timedelta())
 
 
-class _List:
-    def __init__(
-        self, flow: JobFlow, children: Mapping[str, JobFlow], now: datetime, *, tolerated: bool
-    ) -> None:
-        self._flow, self._children, self._now = flow, children, now
-        self._tolerated = tolerated
-        self._ctx = PlanContext.of(flow, View(), now)
-        # a child flow that is not at hand counts as a job
-        names = self._ctx.children & children.keys()
-        self._jobs = {name: observe(children[name]) for name in names}
-        self._attempts = Attempts(flow)
-
-    def __iter__(self) -> Iterator[RunsAgain]:
-        again = find_runs_again(self._ctx, self._jobs, tolerated=self._tolerated)
-        for position, how in again.items():
-            yield from self._step(self._ctx.observed[position], how)
-
-    def _step(self, observed: ObservedStep, how: Again) -> Iterator[RunsAgain]:
-        name = observed.step.name
-        stored = (self._flow.status.conditions or {}).get(observed.key, observed.stored)
-        runs = [run for run in runs_of(stored) if run.index is None or run.index not in how.kept]
-        lost: list[timedelta] = []
-        below: list[RunsAgain] = []
-        for run in runs:
-            child = self._jobs.get(run.flow)
-            is_kept = child is not None and how.goes_on(run.index)
-            # it is retried, and not created again
-            if child is not None and is_kept and goes_on(child, tolerated=self._tolerated):
-                place = format_place(name, run.index)
-                inner = self._children[run.flow]
-                found = _List(inner, self._children, self._now, tolerated=self._tolerated)
-                below += (replace(each, place=f"{place}/{each.place}") for each in found)
-            elif run.phase == StepPhase.COMPLETED and child is not None:
-                lost.append(self._time_of_child(self._children[run.flow]))
+def _time_of_child(child: JobFlow, children: Mapping[str, JobFlow]) -> timedelta:
+    attempts, total = Attempts(child), timedelta()
+    conditions = child.status.conditions or {}
+    for key in attempts.keys:
+        for run in runs_of(conditions.get(key, StepCondition())):
+            if (inner := children.get(run.flow)) is not None:
+                total += _time_of_child(inner, children)
             elif run.phase == StepPhase.COMPLETED:
-                lost.append(_time_of_run(self._attempts, observed.key, run))
-        items = get_items(observed.step, stored.decisions) if observed.step.fan_out else None
-        left = len(items) - len(how.kept) if items is not None and how.kept else 0
-        count = f"{left} of {format_count(len(items or ()), 'item')}" if left else ""
-        yield RunsAgain(name, stored.phase, count, sum(lost, timedelta()) if lost else None)
-        yield from below
-
-    def _time_of_child(self, child: JobFlow) -> timedelta:
-        attempts, total = Attempts(child), timedelta()
-        conditions = child.status.conditions or {}
-        for key in attempts.keys:
-            for run in runs_of(conditions.get(key, StepCondition())):
-                inner = self._children.get(run.flow)
-                if inner is not None:
-                    total += self._time_of_child(inner)
-                elif run.phase == StepPhase.COMPLETED:
-                    total += _time_of_run(attempts, key, run)
-        return total
+                total += _time_of_run(attempts, key, run)
+    return total
 
 
 def _time_of_run(attempts: Attempts, key: str, run: RunCondition) -> timedelta:

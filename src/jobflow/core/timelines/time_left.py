@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from jobflow.api.flow import status as api
-from jobflow.api.flow.control import Case, to_number
+from jobflow.api.flow.control import to_number
 from jobflow.api.flow.jobflow import JobFlow, child_spec
 from jobflow.api.flow.step import Condition, Step, Strategy
 from jobflow.api.volcano.job import JobPhase
@@ -164,7 +164,6 @@ class _Estimate:
         flow = self.flow
         conditions, attempts = flow.status.conditions or {}, Attempts(flow)
         keys = dict(zip((step.name for step in flow.all_steps), attempts.keys, strict=True))
-
         layout = compile_flow(flow)
 
         def remaining(position: int) -> float:
@@ -187,19 +186,27 @@ class _Estimate:
     def _of_step(
         self, step: Step, condition: api.StepCondition, key: str, attempts: Attempts
     ) -> float:
-        """Return the seconds until a step ends after its dependencies are met."""
         if step.daemon or condition.phase in api.ENDED_STEP_PHASES:
             return 0.0
         # a template that has never completed counts as no time, and is named in `unknown`
         case = step.case_of(condition.decisions)
         cases = (case,) if case is not None else step.switch or (None,)
-        times = [self._of_work(step, each) for each in cases]
+        times: list[float] = []
+        for each in cases:
+            raw = step.flow_for(each)
+            time = None if raw is None else self._of_flow(step.name, JobFlow(spec=child_spec(raw)))
+            if time is None:
+                work = step.work_name(each)
+                time = self.history.quantile(work, self.share)
+                self.used.update(() if time is None else (work,))
+            if time is not None:
+                times.append(time)
         # of the cases that an undecided switch may choose, the shortest for the low end
         pick = min if self.share < 0.5 else max
-        whole = pick((time for time in times if time is not None), default=None)
-        if whole is None:
+        if not times:
             self.unknown.append(step.name)
             return 0.0
+        whole = pick(times)
         runs = self._runs(step, condition)
         lengths = [self._of_run(step.name, key, run, whole, attempts) for run in runs]
         self.work += sum(lengths)
@@ -212,23 +219,11 @@ class _Estimate:
             heapq.heappush(ends, (heapq.heappop(ends) if len(ends) >= workers else 0.0) + length)
         return max(ends, default=0.0)
 
-    def _of_work(self, step: Step, case: Case | None) -> float | None:
-        """Return the running time of what the step runs in a case, or None if nothing is known."""
-        if (raw := step.flow_for(case)) is not None:
-            planned = JobFlow(spec=child_spec(raw))
-            if (time := self._of_flow(step.name, planned)) is not None:
-                return time
-        work = step.work_name(case)
-        time = self.history.quantile(work, self.share)
-        self.used.update(() if time is None else (work,))
-        return time
-
     def _of_flow(self, place: str, flow: JobFlow) -> float | None:
         """Return the seconds that a child flow still takes, or None if nothing is known of its
         steps that have not ended."""
-        inner = _Estimate(
-            with_param_values(flow), self.history, self.share, self.now, self.children
-        )
+        flow = with_param_values(flow)
+        inner = _Estimate(flow, self.history, self.share, self.now, self.children)
         seconds = inner.seconds()
         if inner.unknown and not inner.used:
             return None
@@ -238,7 +233,6 @@ class _Estimate:
         return seconds
 
     def _runs(self, step: Step, condition: api.StepCondition) -> Iterator[api.RunCondition]:
-        """Yield the runs of a step that have not ended, as far as they are known."""
         runs: list[api.RunCondition] = [*(condition.runs or ())]
         if step.fan_out is not None:
             items = get_items(step, condition.decisions)
@@ -259,7 +253,6 @@ class _Estimate:
     def _of_run(
         self, step: str, key: str, run: api.RunCondition, whole: float, attempts: Attempts
     ) -> float:
-        """Return the seconds until a run ends after it may start."""
         if _waits(run):
             again = run.next_attempt_time
             return whole + (max((again - self.now).total_seconds(), 0.0) if again else 0.0)
@@ -277,7 +270,7 @@ class _Estimate:
 def _longest_chain(
     layout: CompiledFlow, positions: range, remaining: Callable[[int], float]
 ) -> float:
-    """Return the seconds of the longest chain of these steps. Targets among others do not count."""
+    # targets that are not among these steps do not count
     starts, ends = dict[int, float](), dict[int, float]()
     for position in layout.graph.order:
         if position not in positions:

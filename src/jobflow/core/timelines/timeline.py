@@ -43,17 +43,14 @@ class StepTimeline:
 
     @property
     def start(self) -> datetime | None:
-        """Start of the first span."""
         return self.spans[0].start if self.spans else None
 
     @property
     def end(self) -> datetime | None:
-        """End of the last span."""
         return max((span.end for span in self.spans), default=None)
 
     @property
     def is_open(self) -> bool:
-        """Whether a span lasts."""
         return any(span.is_open for span in self.spans)
 
     @property
@@ -84,9 +81,7 @@ class Timeline:
     end: datetime
     """End of the flow, or the present time."""
     is_open: bool
-    """Whether the flow has not ended."""
     suspended: timedelta
-    """How long the flow was suspended."""
     steps: tuple[StepTimeline, ...]
     """In the order of the spec; the steps of `finally` last."""
     path: tuple[PathStep, ...]
@@ -99,7 +94,6 @@ class Timeline:
 
     @property
     def critical_path(self) -> tuple[str, ...]:
-        """The names of the steps of the critical path."""
         return tuple(each.step for each in self.path)
 
     @property
@@ -122,15 +116,11 @@ def first_start(flow: JobFlow) -> datetime | None:
 
 
 def timeline(flow: JobFlow, *, now: datetime, whole: bool = False) -> Timeline | None:
-    """Return the timeline of a flow; None if its status has no time.
-
-    A flow that was retried starts at the retry, or with `whole` at its first vcjob. If a controller
-    other than ours wrote the status, the times of the vcjobs are those of the flow.
-    """
+    """Return the timeline of a flow; None if its status has no time. A flow that was retried starts
+    at the retry, or with `whole` at its first vcjob."""
     status = flow.status
     records = status.job_status_list or ()
-    first = first_start(flow)
-    if first is None:
+    if (first := first_start(flow)) is None:
         return None
     start = first if whole else status.start_time or first
     # a flow that Volcano's controller ran has no completion time
@@ -160,7 +150,16 @@ class _Steps:
         conditions = flow.status.conditions or {}
         waiting = StepCondition(phase=StepPhase.WAITING)
         self._conditions = [conditions.get(key, waiting) for key in self._runs.attempts.keys]
-        self._spans = [self._spans_of_step(i) for i in range(len(self._steps))]
+        self._spans: list[Sequence[Span]] = []
+        """For each step the spans of all its runs, without those before the start of the flow."""
+        for key, condition in zip(self._runs.attempts.keys, self._conditions, strict=True):
+            spans = [span for run in runs_of(condition) for span in self._runs.of_run(key, run)]
+            is_open = not flow.final and condition.phase not in ENDED_STEP_PHASES
+            if is_open and spans and not any(span.is_open for span in spans):
+                # a step that has not ended waits for its next job
+                last = self._runs.waits_from(max(span.end for span in spans), end)
+                spans.append(Span(State.WAITING, last, end, is_open=True))
+            self._spans.append(sorted(spans, key=lambda span: span.start))
         self._began = [
             next((span.start for span in spans if span.state is State.RUNNING), None)
             for spans in self._spans
@@ -174,7 +173,6 @@ class _Steps:
         ]
 
     def timelines(self) -> Iterator[StepTimeline]:
-        """Yield the timelines of all steps."""
         for position, step in enumerate(self._steps):
             spans, condition = self._spans[position], self._conditions[position]
             phase = condition.phase or StepPhase.WAITING
@@ -232,17 +230,6 @@ class _Steps:
             return began or ended
         return ended
 
-    def _spans_of_step(self, position: int) -> Sequence[Span]:
-        """Return the spans of all runs of a step, without those before the start of the flow."""
-        key, condition = self._runs.attempts.keys[position], self._conditions[position]
-        spans = [span for run in runs_of(condition) for span in self._runs.of_run(key, run)]
-        is_open = not self._flow.final and condition.phase not in ENDED_STEP_PHASES
-        if is_open and spans and not any(span.is_open for span in spans):
-            # a step that has not ended waits for its next job
-            last = self._runs.waits_from(max(span.end for span in spans), self._end)
-            spans.append(Span(State.WAITING, last, self._end, is_open=True))
-        return sorted(spans, key=lambda span: span.start)
-
 
 _URGENCY = (State.RUNNING, State.QUEUED, State.WAITING)
 
@@ -250,11 +237,8 @@ _URGENCY = (State.RUNNING, State.QUEUED, State.WAITING)
 def _critical_path(
     steps: Sequence[StepTimeline], start: datetime, end: datetime
 ) -> Sequence[PathStep]:
-    """Return the steps that led to the end of the flow, from first to last.
-
-    Daemons and skipped steps take no time of their own: a daemon ends because all others have
-    ended, and the time in which it starts is waiting time of the step that depends on it.
-    """
+    # daemons and skipped steps take no time of their own: a daemon ends because all others have
+    # ended, and the time in which it starts is waiting time of the step that depends on it
     by_name = {each.step: each for each in steps}
     step = _last(steps, start)
     chain: list[tuple[StepTimeline, datetime, datetime]] = []
@@ -293,9 +277,6 @@ def _last(steps: Sequence[StepTimeline], start: datetime) -> StepTimeline | None
         for at, step in enumerate(regular)
     ]
     return regular[max(ends)[2]] if ends else None
-
-
-# ------------------------------------------- rows below that of a step: runs, child flows
 
 
 MAX_CHILDREN = 8
