@@ -79,7 +79,6 @@ class _Part:
 
     @cached_property
     def fits(self) -> Callable[[Any], bool]:
-        """Return whether a value and its content are valid."""
         return jsonschema_rs.Draft202012Validator(self.schema).is_valid
 
     @cached_property
@@ -90,7 +89,6 @@ class _Part:
 
     @cached_property
     def known(self) -> Mapping[str, _Part]:
-        """Parts of the fields that the schema has."""
         fields = self.schema.get("properties", {}).items()
         return {name: _Part(self.kind, part) for name, part in fields}
 
@@ -101,7 +99,6 @@ class _Part:
 
     @cached_property
     def items(self) -> _Part | None:
-        """Part of every item of a list."""
         return self._below("items")
 
     def _below(self, word: str) -> _Part | None:
@@ -147,9 +144,8 @@ def _misfits(part: _Part, value: Any, path: schema_hints.Path) -> Iterator[Viola
                 yield from _misfits(below_it, inner, [*path, name])
             elif part.schema.get("additionalProperties") is False:
                 detail = f"unknown field{_meant(part, path, name, inner)}"
-                yield Violation(
-                    schema_hints.json_path([*path, name]), Reason.FORBIDDEN, None, detail
-                )
+                at = schema_hints.json_path([*path, name])
+                yield Violation(at, Reason.FORBIDDEN, None, detail)
     elif isinstance(value, list) and part.items is not None:
         for i, item in enumerate(value):
             yield from _misfits(part.items, item, [*path, i])
@@ -159,10 +155,8 @@ def _misfits(part: _Part, value: Any, path: schema_hints.Path) -> Iterator[Viola
 def _root(kind: str, strict: bool) -> _Part:
     schema = openapi_schema(kind)
     properties = schema["properties"]
-    known = {
-        "apiVersion": {"type": "string", "enum": [KINDS[kind].resource.api_version]},
-        "kind": _TEXT,
-    }
+    version = {"type": "string", "enum": [KINDS[kind].resource.api_version]}
+    known = {"apiVersion": version, "kind": _TEXT}
     status = {"status": {PRESERVED: True}} if "status" in properties else {}
     whole = schema | {"properties": properties | known | {"metadata": _OBJECT_META} | status}
     return _Part(kind, _json_schema(whole, strict))
@@ -192,7 +186,6 @@ def _json_schema(schema: Schema, strict: bool, *, nullable: bool = False) -> Sch
 
 
 def _meant(part: _Part, path: schema_hints.Path, name: str, value: Any) -> str:
-    """Return the hint for an unknown field: one that its value fits, or ""."""
     kind, prefix = part.kind, ""
     if kind == "CronJobFlow" and [*path[:3]] == _FLOW_TEMPLATE:
         kind, path, prefix = "JobFlow", ["spec", *path[3:]], "spec.jobFlowTemplate."
@@ -228,10 +221,8 @@ def _meant(part: _Part, path: schema_hints.Path, name: str, value: Any) -> str:
         if of_jobs and guess is None:
             (place, *_) = _places("JobTemplate")[name]
             inner = place.removeprefix("spec.")
-            return (
-                f"; it is a job's: {place} of the JobTemplate, or {inner} in jobSpec or "
-                "patch.jobSpec"
-            )
+            where = f"{place} of the JobTemplate, or {inner} in jobSpec or patch.jobSpec"
+            return f"; it is a job's: {where}"
     return did_you_mean(guess)
 
 
@@ -245,7 +236,6 @@ def _part_at(part: _Part, place: str) -> _Part | None:
 
 
 def _is_of_type(part: _Part | None, value: Any) -> bool:
-    """Whether a value, and each item of a list, has the type that the schema has."""
     if part is None or any(part.errors(value)):
         return False
     if not isinstance(value, list) or part.items is None:

@@ -32,9 +32,8 @@ def definition_faults(kind: str, served: Mapping[str, Any]) -> list[str]:
         faults.append("there is no subresource status")
     schema = (theirs.get("schema") or {}).get("openAPIV3Schema") or {}
     faults += _below(ours["schema"]["openAPIV3Schema"], schema, "")
-    return faults + [
-        f"{path} has a default" for path in _defaults(schema, "", KINDS[kind].job_specs)
-    ]
+    defaults = _defaults(schema, "", KINDS[kind].job_specs)
+    return faults + [f"{path} has a default" for path in defaults]
 
 
 def _faults(ours: Schema, theirs: Schema, path: str) -> Iterator[str]:

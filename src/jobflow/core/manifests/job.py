@@ -55,7 +55,6 @@ class Attempt(msgspec.Struct, frozen=True):
     retried: bool = False
     """Whether a failure counted before."""
     avoid_nodes: Sequence[str] = ()
-    """Nodes that its pods must avoid."""
     target_ends: str = "{}"
     """Value of the annotation on how the targets of the step have ended."""
     seen: EvaluationScope | None = None
@@ -65,13 +64,9 @@ class Attempt(msgspec.Struct, frozen=True):
 def build_job(
     flow: JobFlow, step: Step, template: JobTemplate | None, attempt: Attempt
 ) -> dict[str, Any] | EvaluationFailure:
-    """Return the manifest of one attempt, or a Failure if a reference has no value.
-
-    The spec is that of the template, or the step's own work if `template` is None, with jobDefaults
-    for fields that it does not set, all layers merged in, and the volumes of the flow's
-    volumeClaims that containers mount. Labels and annotations are ours, else those of the template
-    without bookkeeping, else those of jobDefaults. The result shares nothing with its source.
-    """
+    """Return the manifest of one attempt, or a Failure if a reference has no value. The spec is the
+    template's, or the step's own work if `template` is None. Labels and annotations are ours, else
+    those of the template, else those of jobDefaults. The result shares nothing with its source."""
     spec = _spec(flow, step, template, attempt)
     if isinstance(spec, EvaluationFailure):
         return spec
@@ -153,9 +148,8 @@ def _spec(
         from jobflow.core.manifests.crd_schema import job_spec_violations  # `why` needs no schemas
 
         if (fault := next(job_spec_violations(spec, "spec"), None)) is not None:
-            return EvaluationFailure(
-                f"the values of its references make no valid job: {fault.path} {fault.detail}"
-            )
+            why = "the values of its references make no valid job"
+            return EvaluationFailure(f"{why}: {fault.path} {fault.detail}")
     return copy_json(with_claims(spec, claim_names(flow)))
 
 
@@ -211,9 +205,6 @@ def inner(value: dict[str, Any], key: str) -> dict[str, Any] | None:
 
 def _pod_templates(spec: dict[str, Any]) -> list[dict[str, Any]]:
     return maps([task.get("template") for task in maps(spec.get("tasks"))])
-
-
-# -------------------------------------------------------------------- child flows
 
 
 INHERITED = {

@@ -1,6 +1,5 @@
-"""Fields of a vcjob spec, down to its pods, and the misfits of a spec or a patch.
-
-Misfits are unknown fields, with the place where they belong, and values of pods of a wrong type.
+"""Fields of a vcjob spec, down to its pods, and the misfits of a spec or a patch: unknown fields,
+with the place where they belong, and values of pods of a wrong type.
 
 Volcano refuses a wrong type and drops an unknown field (docs/decisions/job-rules.md).
 `crd_schema` reports wrong types of the job's own fields.
@@ -47,7 +46,6 @@ class Type:
     inner: Type | None = None
     """Type of the elements of a list, or of the values of a map."""
     fields: Mapping[str, Type] = field(default_factory=dict)
-    """Fields of an object."""
     words: tuple[str, ...] = ()
     """Texts that a field of kind `words` takes."""
     is_of_job: bool = False
@@ -56,12 +54,10 @@ class Type:
 
 @lru_cache(maxsize=1)
 def job_spec() -> Type:
-    """Return the type of a vcjob spec."""
     return _of_schema(openapi_schema("JobTemplate")["properties"]["spec"], "")
 
 
 def claim_type() -> Type:
-    """Return the type of the spec of a PersistentVolumeClaim."""
     return _of_pods("PersistentVolumeClaimSpec")
 
 
@@ -143,9 +139,6 @@ def _of_pods(word: str) -> Type:
     return Type("object", fields={name: _of_pods(kind) for name, kind in declared.items()})
 
 
-# -------------------------------------------------------------------- misfits
-
-
 MAX_GUESSES = 100
 """Guesses of unknown fields, and of unknown words, for one object."""
 UNKNOWN = "unknown field"
@@ -185,7 +178,7 @@ def misfits(
         keys, at = violations.list_keys(place), violations.format_path(place, path)
         if wanted is not None:
             may_guess = len(wrong) < MAX_GUESSES
-            wrong.append(_wrong_type(keys, at, wanted, value, guess=may_guess))
+            wrong.append(_wrong_type(keys, at, wanted, value, may_guess=may_guess))
             # a refusal shows no more
             if len(wrong) == violations.MAX_FINDINGS:
                 break
@@ -193,9 +186,8 @@ def misfits(
             # guessing compares the name with every field
             may_guess = before < MAX_GUESSES
             word = meant(place_of(keys[:-1]), str(keys[-1]), kind) if may_guess else ""
-            warnings.append(
-                violations.FieldWarning(at, UNKNOWN + word, violations.Reason.FORBIDDEN)
-            )
+            reason = violations.Reason.FORBIDDEN
+            warnings.append(violations.FieldWarning(at, UNKNOWN + word, reason))
     return violations.Verdict(tuple(wrong), field_warnings=tuple(warnings))
 
 
@@ -267,28 +259,23 @@ _JSON_TYPES = {
 
 
 def _wrong_type(
-    keys: Sequence[str | int], at: str, kind: Type, value: Any, *, guess: bool
+    keys: Sequence[str | int], at: str, kind: Type, value: Any, *, may_guess: bool
 ) -> violations.Violation:
     if kind.kind == "words" and isinstance(value, str):
-        detail = list_supported(value if guess else None, kind.words)
+        detail = list_supported(value if may_guess else None, kind.words)
         return violations.Violation(at, violations.Reason.NOT_SUPPORTED, value, detail)
     if kind.kind == "quantity":
-        guessed = _meant_quantity(value.strip()) if isinstance(value, str) else None
-        detail = 'must be a quantity, such as 2, "500m" or "2Gi"' + did_you_mean(guessed)
+        guess = ""
+        if found := _ALMOST.fullmatch(value.strip()) if isinstance(value, str) else None:
+            letter, binary, byte = found["letter"], found["binary"].lower(), found["byte"]
+            # `500 m` is a fraction, `500 mb` is not
+            if binary or byte or letter not in ("n", "u", "m"):
+                letter = letter.upper()
+            suffix = "k" if letter == "K" and not binary else letter + binary
+            guess = found["number"] + suffix
+        detail = 'must be a quantity, such as 2, "500m" or "2Gi"'
+        detail += did_you_mean(guess if _QUANTITY.fullmatch(guess) else None)
         return violations.Violation(at, violations.Reason.TYPE_INVALID, value, detail)
     violation = mistyped(keys, _JSON_TYPES.get(kind.kind, kind.kind), value)
     detail = violation.detail.removeprefix(f"{violation.path} in body ")
     return replace(violation, path=at, detail=detail)
-
-
-def _meant_quantity(text: str) -> str | None:
-    """Return how to write a quantity: `2 GB` is `2G`."""
-    found = _ALMOST.fullmatch(text)
-    if found is None:
-        return None
-    letter, binary, byte = found["letter"], found["binary"].lower(), found["byte"]
-    if binary or byte or letter not in ("n", "u", "m"):  # `500 m` is a fraction, `500 mb` is not
-        letter = letter.upper()
-    suffix = "k" if letter == "K" and not binary else letter + binary
-    quantity = found["number"] + suffix
-    return quantity if _QUANTITY.fullmatch(quantity) else None

@@ -23,13 +23,9 @@ from jobflow.core.violations import join_path
 
 MAIN = "main"
 """Name of a task or container that is the only one and has no name."""
-MAX_VARIABLES = 65_536
-"""Variables that `env` may add to a job, each container counted. The API server stores no job with
-so many."""
-
-
-MAX_JOB_BYTES = 3 << 20
-"""Bytes that `env` may add to a job, each container counted: no API server takes more."""
+MAX_VARIABLES, MAX_JOB_BYTES = 65_536, 3 << 20
+"""Variables and bytes that `env` may add to a job, each container counted. No API server takes
+more."""
 
 
 class Rank(IntEnum):
@@ -178,7 +174,7 @@ def with_defaults(spec: Mapping[str, Any], defaults: JobDefaults | None) -> dict
         "schedulerName": defaults.scheduler_name,
     }
     filled: dict[str, Any] = {
-        key: word for key, word in words.items() if word and not spec.get(key)
+        key: each for key, each in words.items() if each and not spec.get(key)
     }
     plugins = spec.get("plugins")
     if defaults.plugins and (plugins is None or isinstance(plugins, dict)):
@@ -186,11 +182,7 @@ def with_defaults(spec: Mapping[str, Any], defaults: JobDefaults | None) -> dict
     return {**spec, **filled}
 
 
-# ------------------------------------------------------------------ jobSpec and container
-
-
 def _with_names(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a jobSpec whose only task has a name and replicas."""
     tasks = spec.get("tasks")
     if not isinstance(tasks, list) or len(tasks) != 1 or not isinstance(tasks[0], dict):
         return spec
@@ -205,15 +197,13 @@ CONTAINER_PATH = ".tasks[0].template.spec.containers[0]"
 """The path of the only container in the content of a container or of arguments."""
 _VOLUMES_PATH = ".tasks[0].template.spec.volumes"
 
-
-# ----------------------------------------------------------------------------- arguments
-
 _ARGUMENTS = tuple(
     (each.name, each.json)
     for each in fields_of(Step)
     if each.get(JobPart) == JobPart(Role.ARGUMENT)
 )
 _ENV_INDEX = re.compile(r"\.env\[(\d+)\](?:\.(?:name|value)\b)?")
+_CONTAINER_LISTS = ("containers", "initContainers")
 
 
 def is_source(value: Mapping[str, Any]) -> bool:
@@ -227,7 +217,6 @@ def _as_text(value: Any) -> Any:
 
 
 def arguments_in(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments in the content of their layer, as fields of a container."""
     arguments: Mapping[str, Any] = content["tasks"][0]["template"]["spec"]["containers"][0]
     return arguments
 
@@ -268,9 +257,6 @@ def count_containers(spec: Mapping[str, Any]) -> int:
     pods = (map_at(task, "template", "spec") or {} for task in maps(spec.get("tasks")))
     lists = (pod.get(field) for pod in pods for field in _CONTAINER_LISTS)
     return sum(len(each) for each in lists if isinstance(each, list))
-
-
-_CONTAINER_LISTS = ("containers", "initContainers")
 
 
 def _with_env(own: Any, ours: Mapping[str, Any]) -> list[Any]:

@@ -75,15 +75,13 @@ _STEP_WORDS: Mapping[str, str] = {
     **dict.fromkeys(("jobTemplate", "jobTemplateName", "templateName", "taskName"), "template"),
     **dict.fromkeys(("steps", "tasks", "jobs", "dag"), "flow.flows"),
 }
+_LAST_CASE = "a case without when, the last"
 _WORDS: Sequence[tuple[re.Pattern[str], Mapping[str, str]]] = (
     (re.compile(r"spec"), _FLOW_WORDS),
     (re.compile(r"spec\.(flows|finally)\[\d+\]"), _STEP_WORDS),
     (re.compile(r".*\.dependsOn"), {"steps": "targets"}),
     (re.compile(r".*\.retry"), {"maxAttempts": "limit", "attempts": "limit", "retries": "limit"}),
-    (
-        re.compile(r".*\.switch\[\d+\]"),
-        {"case": "when", "if": "when", "default": "a case without when, the last"},
-    ),
+    (re.compile(r".*\.switch\[\d+\]"), {"case": "when", "if": "when", "default": _LAST_CASE}),
     (re.compile(r"spec\.params\[\d+\]"), {"default": "value"}),
 )
 
@@ -126,8 +124,8 @@ def mistyped(path: Path, expected: str, value: Any) -> Violation:
     """Return the violation for a wrong JSON type, with the message of k8s.io/kube-openapi."""
     at, found = json_path(path), type_name(value)
     place = f"{at} in body " if at else ""
-    detail = f'{place}must be of type {expected}: "{found}"'
-    detail += _hint(path, expected, found, value)
+    hint = _hint(path, expected, found, value)
+    detail = f'{place}must be of type {expected}: "{found}"{hint}'
     return Violation(at, Reason.TYPE_INVALID, found, detail)
 
 
@@ -139,16 +137,28 @@ def type_name(value: Any) -> str:
 def _hint(path: Path, expected: str, found: str, value: Any) -> str:
     """Return the hint for a value of the JSON type `found` instead of `expected`, or ""."""
     keys = tuple(part for part in path if isinstance(part, str))
+    is_number = found in ("integer", "number")
     if found == "null":
         return "; remove the empty item" if path else ""
     # a reference cannot become a number here, however it is written
     if found == "string" and _REFERENCE.search(value):
         return "; references $(…) have no meaning here"
     match expected:
-        case "string":
-            return _text(keys, found, value)
-        case "array":
-            return _list(keys, found, value)
+        case "string" if is_number and not _DURATIONS.isdisjoint((keys[-1:], keys[-2:])):
+            return f'; write it with its unit: "{quote(value)}s"'
+        case "string" if found == "boolean" and keys[-1:] in _NAMES:
+            words = "y, yes and on" if value else "n, no and off"
+            return f"; put it in quotes: YAML reads {words} as {quote(value)}"
+        case "string" if is_number or found == "boolean":
+            return f'; write "{quote(value)}", in quotes'
+        case "array" if found == "string" and keys[-1:] == ("command",) and " " in value.strip():
+            return f'; write a list: ["sh", "-c", {quote(value)}]'
+        case "array" if found == "object" and keys[-1:] == ("env",):
+            return '; write a list: [{name: …, value: "…"}]'
+        case "array" if found != "object":
+            return f"; write a list: [{quote(value)}]"
+        case "array" if keys == ("spec", "params"):
+            return "; write a list: [{name: …, value: …}]"
         case "object" if keys and (inner := _WRAPPED.get((keys[-1], found))) is not None:
             return f"; write {keys[-1]}: {{{inner}}}"
         case "integer" if found == "string" and re.fullmatch(r"-?[0-9]+", value):
@@ -161,25 +171,3 @@ def _hint(path: Path, expected: str, found: str, value: Any) -> str:
         case "boolean" if found == "string" and value.lower() in _TRUTHS:
             return f"; write {quote(_TRUTHS[value.lower()])}, without quotes"
     return ""
-
-
-def _text(keys: Sequence[str], found: str, value: Any) -> str:
-    is_duration = keys[-1:] in _DURATIONS or keys[-2:] in _DURATIONS
-    if found in ("integer", "number") and is_duration:
-        return f'; write it with its unit: "{quote(value)}s"'
-    if found == "boolean" and keys[-1:] in _NAMES:
-        words = "y, yes and on" if value else "n, no and off"
-        return f"; put it in quotes: YAML reads {words} as {quote(value)}"
-    if found in ("integer", "number", "boolean"):
-        return f'; write "{quote(value)}", in quotes'
-    return ""
-
-
-def _list(keys: Sequence[str], found: str, value: Any) -> str:
-    if found == "string" and keys[-1:] == ("command",) and " " in value.strip():
-        return f'; write a list: ["sh", "-c", {quote(value)}]'
-    if found == "object" and keys[-1:] == ("env",):
-        return '; write a list: [{name: …, value: "…"}]'
-    if found != "object":
-        return f"; write a list: [{quote(value)}]"
-    return "; write a list: [{name: …, value: …}]" if keys == ("spec", "params") else ""

@@ -53,13 +53,10 @@ class Shape:
     """Whether an element without a name, alone in the patch's list, means the only one."""
 
     def below(self, name: str) -> Shape:
-        """Return the strategy of a field."""
         return self.fields.get(name, PLAIN)
 
 
 PLAIN = Shape()
-
-
 _BY_NAME = Shape(keys={"name": None})
 CONTAINER = Shape(
     {
@@ -145,9 +142,8 @@ def _apply(target: dict[str, Any], patch: Mapping[str, Any], shape: Shape, work:
             work.append((made, value, shape.below(name)))
         elif isinstance(value, list):
             old = target.get(name)
-            target[name] = _list(
-                old if isinstance(old, list) else [], value, shape.below(name), work
-            )
+            old = old if isinstance(old, list) else []
+            target[name] = _list(old, value, shape.below(name), work)
         else:
             target[name] = value
 
@@ -249,25 +245,21 @@ def patch_violations(patch: Mapping[str, Any], path: str) -> Iterator[Violation]
             if not is_directive and not isinstance(value, dict | list):
                 continue
             place = join_path(at, key)
-            if is_directive:
-                yield from _directive_violations(str(key), value, place)
+            if key == PATCH:
+                if value not in ("replace", "delete", "merge"):
+                    detail = 'supported values: "replace", "delete", "merge"'
+                    yield Violation(place, Reason.NOT_SUPPORTED, value, detail)
+            elif is_directive and key != RETAIN_KEYS:
+                detail = f"unknown directive; use {PATCH} or {RETAIN_KEYS}"
+                yield Violation(place, Reason.FORBIDDEN, value, detail)
+            elif is_directive:
+                if not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
+                    detail = "must be a list of the field names to keep"
+                    yield Violation(place, Reason.TYPE_INVALID, value, detail)
             elif isinstance(value, dict) and has_keys:
                 yield from _element_violations(value, shape, place)
             if isinstance(value, dict | list):
                 work.append((value, shape.below(key) if isinstance(key, str) else shape, place))
-
-
-def _directive_violations(name: str, value: Any, at: str) -> Iterator[Violation]:
-    if name == PATCH:
-        if value not in ("replace", "delete", "merge"):
-            detail = 'supported values: "replace", "delete", "merge"'
-            yield Violation(at, Reason.NOT_SUPPORTED, value, detail)
-    elif name != RETAIN_KEYS:
-        detail = f"unknown directive; use {PATCH} or {RETAIN_KEYS}"
-        yield Violation(at, Reason.FORBIDDEN, value, detail)
-    elif not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
-        detail = "must be a list of the field names to keep"
-        yield Violation(at, Reason.TYPE_INVALID, value, detail)
 
 
 def _element_violations(element: dict[str, Any], shape: Shape, at: str) -> Iterator[Violation]:

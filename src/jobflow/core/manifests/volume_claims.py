@@ -43,17 +43,15 @@ def claim_spec(flow: JobFlow, claim: str) -> Any:
     """Return the spec of a claim with the values of its references, which are those to params and
     to the flow, or a Failure."""
     written = (flow.spec.volume_claims or {}).get(claim)
-    return resolve_references(
-        {} if written is None else written, EvaluationScope(flow, lambda name: None)
-    )
+    scope = EvaluationScope(flow, lambda name: None)
+    return resolve_references({} if written is None else written, scope)
 
 
 def with_claims(spec: Mapping[str, Any], claims: Mapping[str, str]) -> Mapping[str, Any]:
     """Return a vcjob spec in which each pod has a volume for the claims that its containers mount
-    by name, unless it has one. `claims`: as `claim_names` returns them. Shares content with `spec`,
-    and is `spec` itself if nothing is missing."""
+    by name, unless it has one. `claims`: as in `claim_names`. Shares content with `spec`."""
     sources = {
-        name: {"persistentVolumeClaim": {"claimName": claim}} for name, claim in claims.items()
+        name: {"persistentVolumeClaim": {"claimName": each}} for name, each in claims.items()
     }
     return _with_volumes(spec, sources.get) if sources else spec
 
@@ -68,7 +66,6 @@ def with_placeholders(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 def _with_volumes(
     spec: Mapping[str, Any], source: Callable[[str], dict[str, Any] | None]
 ) -> Mapping[str, Any]:
-    """Add the volumes that `source` returns for names of volumes that pods do not have."""
     tasks = spec.get("tasks")
     if not isinstance(tasks, list):
         return spec

@@ -56,7 +56,6 @@ class Disruption(NamedTuple):
 
 
 def find_disruption(pod: Pod) -> Disruption | None:
-    """Return the disruption of a pod, or None."""
     status = pod.status
     # it had done its work before it was disrupted
     if status.phase == PodPhase.SUCCEEDED:
@@ -75,7 +74,6 @@ def find_disruption(pod: Pod) -> Disruption | None:
 
 
 def is_disruption(condition: PodCondition) -> bool:
-    """Whether a condition marks a pod as disrupted."""
     if condition.type == _DISRUPTION_TARGET:
         return condition.status == "True"
     # Volcano's scheduler sets it before it deletes the pod
@@ -95,19 +93,14 @@ def find_eviction_by_policy(job: Job) -> StepFailure | None:
     return None
 
 
-# ---------------------------------------------------------------------- failures
-
-
 _UNKNOWN = StepFailure()
 _LATE = datetime.max.replace(tzinfo=UTC)
 STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons of a waiting container that starts normally."""
 KUBELET_REASONS = frozenset({"ContainerCannotRun", "StartError", "ContainerStatusUnknown"})
 """Reasons with which the kubelet writes the termination message, to say what is wrong."""
-MAX_FAILURE_MESSAGE = 256
-"""Bytes of the message of a failure as JSON, because the status stores it for every step."""
-MAX_FAILURE_REASON = 64
-"""Bytes of its reason as JSON."""
+MAX_FAILURE_MESSAGE, MAX_FAILURE_REASON = 256, 64
+"""Bytes of the texts of a failure as JSON, because the status stores them for every step."""
 _SIGNALS = range(128 + 1, 128 + 65)
 """Exit codes with which a shell or a runtime reports a signal."""
 

@@ -1,7 +1,5 @@
-"""The outputs of a vcjob: the termination message of the first container of its first pod.
-
-The first pod is that of index 0 of the first task.
-"""
+"""The outputs of a vcjob: the termination message of the first container of the first pod, that of
+index 0 of the first task."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -57,7 +55,6 @@ def find_output_pod(spec: JobOutline, pods: Iterable[Pod]) -> Pod | None:
 
 
 def has_output_pod(spec: JobOutline) -> bool:
-    """Return whether the job has a pod for outputs."""
     return any((task.replicas or 0) > 0 for task in (spec.tasks or ())[:1])
 
 
@@ -125,12 +122,11 @@ def read_outputs(text: str) -> dict[str, Any] | None:
 
 
 def measure_outputs(outputs: dict[str, Any]) -> int:
-    """Return the bytes of outputs as they are stored."""
     return len(msgspec.json.encode(outputs))
 
 
 def _to_storable(value: Any, depth: int) -> Any:
-    """Return JSON as the API server stores it."""
+    # as the API server stores it
     if depth > _MAX_DEPTH:
         raise UnstorableJson
     if isinstance(value, dict):

@@ -65,7 +65,6 @@ def parse_quantity(value: Any) -> float | None:
 
 
 def sum_requests(spec: JobOutline) -> Requests:
-    """Return the requests of all pods of a vcjob."""
     total = NOTHING
     for task in spec.tasks or ():
         # a pod requests the sum of its containers, or the most that an init container requests, for
@@ -109,9 +108,8 @@ def _make_hours(cpu: float, memory: float, gpu: float) -> RequestedHours | None:
 def _parse_hours(before: RequestedHours | None) -> Requests:
     if before is None:
         return NOTHING
-    return Requests(
-        *(parse_quantity(text) or 0.0 for text in (before.cpu, before.memory, before.gpu))
-    )
+    texts = (before.cpu, before.memory, before.gpu)
+    return Requests(*(parse_quantity(text) or 0.0 for text in texts))
 
 
 def _to_text(number: float) -> str:
@@ -125,11 +123,10 @@ def _sum_container(container: ContainerOutline) -> Requests:
     resources = container.resources
     if not isinstance(resources, ContainerResources):
         return NOTHING
+    asked: dict[str, Any] = {}
     # in this order, so that requests win
-    both = (resources.limits, resources.requests)
-    asked = {
-        name: amount for each in both if isinstance(each, dict) for name, amount in each.items()
-    }
+    for each in (resources.limits, resources.requests):
+        asked |= each if isinstance(each, dict) else {}
     gpus = 0.0
     for name, amount in asked.items():
         # such as nvidia.com/gpu or volcano.sh/vgpu-number

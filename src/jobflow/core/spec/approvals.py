@@ -51,7 +51,6 @@ class StepAnswer(NamedTuple):
 
 
 def asks(run: RunCondition) -> bool:
-    """Return whether a step or a run of it waits for approval."""
     return run.reason == StepReason.WAITING_FOR_APPROVAL and run.phase == StepPhase.WAITING
 
 
@@ -74,12 +73,10 @@ def parse_answer(command: Command) -> StepAnswer | str:
     while measure_json(by) > MAX_BY_BYTES + len('""'):  # wide characters, or escaped ones
         by = by[:-1]
     text = annotations.get(labels.OUTPUTS)
-    if text is None:
-        return StepAnswer(parse_step(name), answer, by, comment.strip())
-    if answer is ApprovalAnswer.REJECT:
+    if text is not None and answer is ApprovalAnswer.REJECT:
         return f"a step that is rejected has no outputs; remove the annotation {labels.OUTPUTS}"
     try:
-        outputs = read_outputs(text)
+        outputs = None if text is None else read_outputs(text)
     except OutputsTooLarge as excess:
         return f"its outputs {excess}"
     except UnstorableJson:

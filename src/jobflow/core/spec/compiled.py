@@ -28,7 +28,6 @@ class CompiledFlow:
     """The steps of one spec, by position."""
 
     def __init__(self, name: str, spec: JobFlowSpec) -> None:
-        """`name` is that of the flow."""
         written, spec = spec, with_param_values(JobFlow(spec=spec)).spec
         self.spec = spec
         """The spec, with the values of params in its numbers and timeouts."""
@@ -126,7 +125,6 @@ class CompiledFlow:
 
     @lazy_property
     def by_key(self) -> dict[str, int]:
-        """Positions by key."""
         return {key: position for position, key in enumerate(self.keys)}
 
     @lazy_property
@@ -169,7 +167,6 @@ class CompiledFlowCache:
         return len(self._entries)
 
     def get(self, flow: JobFlow) -> CompiledFlow:
-        """Return the CompiledFlow of a spec."""
         # by a hash of its JSON (1,000 steps: 0.15 ms): no other value may share it
         name, spec = flow.metadata.name, flow.spec
         encoded = msgspec.json.encode((name, spec))

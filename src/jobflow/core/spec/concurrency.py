@@ -96,7 +96,6 @@ def holds_place(flow: JobFlow) -> bool:
 
 
 def is_ending(flow: JobFlow) -> bool:
-    """Return whether the flow is being cancelled or deleted, or has exceeded its timeout."""
     ending = flow.status.state.reason in _ENDING
     return ending or flow.metadata.deletion_timestamp is not None
 
@@ -110,6 +109,5 @@ def is_waiting(flow: JobFlow) -> bool:
 
 
 def get_order(flow: JobFlow) -> Order:
-    """Return the position of a flow among those that wait."""
     meta = flow.metadata
     return flow.status.queued_time or meta.creation_timestamp or _FIRST, meta.name

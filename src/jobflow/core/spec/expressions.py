@@ -81,7 +81,6 @@ def find_needed_outputs(spec: JobFlowSpec) -> frozenset[str]:
 
 
 def reads_of_outputs(spec: JobFlowSpec) -> Iterator[StepRead]:
-    """Yield all that the outputs of the flow read."""
     for _, mention in _list_mentions(spec):
         yield from _read("", mention.root, mention.keys)
 
@@ -173,12 +172,11 @@ def find_named_failures(spec: JobFlowSpec, readers: Iterable[Step]) -> dict[str,
 
 
 def measure_fields(fields: frozenset[str]) -> int:
-    """Return the bytes that these fields may take in a status."""
+    # in a status
     return sum(_SIZES[field] for field in fields) + len('"failure":{},') if fields else 0
 
 
 def keep_fields(failure: StepFailure | None, fields: frozenset[str]) -> StepFailure | None:
-    """Return a failure with these fields only."""
     if failure is None or not fields:
         return None
     return StepFailure(**{field: getattr(failure, field) for field in fields})

@@ -117,7 +117,18 @@ class Graph:
         is a shortest cycle through the component's first step, with which it begins and ends."""
         if self.in_order or len(self.order) == len(self):
             return []
-        return [self._find_cycle(each) for each in sorted(self._find_components(), key=min)]
+        # strongly connected components, by Kosaraju's algorithm; no step of a cycle has an order
+        seen = [False] * len(self)
+        for step in self.order:
+            seen[step] = True
+        finished = _walk_depth_first(self.targets, range(len(self)), seen.copy())
+        found = (
+            set(_walk_depth_first(self.dependants, (step,), seen))
+            for step in reversed(finished)
+            if not seen[step]
+        )
+        components = [component for component in found if len(component) > 1]
+        return [self._find_cycle(each) for each in sorted(components, key=min)]
 
     def _find_cycle(self, component: set[int]) -> list[int]:
         start = min(component)
@@ -131,20 +142,6 @@ class Graph:
                 if dependant in component and dependant not in came_from:
                     came_from[dependant] = step
                     queue.append(dependant)
-
-    def _find_components(self) -> list[set[int]]:
-        """Return the strongly connected components of two or more steps, by Kosaraju's algorithm.
-        Steps in `order` are in no cycle and are ignored."""
-        seen = [False] * len(self)
-        for step in self.order:
-            seen[step] = True
-        finished = _walk_depth_first(self.targets, range(len(self)), seen.copy())
-        found = (
-            set(_walk_depth_first(self.dependants, (step,), seen))
-            for step in reversed(finished)
-            if not seen[step]
-        )
-        return [component for component in found if len(component) > 1]
 
 
 def find_reachable(arrows: Sequence[Sequence[int]], steps: Iterable[int]) -> set[int]:

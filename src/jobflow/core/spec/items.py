@@ -19,7 +19,6 @@ _SHORT = 24
 
 
 def takes_items(step: Step) -> bool:
-    """Whether a step has the items of its targets."""
     each = step.fan_out
     sources = (each.items, each.from_, each.count) if each is not None else ()
     return step.matches_items and all(source is None for source in sources)

@@ -48,7 +48,6 @@ def params_of(flow: JobFlow) -> Mapping[str, Any]:
 
 
 def fits(value: Any, *, is_time: bool) -> bool:
-    """Return whether a field may have this value of a param."""
     if is_time:
         return isinstance(value, str)
     return isinstance(value, int) and not isinstance(value, bool)
@@ -85,14 +84,12 @@ def _resolve(owner: S, params: Mapping[str, Any]) -> S:
 
 
 @cache
-def _fields_with_settings(
-    struct: type[msgspec.Struct],
-) -> tuple[tuple[tuple[str, bool], ...], tuple[str, ...]]:
+def _fields_with_settings(struct: type[msgspec.Struct]) -> tuple[list[tuple[str, bool]], list[str]]:
     """Return the settings of a type (name, is_time), and the fields whose objects have some."""
     fields = fields_of(struct)
     settings = ((each.name, each.get(Setting)) for each in fields)
     below = ((each.name, each.struct) for each in fields)
     return (
-        tuple((name, found.is_time) for name, found in settings if found is not None),
-        tuple(name for name, inner in below if inner and any(_fields_with_settings(inner))),
+        [(name, found.is_time) for name, found in settings if found is not None],
+        [name for name, inner in below if inner and any(_fields_with_settings(inner))],
     )

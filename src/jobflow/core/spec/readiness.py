@@ -165,7 +165,6 @@ def awaits_end(step: Step, daemon: Step) -> bool:
 
 
 def get_strategy(step: Step) -> Strategy:
-    """Return the strategy of a step."""
     depends_on = step.depends_on
     return _STRATEGIES.get(depends_on.strategy if depends_on else None, Strategy.ALL)
 
@@ -200,9 +199,9 @@ class Requirement(msgspec.Struct, frozen=True):
 def build_requirement(
     step: Step,
     targets: Sequence[int],
-    names: Sequence[str] = (),
-    daemons: frozenset[int] = _NONE,
-    looped: frozenset[int] = _NONE,
+    names: Sequence[str],
+    daemons: frozenset[int],
+    looped: frozenset[int],
 ) -> Requirement:
     """Return the requirement of a step. `targets`, `daemons`, and `looped`, the steps with items,
     are positions in `names`."""
@@ -219,11 +218,8 @@ def build_requirement(
     if probe is None:
         if step.matches_items:
             matched = frozenset(target for target in targets if target in looped)
-        to_run = [
-            i
-            for i, want in enumerate(wants)
-            if want is Condition.RUNNING and targets[i] not in matched
-        ]
+        running = (i for i, want in enumerate(wants) if want is Condition.RUNNING)
+        to_run = [i for i in running if targets[i] not in matched]
         handled = frozenset(t for t, want in zip(targets, wants, strict=True) if want in HANDLES)
     rows = [TARGET_STATES[want] for want in wants]
     is_mixed = bool(matched) or len(set(wants)) > 1
