@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.places import ExpressionPlace
 from jobflow.core.cel.references import has_reference, parse_reference
+from jobflow.core.json_values import maps
 from jobflow.core.suggest import Suggester
 from jobflow.core.violations import Place, format_path
 
@@ -129,10 +130,7 @@ def _declared(value: Any) -> frozenset[str]:
         inner = pending.pop()
         if isinstance(inner, dict):
             pending += inner.values()
-            env = inner.get("env")
-            for each in env if isinstance(env, list) else ():
-                if isinstance(each, dict):
-                    names.add(f"$({each.get('name')})")
+            names.update(f"$({each.get('name')})" for each in maps(inner.get("env")))
         elif isinstance(inner, list):
             pending += inner
     return frozenset(names)

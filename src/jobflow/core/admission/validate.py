@@ -5,11 +5,11 @@ A verdict has all faults, at most MAX_FINDINGS. No function raises on an object 
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain, islice
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import msgspec
 import msgspec.inspect
@@ -17,7 +17,6 @@ import msgspec.inspect
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import STEP_LISTS, JobFlow, JobTemplate
 from jobflow.core.admission import changes
-from jobflow.core.admission.analysis.child_flows import Child
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.flow_facts import Known as Known
 from jobflow.core.admission.analysis.tree_budget import CHARACTER, TooMuchEffort, TreeBudget
@@ -49,7 +48,6 @@ from jobflow.core.spec.graph import Outline
 from jobflow.core.violations import MAX_FINDINGS, FieldWarning, Verdict, Violation
 
 PASS = Verdict()
-F = TypeVar("F", Violation, FieldWarning)
 
 LIMITS: Rules = (*size_limits.LIMITS, *child_flows.LIMITS)
 """Rules of counts. They bound the work of the other rules, which do not judge a flow that breaks
@@ -96,10 +94,11 @@ def validate_facts(facts: FlowFacts) -> Verdict:
     field_warnings: list[FieldWarning] = []
     if not facts.is_plain:
         field_warnings = findings(FLOW_FIELD_WARNINGS, facts)
-        for each in map(_of_child, facts.children):
-            violations += each.violations
-            warnings += each.warnings
-            field_warnings += each.field_warnings
+        for child in facts.children:
+            of_child = PASS if child.facts is None else validate_facts(child.facts)
+            violations += child.own(of_child.violations)
+            warnings += of_child.warnings
+            field_warnings += child.own(of_child.field_warnings)
         # each child has its own maximum
         del violations[MAX_FINDINGS:], field_warnings[MAX_FINDINGS:]
         # child flows that name the same missing template repeat its warning
@@ -146,20 +145,6 @@ def _spend_on_reading(facts: FlowFacts) -> None:
 def _beyond_limits(facts: FlowFacts) -> list[Violation]:
     # the other rules would recurse into values that are nested too deep
     return [*size_limits.flow_is_not_too_deep(facts)] or findings(LIMITS, facts)
-
-
-def _of_child(child: Child[FlowFacts]) -> Verdict:
-    """Return the verdict on a child flow, with its places in the outer flow. The parent has the
-    faults of what a child gets from it: its name, and the fields that it inherits."""
-    if child.facts is None:
-        return PASS
-    verdict = validate_facts(child.facts)
-
-    def own(found: Iterable[F]) -> tuple[F, ...]:
-        places = ((each, child.place(each.path)) for each in found if child.has(each.path))
-        return tuple(replace(each, path=place) for each, place in places)
-
-    return Verdict(own(verdict.violations), verdict.warnings, own(verdict.field_warnings))
 
 
 def validate_flow_update(old: JobFlow, new: JobFlow) -> Verdict:

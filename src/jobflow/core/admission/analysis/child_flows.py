@@ -6,7 +6,8 @@ reference, which fits any type.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -22,8 +23,9 @@ from jobflow.core.admission.analysis.tree_budget import FLOW, Constants, TreeBud
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from jobflow.core.manifests.job import INHERITED
 from jobflow.core.names import format_job_name
-from jobflow.core.violations import Reason, Violation, join_path
+from jobflow.core.violations import FieldWarning, Reason, Violation, join_path
 
+F = TypeVar("F", Violation, FieldWarning)
 Facts = TypeVar("Facts")
 """Facts of a flow, which have its child flows and therefore stand above this file."""
 MAX_CHILDREN = 1_000
@@ -79,14 +81,13 @@ class Child(NamedTuple, Generic[Facts]):
     facts: Facts | None
     """None if a value has a wrong type, or the flow is beyond the last level."""
 
-    def has(self, path: str) -> bool:
-        """Return whether the child flow has this path itself; it may be one of the parent."""
-        if not path.startswith("spec"):
-            return False
-        return not any(
-            path.startswith(f"spec.{field}") and field not in self.raw
-            for field in INHERITED.values()
-        )
+    def own(self, found: Iterable[F]) -> Iterator[F]:
+        """Yield findings in this flow at their places in the outer one, which itself has the faults
+        of what a child gets from it: its name, and the fields that it inherits."""
+        inherited = tuple(f"spec.{name}" for name in INHERITED.values() if name not in self.raw)
+        for each in found:
+            if each.path.startswith("spec") and not each.path.startswith(inherited):
+                yield replace(each, path=self.place(each.path))
 
     def place(self, path: str) -> str:
         """Return the path in the outer flow of a path in this one."""

@@ -114,7 +114,21 @@ class NameScope:
                 return None
             listed = [f"vars.{each}" for each in known]
             return unknown_field("this step", (f"vars.{keys[0]}",), listed)
-        return self._step_fact(place, mention) if root == "steps" else None
+        if root != "steps":
+            return None
+        if not keys:
+            return 'write the name of the step, as in steps["NAME"].phase'
+        fault = self._step(place, keys[0]) or self._fact(keys[0], mention)
+        if fault is not None or place.stage is not Stage.VARS:
+            return fault
+        # of a step that still runs, the outputs and other facts are not known yet
+        is_over = not self._upstream.may_still_run(place.position, keys[0])
+        if is_over or keys[1:2] in (("phase",), ("job",)):
+            return None
+        return (
+            f'"{keys[0]}" may still run when this step starts, so vars can only use its phase '
+            "and job; wait until it has ended"
+        )
 
     def _no_variable(self, place: ExpressionPlace, root: str) -> str:
         if root == VARS and place.stage in WITH_VARS:
@@ -150,22 +164,6 @@ class NameScope:
         return unknown_field("a flow", keys, names)
 
     # ------------------------------------------------------------------------- steps
-
-    def _step_fact(self, place: ExpressionPlace, mention: Mention) -> str | None:
-        if not mention.keys:
-            return 'write the name of the step, as in steps["NAME"].phase'
-        name = mention.keys[0]
-        fault = self._step(place, name) or self._fact(name, mention)
-        if fault is not None or place.stage is not Stage.VARS:
-            return fault
-        # of a step that still runs, the outputs and other facts are not known yet
-        is_over = not self._upstream.may_still_run(place.position, name)
-        if is_over or mention.keys[1:2] in (("phase",), ("job",)):
-            return None
-        return (
-            f'"{name}" may still run when this step starts, so vars can only use its phase '
-            "and job; wait until it has ended"
-        )
 
     def _step(self, place: ExpressionPlace, name: str) -> str | None:
         target, first = self._upstream.find(name), len(self._graph)

@@ -1,7 +1,7 @@
 """Rules of probes: targets, tasks, requests (RFC 9110, RFC 9112) and phases."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -12,6 +12,7 @@ from jobflow.core.admission.analysis.jobs.resolved_specs import Tasks
 from jobflow.core.admission.analysis.places import ProbeEntry
 from jobflow.core.admission.object_names import DNS_LABEL
 from jobflow.core.admission.rule import RuleGroup, Rules
+from jobflow.core.spec.readiness import get_strategy
 from jobflow.core.suggest import did_you_mean, list_supported
 from jobflow.core.text import join_names
 from jobflow.core.violations import Reason, Violation
@@ -128,29 +129,21 @@ def targets_have_the_tasks(facts: FlowFacts) -> Iterator[Violation]:
     strategy `any` one target that has all of them is enough."""
     if not facts.probes or not facts.tasks:
         return
-    unfit = {i: groups for i, probe in facts.probes if (groups := _unfit(facts, i, _asked(probe)))}
+    unfit: dict[int, list[_Alike]] = {}
+    for i, probe in facts.probes:
+        if len(asked := _asked(probe)) > MAX_ENTRIES:
+            continue
+        named = [each for each in asked if each.task_name]
+        groups, step = _alike(facts, i), facts.steps[i]
+        wrong = [each for each in groups if not all(_fits(one, each.tasks) for one in named)]
+        known = sum(len(each.targets) for each in groups)
+        has_other = len(wrong) < len(groups) or known < len(set(step.targets))
+        if wrong and not (has_other and get_strategy(step) is Strategy.ANY):
+            unfit[i] = wrong
     for entry in facts.probe_entries if unfit else ():
         for group in unfit.get(entry.step, ()):
             if entry.asked.task_name and not _fits(entry.asked, group.tasks):
                 yield _misfit(facts, entry, entry.asked.task_name, group)
-
-
-def _unfit(facts: FlowFacts, step: int, asked: Sequence[Asked]) -> list[_Alike]:
-    """Return the known targets that lack a task, if they are enough to never meet the probe."""
-    if len(asked) > MAX_ENTRIES:
-        return []
-    groups = _alike(facts, step)
-    unfit = [
-        group
-        for group in groups
-        if not all(_fits(each, group.tasks) for each in asked if each.task_name)
-    ]
-    depends_on = facts.steps[step].depends_on
-    if unfit and depends_on is not None and depends_on.strategy == Strategy.ANY:
-        known = sum(len(group.targets) for group in groups)
-        if len(unfit) < len(groups) or known < len(set(depends_on.targets or ())):
-            return []
-    return unfit
 
 
 def _asked(probe: Probe) -> list[Asked]:

@@ -122,10 +122,9 @@ class LayerLocations:
         key = merge_key(merged[index], shape, index) if index < len(merged) else None
         if index < len(ours) and merge_key(ours[index], shape, index) == key:
             return index
-        keys = (merge_key(element, shape, j) for j, element in enumerate(ours))
-        return (
-            None if key is None else next((j for j, each in enumerate(keys) if each == key), None)
-        )
+        if key is None:
+            return None
+        return next((j for j, each in enumerate(ours) if merge_key(each, shape, j) == key), None)
 
 
 _CONTAINER = re.compile(

@@ -153,7 +153,16 @@ class _ClashSearch:
         )
         """Whether a task begins like the suffix of a job."""
         self._tasks = {key: frozenset(each.tasks) for key, each in pods.items()}
-        self._retry_clashes = {key: _retry_clash(each.tasks) for key, each in pods.items()}
+        self._retry_clashes: dict[int, _RetryClash | None] = {}
+        """The first clash: task `r1-b`, and task `b` of the first retry."""
+        for key, tasks in self._tasks.items():
+            found = (
+                _RetryClash(retry, first_task, task)
+                for first_task in tasks
+                for index, retry, task in prefixes(first_task)
+                if index is None and retry and task in tasks
+            )
+            self._retry_clashes[key] = min(found, default=None)
         self._clashes: dict[tuple[int, int, str, JobCount], _Clash | None] = {}
 
     def violations(self, longer: ResolvedStep) -> Iterator[Violation]:
@@ -214,18 +223,6 @@ class _ClashSearch:
             )
             self._clashes[key] = next(found, None)
         return self._clashes[key]
-
-
-def _retry_clash(tasks: Sequence[str]) -> _RetryClash | None:
-    """Return the first clash: task `r1-b`, and task `b` of the first retry."""
-    names = frozenset(tasks)
-    found = (
-        _RetryClash(retry, first_task, task)
-        for first_task in tasks
-        for index, retry, task in prefixes(first_task)
-        if index is None and retry and task in names
-    )
-    return min(found, default=None)
 
 
 def _splits(tasks: Sequence[str]) -> Mapping[str, Sequence[str]]:
