@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.jobflow import templates_of
+from jobflow.core.admission import rule
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.layer_locations import as_written, innermost, locations_of
 from jobflow.core.admission.analysis.jobs.resolved_specs import is_open
@@ -18,13 +19,6 @@ from jobflow.core.admission.mistaken_references import (
     MAX_MISTAKEN,
     mistaken_references,
     nearest_reference,
-)
-from jobflow.core.admission.rule import (
-    FieldWarningRule,
-    RuleGroup,
-    WarningRule,
-    every_flow,
-    flow_with_options,
 )
 from jobflow.core.admission.rules.names_and_targets import awaited_ends
 from jobflow.core.admission.value_warnings import VALUE_WARNINGS
@@ -135,11 +129,11 @@ def daemons_have_other_steps(facts: FlowFacts) -> Iterator[str]:
         )
 
 
-FLOW_WARNINGS: tuple[RuleGroup[WarningRule], ...] = (
-    RuleGroup(every_flow, (templates_exist, queues_take_jobs)),
-    RuleGroup(lambda facts: facts.dependencies_with_options, (dependencies_have_targets,)),
-    RuleGroup(lambda facts: facts.probes, (probes_leave_conditions_alone,)),
-    RuleGroup(flow_with_options, (references_stand_in_patches, daemons_have_other_steps)),
+FLOW_WARNINGS: tuple[rule.RuleGroup[rule.WarningRule], ...] = (
+    rule.RuleGroup(rule.every_flow, (templates_exist, queues_take_jobs)),
+    rule.RuleGroup(lambda facts: facts.dependencies_with_options, (dependencies_have_targets,)),
+    rule.RuleGroup(lambda facts: facts.probes, (probes_leave_conditions_alone,)),
+    rule.RuleGroup(rule.flow_with_options, (references_stand_in_patches, daemons_have_other_steps)),
 )
 
 
@@ -283,16 +277,16 @@ def mounted_volumes_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
             return
 
 
-FLOW_FIELD_WARNINGS: tuple[RuleGroup[FieldWarningRule], ...] = (
-    RuleGroup(lambda facts: facts.dependencies_with_options, (ends_of_daemons_are_meant,)),
-    RuleGroup(
+FLOW_FIELD_WARNINGS: tuple[rule.RuleGroup[rule.FieldWarningRule], ...] = (
+    rule.RuleGroup(lambda facts: facts.dependencies_with_options, (ends_of_daemons_are_meant,)),
+    rule.RuleGroup(
         lambda facts: facts.references,
         (fields_of_layers_exist, patched_elements_exist, references_are_spelled_right),
     ),
     *VALUE_WARNINGS,
-    RuleGroup(lambda facts: facts.has_work, (jobs_have_pods,)),
-    RuleGroup(lambda facts: facts.children, (fields_of_child_flows_exist,)),
-    RuleGroup(
+    rule.RuleGroup(lambda facts: facts.has_work, (jobs_have_pods,)),
+    rule.RuleGroup(lambda facts: facts.children, (fields_of_child_flows_exist,)),
+    rule.RuleGroup(
         lambda facts: facts.flow.spec.volume_claims,
         (fields_of_claims_exist, claims_are_mounted, mounted_volumes_exist),
     ),

@@ -17,19 +17,11 @@ from jobflow.api.flow.traits import ValueKind
 from jobflow.core.admission.analysis.places import ExpressionPlace
 from jobflow.core.admission.analysis.tree_budget import TreeBudget
 from jobflow.core.admission.analysis.visible_names import NameFault, NameScope
+from jobflow.core.cel import scope
 from jobflow.core.cel.budget import MAX_STEPS, Budget
 from jobflow.core.cel.expression import EvaluationFailure, Expression, parse_expression
 from jobflow.core.cel.language.functions import FUNCTIONS
 from jobflow.core.cel.references import Reference, find_references
-from jobflow.core.cel.scope import (
-    AttemptFacts,
-    EvaluationScope,
-    build_variables,
-    find_condition_fault,
-    find_items_fault,
-    list_failures,
-    resolve_references,
-)
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.expressions import list_expressions
 from jobflow.core.spec.items import get_items
@@ -63,7 +55,7 @@ _FOREIGN_FUNCTIONS = {
     "upper": "upperAscii",
 }
 """Functions of other languages -> CEL's."""
-_ATTEMPT = AttemptFacts(of_child=True)
+_ATTEMPT = scope.AttemptFacts(of_child=True)
 _SAMPLES = (
     (
         StepCondition(phase=StepPhase.COMPLETED, attempts=1),
@@ -83,8 +75,8 @@ all failed."""
 
 
 _FAULTS: Mapping[ValueKind, Callable[[Any], str | None]] = {
-    ValueKind.CONDITION: find_condition_fault,
-    ValueKind.ITEMS: find_items_fault,
+    ValueKind.CONDITION: scope.find_condition_fault,
+    ValueKind.ITEMS: scope.find_items_fault,
     ValueKind.ANY: lambda value: None,
 }
 
@@ -111,11 +103,11 @@ class FlowExpressions:
     def __init__(
         self,
         written: Sequence[WrittenExpression],
-        scope: NameScope,
+        names: NameScope,
         budget: TreeBudget,
         level: int,
     ) -> None:
-        self.scope = scope
+        self.scope = names
         self.characters = sum(len(each.text) for each in written)
         if self.characters > MAX_CHARACTERS:
             written = []
@@ -159,7 +151,7 @@ class TrialEvaluation:
             {name: (step, condition) for name, step in steps.items()} for condition, *_ in _SAMPLES
         ]
         self._failures = [
-            cache(partial(list_failures, [standings[step.name] for step in flow.steps]))
+            cache(partial(scope.list_failures, [standings[step.name] for step in flow.steps]))
             for standings in self._standings
         ]
         params = flow.spec.params or ()
@@ -180,13 +172,13 @@ class TrialEvaluation:
         return self._results[key]
 
     def _try(
-        self, result: ValueKind, parsed: Expression, scopes: Iterable[EvaluationScope]
+        self, result: ValueKind, parsed: Expression, scopes: Iterable[scope.EvaluationScope]
     ) -> str | None:
         first = None
-        for scope in scopes:
+        for sample in scopes:
             # what only a run knows fits any type
             for mention in parsed.mentions:
-                if mention.root == "item" and scope.item is UNSET:
+                if mention.root == "item" and sample.item is UNSET:
                     return None
                 # without a key, all params are read
                 read = mention.keys[:1] or self._open_params
@@ -195,7 +187,7 @@ class TrialEvaluation:
             # the budget of the tree may be nearly spent by other expressions
             most = self._budget.trial_steps
             work = Budget(most)
-            value = parsed.evaluate(build_variables(parsed.mentions, scope), work)
+            value = parsed.evaluate(scope.build_variables(parsed.mentions, sample), work)
             self._budget.trial_steps = max(work.steps, 0)
             if work.steps < 0 and most < MAX_STEPS:
                 self._budget.leave_out("expressions", self._level)
@@ -211,10 +203,10 @@ class TrialEvaluation:
             first = first or fault
         return first
 
-    def _scopes(self, items: Sequence[Any] | None) -> Iterator[EvaluationScope]:
+    def _scopes(self, items: Sequence[Any] | None) -> Iterator[scope.EvaluationScope]:
         samples = zip(self._standings, self._failures, _SAMPLES, strict=True)
         for standings, list_sample_failures, (_, run, phase, at) in samples:
-            yield EvaluationScope(
+            yield scope.EvaluationScope(
                 self._flow,
                 standings.get,
                 list_failures=list_sample_failures,
@@ -261,7 +253,7 @@ class ReferenceTrial:
             return None
         if key not in self._faults:
             self._faults[key] = (
-                self._fault_in(reference, EvaluationScope(self._flow, lambda name: None))
+                self._fault_in(reference, scope.EvaluationScope(self._flow, lambda name: None))
                 if reference.root == "params"
                 else self._fault_in_items(self._steps[position], reference)
             )
@@ -277,11 +269,11 @@ class ReferenceTrial:
                 self._budget.leave_out("references", self._level)
                 return None
             self._budget.tried_items -= 1
-            scope = EvaluationScope(self._flow, lambda name: None, index=at, item=item)
-            if self._fault_in(reference, scope) is not None:
+            sample = scope.EvaluationScope(self._flow, lambda name: None, index=at, item=item)
+            if self._fault_in(reference, sample) is not None:
                 return f'items[{at}] has no "{".".join(reference.keys)}"'
         return None
 
-    def _fault_in(self, reference: Reference, scope: EvaluationScope) -> str | None:
-        value = resolve_references(f"$({reference.path})", scope)
+    def _fault_in(self, reference: Reference, sample: scope.EvaluationScope) -> str | None:
+        value = scope.resolve_references(f"$({reference.path})", sample)
         return value.message.partition(": ")[2] if isinstance(value, EvaluationFailure) else None

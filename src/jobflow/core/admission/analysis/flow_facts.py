@@ -23,21 +23,12 @@ from jobflow.core.admission.analysis.flow_expressions import (
     WrittenExpression,
     written_in,
 )
+from jobflow.core.admission.analysis.jobs import resolved_specs as specs
 from jobflow.core.admission.analysis.jobs.job_counts import ONE_JOB, JobCount, job_counts
 from jobflow.core.admission.analysis.jobs.layer_locations import (
     UnknownElement,
     misfits_of_layers,
     unknown_elements,
-)
-from jobflow.core.admission.analysis.jobs.resolved_specs import (
-    KnownTasks,
-    Owner,
-    ResolvedLayer,
-    ResolvedSpec,
-    ResolvedStep,
-    Resolver,
-    owners_of,
-    resolved_layers,
 )
 from jobflow.core.admission.analysis.places import ProbeEntry
 from jobflow.core.admission.analysis.tree_budget import TreeBudget
@@ -47,14 +38,7 @@ from jobflow.core.lazy import lazy_property
 from jobflow.core.manifests.job_fields import claim_type, misfits
 from jobflow.core.manifests.volume_claims import claim_spec
 from jobflow.core.names import predict_generated_name
-from jobflow.core.spec.graph import (
-    NO_STEPS,
-    Graph,
-    Outline,
-    select_dependencies,
-    select_specs,
-    select_steps,
-)
+from jobflow.core.spec import graph
 from jobflow.core.spec.items import takes_items
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.violations import Verdict, join_path
@@ -93,7 +77,7 @@ class FlowFacts:
         flow: JobFlow,
         known: Known,
         level: int = 1,
-        outline: Outline | None = None,
+        outline: graph.Outline | None = None,
         budget: TreeBudget | None = None,
     ) -> None:
         """`outline`: that of `spec.flows`, if it is known; `budget`: that of the outermost flow."""
@@ -105,8 +89,8 @@ class FlowFacts:
         self.level = level
         """1 for an outermost flow, 2 for its child flows, and so on."""
         self.budget = TreeBudget() if budget is None else budget
-        first = Outline(flow.spec.flows or ()) if outline is None else outline
-        last = Outline(flow.spec.finally_) if flow.spec.finally_ else NO_STEPS
+        first = graph.Outline(flow.spec.flows or ()) if outline is None else outline
+        last = graph.Outline(flow.spec.finally_) if flow.spec.finally_ else graph.NO_STEPS
         self.flows: Sequence[Step] = first.steps
         self.finally_steps: Sequence[Step] = last.steps
         self.steps: Sequence[Step] = [*first.steps, *last.steps] if last.steps else first.steps
@@ -116,7 +100,7 @@ class FlowFacts:
         """Dependencies of `flows`; steps of `finally` are not in it."""
         self.finally_graph = last.graph
         """Dependencies of `finally`, by position in it."""
-        self.graphs: list[tuple[int, Graph]] = [(0, first.graph), (len(first.steps), last.graph)]
+        self.graphs = [(0, first.graph), (len(first.steps), last.graph)]
         """Both graphs, each with the position of its first step."""
         self.names: list[str] = first.graph.names + last.graph.names
         self.dependencies_with_options = first.dependencies_with_options
@@ -125,11 +109,10 @@ class FlowFacts:
         """Steps with an option set (`core/spec/graph.py`). Rules of options walk only these."""
         # the outline of a plan knows the steps of flows only
         if last.steps:
-            self.dependencies_with_options = select_dependencies(self.steps)
-            self.steps_with_options = select_steps(self.steps)
-        self.is_plain = not (
-            self.steps_with_options or self.dependencies_with_options or select_specs((flow.spec,))
-        )
+            self.dependencies_with_options = graph.select_dependencies(self.steps)
+            self.steps_with_options = graph.select_steps(self.steps)
+        has_options = self.steps_with_options or self.dependencies_with_options
+        self.is_plain = not (has_options or graph.select_specs((flow.spec,)))
         """Whether no field is set but those of plain steps, plain dependencies and plain flows."""
 
     def path(self, step: int) -> str:
@@ -162,9 +145,9 @@ class FlowFacts:
         ]
 
     @lazy_property
-    def owners(self) -> list[Owner]:
+    def owners(self) -> list[specs.Owner]:
         """Steps and cases that may have layers, or run a flow."""
-        return owners_of(self.steps_with_options, self.path)
+        return specs.owners_of(self.steps_with_options, self.path)
 
     @lazy_property
     def without_objects(self) -> list[tuple[int, Work]]:
@@ -190,7 +173,7 @@ class FlowFacts:
         ]
 
     @lazy_property
-    def unsound_graphs(self) -> list[tuple[int, Graph]]:
+    def unsound_graphs(self) -> list[tuple[int, graph.Graph]]:
         """The graphs in which a target is no other step, or steps wait for each other."""
         return [each for each in self.graphs if not each[1].is_sound]
 
@@ -314,16 +297,16 @@ class FlowFacts:
         return child_flows(self, inner) if self.steps_with_options else []
 
     @lazy_property
-    def references(self) -> list[ResolvedLayer | ChildParams]:
+    def references(self) -> list[specs.ResolvedLayer | ChildParams]:
         """All that may hold references: layers of jobs, and the params of child flows."""
         params = [child.params for child in self.children if child.params is not None]
         return [*self.resolved_layers, *params]
 
     @lazy_property
-    def resolved_layers(self) -> list[ResolvedLayer]:
+    def resolved_layers(self) -> list[specs.ResolvedLayer]:
         """Jobs of steps and cases without a template, their arguments and their patches, in the
         order of the flow."""
-        return list(resolved_layers(self.flow, self.owners, self.budget, self.level))
+        return list(specs.resolved_layers(self.flow, self.owners, self.budget, self.level))
 
     @lazy_property
     def has_work(self) -> bool:
@@ -334,12 +317,14 @@ class FlowFacts:
         )
 
     @lazy_property
-    def misfits(self) -> list[tuple[ResolvedLayer, Verdict]]:
+    def misfits(self) -> list[tuple[specs.ResolvedLayer, Verdict]]:
         """Fields and values of layers that no vcjob has (`misfits_of_layers`)."""
         return misfits_of_layers(self.resolved_layers)
 
     @lazy_property
-    def unknown_elements(self) -> list[tuple[ResolvedSpec, ResolvedLayer, UnknownElement]]:
+    def unknown_elements(
+        self,
+    ) -> list[tuple[specs.ResolvedSpec, specs.ResolvedLayer, UnknownElement]]:
         """Tasks and containers of patches that do not exist in what they change."""
         changed = (resolved for resolved in self.resolved_specs if resolved.changes)
         return [(each, *found) for each in changed for found in unknown_elements(each)]
@@ -359,7 +344,7 @@ class FlowFacts:
         return list(found)
 
     @lazy_property
-    def resolved_specs(self) -> list[ResolvedSpec]:
+    def resolved_specs(self) -> list[specs.ResolvedSpec]:
         """The distinct specs of steps whose templates are known, and of those without a template.
         Unchanged templates are shared."""
         if self.steps_with_options and self.resolved_layers:
@@ -368,18 +353,18 @@ class FlowFacts:
         return [resolved for resolved in found if resolved is not None]
 
     @lazy_property
-    def resolved_steps(self) -> list[ResolvedStep]:
+    def resolved_steps(self) -> list[specs.ResolvedStep]:
         """The resolved spec of each step and case, for rules that found a fault in a spec."""
         has_any = self.known.templates or self.has_work
         return list(self._resolver.resolve(self.steps)) if has_any else []
 
     @property
-    def layer_faults(self) -> list[tuple[ResolvedLayer, str]]:
+    def layer_faults(self) -> list[tuple[specs.ResolvedLayer, str]]:
         """Layers that cannot be merged into what their step runs, and why."""
         return self._resolver.faults if self.resolved_steps else []
 
     @lazy_property
-    def tasks(self) -> KnownTasks:
+    def tasks(self) -> specs.KnownTasks:
         """Tasks of each step all of whose templates are known."""
         templates = self.known.templates or {}
         # a case that runs a flow, or a template that may come later, may have any task
@@ -389,9 +374,9 @@ class FlowFacts:
             if work_of(self.steps[i], case).has_steps
             or ((name := self.steps[i].template_for(case)) and name not in templates)
         )
-        return KnownTasks(self.resolved_steps, partly_known)
+        return specs.KnownTasks(self.resolved_steps, partly_known)
 
     @lazy_property
-    def _resolver(self) -> Resolver:
+    def _resolver(self) -> specs.Resolver:
         known = self.known.templates
-        return Resolver(self.flow, self.resolved_layers, known, self.budget, self.level)
+        return specs.Resolver(self.flow, self.resolved_layers, known, self.budget, self.level)

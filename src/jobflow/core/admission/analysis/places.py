@@ -94,6 +94,9 @@ def variables_of(place: ExpressionPlace, step: Step | None) -> list[str]:
     return [*names, *_OF_ATTEMPTS.get(place.stage, ())]
 
 
+Asked = HTTPGetProbe | TCPSocketProbe | TaskStatusProbe
+
+
 class ProbeEntry(NamedTuple):
     """An entry in one of the lists of a step's probe."""
 
@@ -102,7 +105,7 @@ class ProbeEntry(NamedTuple):
     """JSON path in the flow."""
     place: str
     """Path below the probe: `httpGetList[0]`."""
-    asked: HTTPGetProbe | TCPSocketProbe | TaskStatusProbe
+    asked: Asked
 
 
 MOST_STEPS = 10_000

@@ -11,16 +11,8 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import Stage
 from jobflow.api.labels import SCHEDULED_TIME
+from jobflow.core.admission.analysis import places
 from jobflow.core.admission.analysis.jobs.resolved_specs import KnownTasks
-from jobflow.core.admission.analysis.places import (
-    COMMON_VARIABLES,
-    OTHER_PLACES,
-    VARS,
-    WITH_VARS,
-    ExpressionPlace,
-    UpstreamSteps,
-    variables_of,
-)
 from jobflow.core.cel import scope
 from jobflow.core.cel.language.tree import Mention
 from jobflow.core.cel.language.values import TYPES
@@ -62,7 +54,7 @@ class NameScope:
         self._tasks = tasks
         self._steps = steps
         self._graph = graph
-        self._upstream = UpstreamSteps(graph, finally_graph, steps)
+        self._upstream = places.UpstreamSteps(graph, finally_graph, steps)
         self._flow_fields = ["name", "namespace"]
         if SCHEDULED_TIME in (flow.metadata.annotations or {}):
             self._flow_fields.append("scheduledTime")
@@ -74,11 +66,11 @@ class NameScope:
 
     # -------------------------------------------------------------------- variables
 
-    def _variables(self, place: ExpressionPlace) -> list[str]:
-        return variables_of(place, None if place.is_of_flow else self._steps[place.position])
+    def _variables(self, place: places.ExpressionPlace) -> list[str]:
+        return places.variables_of(place, None if place.is_of_flow else self._steps[place.position])
 
     def faults(
-        self, place: ExpressionPlace, mentions: Sequence[Mention], text: str
+        self, place: places.ExpressionPlace, mentions: Sequence[Mention], text: str
     ) -> Iterator[NameFault]:
         """Yield the faults of the names that an expression mentions. `text`: the expression."""
         end = 0
@@ -94,10 +86,10 @@ class NameScope:
             if (fault := self.fault(place, mention)) is not None:
                 yield NameFault(mention.at, fault)
 
-    def fault(self, place: ExpressionPlace, mention: Mention) -> str | None:
+    def fault(self, place: places.ExpressionPlace, mention: Mention) -> str | None:
         """Return the fault of one name as a clause, or None."""
         root, keys = mention.root, mention.keys
-        if root not in COMMON_VARIABLES and root not in self._variables(place):
+        if root not in places.COMMON_VARIABLES and root not in self._variables(place):
             return None if root in TYPES and not keys else self._no_variable(place, root)
         if root == "params" and keys and keys[0] not in self._params:
             guess = did_you_mean(self._param_suggester.nearest(keys[0]))
@@ -109,7 +101,7 @@ class NameScope:
             return unknown_fact(keys, of_child=may_run_steps(own))
         if root == "last":
             return _unknown_key("the last run", keys, scope.LAST_FIELDS)
-        if root == VARS:
+        if root == places.VARS:
             if keys[0] in (known := self._steps[place.position].vars or {}):
                 return None
             listed = [f"vars.{each}" for each in known]
@@ -130,11 +122,11 @@ class NameScope:
             "and job; wait until it has ended"
         )
 
-    def _no_variable(self, place: ExpressionPlace, root: str) -> str:
-        if root == VARS and place.stage in WITH_VARS:
+    def _no_variable(self, place: places.ExpressionPlace, root: str) -> str:
+        if root == places.VARS and place.stage in places.WITH_VARS:
             return "the step sets no vars"
-        if root in OTHER_PLACES:
-            return OTHER_PLACES[root]
+        if root in places.OTHER_PLACES:
+            return places.OTHER_PLACES[root]
         if root in scope.RUN_FIELDS:
             return (
                 f"only repeat.until and retry.when have {root}, of the run that has ended; for "
@@ -151,7 +143,7 @@ class NameScope:
         listed = f"; there are {', '.join(self._variables(place))}"
         return f"there is no variable {root}" + (did_you_mean(guess) or listed)
 
-    def _flow(self, place: ExpressionPlace, keys: Sequence[str]) -> str | None:
+    def _flow(self, place: places.ExpressionPlace, keys: Sequence[str]) -> str | None:
         names = [*self._flow_fields]
         if place.position >= len(self._graph):
             names += ["phase", "failures"]
@@ -165,7 +157,7 @@ class NameScope:
 
     # ------------------------------------------------------------------------- steps
 
-    def _step(self, place: ExpressionPlace, name: str) -> str | None:
+    def _step(self, place: places.ExpressionPlace, name: str) -> str | None:
         target, first = self._upstream.find(name), len(self._graph)
         if target is None:
             guess = self._step_suggester.nearest(name)
@@ -254,7 +246,7 @@ class NameScope:
     # -------------------------------------------------------------------- references
 
     def reference_fault(
-        self, place: ExpressionPlace, root: str, keys: tuple[str, ...]
+        self, place: places.ExpressionPlace, root: str, keys: tuple[str, ...]
     ) -> str | None:
         """Return the fault of a reference, which has fewer names than an expression, or None."""
         if root == "steps" and not set(keys[1:2]) & set(REFERENCE_FACTS):

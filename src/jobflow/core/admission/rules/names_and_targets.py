@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from jobflow.api.flow.jobflow import RetainPolicy
 from jobflow.api.flow.step import Condition, DependsOn, ItemDependency, Step, Strategy
+from jobflow.core import suggest
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.object_names import (
     all_names,
@@ -19,13 +20,6 @@ from jobflow.core.admission.object_names import (
 from jobflow.core.admission.rule import RuleGroup, Rules, every_flow
 from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.readiness import awaits_end, get_probe
-from jobflow.core.suggest import (
-    CURLY_QUOTES,
-    CURLY_QUOTES_ARE_PART,
-    Suggester,
-    did_you_mean,
-    list_supported,
-)
 from jobflow.core.violations import Reason, Violation, join_path
 
 _RETAIN_POLICIES = frozenset({None, *RetainPolicy})
@@ -83,15 +77,16 @@ def templates_have_names(facts: FlowFacts) -> Iterator[Violation]:
 
 def targets_are_steps(facts: FlowFacts) -> Iterator[Violation]:
     for first, graph in facts.unsound_graphs:
-        suggester = Suggester(graph.names)
+        suggester = suggest.Suggester(graph.names)
         # steps of finally start after those of flows, so dependencies cross neither way
         others = facts.graph if first else facts.finally_graph
         for i, at in graph.unknown:
             target = facts.steps[first + i].targets[at]
             if target not in others.index:
                 guess = suggester.nearest(target)
-                meant = did_you_mean(guess if guess != graph.names[i] else None)
-                curly = CURLY_QUOTES_ARE_PART if CURLY_QUOTES.intersection(target) else ""
+                meant = suggest.did_you_mean(guess if guess != graph.names[i] else None)
+                has_curly = not suggest.CURLY_QUOTES.isdisjoint(target)
+                curly = suggest.CURLY_QUOTES_ARE_PART if has_curly else ""
                 detail = "no such step" + curly + meant
             elif first:
                 detail = (
@@ -177,7 +172,7 @@ def strategies_and_conditions_are_known(facts: FlowFacts) -> Iterator[Violation]
 
 
 def conditions_are_of_targets(facts: FlowFacts) -> Iterator[Violation]:
-    suggester = Suggester(facts.names)
+    suggester = suggest.Suggester(facts.names)
     for i, depends_on in facts.dependencies_with_options:
         if not (conditions := depends_on.conditions):
             continue
@@ -190,18 +185,18 @@ def conditions_are_of_targets(facts: FlowFacts) -> Iterator[Violation]:
             place = join_path(path, name)
             if name not in targets:
                 guess = suggester.nearest(name)
-                meant = did_you_mean(guess if guess in targets else None)
+                meant = suggest.did_you_mean(guess if guess in targets else None)
                 detail = "no target of this step; add it to dependsOn.targets or remove it" + meant
                 yield Violation(place, Reason.INVALID, name, detail)
             yield from word_violations(place, word, Condition)
 
 
 def targets_of_the_flow_are_steps(facts: FlowFacts) -> Iterator[Violation]:
-    suggester = Suggester(facts.graph.names)
+    suggester = suggest.Suggester(facts.graph.names)
     for at, target in enumerate(facts.flow.spec.targets or ()):
         if target in facts.graph.index:
             continue
-        detail = "no such step" + did_you_mean(suggester.nearest(target))
+        detail = "no such step" + suggest.did_you_mean(suggester.nearest(target))
         if target in facts.finally_graph.index:
             detail = "a step of finally, which runs in any case; name steps of flows"
         yield Violation(f"spec.targets[{at}]", Reason.INVALID, target, detail)
@@ -211,7 +206,7 @@ def items_are_matched(facts: FlowFacts) -> Iterator[Violation]:
     for i, depends_on in facts.matching:
         path, word = f"{facts.path(i)}.dependsOn.items", depends_on.items
         if word != ItemDependency.MATCHING:
-            detail = list_supported(word, ItemDependency)
+            detail = suggest.list_supported(word, ItemDependency)
             yield Violation(path, Reason.NOT_SUPPORTED, word, detail)
         elif get_probe(facts.steps[i]) is not None:
             detail = "excludes probe, which checks one job of each target; remove one of them"

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from urllib.parse import quote
 
-from jobflow.api.flow.step import HTTPGetProbe, Probe, Strategy, TaskStatusProbe, TCPSocketProbe
+from jobflow.api.flow.step import HTTPGetProbe, Probe, Strategy, TaskStatusProbe
 from jobflow.api.volcano.pod import PodPhase
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.resolved_specs import Tasks
-from jobflow.core.admission.analysis.places import ProbeEntry
+from jobflow.core.admission.analysis.places import Asked, ProbeEntry
 from jobflow.core.admission.object_names import DNS_LABEL
 from jobflow.core.admission.rule import RuleGroup, Rules
 from jobflow.core.spec.readiness import get_strategy
@@ -23,7 +23,6 @@ MAX_ENTRIES = 32
 request to every pod of its task."""
 MAX_TEXT = 2048
 """Characters of a path, and of a header's name and value; servers read 8 KiB of all together."""
-Asked = HTTPGetProbe | TCPSocketProbe | TaskStatusProbe
 
 PHASES = (PodPhase.PENDING, PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED)
 """Phases that a probe can wait for."""
@@ -136,11 +135,12 @@ def targets_have_the_tasks(facts: FlowFacts) -> Iterator[Violation]:
         named = [each for each in asked if each.task_name]
         groups, step = _alike(facts, i), facts.steps[i]
         wrong = [each for each in groups if not all(_fits(one, each.tasks) for one in named)]
-        known = sum(len(each.targets) for each in groups)
-        has_other = len(wrong) < len(groups) or known < len(set(step.targets))
-        if wrong and not (has_other and get_strategy(step) is Strategy.ANY):
-            unfit[i] = wrong
-    for entry in facts.probe_entries if unfit else ():
+        if wrong and get_strategy(step) is Strategy.ANY:
+            known = sum(len(each.targets) for each in groups)
+            if len(wrong) < len(groups) or known < len(set(step.targets)):
+                continue
+        unfit[i] = wrong
+    for entry in facts.probe_entries if any(unfit.values()) else ():
         for group in unfit.get(entry.step, ()):
             if entry.asked.task_name and not _fits(entry.asked, group.tasks):
                 yield _misfit(facts, entry, entry.asked.task_name, group)

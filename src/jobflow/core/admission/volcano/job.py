@@ -11,12 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from jobflow.core.admission.object_names import (
-    DNS_LABEL,
-    MAX_OBJECT_NAME,
-    name_violations,
-    word_violations,
-)
+from jobflow.core.admission import object_names
 from jobflow.core.admission.volcano import job_view as view
 from jobflow.core.admission.volcano.pods import pod_violations
 from jobflow.core.admission.volcano.policies import duration_violations, policy_violations
@@ -73,7 +68,7 @@ def _words(job: view.JobView) -> Iterator[Violation]:
     for key in ("queue", "priorityClassName"):
         name = view.text(job.raw, key)
         if name or (name == "" and key != "queue"):
-            yield from name_violations(f"{job.path}.{key}", name)
+            yield from object_names.name_violations(f"{job.path}.{key}", name)
     scheduler = view.text(job.raw, "schedulerName")
     if scheduler is not None and len(scheduler) > MAX_NAME:
         detail = f"may not be more than {MAX_NAME} characters"
@@ -98,8 +93,8 @@ def _tasks(job: view.JobView) -> Iterator[Violation]:
         if "." in task.name:
             detail = 'a task\'s name cannot hold ".": use lower-case letters, digits and "-"'
             yield Violation(path, Reason.INVALID, task.name, detail)
-        elif not DNS_LABEL.fullmatch(task.name):
-            found = name_violations(path, task.name)
+        elif not object_names.DNS_LABEL.fullmatch(task.name):
+            found = object_names.name_violations(path, task.name)
             yield from (each for each in found if each.reason is not Reason.TOO_LONG)
         if (first := seen.setdefault(task.name, task.index)) != task.index:
             detail = f"tasks[{first}] already has this name; give each task its own"
@@ -126,7 +121,7 @@ def _gang(job: view.JobView) -> Iterator[Violation]:
 
 def _plugins(job: view.JobView) -> Iterator[Violation]:
     for name in job.plugins:
-        yield from word_violations(f"{job.path}.plugins", name, PLUGINS)
+        yield from object_names.word_violations(f"{job.path}.plugins", name, PLUGINS)
     if "mpi" not in job.plugins or not job.tasks:
         return
     # its `--master` must be a task; as Go's flag package reads the arguments, up to where it stops
@@ -173,7 +168,7 @@ def _volumes(job: view.JobView) -> Iterator[Violation]:
             detail = "excludes volumeClaimName: the job uses an existing claim or a new one"
             yield Violation(f"{path}.volumeClaim", Reason.FORBIDDEN, claim, detail)
         if name and isinstance(name, str):
-            yield from name_violations(f"{path}.volumeClaimName", name)
+            yield from object_names.name_violations(f"{path}.volumeClaimName", name)
 
 
 def _partitions_and_topologies(job: view.JobView) -> Iterator[Violation]:
@@ -208,13 +203,13 @@ def _network_topology(owner: view.Map, path: str) -> Iterator[Violation]:
         return
     path = f"{path}.networkTopology"
     yield from _at_least(topology, path, highestTierAllowed=0)
-    yield from word_violations(f"{path}.mode", view.text(topology, "mode"), TOPOLOGY_MODES)
-    name = topology.get("highestTierName")
+    mode, name = view.text(topology, "mode"), topology.get("highestTierName")
+    yield from object_names.word_violations(f"{path}.mode", mode, TOPOLOGY_MODES)
     if topology.get("highestTierAllowed") is not None and name:
         detail = "excludes highestTierAllowed: set the name of the tier or its number"
         yield Violation(f"{path}.highestTierName", Reason.FORBIDDEN, name, detail)
-    if isinstance(name, str) and len(name) > MAX_OBJECT_NAME:
-        detail = f"may not be more than {MAX_OBJECT_NAME} characters"
+    if isinstance(name, str) and len(name) > object_names.MAX_OBJECT_NAME:
+        detail = f"may not be more than {object_names.MAX_OBJECT_NAME} characters"
         yield Violation(f"{path}.highestTierName", Reason.TOO_LONG, name, detail)
 
 

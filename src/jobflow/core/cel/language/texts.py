@@ -15,17 +15,8 @@ import msgspec
 
 from jobflow.api.nesting import MAX_DEPTH, is_deeper
 from jobflow.core.cel.budget import Budget, CelError
+from jobflow.core.cel.language import values
 from jobflow.core.cel.language.tree import Uint
-from jobflow.core.cel.language.values import (
-    NUMBERS,
-    TypeOf,
-    check_time,
-    divide_ints,
-    iterate_keys,
-    make_depth_error,
-    make_type_error,
-    normalize_number,
-)
 
 _LONG_SEARCH = 128
 """Characters of a text above which Python's search for it is linear."""
@@ -110,7 +101,7 @@ def parse_json(budget: Budget, text: str) -> Any:
     budget.spend(containers + entries)
     budget.allocate(240 * containers + _PART * entries)
     if is_deeper(raw, MAX_DEPTH):
-        raise make_depth_error()
+        raise values.make_depth_error()
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, ValueError) as error:
@@ -124,7 +115,7 @@ _DEFAULT_PRECISION = 6
 _VERBS = frozenset("sdboxXfe")
 
 
-def format_text(budget: Budget, text: str, values: list[Any]) -> str:
+def format_text(budget: Budget, text: str, given: list[Any]) -> str:
     """Return a text with a value in place of each clause such as `%d`. Raises CelError."""
     budget.read(text)
     pieces: list[str] = []
@@ -139,10 +130,10 @@ def format_text(budget: Budget, text: str, values: list[Any]) -> str:
             continue
         if found["verb"] not in _VERBS:
             raise CelError(f"format does not know {found.group()!r}; write %s, %d, %.2f or %%%%")
-        if used == len(values):
+        if used == len(given):
             raise CelError(f"format has no value for {found.group()!r}: {used} are given")
         precision = int(found["precision"] or _DEFAULT_PRECISION)
-        pieces.append(_format(budget, found["verb"], precision, values[used]))
+        pieces.append(_format(budget, found["verb"], precision, given[used]))
         used += 1
     pieces.append(text[end:])
     return join(budget, pieces)
@@ -154,11 +145,11 @@ def _format(budget: Budget, verb: str, precision: int, value: Any) -> str:
         _write(budget, value, pieces, 1)
         return join(budget, pieces)
     if verb in "fe":
-        if type(value) not in NUMBERS:
-            raise make_type_error(f"%{verb}", value)
+        if type(value) not in values.NUMBERS:
+            raise values.make_type_error(f"%{verb}", value)
         budget.add_text(320 + precision)
         budget.spend(4 + precision // 8)
-        number = float(normalize_number(value)) if value.__class__ is int else float(value)
+        number = float(values.normalize_number(value)) if value.__class__ is int else float(value)
         if math.isfinite(number):
             return f"{number:.{precision}{verb}}"
         return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
@@ -167,11 +158,11 @@ def _format(budget: Budget, verb: str, precision: int, value: Any) -> str:
         budget.add_text(8 * len(value) if isinstance(value, str) else 2 * len(value))
         raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
         return raw.hex() if verb == "x" else raw.hex().upper()
-    value = normalize_number(value) if value.__class__ is int else value
+    value = values.normalize_number(value) if value.__class__ is int else value
     if value.__class__ is bool and verb == "b":
         return "1" if value else "0"
     if value.__class__ is not int and value.__class__ is not Uint:
-        raise make_type_error(f"%{verb}", value)
+        raise values.make_type_error(f"%{verb}", value)
     budget.add_text(66)
     return format(int(value), verb)
 
@@ -183,7 +174,7 @@ def _write(budget: Budget, value: Any, pieces: list[str], depth: int) -> None:
         pieces.append(value)
     elif isinstance(value, list | dict):
         if depth > MAX_DEPTH:
-            raise make_depth_error()
+            raise values.make_depth_error()
         budget.add_list(4 * len(value))
         budget.spend(4 * len(value))
         if isinstance(value, list):
@@ -194,7 +185,7 @@ def _write(budget: Budget, value: Any, pieces: list[str], depth: int) -> None:
             return
         keys = [
             (each if isinstance(each, str) else _scalar_to_text(each), stored)
-            for each, stored in zip(iterate_keys(value), value, strict=True)
+            for each, stored in zip(values.iterate_keys(value), value, strict=True)
         ]
         budget.spend(len(keys) * (2 + len(keys).bit_length() // 4))
         budget.spend(sum([len(key) for key, _ in keys]) * len(keys).bit_length() // 64)
@@ -215,7 +206,7 @@ def _scalar_to_text(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case int():
-            number = normalize_number(value)
+            number = values.normalize_number(value)
             return float_to_text(number) if isinstance(number, float) else str(int(number))
         case float():
             return float_to_text(value)
@@ -225,9 +216,9 @@ def _scalar_to_text(value: Any) -> str:
             return format_timestamp(value)
         case timedelta():
             return format_duration(value)
-        case TypeOf():
+        case values.TypeOf():
             return value.name
-    raise make_type_error("%s", value)
+    raise values.make_type_error("%s", value)
 
 
 def float_to_text(value: float) -> str:
@@ -263,7 +254,7 @@ _MICROSECOND = timedelta(microseconds=1)
 def read_timestamp(given: str | int) -> datetime:
     """Return the time of a text of RFC 3339, or of seconds since 1970. Raises CelError."""
     if isinstance(given, int):
-        time: datetime = check_time(lambda: _EPOCH + timedelta(seconds=given))
+        time: datetime = values.check_time(lambda: _EPOCH + timedelta(seconds=given))
         return time
     try:
         # fromisoformat takes more than RFC 3339
@@ -281,7 +272,7 @@ def read_duration(text: str) -> timedelta:
         raise CelError(f"duration takes a text such as 1h30m or 90s{_contrast(text)}")
     parts = _TIME_PART.findall(text)
     microseconds = sum([float(count) * _MICROSECONDS[unit] for count, unit in parts])
-    found: timedelta = check_time(lambda: timedelta(microseconds=microseconds))
+    found: timedelta = values.check_time(lambda: timedelta(microseconds=microseconds))
     return -found if text.startswith("-") else found
 
 
@@ -302,12 +293,12 @@ def _decimals(microseconds: int) -> str:
 
 def count_seconds(duration: timedelta, unit: int = 1) -> int:
     """Return whole units of so many seconds, rounded towards 0."""
-    return divide_ints(duration // _MICROSECOND, unit * 1_000_000)
+    return values.divide_ints(duration // _MICROSECOND, unit * 1_000_000)
 
 
 def count_milliseconds(duration: timedelta) -> int:
     """Return the milliseconds beyond whole seconds."""
-    return divide_ints(duration // _MICROSECOND, 1000) - 1000 * count_seconds(duration)
+    return values.divide_ints(duration // _MICROSECOND, 1000) - 1000 * count_seconds(duration)
 
 
 def _contrast(text: str) -> str:
