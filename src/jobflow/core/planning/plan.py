@@ -24,7 +24,7 @@ from jobflow.api.volcano.job import Job
 from jobflow.core.admission.validate import find_violations
 from jobflow.core.planning.actions import DeleteFlow, Event, EventType, Plan
 from jobflow.core.planning.context import Facts, PlanContext, with_times
-from jobflow.core.planning.decision import StepDecision
+from jobflow.core.planning.decision import StepDecision, collect
 from jobflow.core.planning.flow import concurrency, finally_and_daemons
 from jobflow.core.planning.flow.cleanup import expires, retention
 from jobflow.core.planning.flow.commands import read_commands
@@ -102,12 +102,11 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
     moments += [decision.wake_at for decision in decisions]
     if flow.spec.outputs and not is_final and not ctx.terminating and has_ended(ctx, decisions):
         moments.append(ctx.later)  # this plan could not evaluate the outputs any more
-    reads = dict.fromkeys(read for decision in decisions for read in decision.reads)
     return Plan(
         actions=(
             # decisions are in start order: that of `spec.flows`, then that of `finally`
-            *(action for decision in decisions for action in decision.actions),
-            *reads,
+            *collect(decisions, "actions"),
+            *dict.fromkeys(collect(decisions, "reads")),
             *kept.deletes,
             *end_strays(ctx),
             *commands.deletes,
@@ -118,7 +117,7 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         continues=is_news and continues,
         events=(*commands.events, *step_events(ctx, decisions), *flow_events(flow, status)),
         requeue_after=time_until(moments, now),
-        wants=tuple(want for decision in decisions for want in decision.wants),
+        wants=collect(decisions, "wants"),
         only_ends_matter=ctx.layout.only_ends_matter,
     )
 

@@ -130,9 +130,8 @@ class _CommandReader:
             return "the flow is being deleted"
         if command.action in ANSWERS:
             return self._answer(command)
-        return "the flow has ended" if self.has_ended() else self._steer(command)
-
-    def _steer(self, command: Command) -> str:
+        if self.has_ended():
+            return "the flow has ended"
         before = self.lifecycle
         match command.action:
             case Action.TERMINATE_JOB:

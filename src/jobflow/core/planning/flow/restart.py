@@ -116,7 +116,14 @@ class _Judge:
             return self._items(observed, unaffected)
         if unaffected is not None:
             return _ANEW
-        return self._repeats(observed)
+        # a repeat runs again from the first run that does not stay, or from its first run if there
+        # is none; so does a step without runs of its own
+        step, stored = observed.step, observed.stored
+        runs = stored.runs or ()
+        first = next((run.index or 0 for run in runs if not self._stays(step, run)), None)
+        if first is None:
+            return None if self._stays(step, stored) else Again(_NONE, None)
+        return Again(frozenset(range(first)), frozenset(range(first + 1)))
 
     def _items(self, observed: ObservedStep, unaffected: frozenset[int] | None) -> Again | None:
         step, stored = observed.step, observed.stored
@@ -130,16 +137,6 @@ class _Judge:
         if unaffected is None:
             return None if stays else Again(kept, None)
         return Again(kept & unaffected, unaffected)
-
-    def _repeats(self, observed: ObservedStep) -> Again | None:
-        """Return how a repeat runs again: from the first run that does not stay, or from its first
-        run if there is none; so does a step without runs of its own."""
-        step, stored = observed.step, observed.stored
-        runs = stored.runs or ()
-        first = next((run.index or 0 for run in runs if not self._stays(step, run)), None)
-        if first is None:
-            return None if self._stays(step, stored) else Again(_NONE, None)
-        return Again(frozenset(range(first)), frozenset(range(first + 1)))
 
     def _stays(self, step: Step, run: api.RunCondition) -> bool:
         """Return whether a step or a run stays, if nothing that it depends on runs again."""

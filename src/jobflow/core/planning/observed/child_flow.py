@@ -72,6 +72,10 @@ def observe(flow: JobFlow) -> ChildFlow:
     running = _first_running(flow)
     conditions = (status.conditions or {}).values()
     failed = (each for each in conditions if each.phase == StepPhase.FAILED)
+    hours = None
+    for each in conditions if flow.final else ():
+        if each.requested_hours is not None:
+            hours = replace_hours(hours, None, each.requested_hours)
     begun = JobCondition(status=JobPhase.RUNNING, last_transition_time=running)
     return ChildFlow(
         metadata=ObjectMeta(
@@ -101,7 +105,7 @@ def observe(flow: JobFlow) -> ChildFlow:
         failure=_failure(flow) if state.phase == FlowPhase.FAILED else None,
         flow_error=state.phase == FlowPhase.FAILED
         and (state.reason in _FLOW_ERRORS or any(map(is_flow_error, failed))),
-        hours=_hours(flow) if flow.final else None,
+        hours=hours,
         has_tolerated_failures=flow.final and has_tolerated_failures(flow),
     )
 
@@ -142,11 +146,3 @@ def _failure(flow: JobFlow) -> StepFailure | None:
             name = f"{step.name}/{inner.step}" if inner.step else step.name
             return msgspec.structs.replace(inner, step=name)
     return None
-
-
-def _hours(flow: JobFlow) -> RequestedHours | None:
-    total = None
-    for condition in (flow.status.conditions or {}).values():
-        if condition.requested_hours is not None:
-            total = replace_hours(total, None, condition.requested_hours)
-    return total

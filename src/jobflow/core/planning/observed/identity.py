@@ -14,7 +14,7 @@ agrees. A vcjob that Volcano's own controller created has none.
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -88,19 +88,6 @@ class KnownJobs:
         self._runs: Mapping[str, RunCondition] = dict(known_runs(flow))
         self._records = {record.name: record for record in flow.status.job_status_list or ()}
 
-    def list_doubtful(self) -> Iterator[Job]:
-        """Yield the jobs that may be namesakes."""
-        # fast: nearly all have the UID that the status has, or are as the record of an end says
-        runs, records = self._runs, self._records
-        for name, job in self._jobs.items():
-            if (known := runs.get(name)) is not None:
-                if known.uid != pack_uid(job.metadata.uid):
-                    yield job
-            elif (record := records.get(name)) is not None and record.end_timestamp is not None:
-                is_other = record.start_timestamp != job.metadata.creation_timestamp
-                if is_other or record.state not in ENDED_PHASES:
-                    yield job
-
     def owns(self, job: Job | JobFlow) -> bool:
         """Whether a job that exists is the flow's."""
         meta = job.metadata
@@ -110,9 +97,10 @@ class KnownJobs:
         is_ours = meta.is_owned_by(self._flow) or find_creator(job) == self._flow.uid
         return is_ours and not self.is_namesake(meta)
 
-    def is_namesake(self, job: ObjectMeta, *, exists: bool = True) -> bool:
-        """Whether a job only has the name of a job of the flow."""
-        known, record = self._runs.get(job.name), self._records.get(job.name)
+    def is_namesake(self, job: ObjectMeta, deleted: Collection[str] = ()) -> bool:
+        """Whether a job only has the name of a job of the flow. `deleted`: names of jobs that do
+        not exist any more."""
+        known = self._runs.get(job.name)
         if known is not None:
             if known.uid == pack_uid(job.uid):
                 return False
@@ -123,20 +111,22 @@ class KnownJobs:
                 or any(pack_uid(other.uid) == known.uid for other in others)
             )
             return not is_of_earlier_attempt
+        record = self._records.get(job.name)
         if record is None or record.end_timestamp is None:
             return False  # an older version, or Volcano's controller, wrote no UID: it is taken
         # after the end of an attempt its job is known by its creation; a lost one never comes back
-        is_other = record.start_timestamp not in (None, job.creation_timestamp)
-        return is_other or (exists and record.state not in ENDED_PHASES)
+        if record.start_timestamp is not None and record.start_timestamp != job.creation_timestamp:
+            return True
+        return record.state not in ENDED_PHASES and job.name not in deleted
 
 
 def without_namesakes(flow: JobFlow, view: View) -> View:
     """Return the View with namesakes among the jobs of others (`holders`)."""
     known = KnownJobs(flow, view.jobs)
     namesakes = {
-        job.metadata.name: Holder(job, owner_alive=True)
-        for job in known.list_doubtful()
-        if known.is_namesake(job.metadata, exists=job.metadata.name not in view.deleted)
+        name: Holder(job, owner_alive=True)
+        for name, job in view.jobs.items()
+        if known.is_namesake(job.metadata, view.deleted)
     }
     if not namesakes:
         return view

@@ -135,23 +135,20 @@ class Probing:
     def _seen(self, target: ObservedStep, now: StepCondition, task: str, phase: str | None) -> int:
         counts = self._counts.get(target.key)
         if counts is None:
-            counts = self._counts[target.key] = list(self._sources(target, now))
+            by_volcano, counts = [now.task_status_count], []
+            if (job := target.job) is not None:
+                by_volcano.append(job.status.task_status_count)
+                counts.append(_tally(self._view.pods.get(job.metadata.uid, {}).values()))
+                if (read := self._view.read.get(job.metadata.uid)) is not None:
+                    counts.append(_tally(read.pods))
+            for count in by_volcano:
+                counts.append({task: state.phase or {} for task, state in (count or {}).items()})
+            self._counts[target.key] = counts
         reached = REACHED.get(phase, frozenset())
         return max(
             (sum(n for p, n in c[task].items() if p in reached) for c in counts if task in c),
             default=0,
         )
-
-    def _sources(self, target: ObservedStep, now: StepCondition) -> Iterator[Counts]:
-        counted = [now.task_status_count]
-        if target.job is not None:
-            uid = target.job.metadata.uid
-            yield _tally(self._view.pods.get(uid, {}).values())
-            if (read := self._view.read.get(uid)) is not None:
-                yield _tally(read.pods)
-            counted.append(target.job.status.task_status_count)
-        for count in counted:
-            yield {task: state.phase or {} for task, state in (count or {}).items()}
 
 
 def _replicas(target: ObservedStep) -> Mapping[str, int]:

@@ -228,8 +228,19 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
     """Begin the next items, or end the step if all items that have begun have ended and no other
     may begin."""
     why = ending_reason(loop.observed, ctx)
-    if loop.states is not None and not (why or loop.starts_no_more):
-        _skip_items(loop, loop.states, ctx)
+    if (states := loop.states) is not None and not (why or loop.starts_no_more):
+        for index in range(loop.total):
+            if index in loop.decided or (skip := SKIPS.get(states.of(index))) is None:
+                continue
+            run = loop.run(index, ctx)
+            condition = msgspec.structs.replace(
+                run.stored,
+                phase=StepPhase.SKIPPED,
+                reason=StepReason(skip),
+                message=shorten(f"{states.message(index)} did not end as required"),
+                next_attempt_time=None,
+            )
+            loop.decided[index] = run, RunDecision(condition)
     ended = sum(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values())
     # no further item starts while the reason of a failure is being read
     runs = loop.decided.values()
@@ -249,21 +260,6 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
     elif for_good:
         count = f"{ended} of {loop.total} items had ended"
         loop.verdict = LoopEnd(why, aborted(why, count, loop.observed, ctx))
-
-
-def _skip_items(loop: Loop, states: ItemStates, ctx: PlanContext) -> None:
-    for index in range(loop.total):
-        if index in loop.decided or (skip := SKIPS.get(states.of(index))) is None:
-            continue
-        run = loop.run(index, ctx)
-        condition = msgspec.structs.replace(
-            run.stored,
-            phase=StepPhase.SKIPPED,
-            reason=StepReason(skip),
-            message=shorten(f"{states.message(index)} did not end as required"),
-            next_attempt_time=None,
-        )
-        loop.decided[index] = run, RunDecision(condition)
 
 
 def _next_items(loop: Loop, ctx: PlanContext, under_way: int) -> int:

@@ -4,8 +4,6 @@ A forEach shows counts of its items, a repeat its current run.
 """
 
 from collections.abc import Sequence
-from itertools import chain
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -13,7 +11,7 @@ import msgspec
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
 from jobflow.api.volcano.job import JobPhase, TaskState
 from jobflow.core.planning.context import with_time
-from jobflow.core.planning.decision import RunDecision, StepDecision
+from jobflow.core.planning.decision import StepDecision, collect
 from jobflow.core.planning.observed.steps import ObservedStep
 from jobflow.core.planning.started.loop import Loop, LoopEnd
 from jobflow.core.planning.work.end import describe_failed_pods, name_cause
@@ -37,18 +35,14 @@ def summarize(loop: Loop) -> StepDecision:
     condition = _condition(loop, [decision.condition for decision in made], runs)
     return StepDecision(
         condition=observed.stored if condition == observed.stored else condition,
-        actions=_all(made, "actions"),
-        drafts=_all(made, "drafts"),
+        actions=collect(made, "actions"),
+        drafts=collect(made, "drafts"),
         wake_at=min((at for at in moments if at is not None), default=None),
         urgent=loop.stores_first or any(d.urgent for d in made),
-        reads=_all(made, "reads"),
-        wants=_all(made, "wants"),
-        unjudged=frozenset(_all(made, "unjudged")),
+        reads=collect(made, "reads"),
+        wants=collect(made, "wants"),
+        unjudged=frozenset(collect(made, "unjudged")),
     )
-
-
-def _all(decisions: Sequence[RunDecision], field: str) -> tuple[Any, ...]:
-    return tuple(chain.from_iterable(map(attrgetter(field), decisions)))
 
 
 def _condition(
@@ -65,7 +59,18 @@ def _condition(
         fields = _ended(loop, loop.verdict, runs)
         if fields["phase"] == StepPhase.COMPLETED:
             fields.setdefault("message", describe_failed_pods(counts))
-        runs = _without_left_over(loop, runs)
+        # a retry of the flow may leave runs that the step does not have any more; they stay in the
+        # status, because they keep the number of their attempts
+        most = loop.total if observed.step.repeat is None else len(loop.decided)
+        message = "it ran before the flow was retried, and is not needed any more"
+        runs = [
+            run
+            if not run.is_left_over or (run.index or 0) < most
+            else msgspec.structs.replace(
+                run, phase=StepPhase.SKIPPED, reason=StepReason.NOT_TAKEN, message=message
+            )
+            for run in runs
+        ]
     elif attempts <= stored.past_attempts or not conditions:
         fields = _at_first(loop, conditions)
     elif observed.step.for_each is not None:
@@ -90,22 +95,6 @@ def _condition(
         requested_hours=hours,
         **fields,
     )
-
-
-def _without_left_over(loop: Loop, runs: Sequence[RunCondition]) -> list[RunCondition]:
-    """Return the runs of a step that ends, of which those are NotTaken that it had before a retry
-    of the flow and does not have any more."""
-    # they stay in the status, because they keep the number of their attempts
-    most = loop.total if loop.observed.step.repeat is None else len(loop.decided)
-    message = "it ran before the flow was retried, and is not needed any more"
-    return [
-        run
-        if not run.is_left_over or (run.index or 0) < most
-        else msgspec.structs.replace(
-            run, phase=StepPhase.SKIPPED, reason=StepReason.NOT_TAKEN, message=message
-        )
-        for run in runs
-    ]
 
 
 def _at_first(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
@@ -201,7 +190,21 @@ def _ended(loop: Loop, verdict: LoopEnd, runs: Sequence[RunCondition]) -> dict[s
     elif failed:
         fields = _failed(loop, failed)
     elif skipped := [run for run in runs if run.phase == StepPhase.SKIPPED]:
-        fields = _skipped(loop, runs, skipped)
+        bad = [run for run in skipped if run.reason != StepReason.NOT_TAKEN]
+        has_begun = len(skipped) < len(runs)
+        if bad or not has_begun:
+            of_targets = (run for run in bad if run.reason == StepReason.UPSTREAM_FAILED)
+            first = next(of_targets, skipped[0])
+            count = f"{len(bad or skipped)} of {format_count(loop.total, 'item')} skipped"
+            item = _name(loop.observed, first)
+            skip = ": ".join(
+                filter(None, (item, first.message))
+            )  # a large status drops the message
+            fields = {
+                "phase": StepPhase.FAILED if has_begun else StepPhase.SKIPPED,
+                "reason": first.reason,
+                "message": shorten(f"{count}; {skip}"),
+            }
     if loop.observed.step.repeat is not None and loop.decided:
         last = loop.decided[max(loop.decided)][1].condition
         fields |= {
@@ -210,26 +213,6 @@ def _ended(loop: Loop, verdict: LoopEnd, runs: Sequence[RunCondition]) -> dict[s
             "running_duration": last.running_duration,
         }
     return fields
-
-
-def _skipped(
-    loop: Loop, runs: Sequence[RunCondition], skipped: Sequence[RunCondition]
-) -> dict[str, Any]:
-    """End a step of whose items some were skipped, and no other has failed."""
-    bad = [run for run in skipped if run.reason != StepReason.NOT_TAKEN]
-    has_begun = len(skipped) < len(runs)
-    if not bad and has_begun:
-        return {"phase": StepPhase.COMPLETED}
-    first = next((run for run in bad if run.reason == StepReason.UPSTREAM_FAILED), skipped[0])
-    items = format_count(loop.total, "item")
-    item = _name(loop.observed, first)
-    skip = ": ".join(filter(None, (item, first.message)))  # a large status drops the message
-    message = f"{len(bad or skipped)} of {items} skipped; {skip}"
-    return {
-        "phase": StepPhase.FAILED if has_begun else StepPhase.SKIPPED,
-        "reason": first.reason,
-        "message": shorten(message),
-    }
 
 
 def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:

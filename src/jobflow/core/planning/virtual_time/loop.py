@@ -155,8 +155,14 @@ class VirtualTime:
 
     def _apply(self, flow: VirtualFlow, action: Action) -> None:
         match action:
-            case actions.CreateJob(kind=kind) if WORK[kind].has_steps:
-                self._create_child(flow, action)
+            case actions.CreateJob(name=name, kind=kind) if WORK[kind].has_steps:
+                if name not in flow.children:
+                    child = self._created(msgspec.convert(dict(action.manifest), JobFlow))
+                    index = (child.metadata.annotations or {}).get(labels.INDEX)
+                    place = f"{flow.place}{format_place(action.step, index)}/"
+                    made = VirtualFlow(child, flow.templates, parent=flow, place=place)
+                    self.all_flows.append(made)
+                    flow.create_child(made)
             case actions.CreateJob(name=name) if name not in flow.jobs:
                 flow.create_job(self._jobs.create(flow, action, self.now), action.step)
             case actions.CreateClaim(name=name):
@@ -197,16 +203,6 @@ class VirtualTime:
                         each.command(command.Action.TERMINATE_JOB, self.now, action.message)
             case actions.DeleteCommand(name=name):
                 flow.delete_command(name)
-
-    def _create_child(self, flow: VirtualFlow, action: CreateJob) -> None:
-        if action.name in flow.children:
-            return
-        child = self._created(msgspec.convert(dict(action.manifest), JobFlow))
-        index = (child.metadata.annotations or {}).get(labels.INDEX)
-        step = format_place(action.step, index)
-        made = VirtualFlow(child, flow.templates, parent=flow, place=f"{flow.place}{step}/")
-        self.all_flows.append(made)
-        flow.create_child(made)
 
     def _created(self, flow: JobFlow) -> JobFlow:
         """Return the next flow as an API server would store it now."""

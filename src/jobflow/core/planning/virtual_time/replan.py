@@ -21,7 +21,7 @@ from jobflow.api.flow.status import ENDED_STEP_PHASES, JobRecord
 from jobflow.core.cel.budget import PlanBudget
 from jobflow.core.planning.actions import Plan
 from jobflow.core.planning.context import Facts, PlanContext, Progress, with_times
-from jobflow.core.planning.decision import StepDecision
+from jobflow.core.planning.decision import StepDecision, collect
 from jobflow.core.planning.flow.cleanup import retention
 from jobflow.core.planning.flow.parallelism import in_room
 from jobflow.core.planning.observed.identity import assign
@@ -182,8 +182,8 @@ class Replanner:
         made = [decisions[position] for position in sorted(decided)]
         return Plan(
             actions=(
-                *(action for decision in made for action in decision.actions),
-                *dict.fromkeys(read for decision in made for read in decision.reads),
+                *collect(made, "actions"),
+                *dict.fromkeys(collect(made, "reads")),
                 *kept.deletes,
             ),
             status=status,

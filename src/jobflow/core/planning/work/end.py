@@ -9,14 +9,14 @@ Failed or Terminated has failed by itself.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from jobflow.api.duration import parse_duration
-from jobflow.api.flow.status import JobRecord, RequestedHours, RunCondition, StepFailure, StepPhase
+from jobflow.api.flow.status import RequestedHours, RunCondition, StepFailure, StepPhase
 from jobflow.api.volcano.job import Job, JobPhase, TaskState
 from jobflow.api.volcano.pod import PodPhase
 from jobflow.core.planning.context import PlanContext
@@ -219,8 +219,13 @@ def attempt_deadline(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime |
     stored = run.stored
     if stored.deadline is not None and stored.job == job.metadata.name:
         return stored.deadline  # Volcano moves the time of a phase that is entered again
-    seconds = duration(text, None)
-    since = min(_running(job, ctx.records.get(job.metadata.name)), default=None)
+    status, record = job.status, ctx.records.get(job.metadata.name)
+    signs = [(c.status, c.last_transition_time) for c in status.conditions or ()]
+    signs.append((status.state.phase, status.state.last_transition_time))
+    histories = (record.running_histories if record is not None else None) or ()
+    signs += [(entry.state, entry.start_timestamp) for entry in histories]
+    running = [at for phase, at in signs if phase == JobPhase.RUNNING and at is not None]
+    seconds, since = duration(text, None), min(running, default=None)
     if seconds is None or since is None:
         return None
     # the clock of Volcano's controllers may be wrong
@@ -235,16 +240,3 @@ def duration(text: str | None, default: T) -> timedelta | T:
         return default if text is None else timedelta(seconds=parse_duration(text))
     except ValueError:
         return default
-
-
-def _running(job: Job, record: JobRecord | None) -> Iterator[datetime]:
-    status = job.status
-    for condition in status.conditions or ():
-        if condition.status == JobPhase.RUNNING and condition.last_transition_time is not None:
-            yield condition.last_transition_time
-    state = status.state
-    if state.phase == JobPhase.RUNNING and state.last_transition_time is not None:
-        yield state.last_transition_time
-    for entry in (record.running_histories if record is not None else None) or ():
-        if entry.state == JobPhase.RUNNING and entry.start_timestamp is not None:
-            yield entry.start_timestamp

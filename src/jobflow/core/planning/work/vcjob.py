@@ -8,7 +8,6 @@ not complete are not read.
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -193,34 +192,29 @@ def _end(run: ObservedRun, job: Job, seen: _Seen, ctx: PlanContext) -> AttemptEn
     # the kubelet keeps the end of a long message
     if isinstance(outputs, OutputsTooLarge) and text.rstrip().endswith("]"):
         outputs = OutputsTooLarge(f"{outputs}{_FOR_A_LIST}")
-    return AttemptEnd(
-        reason=FAILURES.get(job.phase, ""),
-        detail=blamed.message if blamed is not None else state.message or state.reason,
-        failure=blamed.failure if blamed is not None else None,
-        outputs=outputs,
-        missing=seen.missing,
-        counts=_counts(run, job, seen.pods),
-        failed_on=frozenset(failed_on),
-        hours=hours(run, job, ctx),
-    )
-
-
-def _counts(run: ObservedRun, job: Job, pods: Iterable[Pod]) -> dict[str, TaskState] | None:
-    """Return the last counts or those of the pods, for each task those with more ended pods."""
     # Volcano drops its counts in Completing, before it has counted the last pods
     counts = dict(last_counts(run, job) or {})
-    seen: dict[str, Counter[str]] = {}
-    for pod in pods:
+    by_task: dict[str, Counter[str]] = {}
+    for pod in seen.pods:
         if pod.task and pod.metadata.deletion_timestamp is None:  # as in Volcano
-            seen.setdefault(pod.task, Counter())[pod.phase] += 1
-    for task, phases in sorted(seen.items()):
+            by_task.setdefault(pod.task, Counter())[pod.phase] += 1
+    for task, phases in sorted(by_task.items()):
         known = counts[task].phase or {} if task in counts else {}
         if sum(phases.values()) < sum(known.values()):
             continue  # pods that are gone are in the counts only
         new, old = (sum(each.get(p, 0) for p in ENDED_POD_PHASES) for each in (phases, known))
         if new > old or not known:
             counts[task] = TaskState(phase=dict(sorted(phases.items())))
-    return counts or None
+    return AttemptEnd(
+        reason=FAILURES.get(job.phase, ""),
+        detail=blamed.message if blamed is not None else state.message or state.reason,
+        failure=blamed.failure if blamed is not None else None,
+        outputs=outputs,
+        missing=seen.missing,
+        counts=counts or None,
+        failed_on=frozenset(failed_on),
+        hours=hours(run, job, ctx),
+    )
 
 
 class Unread(NamedTuple):
