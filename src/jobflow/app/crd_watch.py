@@ -1,9 +1,9 @@
 """Watch on the installed CustomResourceDefinitions: can this version work with them?
 
-Volcano's own chart can replace our definitions at any time. Until ours are back, nothing is
-admitted, planned or written. `core.manifests.installed_crds` decides which definitions fit. An API
-server drops from a stored object, at its next write by anybody, what a foreign definition does not
-name: `LostFields` finds the flows (docs/decisions/definitions.md).
+Volcano's own chart can replace our definitions at any time; until ours are back, nothing is
+admitted, planned or written. An API server drops from a stored object, at its next write by
+anybody, what a foreign definition does not name: `LostFields` finds the flows
+(docs/decisions/definitions.md).
 """
 
 import asyncio
@@ -32,17 +32,14 @@ SETTLE_SECONDS = 2.0
 
 
 class InstalledCrd(Struct, frozen=True, kw_only=True):
-    """`apiextensions.k8s.io/v1` CustomResourceDefinition."""
-
     metadata: ObjectMeta
     spec: dict[str, Any] = {}
 
 
 class CrdWatch:
-    """Whether the definitions fit this version, kept up to date by `run`; at once if `kinds` is
-    empty. One of the events `fit` and `unfit` is set. After a definition that did not fit, `reread`
-    is awaited before `fit` is set again: objects read in the meantime may lack fields that are
-    stored. `on_fault` is called for each definition that does not fit."""
+    """Whether the definitions fit this version, kept up to date by `run`: `fit` or `unfit` is set.
+    After a definition that did not fit, `reread` is awaited before `fit` is set again: objects read
+    in the meantime may lack fields that are stored."""
 
     def __init__(
         self,
@@ -161,8 +158,7 @@ MAX_FIELDS = 5
 
 
 class LostFields:
-    """Compares flows before and after a definition that did not fit. Flows that this process has
-    not read before that are not known."""
+    """Compares the flows that were read before a definition did not fit with those after it."""
 
     def __init__(self, flows: Cache[JobFlow]) -> None:
         self._flows = flows

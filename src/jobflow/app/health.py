@@ -43,8 +43,8 @@ CHECK_SECONDS = 0.1
 
 
 class Readiness:
-    """Whether a replica is ready. Leadership does not matter: every replica answers reviews.
-    `others` return further clauses that name what is waited for."""
+    """Whether a replica is ready, leader or not: every replica answers reviews. `others` return
+    further clauses that name what is waited for."""
 
     def __init__(self, store: Store, feeds: Feeds, *others: Callable[[], list[str]]) -> None:
         self._store = store
@@ -98,7 +98,6 @@ class Readiness:
             await asyncio.sleep(CHECK_SECONDS / 10)
 
     async def report(self) -> None:
-        """Log what is missing whenever that changes, until cancelled."""
         before: list[str] | None = None
         while True:
             clauses = self.waiting_for()

@@ -1,7 +1,5 @@
-"""Metrics of one process: reviews, requests, and the work of the controller.
-
-Other packages do not know this one: each calls a callback, and `jobflow.app.replica` connects them.
-"""
+"""Metrics of one process. Other packages do not know this one: each calls a callback, and
+`jobflow.app.replica` connects them."""
 
 import re
 from collections import Counter as Tally
@@ -125,7 +123,6 @@ class Metrics:
         self.on_scrape(kind, text, lambda: Tally(phases()), label="phase")
 
     def watch_certificate(self, certificate: Live) -> None:
-        """Show the certificate that the webhook presents."""
 
         def expiry() -> dict[str, float]:
             end = certificate.expires
@@ -310,6 +307,5 @@ class StepTimes(Listener):
 
 
 def _since(job: Job, phases: Collection[str]) -> datetime | None:
-    """When a job first entered one of these phases."""
     entered = (entry for entry in job.status.conditions or () if entry.status in phases)
     return next((entry.last_transition_time for entry in entered), None)

@@ -1,7 +1,5 @@
 """One replica: webhook, controller, health and the copies they share, started and stopped in order.
-
-`jobflow.app.serve` chooses the options. The parts do not know each other.
-"""
+The parts do not know each other."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -92,10 +90,8 @@ class ReplicaOptions:
 
 
 class ServingReplica:
-    """All parts of one replica. The constructor binds the ports.
-
-    Raises PortInUse, or CertificateError if the files hold no usable certificate.
-    """
+    """All parts of one replica. The constructor binds the ports. Raises PortInUse, or
+    CertificateError if the files hold no usable certificate."""
 
     def __init__(self, client: Client, options: ReplicaOptions) -> None:
         # only a controller reads pods, which are most of what a cluster has

@@ -1,7 +1,4 @@
-"""The sandbox: an API server, a replica and a replacement for Volcano in one process.
-
-If a part dies, all end and PartDied is raised.
-"""
+"""The sandbox: an API server, a replica and a replacement for Volcano in one process."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager

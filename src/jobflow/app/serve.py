@@ -1,7 +1,4 @@
-"""The serving process on a cluster; `sandbox_world` is that on this machine.
-
-Options are chosen and parts are made here. If a part dies, all end and PartDied is raised.
-"""
+"""The serving process on a cluster; `sandbox_world` is that on this machine."""
 
 import asyncio
 import gc

@@ -24,7 +24,7 @@ class HelpHint:
 
     metavar: str
     default: str = ""
-    """The default in words, if the value itself does not say it."""
+    """In words, if the value itself does not say it."""
 
 
 def _seconds(value: object) -> object:

@@ -1,8 +1,5 @@
-"""Objects of Python as JSON of the API, with the place of every part.
-
-Expressions become CEL where the API has expressions, and references elsewhere. A value that a
-reference cannot name becomes one of the step's vars.
-"""
+"""Objects of Python as JSON of the API, with the place of every part. An expression becomes CEL
+where the API has expressions, else a reference, or a var if no reference can name it."""
 
 from __future__ import annotations
 
@@ -65,16 +62,12 @@ def to_python_name(name: str) -> str:
 
 @dataclass(slots=True)
 class _Vars:
-    """The vars of a step that computed values need."""
-
     path: str
-    """JSON path of the vars."""
     taken: set[str]
     made: dict[str, str] = field(default_factory=dict)
     """Expressions -> names."""
 
     def name_for(self, text: str, hint: str) -> str:
-        """Return the var with this expression."""
         if text in self.made:
             return self.made[text]
         base = re.sub(r"\W", "_", hint, flags=re.ASCII).strip("_").lower()
@@ -98,7 +91,6 @@ class _Context:
     variables: _Vars | None = None
 
     def of_field(self, field: traits.FlowField) -> _Context:
-        """Return the context of a field of a flow or a step."""
         is_of_job, refers = field.get(traits.JobPart) is not None, field.get(traits.Referring)
         is_setting = field.get(traits.Setting) is not None
         # Vars are known when a job is created, but not in questions and the like.
@@ -118,7 +110,6 @@ class Encoder:
 
     def __init__(self) -> None:
         self.data: dict[str, Any] = {}
-        """The object."""
         self.places: dict[str, Place] = {}
         """The places of its parts by their JSON paths."""
         self.problems: list[tuple[str, str]] = []
@@ -133,7 +124,6 @@ class Encoder:
         return self.places.get(path)
 
     def spec(self, body: FlowBody, path: str) -> dict[str, Any]:
-        """Return the spec of a flow, or a child flow."""
         known = _OF_FLOWS
         self.templates |= {id(each): each for each in body._templates}
         made: dict[str, Any] = {}
@@ -248,7 +238,6 @@ class Encoder:
         return value if isinstance(value, str) else to_cel(value)
 
     def value(self, value: Any, path: str, context: _Context = _PLAIN) -> Any:
-        """Return any value as JSON."""
         if isinstance(value, Expr):
             return self._late(value, path, context)
         if isinstance(value, Joined):

@@ -39,8 +39,7 @@ from jobflow.core.violations import Reason, join_path
 
 
 def to_yaml(*objects: Object, check: bool = True, lenient: bool = False) -> str:
-    """Return flows, schedules and templates as YAML, templates first. Raises InvalidFlow, unless
-    `check` is false."""
+    """Return YAML, templates first. Raises InvalidFlow, unless `check` is false."""
     written = [*_all_written(objects)]
     if check:
         check_objects(objects, lenient=lenient)
@@ -50,8 +49,7 @@ def to_yaml(*objects: Object, check: bool = True, lenient: bool = False) -> str:
 
 
 def lint(*objects: Object, lenient: bool = False) -> list[Fault]:
-    """Check flows, schedules and templates together, and return the warnings. Raises
-    InvalidFlow."""
+    """Return the warnings. Raises InvalidFlow."""
     report = check_objects(objects, lenient=lenient)
     return _warnings(report, objects)
 
@@ -107,7 +105,6 @@ def check_objects(
 
 
 def param_nodes(params: Mapping[str, Any]) -> dict[str, yaml_nodes.Node]:
-    """Return values of params as the nodes of YAML."""
     return {name: _node(each, "", Span(0, 0), {}, {}) for name, each in params.items()}
 
 

@@ -65,7 +65,6 @@ class Result:
 
     @property
     def name(self) -> str:
-        """The name of the flow."""
         return self.flow.metadata.name
 
     @property

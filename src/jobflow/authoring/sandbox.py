@@ -37,8 +37,7 @@ def run(
     lenient: bool,
     show: bool,
 ) -> Result:
-    """Run a flow, or one of a schedule, until it ends, and return the result. Raises ValueError,
-    InvalidFlow, and RunError if it cannot end here."""
+    """Run a flow, or one of a schedule. Raises ValueError, InvalidFlow, and RunError."""
     body = flow.flow if isinstance(flow, NamedCron) else flow
     functions: list[Step] = []
     pending: list[FlowBody] = [body] if isinstance(body, FlowBody) else []

@@ -1,7 +1,7 @@
 """Uses of steps in others: a step waits for the steps whose results it uses.
 
-A name of an output that no function returns is a fault, and so is the comparison of an output with
-a value of another type. Admission cannot know them, because outputs are decided when a job runs.
+Wrong names of outputs and comparisons with values of another type are faults, which admission
+cannot know, because outputs are decided when a job runs.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from jobflow.core.violations import quote
 
 
 def add_dependencies(steps: list[dict[str, Any]]) -> None:
-    """Let a step wait for the steps whose results it uses, unless it does already. One with a
-    strategy, condition or probe of its own keeps its targets."""
+    """Let a step wait for the steps whose results it uses. One with a strategy, condition or probe
+    of its own keeps its targets."""
     # A key names a step that exists; the targets of each grow on the way.
     targets = {step["name"]: [*step.get("dependsOn", {}).get("targets", ())] for step in steps}
     for step in steps:
@@ -82,7 +82,6 @@ class _Kind(Enum):
     STEPS = auto()
     STEP = auto()
     ENTRY = auto()
-    """An entry of `items`."""
     OUTPUTS = auto()
     OUTPUT = auto()
 
@@ -95,7 +94,6 @@ class _Value(NamedTuple):
     lists: int = 0
     """In how many lists it is."""
     output: str = ""
-    """The name of one output."""
 
 
 _Variables = Mapping[str, _Value | None]
@@ -144,7 +142,6 @@ class _OutputFinder:
         self._known = known
 
     def read(self, node: tree.SyntaxNode, variables: _Variables) -> _Value | None:
-        """Return what is known of a value."""
         if isinstance(node, tree.NameNode):
             return variables.get(node.name)
         if isinstance(node, tree.ChainNode):

@@ -32,8 +32,7 @@ class Place:
 
     @property
     def arguments(self) -> Mapping[str, Place]:
-        """The values of the keyword arguments of the call, by name, as far as the source has
-        them."""
+        """The values of the keyword arguments of the call that the source has, by name."""
         linecache.getlines(self.file)
         # Size and time of the file, as linecache knows them: a cell may be written again.
         stamp = linecache.cache.get(self.file, (0, None))[:2]
@@ -188,7 +187,7 @@ class FlowWarning(UserWarning):
 
 
 def ends_at_caller(function: Callable[P, T]) -> Callable[P, T]:
-    """Let the traceback of InvalidFlow end where the user called this function. Frames of this
+    """Let the traceback of InvalidFlow end where the user called this function: frames of this
     package say nothing about the faults, which have their own places."""
 
     @wraps(function)
@@ -205,7 +204,6 @@ def ends_at_caller(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def refuse(place: Place, message: str) -> NoReturn:
-    """Raise InvalidFlow for one fault."""
     raise InvalidFlow([Fault(place, message)])
 
 
@@ -245,8 +243,8 @@ def from_manifest(fault: ManifestFault, report: Report) -> Fault:
 
 
 def step_path_of(path: str, data: Mapping[str, Any]) -> str:
-    """Return a path of this flow or schedule from the name of its step, `site/fit` in a child flow;
-    "" if it is of no step, or the step has no name."""
+    """Return a path from the name of its step, `site/fit` in a child flow; "" if it is of no step,
+    or the step has no name."""
     names: list[str] = []
     body, rest = data.get("spec"), path
     if rest.startswith(_SCHEDULED) and isinstance(body, Mapping):

@@ -1,4 +1,4 @@
-"""Flows, child flows, their schedules, and JobTemplates."""
+"""Flows, child flows, and their schedules."""
 
 from __future__ import annotations
 
@@ -105,13 +105,8 @@ class NamedFlow(Manifest, FlowBody):
         **fields: Unpack[FlowFields],
     ) -> None:
         place = caller()
-        metadata = {
-            "generateName": generate_name,
-            "namespace": namespace,
-            "labels": labels,
-            "annotations": annotations,
-        }
-        Manifest.__init__(self, name, metadata, place)
+        metadata = {"namespace": namespace, "labels": labels, "annotations": annotations}
+        Manifest.__init__(self, name, {"generateName": generate_name} | metadata, place)
         FlowBody.__init__(self, _placed(fields, place))
 
 

@@ -1,8 +1,5 @@
-"""Steps that run a Python function: its source is the program of a container.
-
-The program needs nothing but Python 3. Values that are known now are written into it; those of the
-run are its arguments. What the function returns becomes the outputs of the step.
-"""
+"""Steps that run a Python function: its source is the program of a container, which needs nothing
+but Python 3. Values that are known now are written into it, those of the run are its arguments."""
 
 from __future__ import annotations
 
@@ -125,7 +122,6 @@ class Source:
         return shown if shown.startswith("<") else Path(shown).name
 
     def place(self, line: int = 1) -> Place:
-        """Return the place of a line of the text."""
         return Place(self.file, self.line + line - 1)
 
     def place_of(self, at: dis.Positions | None) -> Place:
@@ -260,7 +256,7 @@ class TaskFunction(Generic[P]):
 
 
 def _may_be_text(hint: object) -> bool:
-    """Return whether a parameter with this annotation takes texts, perhaps beside other values."""
+    """Return whether a parameter with this annotation takes texts."""
     if hint is None or hint is inspect.Parameter.empty:
         return True
     words = hint if isinstance(hint, str) else inspect.formatannotation(hint)
@@ -271,14 +267,12 @@ def _may_be_text(hint: object) -> bool:
 
 
 def as_argument(text: str) -> str:
-    """Return a text that a container gets unchanged, although JobFlow and Kubernetes replace
-    `$(…)` in its arguments."""
+    """Return an argument that arrives unchanged, although JobFlow and Kubernetes replace `$(…)`."""
     return text.replace("$", "$$").replace("$$(", "$$$(")
 
 
 def read_function(function: Callable[..., Any]) -> tuple[Source, ast.FunctionDef]:
-    """Return the source of a function, also parsed. Raises InvalidFlow if it cannot run by
-    itself."""
+    """Return the source of a function, also parsed. Raises InvalidFlow if it cannot run alone."""
     name, code = getattr(function, "__name__", "?"), getattr(function, "__code__", None)
     if not isinstance(code, CodeType):
         refuse(caller(), f"{name} is no plain function: define it with `def`")

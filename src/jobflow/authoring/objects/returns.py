@@ -17,8 +17,6 @@ _INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """The outputs of a function, as far as they are known."""
-
     names: frozenset[str] | None = None
     """None if they are not known."""
     types: Mapping[str, Any] = field(default_factory=dict)
@@ -30,8 +28,8 @@ class Outputs:
 
 
 def find_outputs(function: Callable[..., Any], definition: ast.FunctionDef) -> Outputs:
-    """Return the names of the outputs, as far as they are known: the keys of the TypedDict that is
-    the annotation, the keys of the dicts that it returns, or `result`; with their types."""
+    """Return the outputs: the keys of the TypedDict that is the annotation, the keys of the dicts
+    that the function returns, or `result`."""
     hint = _return_type(function)
     if is_typeddict(hint):
         keys = frozenset(hint.__required_keys__ | hint.__optional_keys__)

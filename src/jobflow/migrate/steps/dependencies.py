@@ -15,6 +15,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from jobflow.migrate.expressions.values import UnsupportedExpression, quote
+from jobflow.migrate.scopes import StepInfo
 
 _TOKEN = re.compile(r"&&|\|\||[!()]|[\w-]+(?:\.\w+)?|\S")
 # Brackets and negations inside of each other, so that no text reaches Python's limit of recursion.
@@ -128,26 +129,26 @@ class Dependencies:
     def has_ends(self) -> bool:
         return self.test is not None or any(term.ends for term in self.terms)
 
-    def manifest(self, names: Mapping[str, str], further: Sequence[str]) -> dict[str, Any]:
-        """Return `dependsOn`; `further` are steps that it waits for too."""
-        found: dict[str, Any] = {"targets": [names[task] for task in self.tasks] + [*further]}
+    def manifest(self, infos: Mapping[str, StepInfo], further: Sequence[str]) -> dict[str, Any]:
+        """Return `dependsOn`; `further` are tasks that it waits for too."""
+        found: dict[str, Any] = {"targets": [infos[task].name for task in (*self.tasks, *further)]}
         if self.is_any and self.test is None:
             found["strategy"] = "any"
         conditions = {}
         for term in self.terms:
             condition = "Finished" if self.test is not None else term.condition
             if condition not in (None, "Completed"):
-                conditions[names[term.task]] = condition
+                conditions[infos[term.task].name] = condition
         if len({*conditions.values()}) == 1 and len(conditions) == len(found["targets"]):
             found["condition"] = next(iter(conditions.values()))
         elif conditions:
             found["conditions"] = conditions
         return found
 
-    def when(self, names: Mapping[str, str], kinds: Kinds) -> str:
+    def when(self, infos: Mapping[str, StepInfo], kinds: Kinds) -> str:
         """Return CEL of what `dependsOn` cannot say, or an empty text."""
         tests = [] if self.test is None else [self.test]
-        return " && ".join(_cel(each, names, kinds) for each in (*tests, *self.tests))
+        return " && ".join(_cel(each, infos, kinds) for each in (*tests, *self.tests))
 
 
 def after(tasks: Sequence[str]) -> Dependencies:
@@ -257,7 +258,7 @@ def _holds(tree: Junction | Term, ends: Mapping[str, str]) -> bool:
     return any(parts) if tree.sign == "||" else all(parts)
 
 
-def _cel(tree: Junction | Term, names: Mapping[str, str], kinds: Kinds) -> str:
+def _cel(tree: Junction | Term, infos: Mapping[str, StepInfo], kinds: Kinds) -> str:
     if isinstance(tree, Term):
         usual = _PASSED | {"Skipped"} | ({"Failed"} if tree.task in kinds.tolerated else set())
         ends, is_conditional = tree.ends or usual, tree.task in kinds.conditional
@@ -270,9 +271,9 @@ def _cel(tree: Junction | Term, names: Mapping[str, str], kinds: Kinds) -> str:
         # Argo skips a loop without items.
         if "Skipped" in ends and "Succeeded" not in ends and tree.task in kinds.loops:
             tests["size({0}.items) == 0"] = None
-        texts = [test.format(f"steps[{quote(names[tree.task])}]") for test in tests]
+        texts = [test.format(f"steps[{quote(infos[tree.task].name)}]") for test in tests]
         return texts[0] if len(texts) == 1 else f"({' || '.join(texts)})" if texts else "false"
-    parts = [_cel(part, names, kinds) for part in tree.parts]
+    parts = [_cel(part, infos, kinds) for part in tree.parts]
     return f"!({parts[0]})" if tree.sign == "!" else f"({f' {tree.sign} '.join(parts)})"
 
 

@@ -79,7 +79,13 @@ def job_of(source: PodSource) -> dict[str, Any]:
             each["env"] = [*each.get("env", ()), name]
     pod = _pod_fields(source)
     volumes = {"volumes": found} if (found := [*_volumes(source, [*init, *containers])]) else {}
-    metadata = _pod_metadata(source)
+    metadata: dict[str, Any] = {}
+    # Those of the template are added to those of the workflow.
+    own_metadata = (*source.workflow.present("podMetadata"), *template.present("metadata"))
+    for owner, key in product(own_metadata, ("labels", "annotations")):
+        for value in owner.present(key):
+            if value.is_map:
+                metadata[key] = metadata.get(key, {}) | source.context.data(value)
     # A container alone is shorter to read, but has no fields of the pod around it.
     if not (pod or init or len(containers) > 1 or metadata):
         body: dict[str, Any] = {"container": containers[0]} | volumes
@@ -207,17 +213,6 @@ def _pod_fields(source: PodSource) -> dict[str, Any]:
         owner.report_keys(Severity.NOTE, _WITHOUT_EFFECT)
     for priority in source.workflow.present("podPriorityClassName"):
         found.setdefault("priorityClassName", source.context.data(priority))
-    return found
-
-
-def _pod_metadata(source: PodSource) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    # Those of the template are added to those of the workflow.
-    own = (*source.workflow.present("podMetadata"), *source.template.present("metadata"))
-    for owner, key in product(own, ("labels", "annotations")):
-        for value in owner.present(key):
-            if value.is_map:
-                found[key] = found.get(key, {}) | source.context.data(value)
     return found
 
 

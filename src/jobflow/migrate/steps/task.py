@@ -56,10 +56,6 @@ class TaskWriter:
     probes: Mapping[str, Field]
     """Readiness probes of daemons, by the names of their tasks."""
     kinds: Kinds
-    names: dict[str, str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.names = {name: each.name for name, each in self.infos.items()}
 
     def steps(self, task: Task) -> Iterator[dict[str, Any]]:
         info, findings = self.infos[task.name], task.entry.findings
@@ -92,9 +88,9 @@ class TaskWriter:
             context = replace(context, item=loop.item, item_keys=loop.keys)
         step: dict[str, Any] = {"name": info.name}
         if task.depends.terms or task.further:
-            further = [self.names[each] for each in task.further]
-            step["dependsOn"] = self._with_probe(task, task.depends.manifest(self.names, further))
-        tests = [task.depends.when(self.names, self.kinds), *_strict_tests(task, self.infos)]
+            depends = task.depends.manifest(self.infos, task.further)
+            step["dependsOn"] = self._with_probe(task, depends)
+        tests = [task.depends.when(self.infos, self.kinds), *_strict_tests(task, self.infos)]
         condition = task.entry.get("when")
         if condition is not None and loop is not None and mentions_item(condition.text):
             # A condition on the item chooses items; any other decides once for the step.
