@@ -73,9 +73,13 @@ class FlowView:
 
     def as_of(self) -> FlowView:
         """Return the flow at the time of the address, the present one if it had ended by then."""
-        start, at = first_start(self.flow), read_time(self.query.at)
+        start = first_start(self.flow)
+        try:
+            at = datetime.fromisoformat(self.query.at)
+        except ValueError:
+            return self
         # the present is shown live, not as a moment of the past
-        if at is None or start is None or at >= self.end:
+        if at.tzinfo is None or start is None or at >= self.end:
             return self
         # a link may name any time
         at = max(at, start)
@@ -96,15 +100,6 @@ class FlowView:
         """Return a child flow, at any level, as it was at the time that is shown."""
         found = self.page.flow.children().get(name) if name else None
         return found if found is None or self.at is None else flow_at(found, self.at)
-
-
-def read_time(text: str) -> datetime | None:
-    """Return a time in RFC 3339; None if it is none."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else None
 
 
 def notice(live: Live[Any], problem: str = "") -> Fragment:

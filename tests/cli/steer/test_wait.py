@@ -306,7 +306,7 @@ def test_a_wait_looks_at_child_flows_once(phase: str, is_reached: bool) -> None:
     raw = {"status": {"suspendedAt": NOON, "conditions": {"c-job": {"phase": phase}}}}
     chain[0] = msgspec.structs.replace(chain[0], status=msgspec.convert(raw, JobFlow).status)
     children = Children({each.metadata.name: each for each in chain[:-1]})
-    assert SUSPEND.goal.reached(chain[-1], children) is is_reached
+    assert SUSPEND.reached(chain[-1], children) is is_reached
     assert children.looks == 1
 
 

@@ -12,7 +12,7 @@ from jobflow.client.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, Er
 from jobflow.client.flows.find_flow import connect, find_each, find_flow, state_of
 from jobflow.client.options import Connection, Selection
 from jobflow.client.signals import interruption, run_unless
-from jobflow.client.verbs.command import Goal, Verb, refuse, send_verb
+from jobflow.client.verbs.command import Verb, refuse, send_verb
 from jobflow.display.formats import print_json
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import Client
@@ -63,7 +63,7 @@ async def send_and_wait(
                 print(f"JobFlow {flow.metadata.name}: {requested}", flush=True)
         if wait and sent:
             quiet = options.as_json
-            waits = {key_of(flow): GoalWait(flow, verb.goal, quiet=quiet) for flow, _ in sent}
+            waits = {key_of(flow): GoalWait(flow, verb, quiet=quiet) for flow, _ in sent}
             with interruption() as stop:
                 if not await run_unless(stop, _until_ended(client, waits)):
                     return INTERRUPTED
@@ -125,15 +125,15 @@ async def send_answer(
 class GoalWait:
     """The wait for one flow. It prints a line for each change after the Command is handled."""
 
-    def __init__(self, flow: JobFlow, goal: Goal, *, quiet: bool) -> None:
+    def __init__(self, flow: JobFlow, verb: Verb, *, quiet: bool) -> None:
         self.flow = flow
         """The flow as last seen."""
         self.children: dict[str, JobFlow] = {}
         """The child flows below flows of its namespace, by name."""
-        self.handled = goal.handled(flow, flow)
+        self.handled = verb.handled(flow, flow)
         self.is_deleted = False
         self._first = flow
-        self._goal = goal
+        self._verb = verb
         self._quiet = quiet
         self._last_line = ""
 
@@ -141,7 +141,7 @@ class GoalWait:
         if flow is self._first:  # what was read before the Command was sent
             return
         self.flow = flow
-        self.handled = self.handled or self._goal.handled(self._first, flow)
+        self.handled = self.handled or self._verb.handled(self._first, flow)
         line = f"JobFlow {flow.metadata.name}: {state_of(flow)}"
         if self.handled and not self._quiet and line != self._last_line:
             print(line, flush=True)
@@ -149,7 +149,7 @@ class GoalWait:
 
     @property
     def is_reached(self) -> bool:
-        return self.handled and self._goal.reached(self.flow, self.children)
+        return self.handled and self._verb.reached(self.flow, self.children)
 
     @property
     def failure(self) -> str:
@@ -160,7 +160,7 @@ class GoalWait:
         if self.is_deleted:
             return f"JobFlow {name} was deleted in the meantime"
         # it ended between the read and the Command
-        if not self.handled and self._goal.is_lost(self.flow):
+        if not self.handled and self._verb.is_lost(self.flow):
             return f"JobFlow {name} finished first: {state_of(self.flow)}"
         return ""
 
@@ -186,7 +186,7 @@ async def _until_ended(client: Client, waits: Mapping[Key, GoalWait]) -> None:
                 for wait in waits.values():
                     if wait.flow.metadata.namespace == child.metadata.namespace:
                         wait.children[child.metadata.name] = child
-                follower.look_again()  # it saw no change of the flows themselves
+                follower.changed.notify()  # it saw no change of the flows themselves
 
             async with following_children(client, flows, see_child):
                 await follower.until(

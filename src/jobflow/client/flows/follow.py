@@ -83,8 +83,8 @@ class FlowFollower(LiveObjects[JobFlow]):
         return all(flow.final or key in self.deleted for key, flow in self.flows.items())
 
     async def until(self, is_done: Callable[[FlowFollower], bool]) -> None:
-        """Return once `is_done`. Raises CommandError if flows can no longer be watched, and the
-        OSError of showing them, such as a closed pipe."""
+        """Return once `is_done`, which is asked at each `changed`. Raises CommandError if flows can
+        no longer be watched, and the OSError of showing them, such as a closed pipe."""
         while True:
             if self.show_error is not None:
                 raise self.show_error
@@ -98,18 +98,16 @@ class FlowFollower(LiveObjects[JobFlow]):
             await self._event.wait()
             self._event.clear()
 
-    def look_again(self) -> None:
-        """Let `until` ask once more, because something else has changed."""
-        self.changed.notify()
-
     def _update(self, old: JobFlow | None, new: JobFlow | None) -> None:
         flow = new if new is not None else old
         # the request may bring more than was asked for
         if flow is None or not self._wanted(flow):
             return
         known = self.flows.get(key := key_of(flow))
-        if new is not None and known is not None and _version(known) == _version(new):
-            return  # a list brings what was read before
+        if new is not None and known is not None:
+            before, now = known.metadata, new.metadata
+            if (before.uid, before.resource_version) == (now.uid, now.resource_version):
+                return  # a list brings what was read before
         self.flows[key] = flow
         try:
             self._show(flow)
@@ -128,10 +126,6 @@ class FlowFollower(LiveObjects[JobFlow]):
             print_error(f"{trouble}; trying again", severity="warning")
         self._warned = self.cache.failing
         self.changed.notify()
-
-
-def _version(flow: JobFlow) -> tuple[str, str]:
-    return flow.metadata.uid, flow.metadata.resource_version
 
 
 @asynccontextmanager

@@ -6,13 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from jobflow.api.flow.jobflow import JobFlow, RetainPolicy
-from jobflow.api.flow.status import (
-    CANCELLED,
-    ENDED_STEP_PHASES,
-    TIMEOUT,
-    RunCondition,
-    StepPhase,
-)
+from jobflow.api.flow.status import CANCELLED, ENDED_STEP_PHASES, TIMEOUT, RunCondition, StepPhase
 from jobflow.api.labels import ATTEMPT, CREATED_BY_FLOW, INDEX, ROOT, STEP
 from jobflow.api.resources import PODS
 from jobflow.api.volcano.pod import ContainerStatus, Pod

@@ -33,7 +33,6 @@ from jobflow.core.suggest import Suggester, list_supported
 from jobflow.core.violations import Reason, Verdict, Violation
 
 API_VERSION = JOBFLOWS.api_version
-
 _UNKNOWN_FIELD = "unknown field"
 _EXPECTS_TEXT = "must be of type string"
 _MEANT = re.compile(r'; did you mean "([^"]+)"\?$')

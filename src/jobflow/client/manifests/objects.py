@@ -81,7 +81,7 @@ class Manifest:
         steps, complete = self._steps(path)
         if not steps:
             return self._place(self.node.span)
-        nearest = steps[-1].entry
+        nearest = steps[-1][1]
         # the value of a mapping or a list begins on another line
         at_key = of_key or not complete or isinstance(nearest.value, MappingNode | ListNode)
         return self._place(nearest.key if at_key else nearest.value.span)
@@ -89,26 +89,27 @@ class Manifest:
     def keys(self, path: str) -> list[str | int] | None:
         """Return the keys and indices of a JSON path, or None if it does not exist."""
         steps, complete = self._steps(path)
-        return [step.key for step in steps] if complete else None
+        return [key for key, _ in steps] if complete else None
 
     def add_alias(self, path: str, key: str) -> None:
         """Let a misspelt key be found by its right name too."""
         steps, complete = self._steps(path)
-        parent = steps[-2].entry.value if len(steps) > 1 else self.node
+        parent = steps[-2][1].value if len(steps) > 1 else self.node
         if complete and isinstance(parent, MappingNode):
             # the misspelt key stays, so that its fault is found
-            parent.entries.setdefault(key, steps[-1].entry)
+            parent.entries.setdefault(key, steps[-1][1])
 
-    def _steps(self, path: str) -> tuple[list[_Step], bool]:
-        """Return the steps down a JSON path as far as it exists, and whether all of it does."""
-        steps: list[_Step] = []
+    def _steps(self, path: str) -> tuple[list[tuple[str | int, MappingEntry]], bool]:
+        """Return the keys and indices down a JSON path, with their values, as far as it exists, and
+        whether all of it does."""
+        steps: list[tuple[str | int, MappingEntry]] = []
         node: Node = self.node
         while path:
-            step = _step(node, path)
-            if step is None:
+            if (step := _step(node, path)) is None:
                 return steps, False
-            steps.append(step)
-            node, path = step.entry.value, step.rest
+            key, entry, path = step
+            steps.append((key, entry))
+            node = entry.value
         return steps, True
 
     def duplicates(self) -> Iterator[tuple[str, Duplicate, SourcePlace]]:
@@ -208,27 +209,19 @@ def _unreadable(source: Source, span: Span, message: str) -> ManifestFault:
     return ManifestFault(place, sources.UNREADABLE, message)
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One step down a JSON path, and the rest of the path."""
-
-    key: str | int
-    entry: MappingEntry
-    rest: str
-
-
-def _step(node: Node, path: str) -> _Step | None:
+def _step(node: Node, path: str) -> tuple[str | int, MappingEntry, str] | None:
+    """Return one step down a JSON path, and the rest of the path."""
     if isinstance(node, MappingNode):
         # a key may have dots, so a path can be split in several ways
         found = ((key, rest) for key, rest in split_first_key(path) if key in node.entries)
-        return next((_Step(key, node.entries[key], rest) for key, rest in found), None)
+        return next(((key, node.entries[key], rest) for key, rest in found), None)
     index, closed, rest = path.removeprefix("[").partition("]")
     if not (isinstance(node, ListNode) and path.startswith("[") and closed and index.isdecimal()):
         return None
     if int(index) >= len(node.items):
         return None
     item = node.items[int(index)]
-    return _Step(int(index), MappingEntry(item.span, item), rest)
+    return int(index), MappingEntry(item.span, item), rest
 
 
 def faults_of(manifest: Manifest, status: Status) -> list[ManifestFault]:

@@ -11,8 +11,6 @@ from jobflow.client.manifests.yaml_scalars import NotJSONError, plain_value
 
 _COMPACT = 80
 """Most characters of a list on one line."""
-
-
 JSONObject = Mapping[str, Any]
 
 

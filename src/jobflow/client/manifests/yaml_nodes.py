@@ -20,10 +20,8 @@ from jobflow.client.manifests.yaml_scalars import NotJSONError, Scalar, key_text
 
 MAX_NODES = 500_000
 """Most values in one text, with those of aliases. A flow of 5,000 steps has about 50,000."""
-
 MAX_DOCUMENTS = 10_000
 """Most documents in one text; to write a hundred thousand takes longer than to read them."""
-
 _LINE_BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
 _DOCUMENT_START = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
 _NOTHING_YET = re.compile(r"(?:[^\S\n]*(?:#[^\n]*)?(?:\n|\Z)|%[^\n]*(?:\n|\Z))*")

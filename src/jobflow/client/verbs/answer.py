@@ -14,7 +14,7 @@ from jobflow.client.errors import FAILED, UNUSABLE, CommandError
 from jobflow.client.flows.find_flow import find_step, state_of
 from jobflow.client.manifests.flag_values import parse_params
 from jobflow.client.manifests.yaml_nodes import data_of
-from jobflow.client.verbs.command import Goal, Verb, create_command
+from jobflow.client.verbs.command import Verb, create_command
 from jobflow.core.explain.item import describe_unknown_item
 from jobflow.core.pods.outputs import OutputsTooLarge, UnstorableJson, read_outputs
 from jobflow.core.spec.approvals import asks
@@ -28,7 +28,8 @@ APPROVE = Verb(
     action=Action.APPROVE_STEP,
     refusal=lambda flow: "",
     # nobody waits for the effect of an answer
-    goal=Goal(handled=lambda before, now: False, reached=lambda flow, children: False),
+    handled=lambda before, now: False,
+    reached=lambda flow, children: False,
 )
 REJECT = replace(APPROVE, name="reject", gerund="rejecting", action=Action.REJECT_STEP)
 

@@ -1,7 +1,4 @@
-"""Commands about a flow, and its deletion: what each asks for, when it is refused, how it is sent.
-
-A Command is sent as vcctl sends those for vcjobs; the controller handles it.
-"""
+"""Commands about a flow, sent as vcctl sends those for vcjobs, and its deletion."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -24,21 +21,9 @@ from jobflow.kube.client import ApiError, Client, decoder
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
-    """The state to wait for: a controller has handled the Command, and that has had its effect."""
-
-    handled: Callable[[JobFlow, JobFlow], bool]
-    """Compares the flow at the start and now; once true, it stays true."""
-    reached: Callable[[JobFlow, Mapping[str, JobFlow]], bool]
-    """Whether the effect has come, once the Command is handled, by the flow and the child flows
-    below flows of its namespace, by name."""
-    is_lost: Callable[[JobFlow], bool] = lambda flow: flow.final
-    """Whether a flow whose Command is not handled can no longer reach the goal."""
-
-
-@dataclass(frozen=True, slots=True)
 class Verb:
-    """`jobflow cancel`, `suspend` and similar: their Command, refusal and goal."""
+    """`jobflow cancel`, `suspend` and similar: their Command, and the state to wait for: a
+    controller has handled the Command, and that has had its effect."""
 
     name: str
     """`cancel`, also in `cancel requested`."""
@@ -47,9 +32,15 @@ class Verb:
     action: Action
     refusal: Callable[[JobFlow], str]
     """Returns why it makes no sense for the flow as it is now, or ""."""
-    goal: Goal
+    handled: Callable[[JobFlow, JobFlow], bool]
+    """Compares the flow at the start and now; once true, it stays true."""
+    reached: Callable[[JobFlow, Mapping[str, JobFlow]], bool]
+    """Whether the effect has come, once the Command is handled, by the flow and the child flows
+    below flows of its namespace, by name."""
+    is_lost: Callable[[JobFlow], bool] = lambda flow: flow.final
+    """Whether a flow whose Command is not handled can no longer reach the state."""
     exit_code: Callable[[JobFlow], int] = lambda flow: SUCCESS
-    """The exit code of `--wait` by the flow that has reached the goal."""
+    """The exit code of `--wait` by the flow that has reached the state."""
 
 
 def refuse(flow: JobFlow, verb: Verb) -> str:
@@ -142,16 +133,14 @@ CANCEL = Verb(
     gerund="cancelling",
     action=Action.TERMINATE_JOB,
     refusal=_cancel_refusal,
-    goal=Goal(
-        handled=lambda before, now: now.status.state.reason == CANCELLED,
-        reached=lambda flow, children: flow.final,
-    ),
+    handled=lambda before, now: now.status.state.reason == CANCELLED,
+    reached=lambda flow, children: flow.final,
 )
 CANCEL_NOW = replace(
     CANCEL,
     action=Action.TERMINATE_NOW,
     refusal=_cancel_now_refusal,
-    goal=replace(CANCEL.goal, handled=lambda before, now: now.status.finally_cancelled),
+    handled=lambda before, now: now.status.finally_cancelled,
 )
 
 
@@ -222,10 +211,8 @@ SUSPEND = Verb(
     gerund="suspending",
     action=Action.SUSPEND_FLOW,
     refusal=_suspend_refusal,
-    goal=Goal(
-        handled=lambda before, now: now.status.suspended_at is not None,
-        reached=lambda flow, children: not _is_suspended(flow) or _is_idle(flow, children),
-    ),
+    handled=lambda before, now: now.status.suspended_at is not None,
+    reached=lambda flow, children: not _is_suspended(flow) or _is_idle(flow, children),
     exit_code=_suspend_exit_code,
 )
 SUSPEND_AND_ABORT = replace(
@@ -240,10 +227,8 @@ RESUME = Verb(
     gerund="resuming",
     action=Action.RESUME_JOB,
     refusal=_resume_refusal,
-    goal=Goal(
-        handled=lambda before, now: bool(now.status.state.phase) and not _is_suspended(now),
-        reached=lambda flow, children: True,
-    ),
+    handled=lambda before, now: bool(now.status.state.phase) and not _is_suspended(now),
+    reached=lambda flow, children: True,
 )
 
 
@@ -280,14 +265,12 @@ RETRY = Verb(
     gerund="retrying",
     action=Action.RESTART_JOB,
     refusal=_retry_refusal,
-    goal=Goal(
-        # a watch may skip versions, so the flow may already have finished again
-        handled=lambda before, now: (
-            not now.final or now.status.completion_time != before.status.completion_time
-        ),
-        reached=lambda flow, children: flow.final,
-        is_lost=lambda flow: False,
+    # a watch may skip versions, so the flow may already have finished again
+    handled=lambda before, now: (
+        not now.final or now.status.completion_time != before.status.completion_time
     ),
+    reached=lambda flow, children: flow.final,
+    is_lost=lambda flow: False,
     exit_code=lambda flow: SUCCESS if flow.status.state.phase == FlowPhase.SUCCEED else FAILED,
 )
 RETRY_TOLERATED = replace(

@@ -59,47 +59,34 @@ class ListQuery:
         return "?" + urlencode({name: value for name, value in values.items() if value})
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """A query that was read."""
-
-    query: ListQuery
+def filter_flows(live: LiveFlows, query: ListQuery) -> tuple[list[FlowSummary], str]:
+    """Return the flows that pass all filters but that of the phase, and a sentence about filters
+    that cannot be read."""
     labels: Sequence[Requirement] = ()
-    since: datetime = _OLDEST
-    problem: str = ""
-    """A sentence about a filter that cannot be read, and that is left out."""
-
-    @classmethod
-    def of(cls, query: ListQuery, now: datetime) -> Filter:
-        """Read a query. `now` is aware."""
-        labels: Sequence[Requirement] = ()
-        # a filter that cannot be read is left out, not the whole list
-        since, problems = _OLDEST, []
-        try:
-            labels = parse_label_selector(query.l)
-        except ValueError:
-            problems.append(f'"{query.l}" is not a label selector such as team=vision,stage!=test')
-        try:
-            if query.age:
-                since = now - timedelta(seconds=parse_duration(query.age))
-        except (ValueError, OverflowError):
-            problems.append(f'"{query.age}" is not an age such as 30m or 24h')
-        return cls(query, labels, since, "; ".join(problems))
-
-    def includes(self, flow: FlowSummary) -> bool:
-        """Whether the flow passes all filters but that of the phase."""
-        meta = flow.metadata
-        return (
-            (bool(self.query.children) or not flow.is_child)
-            and self.query.q in meta.name
-            and (self.since is _OLDEST or (meta.creation_timestamp or _OLDEST) >= self.since)
-            and all(holds(meta.labels or {}, *each) for each in self.labels)
-        )
+    # a filter that cannot be read is left out, not the whole list
+    since, problems = _OLDEST, []
+    try:
+        labels = parse_label_selector(query.l)
+    except ValueError:
+        problems.append(f'"{query.l}" is not a label selector such as team=vision,stage!=test')
+    try:
+        if query.age:
+            since = datetime.now(UTC) - timedelta(seconds=parse_duration(query.age))
+    except (ValueError, OverflowError):
+        problems.append(f'"{query.age}" is not an age such as 30m or 24h')
+    found = [
+        flow
+        for flow in live.cache
+        if (query.children or not flow.is_child)
+        and query.q in flow.metadata.name
+        and (since is _OLDEST or (flow.metadata.creation_timestamp or _OLDEST) >= since)
+        and all(holds(flow.metadata.labels or {}, *each) for each in labels)
+    ]
+    return found, "; ".join(problems)
 
 
 def list_fragments(live: LiveFlows, query: ListQuery) -> list[Fragment]:
-    filters = Filter.of(query, datetime.now(UTC))
-    included = [flow for flow in live.cache if filters.includes(flow)]
+    included, problem = filter_flows(live, query)
     flows = [flow for flow in included if query.phase in ("", flow.phase)]
     # a stable order among flows of one second, which the second sort keeps
     flows.sort(key=attrgetter("metadata.namespace", "metadata.name"))
@@ -125,7 +112,7 @@ def list_fragments(live: LiveFlows, query: ListQuery) -> list[Fragment]:
         }
         rows = [Fragment("no-rows", "no-rows.html", nothing)]
     return [
-        notice(live, filters.problem),
+        notice(live, problem),
         Fragment("counts", "counts.html", _counts(included, query)),
         Fragment("rows", "rows.html", None, rows),
         Fragment("pager", "pager.html", pager),

@@ -29,8 +29,6 @@ MAX_LISTED = 5
 """Failed steps, and approvals, at the top of the page; the others are counted."""
 _SAID = (FlowReason.STEP_FAILED, FlowReason.NAME_CONFLICT, StepReason.WAITING_FOR_APPROVAL)
 """Reasons of a flow that the lists below its header tell."""
-
-
 TABS: Mapping[str, tuple[str, Panel]] = {
     "graph": ("Graph", graph),
     "timeline": ("Timeline", timeline_view),

@@ -44,7 +44,6 @@ _UNSUCCESSFUL = frozenset(
     {JobPhase.FAILED, JobPhase.ABORTED, JobPhase.ABORTING, JobPhase.TERMINATED}
 )
 _VERBS = {State.WAITING: "waited", State.QUEUED: "queued", State.RUNNING: "ran"}
-
 _ENDS_OF_PATH = 8
 """Steps that are shown at each end of a long critical path."""
 
@@ -216,9 +215,6 @@ def _word(span: Span) -> str:
     outcome = f", {span.outcome}" if is_told else ""
     start, end = f"{span.start:%H:%M:%S}", f"{span.end:%H:%M:%S}"
     return f"{_VERBS[span.state]} {start} to {end} ({took}{outcome})"
-
-
-# ---------------------------------------------------------------- time spent
 
 
 @dataclass(frozen=True, slots=True)

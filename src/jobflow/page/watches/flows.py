@@ -23,6 +23,9 @@ from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.connections import METADATA_ONLY
 from jobflow.page.watches.live import Live, Watches
 
+MAX_FLOWS = 2_000
+"""Earlier flows from which running times are learned."""
+
 
 async def list_namespaces(client: Client, chosen: str) -> list[str]:
     """Return the names of all namespaces, if the user may list them, with the client's own and the
@@ -34,10 +37,6 @@ async def list_namespaces(client: Client, chosen: str) -> list[str]:
     except (ApiError, *NETWORK_ERRORS):  # the list is a convenience; others say what is wrong
         pass
     return sorted(names - {""})
-
-
-MAX_FLOWS = 2_000
-"""Earlier flows from which running times are learned."""
 
 
 class SummaryStatus(Struct, frozen=True, kw_only=True):

@@ -27,14 +27,11 @@ class Watched(Protocol):
 
     changed: Signal
 
-    def start(self) -> None:
-        """Begin to read."""
+    def start(self) -> None: ...
 
-    async def stop(self) -> None:
-        """Stop reading."""
+    async def stop(self) -> None: ...
 
-    async def answered(self) -> None:
-        """Return once the cluster has answered, or after ANSWER_SECONDS."""
+    async def answered(self) -> None: ...
 
 
 class Live(LiveObjects[T]):

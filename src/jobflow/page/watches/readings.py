@@ -39,8 +39,6 @@ MAX_PODS = 5
 """Pods whose events are read."""
 MAX_EVENTS = 40
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
-
-
 _TELLING: tuple[str, ...] = (PodPhase.FAILED, PodPhase.PENDING, PodPhase.RUNNING)
 """The phases of the pods that tell most."""
 
@@ -70,16 +68,12 @@ class Event(Struct, frozen=True, kw_only=True):
         return self.last_timestamp or self.event_time or self.metadata.creation_timestamp
 
 
-class MayNotListEvents(Exception):
-    """The user may not list events; the text is a sentence about it."""
-
-
 async def read_events(
     client: Client, flow: JobFlow, step: str, index: int | None, pods: Sequence[Pod]
 ) -> list[Event]:
     """Return the events of the jobs of a step, or of an item of it, of their PodGroups and of
     `pods`, the newest first: of those that tell most, at most MAX_JOBS and MAX_PODS. Raises
-    MayNotListEvents, ApiError and NETWORK_ERRORS."""
+    ApiError and NETWORK_ERRORS."""
     namespace = flow.metadata.namespace
     jobs = list_jobs(flow, step, index)[:MAX_JOBS]
     groups = await all_of(*(_name_group(client, namespace, job) for job in jobs))
@@ -89,13 +83,7 @@ async def read_events(
         *((POD_GROUPS.kind, group) for group in groups if group),
         *((PODS.kind, pod.metadata.name) for pod in telling[:MAX_PODS]),
     ]
-    try:
-        found = await all_of(*(_events_of(client, namespace, *each) for each in objects))
-    except ApiError as error:
-        if error.code != 403:
-            raise
-        refusal = f'You may not list events in namespace "{namespace}": {error.message}'
-        raise MayNotListEvents(refusal) from None
+    found = await all_of(*(_events_of(client, namespace, *each) for each in objects))
     events = [event for each in found for event in each]
     events.sort(key=lambda event: event.time or _LONG_AGO, reverse=True)
     return events[:MAX_EVENTS]
@@ -226,10 +214,12 @@ class StepReadings:
             self.events = await read_events(self._client, flow, step, index, self._pods(flow))
         except (KeyError, IndexError):  # a later flow of this name has no such step or item
             return
-        except MayNotListEvents as error:
-            self.events, problem = (), str(error)
         except (ApiError, CommandError, *NETWORK_ERRORS) as error:
             problem = f"Some of it could not be read: {error}"
+            # facts and child flows leave out what may not be read
+            if isinstance(error, ApiError) and error.code == 403:
+                place = f'in namespace "{flow.metadata.namespace}"'
+                self.events, problem = (), f"You may not list events {place}: {error.message}"
         self.problem = problem
         if self._shown != before:
             self.changed.notify()
