@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, NAMESPACES
-from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure, status
+from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox.command_line import Result
 from support.sandbox.flow_commands import forbid, run_command, set_status
 from support.sandbox.manifests import jobflow, template
@@ -286,8 +286,8 @@ async def test_a_refused_template_stops_the_flow(
     world: Cluster, kubeconfig: Path, tmp_path: Path
 ) -> None:
     causes = [{"reason": "FieldValueInvalid", "field": "spec.queue", "message": "no such queue"}]
-    refusal = status(422, "Invalid", "JobTemplate is invalid", {"causes": causes})
-    world.fails("PATCH", "/jobtemplates/b", RequestFailure(refusal))
+    refusal = failure(422, "Invalid", "JobTemplate is invalid", causes=causes)
+    world.fails("PATCH", "/jobtemplates/b", refusal)
     file = write_flow(tmp_path, *train())
     result = await run_command(kubeconfig, "submit", file)
     place, _, sentence = result.err.splitlines()[0].partition(": error: ")
@@ -303,8 +303,8 @@ async def test_a_conflict_with_another_manager_is_explained(
 ) -> None:
     conflict = 'conflict with "kubectl-client-side-apply" using flow.volcano.sh/v1alpha1'
     causes = [{"reason": "FieldManagerConflict", "field": ".spec.queue", "message": conflict}]
-    refusal = status(409, "Conflict", "Apply failed with 1 conflict", {"causes": causes})
-    world.fails("PATCH", "/jobtemplates/a", RequestFailure(refusal))
+    refusal = failure(409, "Conflict", "Apply failed with 1 conflict", causes=causes)
+    world.fails("PATCH", "/jobtemplates/a", refusal)
     result = await run_command(kubeconfig, "submit", write_flow(tmp_path, *train()))
     assert result.code == 1
     assert f"error: spec.queue: {conflict}: apply the file with that tool, or " in result.err
