@@ -13,7 +13,7 @@ from jobflow.app.replica import ReplicaOptions, ServingReplica, WebhookOptions, 
 from jobflow.controller.wants import PROCESSES, SIMULATED
 from jobflow.kube.client import Client
 from jobflow.runtime.event_loop import together
-from jobflow.runtime.http_listener import in_use
+from jobflow.runtime.http_listener import PortInUse
 from jobflow.sandbox.apiserver.requests.access import Access, kubeconfig, kubeconfig_file
 from jobflow.sandbox.apiserver.requests.in_process import in_process_client
 from jobflow.sandbox.apiserver.server import ApiServer
@@ -63,7 +63,7 @@ async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[
         try:
             await stack.enter_async_context(server)
         except OSError as error:
-            raise in_use(f"{LOOPBACK}:{options.port}", "--port", error) from error
+            raise PortInUse(f"{LOOPBACK}:{options.port}", "--port", error) from error
         # a temporary one goes with the sandbox
         path = options.kubeconfig or folder / "kubeconfig"
         stack.enter_context(kubeconfig_file(path, kubeconfig(server.url, access)))

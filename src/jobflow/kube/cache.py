@@ -1,7 +1,6 @@
-"""A copy of the objects of one kind that goes back in time only if the server does.
-
-Three sources write to it in any order: a list (`replace`), a watch (`changed`, `deleted`), and
-answers to writes and live reads (`learn`). Resource versions decide which object is newer.
+"""A copy of the objects of one kind that goes back in time only if the server does. A list
+(`replace`), a watch (`changed`, `deleted`), and answers to writes and live reads (`learn`) write to
+it in any order; resource versions decide which object is newer.
 
 Resource versions of one kind compare as integers, across objects too (KEP-5504). `version` is the
 last version that list and watch have reported: everything up to it is in the copy. So an object at
@@ -21,8 +20,6 @@ from jobflow.kube.answers import Identity
 
 
 class KubeObject(Protocol):
-    """An object of any Kubernetes kind: a type with metadata."""
-
     @property
     def metadata(self) -> ObjectMeta: ...
 
@@ -135,8 +132,7 @@ class Cache(Generic[T]):
     def precedes(self, version: str, known: int) -> bool:
         """Return whether a consistent list at `version` is older than `known`, the `newest` version
         when the list was requested."""
-        # another list may have started over meanwhile
-        # what was known before the list was requested must be in it
+        # what was known before must be in it; another list may have started over meanwhile
         return version_of(version) < min(known, self.newest)
 
     def lags(self, meta: ObjectMeta | Identity) -> bool:

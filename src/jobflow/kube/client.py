@@ -1,8 +1,5 @@
-"""Requests to an API server: paths, bytes and errors, without copies.
-
-Every request goes through `Client.request`, or through `Client.stream` if its answer may have no
-end. The caller decides what to do about an error.
-"""
+"""Requests to an API server, without copies. Each goes through `Client.request`, or through
+`Client.stream` if its answer may have no end. The caller decides what to do about an error."""
 
 import asyncio
 import logging
@@ -10,11 +7,11 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
 import msgspec
 
-from jobflow.api.resources import ListMeta, Resource
+from jobflow.api.resources import Resource
 from jobflow.kube import answers, credentials
 from jobflow.kube.answers import NETWORK_ERRORS, ApiError, UnreadableAnswer, decoder
 from jobflow.kube.clock import ExponentialBackoff, ServerClock
@@ -57,14 +54,6 @@ class Served(msgspec.Struct):
     """`v1` APIResourceList: the resources of one group and version (meta/v1 types.go)."""
 
     resources: list[ServedResource] = []
-
-
-class ListPage(Protocol):
-    @property
-    def metadata(self) -> ListMeta: ...
-
-
-P = TypeVar("P", bound=ListPage)
 
 
 class Client:
@@ -112,7 +101,6 @@ class Client:
         token: str = "",
         tls: ssl.SSLContext | None = None,
     ) -> Self:
-        """Return a client of the server at this URL."""
         authorization = f"Bearer {token}" if token else None
         login = Login(server.rstrip("/"), authorization=authorization, tls=tls)
         return cls(Credentials(login), namespace=namespace)
@@ -186,13 +174,13 @@ class Client:
     async def list(
         self,
         resource: Resource,
-        type_of_list: type[P],
+        type_of_list: type[answers.ItemList[T]],
         *,
         namespace: str = "",
         query: Query = (),
         limit: int = PAGE,
         accept: str = "",
-    ) -> AsyncGenerator[P, None]:
+    ) -> AsyncGenerator[answers.ItemList[T], None]:
         """Yield the pages of a list, each requested when it is needed. Without a resourceVersion in
         `query` the read is consistent. Raises ApiError, with code 410 if the list took longer than
         the server keeps its version. `limit` 0 requests a single page."""
@@ -201,17 +189,13 @@ class Client:
             paging = [("limit", str(limit))] if limit else []
             if more:
                 paging.append(("continue", more))
+            path, options = resource.path(namespace), [*query, *paging]
             body = await self.request(
-                "GET",
-                resource.path(namespace),
-                query=[*query, *paging],
-                accept=accept,
-                timeout=PAGE_SECONDS,
+                "GET", path, query=options, accept=accept, timeout=PAGE_SECONDS
             )
             page = pages.decode(body)
             yield page
-            more = page.metadata.continue_
-            if not more:
+            if not (more := page.metadata.continue_):
                 return
 
     async def create(

@@ -1,9 +1,6 @@
-"""Address and credentials of the API server, from a kubeconfig or from a pod's service account.
-
-kubernetes_asyncio reads the files and runs the credential plugins. Its reader is imported without
-the rest of it: 36 MB and a fifth of a second for a thousand model classes that JobFlow never uses
-(docs/decisions/requests.md).
-"""
+"""Address and credentials of the API server, from a kubeconfig or from a pod's service account, by
+the reader of kubernetes_asyncio without the rest of it, which takes 36 MB and a fifth of a second
+(docs/decisions/requests.md)."""
 
 import asyncio
 import importlib
@@ -119,18 +116,9 @@ async def find(
     candidate = path or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
     if path or context or _any_exists(candidate):
         return await _from_kubeconfig(candidate, context, impersonate)
-    if "KUBERNETES_SERVICE_HOST" in os.environ and impersonate is None:
-        return await _from_pod()
-    raise ConfigError(
-        f"no kubeconfig at {candidate} and not inside a pod: pass --kubeconfig or set KUBECONFIG"
-    )
-
-
-def _any_exists(kubeconfig: str) -> bool:
-    return any(Path(part).expanduser().is_file() for part in kubeconfig.split(os.pathsep))
-
-
-async def _from_pod() -> Credentials:
+    if "KUBERNETES_SERVICE_HOST" not in os.environ or impersonate is not None:
+        missing = f"no kubeconfig at {candidate} and not inside a pod"
+        raise ConfigError(f"{missing}: pass --kubeconfig or set KUBECONFIG")
     config = import_config()
 
     async def read() -> Login:
@@ -148,6 +136,10 @@ async def _from_pod() -> Credentials:
             raise ConfigError(f"service account of this pod: {error}") from error
 
     return Credentials(await read(), reread=read, renew=read)
+
+
+def _any_exists(kubeconfig: str) -> bool:
+    return any(Path(part).expanduser().is_file() for part in kubeconfig.split(os.pathsep))
 
 
 async def _from_kubeconfig(path: str, context: str | None, impersonate: str | None) -> Credentials:

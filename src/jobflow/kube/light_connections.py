@@ -1,11 +1,12 @@
-"""Connections of a command that sends few requests, by asyncio and h11: they are imported in a
-quarter of the time of aiohttp, which is longer than such a command takes."""
+"""Connections of a command that sends few requests, by asyncio and h11, which are imported in a
+quarter of the time of aiohttp."""
 
 import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,7 +33,6 @@ class LightConnections(Connections):
         self._proxied: Connections | None = None
 
     async def close(self) -> None:
-        """Close all connections. A later request opens new ones."""
         while self._idle:
             self._idle.pop().close()
         if self._proxied is not None:
@@ -107,6 +107,9 @@ async def _open(
     return await asyncio.open_connection(str(last[4][0]), port, **tls)
 
 
+_peer = attrgetter("server", "tls", "tls_name")
+
+
 class _Closed(NetworkError):
     """The server closed a connection instead of an answer."""
 
@@ -123,12 +126,11 @@ class _Connection:
 
     def is_usable(self, login: Login) -> bool:
         """Whether it leads to the same server, as the same TLS user, and is still open."""
-        same = (login.server, login.tls, login.tls_name) == (
-            self._login.server,
-            self._login.tls,
-            self._login.tls_name,
+        return (
+            _peer(login) == _peer(self._login)
+            and not self._reader.at_eof()
+            and not self._writer.is_closing()
         )
-        return same and not self._reader.at_eof() and not self._writer.is_closing()
 
     async def ask(self, request: Request) -> h11.Response:
         """Send a request and return the head of the answer. Raises NetworkError."""

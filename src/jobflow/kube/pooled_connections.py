@@ -17,7 +17,6 @@ class PooledConnections(connections.Connections):
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        """Close all connections. A later request opens new ones."""
         if self._session is not None:
             session, self._session = self._session, None
             await session.close()

@@ -1,7 +1,5 @@
-"""An HTTP listener: one ASGI app on one port, bound at once and served until it is stopped.
-
-It installs no signal handlers, prints nothing and never ends the process.
-"""
+"""An HTTP listener: one ASGI app on one port, bound at once and served until it is stopped, without
+signal handlers."""
 
 import asyncio
 import socket
@@ -26,6 +24,10 @@ BACKLOG = 2048
 class PortInUse(OSError):
     """The port cannot be used. `strerror` says which one and how to choose another."""
 
+    def __init__(self, address: str, flag: str, error: OSError) -> None:
+        text = f"cannot listen on {address}: {error.strerror}; choose another port by {flag}"
+        super().__init__(error.errno, text)
+
     def __str__(self) -> str:
         return self.strerror or ""
 
@@ -44,7 +46,7 @@ class HttpListener:
                 (host, port), family=family, backlog=BACKLOG, dualstack_ipv6=everywhere
             )
         except OSError as error:
-            raise in_use(f"{host}:{port}" if host else f"port {port}", flag, error) from error
+            raise PortInUse(f"{host}:{port}" if host else f"port {port}", flag, error) from error
         self.port: int = self._socket.getsockname()[1]
         self._server = _Server(
             uvicorn.Config(
@@ -125,9 +127,3 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Install no signal handlers."""
         yield
-
-
-def in_use(address: str, flag: str, error: OSError) -> PortInUse:
-    """Return the error for an address that cannot be used."""
-    text = f"cannot listen on {address}: {error.strerror}; choose another port by {flag}"
-    return PortInUse(error.errno, text)

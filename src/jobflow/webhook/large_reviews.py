@@ -1,8 +1,5 @@
-"""Offload of large reviews to a worker process (docs/decisions/large-reviews.md).
-
-The first one starts the worker, which judges one at a time, asks the replica about the cluster, and
-ends after idle time.
-"""
+"""Offload of large reviews to a worker process, which the first one starts, and which ends after
+idle time (docs/decisions/large-reviews.md)."""
 
 import asyncio
 import sys

@@ -1,15 +1,13 @@
 """The worker process that judges large reviews, started by `large_reviews`, and the messages that
-it exchanges with a replica. It ends with its input.
-
-A review, or a check, is answered by questions about the cluster, with a reply to each, and its end.
-"""
+it exchanges with a replica: a review, or a check, is answered by questions about the cluster, with
+a reply to each, and its end. It ends with its input."""
 
 import gc
 import os
 import resource
 import struct
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, BinaryIO, TypeVar
@@ -58,22 +56,18 @@ class ClusterQuestion(msgspec.Struct, tag=True):
     arguments: list[Any]
 
 
+ToWorker = Review | Check | Reply
+ToReplica = Finished | ClusterQuestion
 _encode = msgspec.msgpack.Encoder().encode
-_to_worker: msgspec.msgpack.Decoder[Review | Check | Reply] = msgspec.msgpack.Decoder(
-    Review | Check | Reply
-)
-_to_replica: msgspec.msgpack.Decoder[Finished | ClusterQuestion] = msgspec.msgpack.Decoder(
-    Finished | ClusterQuestion
-)
-decode_in_worker = _to_worker.decode
-decode_in_replica = _to_replica.decode
+decode_in_worker: Callable[[bytes], ToWorker] = msgspec.msgpack.Decoder(ToWorker).decode
+decode_in_replica: Callable[[bytes], ToReplica] = msgspec.msgpack.Decoder(ToReplica).decode
 
 
 def raw(value: Any) -> msgspec.Raw:
     return msgspec.Raw(_encode(value))
 
 
-def frame(message: Review | Check | Reply | Finished | ClusterQuestion) -> bytes:
+def frame(message: ToWorker | ToReplica) -> bytes:
     body = _encode(message)
     return LENGTH.pack(len(body)) + body
 
@@ -92,14 +86,14 @@ class Replica:
         self._incoming = incoming
         self._outgoing = outgoing
 
-    def receive(self) -> Review | Check | Reply | None:
+    def receive(self) -> ToWorker | None:
         head = self._incoming.read(LENGTH.size)
         if len(head) < LENGTH.size:
             return None
         (length,) = LENGTH.unpack(head)
         return decode_in_worker(self._incoming.read(length))
 
-    def send(self, message: Finished | ClusterQuestion) -> None:
+    def send(self, message: ToReplica) -> None:
         self._outgoing.write(frame(message))
         self._outgoing.flush()
 
@@ -164,9 +158,8 @@ class RemoteTemplates(Mapping[str, JobTemplate]):
         if name not in self._names:
             raise KeyError(name)
         if name not in self._fetched:
-            self._fetched[name] = self._replica.ask(
-                JobTemplate | None, "template", self._namespace, name
-            )
+            place = self._namespace, name
+            self._fetched[name] = self._replica.ask(JobTemplate | None, "template", *place)
         if (found := self._fetched[name]) is None:  # deleted since
             raise KeyError(name)
         return found

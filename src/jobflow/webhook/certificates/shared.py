@@ -1,14 +1,13 @@
 """A certificate that the replicas make themselves, share in a Secret, and have API servers trust.
-
-Every replica runs it. The first write wins, and the other replicas read what it wrote. CAs stay in
-caBundles until no replica can serve a certificate of them (docs/decisions/certificates.md).
-"""
+The first write wins. CAs stay in caBundles until no replica can serve a certificate of them
+(docs/decisions/certificates.md)."""
 
 import asyncio
 import contextlib
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -43,10 +42,6 @@ class Configuration(Struct, frozen=True, kw_only=True):
     webhooks: list[WebhookEntry] = []
 
 
-def trusts(configuration: Configuration, authority: x509.Certificate) -> bool:
-    return all(authority in _bundle(webhook) for webhook in configuration.webhooks)
-
-
 def correction(
     configuration: Configuration, ring: pki.Ring, policy: pki.Policy, *, now: datetime
 ) -> dict[str, Any] | None:
@@ -75,6 +70,7 @@ def _bundle(webhook: WebhookEntry) -> list[x509.Certificate]:
         return []
 
 
+# merges webhooks by their names
 STRATEGIC = "application/strategic-merge-patch+json"
 FIELD_MANAGER = [("fieldManager", "jobflow-certificates")]
 LONGEST_WAIT = 5.0
@@ -164,7 +160,22 @@ class SharedCertificate:
             return 0.0
         ring = self._held
         assert ring is not None, "without a ring a new one is due"
-        await self._correct_bundles(ring)
+        for (kind, name), reflector in self._configurations.items():
+            missed = f"{kind.kind} {name}"
+            if (configuration := reflector.cache.get("", name)) is None:
+                if missed not in self._missed:
+                    log.warning(f"no such {kind.kind} yet", configuration=name)
+                    self._missed.add(missed)
+                continue
+            self._missed.discard(missed)
+            if (patch := correction(configuration, ring, self._policy, now=self._now())) is None:
+                continue
+            body = msgspec.json.encode(patch)
+            answer = await self._client.patch(
+                kind, "", name, body, content_type=STRATEGIC, query=FIELD_MANAGER
+            )
+            log.info("caBundle written", configuration=name, webhooks=len(patch["webhooks"]))
+            reflector.cache.learn(decoder(Configuration).decode(answer))
         adopted = self._adopt(ring)
         wait = pki.time_to_next_change(ring, self._policy, now=self._now())
         # in the middle of a rotation the next step is due when API servers know the new CA
@@ -207,42 +218,13 @@ class SharedCertificate:
                 "type": "kubernetes.io/tls",
                 "metadata": {"name": self._name, "labels": labels},
             }
-            encoded = msgspec.json.encode(body)
-            answer = await self._client.create(
-                resources.SECRETS, self._namespace, encoded, query=FIELD_MANAGER
-            )
+            send = partial(self._client.create, resources.SECRETS, self._namespace)
         else:
             body["metadata"] = {"resourceVersion": secret.metadata.resource_version}
-            encoded = msgspec.json.encode(body)
-            answer = await self._client.patch(
-                resources.SECRETS, self._namespace, self._name, encoded, query=FIELD_MANAGER
-            )
+            send = partial(self._client.patch, resources.SECRETS, self._namespace, self._name)
+        answer = await send(msgspec.json.encode(body), query=FIELD_MANAGER)
         log.info("certificates written", secret=self._name, reason=due.reason)
         cache.learn(decoder(Secret).decode(answer))
-
-    async def _correct_bundles(self, ring: pki.Ring) -> None:
-        for (kind, name), reflector in self._configurations.items():
-            missed = f"{kind.kind} {name}"
-            if (configuration := reflector.cache.get("", name)) is None:
-                if missed not in self._missed:
-                    log.warning(f"no such {kind.kind} yet", configuration=name)
-                    self._missed.add(missed)
-                continue
-            self._missed.discard(missed)
-            patch = correction(configuration, ring, self._policy, now=self._now())
-            if patch is None:
-                continue
-            answer = await self._client.patch(
-                kind,
-                "",
-                name,
-                msgspec.json.encode(patch),
-                # merges webhooks by their names
-                content_type=STRATEGIC,
-                query=FIELD_MANAGER,
-            )
-            log.info("caBundle written", configuration=name, webhooks=len(patch["webhooks"]))
-            reflector.cache.learn(decoder(Configuration).decode(answer))
 
     def _adopt(self, ring: pki.Ring) -> bool:
         """Serve the ring's certificate if it is trusted, or no usable one is; return whether it
@@ -261,9 +243,12 @@ class SharedCertificate:
         return True
 
     def _is_trusted(self, authority: x509.Certificate) -> bool:
-        configurations = self._configurations.items()
-        found = (reflector.cache.get("", name) for (_, name), reflector in configurations)
-        return all(each is None or trusts(each, authority) for each in found)
+        for (_, name), reflector in self._configurations.items():
+            configuration = reflector.cache.get("", name)
+            for webhook in configuration.webhooks if configuration is not None else ():
+                if authority not in _bundle(webhook):
+                    return False
+        return True
 
     def _has_settled(self, authority: x509.Certificate) -> bool:
         """Whether the CA has been trusted for long enough that every API server knows it."""

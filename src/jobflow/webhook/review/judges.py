@@ -128,7 +128,7 @@ class Judge(ABC, Generic[T]):
     async def update(self, old: T, new: T, user: UserInfo) -> Verdict: ...
 
     async def changed(self, new: T, user: UserInfo) -> Verdict:
-        """Judge a change of an object whose old form does not fit the type."""
+        # the old form does not fit the type
         return await self.create(new, user)
 
     async def check_owners(self, old: ObjectMeta | None, new: ObjectMeta, user: UserInfo) -> None:
@@ -175,35 +175,6 @@ class Judge(ABC, Generic[T]):
 _Owners = Mapping[tuple[str, str], OwnerReference]
 
 
-class OwnerChanges(NamedTuple):
-    """Owners that an update adds or removes: JobFlows (parents) and CronJobFlows. One that becomes
-    the controller of the flow counts as added, one that no longer is counts as removed.
-
-    A plan takes a child flow for what a step has run, and a schedule counts and deletes its flows
-    (docs/decisions/child-flows.md, docs/decisions/schedules.md).
-    """
-
-    parents: tuple[OwnerReference, ...] = ()
-    lost_parents: tuple[OwnerReference, ...] = ()
-    crons: tuple[OwnerReference, ...] = ()
-
-
-def owner_changes(old: ObjectMeta | None, new: ObjectMeta) -> OwnerChanges:
-    """Return what changes; `old` is None for a new flow. `blockOwnerDeletion`, which the garbage
-    collector edits, does not count."""
-    had = None if old is None else old.owner_references
-    # nearly every update
-    if had == new.owner_references:
-        return OwnerChanges()
-    old_parents, parents = _owners(had, JOBFLOWS.kind), _owners(new.owner_references, JOBFLOWS.kind)
-    old_crons = _owners(had, CRONJOBFLOWS.kind)
-    return OwnerChanges(
-        parents=_added(old_parents, parents),
-        lost_parents=_added(parents, old_parents),
-        crons=_added(old_crons, _owners(new.owner_references, CRONJOBFLOWS.kind)),
-    )
-
-
 def _owners(references: Sequence[OwnerReference] | None, kind: str) -> _Owners:
     """Return the owners of a kind, in any API group, by name and UID."""
     found = [ref for ref in references or () if ref.kind == kind]
@@ -212,12 +183,13 @@ def _owners(references: Sequence[OwnerReference] | None, kind: str) -> _Owners:
     return {(ref.name, ref.uid): ref for ref in found}
 
 
-def _added(before: _Owners, after: _Owners) -> tuple[OwnerReference, ...]:
-    return tuple(
+def _added(before: _Owners, after: _Owners) -> Sequence[OwnerReference]:
+    """Return the owners that were added, or have become the controller."""
+    return [
         ref
         for key, ref in after.items()
         if key not in before or (ref.controller and not before[key].controller)
-    )
+    ]
 
 
 class FlowJudge(Judge[JobFlow]):
@@ -251,25 +223,32 @@ class FlowJudge(Judge[JobFlow]):
     async def check_owners(self, old: ObjectMeta | None, new: ObjectMeta, user: UserInfo) -> None:
         """Only the controller makes child flows, and takes them from a parent that still exists.
         Who adds a flow to a CronJobFlow needs the right to update it."""
-        changes = owner_changes(old, new)
-        if not any(changes) or await self._rights.is_controller(user):
+        had, has = None if old is None else old.owner_references, new.owner_references
+        # nearly every update; `blockOwnerDeletion`, which the garbage collector edits, never counts
+        if had == has:
             return
-        # a flow that is taken for a child would count as a step's work
-        if changes.parents:
+        # a plan takes a child flow for what a step has run, and a schedule counts and deletes its
+        # flows (docs/decisions/child-flows.md, docs/decisions/schedules.md)
+        old_parents, new_parents = _owners(had, JOBFLOWS.kind), _owners(has, JOBFLOWS.kind)
+        parents, lost_parents = _added(old_parents, new_parents), _added(new_parents, old_parents)
+        crons = _added(_owners(had, CRONJOBFLOWS.kind), _owners(has, CRONJOBFLOWS.kind))
+        if not (parents or lost_parents or crons) or await self._rights.is_controller(user):
+            return
+        if parents:
             raise Forbidden(
                 f'user "{user.username}" may not make this flow a child of JobFlow '
-                f"{changes.parents[0].name}: only JobFlow's controller makes child flows; remove "
+                f"{parents[0].name}: only JobFlow's controller makes child flows; remove "
                 "the owner reference or, if this user is the controller, start the replicas with "
                 f"--controller-user={user.username}"
             )
-        for parent in changes.lost_parents:
+        for parent in lost_parents:
             if not await self._cluster.flow_is_gone(new.namespace, parent.name, parent.uid):
                 raise Forbidden(
                     f'user "{user.username}" may not remove the owner reference to JobFlow '
                     f"{parent.name}, whose step runs this flow; delete that flow first"
                 )
         need = ", which is needed to make this flow one of its flows (owner reference)"
-        for cron in changes.crons:
+        for cron in crons:
             right = Right("update", CRONJOBFLOWS, new.namespace, cron.name, need=need)
             await self._require(user, right)
 
@@ -289,7 +268,7 @@ class TemplateJudge(Judge[JobTemplate]):
     kind = "JobTemplate"
 
     async def create(self, new: JobTemplate, user: UserInfo) -> Verdict:
-        """The user needs the right to create vcjobs: flows of other users run the template."""
+        # the user needs the right to create vcjobs: flows of other users run the template
         TreeBudget(self._most).spend_on_template(new.spec)
         # decoding does not check the spec
         if too_deep := tuple(depth_violations(new.spec, "spec")):

@@ -44,7 +44,7 @@ class _ReviewHead(msgspec.Struct):
     request: _RequestHead
 
 
-_decode_without_objects = msgspec.json.Decoder(_ReviewHead).decode
+_decode_head = msgspec.json.Decoder(_ReviewHead).decode
 
 
 def decode_untyped(body: bytes) -> Loose:
@@ -59,18 +59,10 @@ def _decode_cut(decode: Callable[[bytes], R], body: bytes) -> R:
         raise envelope.MalformedReview(f"the body is not an AdmissionReview: {error}") from None
     except UnicodeDecodeError as error:  # msgspec does not convert it
         byte = error.object[error.start]
-        raise envelope.MalformedReview(
-            f"the body is not JSON: byte 0x{byte:02x} in a text is not UTF-8"
-        ) from None
+        why = f"the body is not JSON: byte 0x{byte:02x} in a text is not UTF-8"
+        raise envelope.MalformedReview(why) from None
     except msgspec.DecodeError as error:
         raise envelope.MalformedReview(f"the body is not JSON: {error}") from None
-
-
-def decode_without_objects(body: bytes) -> envelope.AdmissionRequest[Any]:
-    request = _decode_cut(_decode_without_objects, body).request
-    return envelope.AdmissionRequest(
-        uid=request.uid, name=request.name, operation=request.operation
-    )
 
 
 async def judge_untyped(judge: Judge[Any], request: envelope.AdmissionRequest[Any]) -> Verdict:
@@ -86,10 +78,9 @@ async def judge_untyped(judge: Judge[Any], request: envelope.AdmissionRequest[An
             if isinstance(metadata, dict) and metadata.get("deletionTimestamp"):
                 return PASS
             # canonical JSON, because `1 == True` in Python but not in a spec
-            specs = [
-                msgspec.json.encode(each.get("spec"), order="sorted") for each in (before, after)
-            ]
-            if specs[0] == specs[1]:
+            specs = (each.get("spec") for each in (before, after))
+            old_spec, new_spec = (msgspec.json.encode(spec, order="sorted") for spec in specs)
+            if old_spec == new_spec:
                 return PASS
     too_deep = list(depth_violations(request.object, ""))
     # the schema knows all faults, decoding only the first
@@ -145,8 +136,6 @@ class LargeReviews(Protocol):
 
 
 class PathReviewer(Protocol):
-    """Answers the reviews that are sent to a path."""
-
     kind: str
     path: str
 
@@ -192,9 +181,12 @@ class Reviewer:
             return await self._large_reviews.review(self.path, body)
         except envelope.NotJudged as error:
             try:
-                request = decode_without_objects(body)
+                head = _decode_cut(_decode_head, body).request
             except envelope.MalformedReview as malformed:
                 return envelope.not_a_review(malformed)
+            request = envelope.AdmissionRequest[Any](
+                uid=head.uid, name=head.name, operation=head.operation
+            )
             return envelope.not_judged(self.kind, envelope.name_of(request), request, error)
 
     async def _judge_body(self, body: bytes) -> envelope.Answer:
@@ -238,17 +230,14 @@ class Reviewer:
             verdict = Verdict((TOO_DEEP,))
         except Exception:
             # an error in this code must neither allow an unjudged object nor end the server
-            log.exception(
-                "review failed", kind=self.kind, uid=request.uid, name=envelope.name_of(request)
-            )
+            name = envelope.name_of(request)
+            log.exception("review failed", kind=self.kind, uid=request.uid, name=name)
             message = f"JobFlow could not judge this {self.kind}: an error of its own, see its log"
-            return envelope.not_judged(
-                self.kind, envelope.name_of(request), request, envelope.NotJudged(message)
-            )
+            failure = envelope.NotJudged(message)
+            return envelope.not_judged(self.kind, name, request, failure)
         if not verdict.violations:
-            return envelope.Answer(
-                envelope.allowed(request.uid, verdict.all_warnings), operation=request.operation
-            )
+            body = envelope.allowed(request.uid, verdict.all_warnings)
+            return envelope.Answer(body, operation=request.operation)
         word = envelope.forbidden if request.operation == "DELETE" else envelope.invalid
         status = word(self.kind, envelope.name_of(request), verdict)
         return envelope.Answer(
