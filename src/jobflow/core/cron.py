@@ -75,6 +75,7 @@ class _Field:
 
     def _add(self, term: re.Match[str], values: set[int]) -> bool:
         """Add the values of one term; return whether it is `*`."""
+        # nine digits are beyond every range; Python refuses to read thousands
         first, last, step = term["first"], term["last"], int((term["step"] or "1")[:9])
         if step == 0:
             raise ScheduleFault(f'{self.name} "{term[0]}": a step is at least 1')
@@ -98,9 +99,8 @@ class _Field:
         value = int(text[:9])
         if not self.lowest <= value <= self.highest:
             sunday = "; write 0 for Sunday" if self.names == tuple(_DAYS) and value == 7 else ""
-            raise ScheduleFault(
-                f"{self.name} {text} is not between {self.lowest} and {self.highest}{sunday}"
-            )
+            bounds = f"{self.lowest} and {self.highest}"
+            raise ScheduleFault(f"{self.name} {text} is not between {bounds}{sunday}")
         return value
 
     def _hint(self, text: str) -> str:
@@ -134,13 +134,9 @@ def normalize(text: str) -> str:
         raise ScheduleFault(f"there is no {word}{guess or known}")
     if len(fields) != len(_FIELDS):
         seconds = "; seconds are not supported" if len(fields) == len(_FIELDS) + 1 else ""
-        raise ScheduleFault(
-            f"has {format_count(len(fields), 'field')}, not five: {_SHAPE}{seconds}"
-        )
+        count = format_count(len(fields), "field")
+        raise ScheduleFault(f"has {count}, not five: {_SHAPE}{seconds}")
     return " ".join(field.read(text) for field, text in zip(_FIELDS, fields, strict=True))
-
-
-# -------------------------------------------------------------- times of a schedule
 
 
 MAX_MISSED = 100
@@ -268,16 +264,12 @@ def parse_zone(name: str | None) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         guess = did_you_mean(Suggester(sorted(available_timezones())).nearest(name))
-        raise ScheduleFault(
-            f"there is no such time zone{guess or '; write one such as Europe/Berlin'}"
-        ) from None
+        hint = guess or "; write one such as Europe/Berlin"
+        raise ScheduleFault(f"there is no such time zone{hint}") from None
 
 
 def _in_seconds(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(microsecond=0)
-
-
-# ------------------------------------------------------------------ flows of a schedule
 
 
 _SOME_TIME = "2026-01-01T00:00:00+00:00"

@@ -66,11 +66,9 @@ def find_differences(path: str, old: Any, new: Any) -> Iterator[str]:
         elif isinstance(old, list) and len(before) != len(after):
             yield path
         else:
-            keys = reversed(dict.fromkeys(chain(before, after)))
-            work += [
-                (join_path(path, key), before.get(key, _MISSING), after.get(key, _MISSING))
-                for key in keys
-            ]
+            for key in reversed(dict.fromkeys(chain(before, after))):
+                inner = join_path(path, key)
+                work.append((inner, before.get(key, _MISSING), after.get(key, _MISSING)))
 
 
 def find_missing(path: str, old: Any, new: Any) -> Iterator[str]:

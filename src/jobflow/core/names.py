@@ -52,11 +52,9 @@ def predict_generated_name(prefix: str) -> str:
 
 
 def format_attempt_name(first: str, again: int, *, room: int = 0) -> str:
-    """Return the name of a further vcjob after `first`: `<first>-r<again>`, or `first` for 0.
-
-    If it has more than MAX_NAME - `room` characters, a prefix and a hash replace `first`. `room` is
-    for the suffix of pod names (`predict_pod_names`).
-    """
+    """Return the name of a further vcjob after `first`: `<first>-r<again>`, or `first` for 0. If it
+    has more than MAX_NAME - `room` characters, a prefix and a hash replace `first`. `room` is for
+    the suffix of pod names (`predict_pod_names`)."""
     if again == 0:
         return first
     tail = f"-r{again}"
@@ -104,15 +102,13 @@ def qualify_name(namespace: str, name: str) -> str:
 def _shorten(text: str, length: int) -> str:
     """Return a prefix, a dash and a hash of the text, at most `length` (10 or more) characters."""
     digest = _digest(text)
+    # a label value begins and ends with a letter or a digit
     prefix = _NOT_IN_A_LABEL.sub("-", text)[: length - _HASH - 1].strip("-_.")
     return f"{prefix}-{digest}" if prefix else digest
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]
-
-
-# ------------ pods: `<vcjob>-<task>-<n>` (Volcano pkg/controllers/job/helpers, MakePodName)
 
 
 _HOSTNAME_PLUGINS = frozenset({"svc", "tensorflow", "pytorch", "mpi", "ray"})
@@ -132,12 +128,8 @@ class PodNames(NamedTuple):
 
 
 def predict_pod_names(spec: Mapping[str, Any]) -> PodNames:
-    """Return the names for a vcjob spec, which may be any JSON.
-
-    A task without a name is `default<n>`, and one without replicas has no pods. Volcano's admission
-    measures a task's name with the position of the task (validateK8sPodNameLength); a hostname must
-    fit for the last pod too.
-    """
+    """Return the names `<vcjob>-<task>-<n>` (Volcano pkg/controllers/job/helpers, MakePodName) of
+    the pods of a vcjob spec, which may be any JSON."""
     plugins = spec.get("plugins")
     named = plugins if isinstance(plugins, dict) else ()
     plugin = next((name for name in named if name in _HOSTNAME_PLUGINS), None)
@@ -150,16 +142,16 @@ def predict_pod_names(spec: Mapping[str, Any]) -> PodNames:
         name = task.get("name")
         if not isinstance(name, str) or not name:
             name = f"default{n}"
-        replicas = task.get("replicas")
+        replicas, last = task.get("replicas"), 0
         if isinstance(replicas, int) and replicas > 0:
             with_pods.append(name)
             template = task.get("template")
             pod = template.get("spec") if isinstance(template, dict) else None
             own_hostname = isinstance(pod, dict) and pod.get("hostname")
+            # a hostname must fit for the last pod too
             last = 0 if plugin is None or own_hostname else replicas - 1
-            suffix = f"-{name}-{max(n, last)}"
-        else:
-            suffix = f"-{name}-{n}"
+        # Volcano measures a name with the position of the task (validateK8sPodNameLength)
+        suffix = f"-{name}-{max(n, last)}"
         if len(suffix) > len(longest):
             longest = suffix
     return PodNames(tuple(with_pods), longest, plugin)

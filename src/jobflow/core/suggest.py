@@ -24,11 +24,8 @@ def normalize_word(word: str) -> str:
 
 
 class Suggester:
-    """Finds the nearest known word for an unknown one, at a bounded cost.
-
-    Words that differ only in case, quotes or `_` are always found. Other words are compared until
-    `budget` comparisons have been used; long words count as several comparisons.
-    """
+    """Finds the nearest known word for an unknown one. A word that differs only in case, quotes or
+    `_` is always found; others are compared until `budget` comparisons have been used."""
 
     def __init__(self, known: Sequence[str], *, budget: int = 1000) -> None:
         self._known = known
@@ -54,10 +51,7 @@ class Suggester:
         """Yield all words, or of very many those with the same first letter and similar length."""
         size = len(wanted)
         words: Iterable[str] = self._by_plain_form
-        if (
-            size * self._letters > self._budget
-            or len(self._by_plain_form) * _LETTERS > self._budget
-        ):
+        if max(size * self._letters, len(self._by_plain_form) * _LETTERS) > self._budget:
             alike = (self._by_size.get((wanted[0], size + more), []) for more in (0, 1, -1))
             words = chain.from_iterable(alike)
         for word in words:

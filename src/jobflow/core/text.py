@@ -68,13 +68,6 @@ def format_elapsed(since: datetime, now: datetime) -> str:
     return format_duration(max(now - since, timedelta()))
 
 
-def format_since(since: datetime | None, now: datetime) -> str:
-    """Return ` for 1m15s (since 12:00:00 UTC)`; "" for None."""
-    if since is None:
-        return ""
-    return f" for {format_elapsed(since, now)} (since {format_time(since, now)})"
-
-
 def format_command(command: str, metadata: ObjectMeta, more: str = "", *, kind: str = "") -> str:
     """Return a command for an object in backquotes, with its namespace unless it is the default.
     `kind` is written before the name: `cjf/nightly`."""

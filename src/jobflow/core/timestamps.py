@@ -14,11 +14,9 @@ def add(moment: datetime, wait: timedelta | float) -> datetime:
 
 
 def truncate_to_second(moment: datetime) -> datetime:
-    """Return the time in whole seconds, as in a status."""
     return moment.replace(microsecond=0)
 
 
 def ceil_to_second(moment: datetime) -> datetime:
-    """Return the first whole second at or after a time."""
     truncated = truncate_to_second(moment)
     return truncated if truncated == moment else add(truncated, 1)

@@ -121,6 +121,7 @@ class Verdict:
 
 def quote(value: Any) -> str:
     """Return a value as JSON for a message, cut to `MAX_QUOTED` characters; never raises."""
+    # before it is encoded, because a text may have megabytes
     if isinstance(value, str):
         value = value[:MAX_QUOTED]
     try:
@@ -154,7 +155,6 @@ def list_keys(place: Place) -> list[str | int]:
 
 
 def format_path(place: Place, path: str) -> str:
-    """Return the JSON path of a place below `path`."""
     return reduce(join_path, list_keys(place), path)
 
 

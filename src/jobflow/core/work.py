@@ -37,7 +37,6 @@ class Work:
 
     @property
     def has_objects(self) -> bool:
-        """Whether each attempt creates an object."""
         return self.resource is not None
 
 
@@ -54,22 +53,18 @@ _BY_RESOURCE = {work.resource.kind: work for work in WORK.values() if work.resou
 
 
 def work_of_object(job: Job | JobFlow) -> Work:
-    """Return the facts of the work of which this object is an attempt."""
     return _BY_RESOURCE[job.kind]
 
 
 def work_of(step: Step, case: Case | None = None) -> Work:
-    """Return the facts of what a step runs in a case of its `switch`."""
     return WORK[step.kind_of(case)]
 
 
 def works_of(step: Step) -> Iterator[Work]:
-    """Yield the facts of all that a step may run."""
     return map(WORK.__getitem__, step.kinds)
 
 
 def is_asked(step: Step) -> bool:
-    """Return whether a step waits for the answer of a user."""
     return any(work.asks for work in works_of(step))
 
 

@@ -95,11 +95,6 @@ class PlacedNode:
     height: float
     inner: Sequence[PlacedGraph]
 
-    @property
-    def second_line(self) -> str:
-        """The text below the name: `✔ Completed · 12/40 items`."""
-        return _second_line(self.node)
-
 
 @dataclass(frozen=True, slots=True)
 class PlacedGraph:
@@ -116,7 +111,7 @@ class PlacedGraph:
 
 
 _BY_TEXT = NodeSize(
-    lambda node: max(len(cut(node.step)) * CHAR, len(_second_line(node)) * SMALL_CHAR) + 2 * PADDING
+    lambda node: max(len(cut(node.step)) * CHAR, len(second_line(node)) * SMALL_CHAR) + 2 * PADDING
 )
 
 
@@ -134,7 +129,6 @@ class _Sized:
     graph: FlowGraph
     size: NodeSize
     inner: Sequence[Sequence[_Sized]]
-    """For each node the graphs in it."""
     sizes: Sequence[tuple[float, float]]
     """Width and height of each node; nodes without graphs are as wide as others of the column."""
     layout: Layout
@@ -184,7 +178,8 @@ def _outer_height(inner: _Sized) -> float:
     return inner.height + INSET + (TITLE if inner.graph.name else 0)
 
 
-def _second_line(node: Node) -> str:
+def second_line(node: Node) -> str:
+    """Return the text below the name: `✔ Completed · 12/40 items`."""
     phase = f"{icon_of(node.phase)} {node.phase}" if node.phase else ""
     return " · ".join(filter(None, (phase, cut(node.detail))))
 

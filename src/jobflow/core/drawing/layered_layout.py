@@ -10,8 +10,8 @@ in nodes, arrows and bends.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-# passes over all columns, each in both directions; more hardly change the picture
 SWEEPS = 4
+"""Passes over all columns, each in both directions; more hardly change the picture."""
 MAX_BENDS = 20_000
 """With more bends, arrows are straight, so that no graph takes seconds."""
 BEND_HEIGHT = 0.35
@@ -112,7 +112,6 @@ class _Layers:
                 position[node] = float(at)
 
     def place(self) -> list[float]:
-        """Return the row of each node and bend."""
         rows = [0.0] * len(self.columns)
         for layer in self.layers:
             for node, row in zip(layer, self._spread([0.0] * len(layer), layer), strict=True):
@@ -121,6 +120,7 @@ class _Layers:
             wanted = [_mean(neighbours[node], rows, rows[node]) for node in layer]
             for node, row in zip(layer, self._spread(wanted, layer), strict=True):
                 rows[node] = row
+        # the highest node or bend gets row 0
         tops = (row - (self._height(node) - 1) / 2 for node, row in enumerate(rows[: self.nodes]))
         top = min((*tops, *rows[self.nodes :]), default=0.0)
         return [row - top for row in rows]

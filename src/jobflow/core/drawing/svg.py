@@ -1,8 +1,4 @@
-"""A flow as SVG: its graph, in columns from left to right, and its timeline, a row for each step.
-
-The documents have their own style sheet, for light and dark, and escaped text. Phases are shown by
-colour, symbol and word.
-"""
+"""A flow as SVG: its graph, in columns from left to right, and its timeline, a row a step."""
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
@@ -10,16 +6,9 @@ from html import escape
 from itertools import count
 
 from jobflow.api.flow.status import StepPhase
+from jobflow.core.drawing import graph_layout
 from jobflow.core.drawing.flow_graph import FlowGraph
-from jobflow.core.drawing.graph_layout import (
-    CHAR,
-    HEIGHT,
-    PADDING,
-    PlacedGraph,
-    PlacedNode,
-    cut,
-    place_graph,
-)
+from jobflow.core.drawing.graph_layout import CHAR, HEIGHT, PADDING, PlacedGraph, PlacedNode, cut
 from jobflow.core.drawing.phase_looks import LOOKS, class_of
 from jobflow.core.text import format_duration
 from jobflow.core.timelines.spans import Span, State
@@ -85,14 +74,13 @@ _TIP = (
 
 
 def graph_svg(graph: FlowGraph) -> str:
-    """Return a standalone SVG document."""
-    placed = place_graph(graph, x=MARGIN, y=MARGIN)
+    placed = graph_layout.place_graph(graph, x=MARGIN, y=MARGIN)
     width, height = placed.width + 2 * MARGIN, placed.height + 2 * MARGIN
     return document(graph.name, width, height, (_TIP, *_elements(placed)))
 
 
 def _elements(placed: PlacedGraph) -> Iterator[str]:
-    """Yield the elements of a graph: arrows first, so that nodes cover them."""
+    # arrows first, so that nodes cover them
     for arrow in placed.arrows:
         kind = "arrow conditional" if arrow.arrow.label else "arrow"
         yield f'<path class="{kind}" d="{arrow.path}" marker-end="url(#tip)"/>'
@@ -111,7 +99,7 @@ def _node(placed: PlacedNode) -> str:
     node, x, y = placed.node, placed.x, placed.y
     kind = "node box" if placed.inner else "node"
     classes = f"{class_of(node.phase)} {'daemon' if node.is_daemon else ''}".split()
-    below = placed.second_line
+    below = graph_layout.second_line(node)
     lines = [("bold", cut(node.step), y + (18 if below else 26))]
     lines += [("small", below, y + 34)] if below else []
     texts = "".join(
@@ -209,6 +197,7 @@ def _row(row: StepTimeline, found: Timeline, left: float, top: float) -> str:
 
 
 def _bar(span: Span, found: Timeline, left: float, top: float) -> str:
+    # a flow that has just started has no duration
     total = max(found.duration, timedelta(seconds=1))
     # a bar that is very short is still visible
     width = max(span.duration / total * _CHART, 2.0)

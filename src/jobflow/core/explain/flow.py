@@ -24,7 +24,6 @@ from jobflow.core.text import (
     format_command,
     format_count,
     format_elapsed,
-    format_since,
     format_time,
     join_names,
 )
@@ -192,9 +191,9 @@ class FlowExplainer:
         started = f", started {_format_ago(status.start_time, now)}" if status.start_time else ""
         progress = f"; {status.progress} steps have finished" if status.progress else ""
         yield f"JobFlow {self._name} is {phase}{started}{progress}."
-        if lifecycle.suspended_at is not None:
+        if (at := lifecycle.suspended_at) is not None:
             created = " since it was created," if lifecycle.suspended_by == BY_SPEC else ""
-            since = format_since(lifecycle.suspended_at, now)
+            since = f" for {format_elapsed(at, now)} (since {format_time(at, now)})"
             jobs = "are aborted" if lifecycle.aborts_what_runs else "continue"
             resume = format_command("jobflow resume", ctx.flow.metadata)
             yield f"It has been suspended{created}{since}: no step starts, and running jobs {jobs}."

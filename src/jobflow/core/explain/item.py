@@ -28,22 +28,17 @@ _ANY_TIME = datetime.min.replace(tzinfo=UTC)
 def describe_unknown_item(flow: JobFlow, step: Step, number: str) -> str:
     """Return a message that the step has no item, or no run, of this number, or "" if it has."""
     condition = stored_condition(flow, step.name) or StepCondition()
-    if step.repeat is not None:
-        started = len(condition.runs or ())
-        return _describe_outside(step, "run", number, started, "has started")
-    items = get_items(step, condition.decisions)
-    if items is None:
-        why = " yet: they are computed once its dependencies are met"
-        if condition.phase in ENDED_STEP_PHASES:
-            why = f": it is {condition.phase}, and they were never computed"
-        return f'step "{step.name}" has no items{why}'
-    return _describe_outside(step, "item", number, len(items), "exists")
-
-
-def _describe_outside(step: Step, noun: str, number: str, total: int, verb: str) -> str:
+    noun, total, known = "run", len(condition.runs or ()), "none has started"
+    if step.repeat is None:
+        items = get_items(step, condition.decisions)
+        if items is None:
+            why = " yet: they are computed once its dependencies are met"
+            if condition.phase in ENDED_STEP_PHASES:
+                why = f": it is {condition.phase}, and they were never computed"
+            return f'step "{step.name}" has no items{why}'
+        noun, total, known = "item", len(items), "none exists"
     if number.isascii() and number.isdigit() and len(number) < _MAX_DIGITS and int(number) < total:
         return ""
-    known = f"none {verb}"
     if total:
         last = f"0 to {total - 1}" if total > 1 else "0"
         known = f"it has {format_count(total, noun)}, {last}"

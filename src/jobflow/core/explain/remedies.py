@@ -108,7 +108,6 @@ def describe_job(flow: JobFlow, run: RunCondition) -> str:
 
 
 def _describe_look(flow: JobFlow, name: str, run: RunCondition, *, on_page: bool) -> str:
-    """Return where to look for the cause of a failure."""
     failure, meta = run.failure, flow.metadata
     if failure is not None and failure.pod and failure.exit_code is None:
         return f"See `kubectl describe pod -n {meta.namespace} {failure.pod}`."

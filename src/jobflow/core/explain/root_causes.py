@@ -72,7 +72,6 @@ def find_untaken_targets(ctx: PlanContext, step: int) -> list[int]:
 
 
 def find_failed_steps(ctx: PlanContext) -> list[int]:
-    """Return the steps that failed, in order."""
     observed = enumerate(ctx.observed)
     return [step for step, each in observed if each.stored.phase == StepPhase.FAILED]
 

@@ -48,7 +48,6 @@ class QueuedJob:
     step: str
     name: str
     index: int | None
-    """Index of the item or repeat, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +193,7 @@ def _compare(
     for resource, quantity in asked.items():
         want, most = parse_quantity(quantity), parse_quantity(limits.get(resource))
         now = parse_quantity(used.get(resource)) or 0.0
+        # sums of fractions are not exact
         if not want or most is None or now + want <= most * (1 + _PRECISION):
             continue
         # resources of devices have the domain of their vendor

@@ -119,7 +119,6 @@ class StepExplainer:
         return f"{self.name(step)} ({self.condition(step).phase or StepPhase.WAITING})"
 
     def since(self, step: int) -> datetime | None:
-        """Return the time since which a step is in its phase, if known."""
         condition = self.condition(step)
         record = self._ctx.records.get(condition.job)
         histories = (record.running_histories if record else None) or ()
@@ -204,7 +203,6 @@ class StepExplainer:
         yield from self.describe_scheduling(step)
 
     def describe_scheduling(self, step: int) -> Iterator[str]:
-        """Yield the sentences on the scheduling of the step's jobs."""
         yield from self._facts.by_step.get(self._ctx.layout.steps[step].name, ())
 
     def _describe_end(self, step: int, condition: StepCondition) -> Iterator[str]:
@@ -288,7 +286,6 @@ def _describe_runs(step: Step, condition: StepCondition) -> Iterator[str]:
 
 
 def _describe_times(step: Step, condition: StepCondition, now: datetime) -> Iterator[str]:
-    """Yield the attempts of a step, and its timeout."""
     again = condition.next_attempt_time
     if condition.phase == StepPhase.WAITING and condition.reason == StepReason.RETRYING and again:
         nodes = condition.avoid_nodes

@@ -51,7 +51,6 @@ class Attempt(msgspec.Struct, frozen=True):
     index: int | None = None
     """Index of the item or repeat; None for a plain step."""
     case: Case | None = None
-    """The chosen case of `switch`."""
     retried: bool = False
     """Whether a failure counted before."""
     avoid_nodes: Sequence[str] = ()
@@ -234,6 +233,7 @@ def build_child(
     if params:
         spec["params"] = [{"name": name, "value": value} for name, value in params.items()]
     values = ((json, getattr(flow.spec, name)) for name, json in INHERITED.items())
+    # beneath the child's own fields, which win
     inherited = {json: msgspec.to_builtins(each) for json, each in values if each is not None}
     return {
         **JOBFLOWS.type_meta,

@@ -109,6 +109,7 @@ def layers_of(step: Step, case: Case | None, *, retried: bool) -> list[Layer]:
     whether a failure counted before."""
     layers = [*own_layers(step), *(own_layers(case) if case is not None else ())]
     ranks = Rank.RETRY_PATCH if retried else Rank.CASE_PATCH
+    # stable: of one rank, that of the step comes before that of the case
     return sorted((each for each in layers if each.rank <= ranks), key=lambda each: each.rank)
 
 

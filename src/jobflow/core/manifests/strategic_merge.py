@@ -124,6 +124,7 @@ def _apply(target: dict[str, Any], patch: Mapping[str, Any], shape: Shape, work:
     if isinstance(retained := patch.get(RETAIN_KEYS), list):
         for name in [name for name in target if name not in retained]:
             del target[name]
+    # a field of the patch removes those of the template that exclude it
     if shape.one_of is not None and target:
         rivals = shape.one_of or (target.keys() | patch.keys()) - {PATCH, RETAIN_KEYS, *shape.keys}
         if any(patch[name] is not None for name in rivals & patch.keys()):

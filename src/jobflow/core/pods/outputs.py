@@ -83,6 +83,7 @@ def parse_outputs(message: str, containers: int = 1) -> dict[str, Any] | None:
     """Return a JSON object, or a list as `{"items": […]}`, any other text as `{"text": …}`, or None
     for an empty message. `containers`: those of the pod. Raises OutputsTooLarge, also for a message
     that the kubelet may have cut: one of the full size that is not JSON."""
+    # no status can store half a surrogate pair
     text = message.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
     # a message that the kubelet has cut would be stored as a text that looks whole
     size, limit = len(text), message_limit(containers)

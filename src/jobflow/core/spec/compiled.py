@@ -55,7 +55,6 @@ class CompiledFlow:
         self.runs_steps: list[bool] = [False] * len(self.steps)
         """For each step whether it, or a case of its `switch`, runs a child flow."""
         self.has_objects: list[bool] = [True] * len(self.steps)
-        """For each step whether its attempts are objects."""
         for i, step in options:
             self.has_objects[i] = any(work.has_objects for work in works_of(step))
             self.loops[i] = step.for_each is not None or step.repeat is not None
@@ -134,7 +133,6 @@ class CompiledFlow:
 
     @lazy_property
     def outputs_needed(self) -> frozenset[str]:
-        """Names of steps whose outputs an expression or reference reads."""
         return find_needed_outputs(self.spec)
 
     @lazy_property
@@ -186,5 +184,4 @@ _CACHE = CompiledFlowCache(MAX_CACHED_BYTES)
 
 
 def compile_flow(flow: JobFlow) -> CompiledFlow:
-    """Return the CompiledFlow of a flow's spec, from the cache of the process."""
     return _CACHE.get(flow)

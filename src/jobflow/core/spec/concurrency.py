@@ -81,7 +81,6 @@ def get_policy(flow: JobFlow) -> ConcurrencyPolicy:
 
 
 def needs_place(flow: JobFlow) -> bool:
-    """Return whether the flow has a group and has not started yet."""
     return (
         flow.spec.concurrency is not None
         and flow.status.start_time is None
@@ -91,7 +90,6 @@ def needs_place(flow: JobFlow) -> bool:
 
 
 def holds_place(flow: JobFlow) -> bool:
-    """Return whether the flow has started and not ended, suspended or not."""
     return flow.status.start_time is not None and not flow.final
 
 

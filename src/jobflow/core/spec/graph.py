@@ -26,9 +26,7 @@ class Graph:
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self.names: list[str] = [step.name for step in steps]
-        """Names by position."""
         self.index: dict[str, int] = dict(zip(self.names, range(len(steps)), strict=True))
-        """Position by name."""
         if len(self.index) != len(steps):
             self.index = {}
             for i, name in enumerate(self.names):
@@ -47,6 +45,7 @@ class Graph:
             depends_on = step.depends_on
             if depends_on is None or not (names := depends_on.targets):
                 continue
+            # in place of an unknown target, the step itself takes the slower way
             if len(names) == 1:
                 target = position(names[0], i)
                 if target < i:
@@ -220,7 +219,6 @@ class Outline:
 
     @lazy_property
     def with_options(self) -> list[tuple[int, Step]]:
-        """Steps with an option set."""
         return select_steps(self.steps)
 
     @lazy_property

@@ -155,7 +155,6 @@ def get_condition(step: Step, target: str, *, is_daemon: bool = False) -> Condit
 
 
 def get_condition_for(step: Step, target: Step) -> Condition:
-    """Return the condition that this target must meet."""
     return get_condition(step, target.name, is_daemon=bool(target.daemon))
 
 
@@ -236,6 +235,7 @@ def get_end(step: Step, condition: api.RunCondition, *, is_cancelled: bool) -> S
     if phase == api.StepPhase.COMPLETED:
         return StepEnd.COMPLETED
     if phase == api.StepPhase.SKIPPED:
+        # a step that is not targeted is passed over, as a branch that was not taken
         return _SKIPPED.get(condition.reason, StepEnd.NOT_TAKEN)
     if is_cancelled and condition.reason == api.CANCELLED:
         return StepEnd.STOPPED  # it must not start steps that handle failures

@@ -32,7 +32,6 @@ class StepTimes:
 
     @property
     def until(self) -> datetime | None:
-        """The end of its duration."""
         if self.start is None or self.measured is None:
             return self.end
         return self.start + self.measured

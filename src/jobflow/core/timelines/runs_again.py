@@ -26,7 +26,6 @@ class RunsAgain:
     place: str
     """`train`, `train/3`, or `train/3/fit` in a child flow."""
     phase: str
-    """Its phase now."""
     count: str
     """`2 of 12 items`, if not all items of a step run again; else ""."""
     lost: timedelta | None
@@ -71,7 +70,6 @@ def list_runs_again(
 
 
 def sum_lost(found: Sequence[RunsAgain]) -> timedelta:
-    """Return how long the jobs ran of all that has completed and would run again."""
     return sum((each.lost for each in found if each.lost is not None), timedelta())
 
 

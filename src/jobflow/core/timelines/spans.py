@@ -38,7 +38,6 @@ class Span:
     job: str = ""
     """The vcjob; "" while the step waits."""
     is_open: bool = False
-    """Whether the state lasts."""
     outcome: str = ""
     """The last phase of the vcjob, if it has ended."""
 
@@ -144,7 +143,6 @@ def last_retry(flow: JobFlow) -> datetime | None:
 
 
 def list_retries(flow: JobFlow, attempts: Attempts) -> Sequence[datetime]:
-    """Return when the flow was retried, in order."""
     # the status has only the time of the last retry
     last = last_retry(flow)
     if last is None:
@@ -204,5 +202,4 @@ def runs_of(condition: api.StepCondition) -> Sequence[api.RunCondition]:
 
 
 def first_job(key: str, run: api.RunCondition) -> str:
-    """Return the name of the first vcjob of a run."""
     return key if run.index is None else f"{key}-{run.index}"

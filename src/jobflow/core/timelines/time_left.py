@@ -101,6 +101,7 @@ def time_left(
     it, at any level, by name."""
     if (why := _endless(flow, children)) is not None:
         return NoEstimate(why)
+    # the times of a status are whole seconds
     second = truncate_to_second(now)
     low, high = (
         _Estimate(with_param_values(flow), history, share, second, children)
@@ -297,7 +298,6 @@ class PastOutputs:
 
     step: str
     index: int | None
-    """Index of the item or repeat."""
     ended: datetime
     """When its flow ended."""
     outputs: Mapping[str, Any]

@@ -39,7 +39,6 @@ class StepTimeline:
     after: str = ""
     """The target that met them last; "" if it had none to wait for."""
     is_critical: bool = False
-    """Whether the step is on the critical path."""
 
     @property
     def start(self) -> datetime | None:
@@ -55,7 +54,6 @@ class StepTimeline:
 
     @property
     def times(self) -> Mapping[State, timedelta]:
-        """The time from `start` to `end` by state; see `time_by_state`."""
         if self.start is None or self.end is None:
             return dict.fromkeys(State, timedelta())
         return time_by_state(self.spans, self.start, self.end)
