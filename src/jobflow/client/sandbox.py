@@ -176,7 +176,6 @@ class RunResult:
     flows: list[JobFlow] = field(default_factory=list)
     """The flows as last seen, in the order of FILEs."""
     raw: list[dict[str, Any]] = field(default_factory=list)
-    """The flows as JSON of the server."""
     children: Mapping[str, JobFlow] = field(default_factory=dict)
     """Their child flows, by name."""
     faults: Sequence[ManifestFault] = ()

@@ -106,7 +106,6 @@ class PageApp:
         return self._stream(request, self._flow(request, namespace, name))
 
     async def show_job(self, request: Request, namespace: str) -> Response:
-        """A job as it is on the cluster, as YAML."""
         name = request.query_params.get("job", "")
         return PlainTextResponse(await read_job(self.watches.client, namespace, name))
 
@@ -154,7 +153,6 @@ async def phases_css() -> Response:
 
 
 async def static_file(name: str) -> Response:
-    """A file of the page's own, by its exact name."""
     # compared by name, so that no part of a path reaches the file system
     path = next((path for path in _STATIC.iterdir() if path.name == name), None)
     if path is None:

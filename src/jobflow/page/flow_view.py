@@ -44,7 +44,6 @@ class FlowQuery:
 
     @classmethod
     def of(cls, params: Mapping[str, str]) -> FlowQuery:
-        """Return the query of an address."""
         return cls(**{name: params[name] for name in cls.__slots__ if name in params})
 
     def selects(self, step: str) -> bool:
@@ -58,9 +57,7 @@ class FlowView:
     flow: JobFlow
     query: FlowQuery
     page: LivePage
-    """The watches of the flow and of the selected step."""
     now: datetime
-    """The present time, or the earlier one that is shown."""
     choice: StepChoice | None = None
     """The selected step; None if the flow has no such step."""
     at: datetime | None = None
@@ -68,7 +65,6 @@ class FlowView:
 
     @classmethod
     def of(cls, flow: JobFlow, query: FlowQuery, page: LivePage) -> FlowView:
-        """Return the flow as it is now."""
         return cls(flow, query, page, datetime.now(UTC), StepChoice.of(flow, query.step))
 
     def as_of(self) -> FlowView:

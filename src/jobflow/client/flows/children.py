@@ -106,7 +106,6 @@ class FlowFamily:
                 yield placed
 
     def is_known(self, created_by: str) -> bool:
-        """Return whether the flow that a label names is known."""
         return created_by in self._names
 
     def _place(self, name: str) -> PlacedFlow | None:

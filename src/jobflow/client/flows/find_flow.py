@@ -146,8 +146,7 @@ async def find_each(
     client: Client, names: Sequence[str], selection: Selection, errors: Errors
 ) -> list[JobFlow]:
     """Return the named flows, or else all that the flags select. Errors about single names are
-    added to `errors`. Raises CommandError if there is neither a name nor a selector, or nothing
-    matches it."""
+    added to `errors`. Raises CommandError if nothing is named or selected."""
     check_exclusive(names, selection)
     if names:
         return [each.flow for each in await find_named(client, names, errors)]

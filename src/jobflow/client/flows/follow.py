@@ -185,10 +185,9 @@ async def follow_scope(
 async def following_children(
     client: Client, flows: Sequence[JobFlow], show: Show
 ) -> AsyncIterator[Sequence[FlowFollower]]:
-    """Follow the child flows below these flows, at any level, while the body runs: those that exist
-    and those that are created later. `show` gets each as it is now, then at each change. Yield a
-    follower for each namespace; none if no step runs a flow, or, with a warning, if the child flows
-    cannot be listed."""
+    """Follow the child flows below these flows, at any level, also those that are created while the
+    body runs. `show` gets each as it is now, then at each change. Yield a follower for each
+    namespace, but not for those whose child flows cannot be listed, which is a warning."""
     roots: dict[str, set[str]] = {}
     for flow in filter(may_have_children, flows):
         roots.setdefault(flow.metadata.namespace, set()).add(root_label(flow))

@@ -41,7 +41,6 @@ class Signal:
             self.unwatch(event)
 
     def unwatch(self, event: asyncio.Event) -> None:
-        """Do not set this event any more."""
         self._waiting.discard(event)
         for source in self._sources:
             source.unwatch(event)

@@ -1,5 +1,4 @@
-"""The logs that are read: the containers of a flow and of its child flows, the rights that this
-needs, and why there may be no log."""
+"""The logs that are read, of a flow and of its child flows, and why there may be none."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -52,7 +51,6 @@ class LogSelection:
 
     @property
     def query(self) -> Query:
-        """Options of a request for one log."""
         values = {"tailLines": self.tail, "sinceSeconds": self.since_seconds}
         return [(name, str(value)) for name, value in values.items() if value is not None]
 

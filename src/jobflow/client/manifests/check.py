@@ -1,8 +1,5 @@
-"""The check of manifests by the schema and the rules of admission, with the places of all faults.
-
-A value with one fault is read as if it were right and checked further, so that one report has all
-faults: one of the wrong type is left out, and a misspelt key is read by its right name.
-"""
+"""The check of manifests by the schema and the rules of admission. So that one report has all
+faults with their places, values of a wrong type are left out, and misspelt keys read as meant."""
 
 import re
 import sys
@@ -165,7 +162,6 @@ class Report:
     others: list[Manifest] = field(default_factory=list)
     """Objects of other kinds, which are not checked."""
     typed: list[TypedManifest] = field(default_factory=list)
-    """The manifests of JobFlow's kinds as objects."""
 
     @property
     def has_only_missing_files(self) -> bool:
@@ -177,9 +173,8 @@ class Report:
 def check_files(
     options: FileOptions, *, namespace: str = objects.DEFAULT_NAMESPACE, name: str | None = None
 ) -> Report:
-    """Check FILEs with these params; files without an object of JobFlow are a fault too.
-    `namespace` is that of objects without one, `name` replaces that of the only flow. Raises
-    CommandError."""
+    """Check FILEs with these params. `namespace` is that of objects without one, `name` replaces
+    that of the only flow. Raises CommandError."""
     values = parse_params(options.param or ())
     manifests = objects.load(options.files, sys.stdin.buffer)
     manifests.objects = [

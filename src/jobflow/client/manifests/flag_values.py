@@ -1,8 +1,5 @@
-"""Values that flags give: `--param NAME=VALUE`, `--name` and `--durations FILE`.
-
-They are JSON, or else text. YAML is for files: it takes `NO` for false and `012` for ten. Lists and
-mappings alone are read as YAML, so that their words need no quotes, but with the numbers and words
-of JSON.
+"""Values that flags give: JSON, or else text, because YAML takes `NO` for false and `012` for ten.
+Lists and mappings are YAML, so that texts need no quotes, but with the numbers and words of JSON.
 """
 
 import re

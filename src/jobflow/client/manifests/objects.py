@@ -35,11 +35,9 @@ class Manifest:
     source: Source
     node: MappingNode
     default_namespace: str = DEFAULT_NAMESPACE
-    """Namespace of an object that names none."""
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        """The object as JSON."""
         data: dict[str, Any] = data_of(self.node)
         return data
 
@@ -75,9 +73,8 @@ class Manifest:
         return value if isinstance(value, str) else ""
 
     def place(self, path: str, *, of_key: bool = False) -> SourcePlace:
-        """Return the place of a JSON path, or of the nearest value above it that exists. A scalar
-        is at its value, or at its key with `of_key`; a mapping, a list, and a value that lacks
-        something are at their key."""
+        """Return the place of a JSON path, or of the nearest value above it that exists: that of
+        its key with `of_key`, and for a mapping, a list, and a value that lacks something."""
         steps, complete = self._steps(path)
         if not steps:
             return self._place(self.node.span)
@@ -119,8 +116,8 @@ class Manifest:
                 yield join_path(path, each.key), each, self._place(each.again)
 
     def misread_keys(self) -> Iterator[tuple[str, str, str, SourcePlace]]:
-        """Return each key that YAML reads as a boolean: its JSON path, the key as it is written and
-        as it is read, and its place."""
+        """Return the JSON path of each key that YAML reads as a boolean, the key as it is written
+        and as it is read, and its place."""
         for path, node in self._mappings():
             for key, entry in node.entries.items():
                 if entry.misread:
@@ -155,7 +152,6 @@ class Manifests:
     """All objects in FILEs, and the faults of what cannot be read as an object."""
 
     sources: list[Source] = field(default_factory=list)
-    """In the order in which they were read."""
     objects: list[Manifest] = field(default_factory=list)
     faults: list[ManifestFault] = field(default_factory=list)
 

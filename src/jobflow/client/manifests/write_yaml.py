@@ -28,7 +28,6 @@ def write_yaml(documents: Iterable[JSONObject], stream: TextIO, *, compact: bool
 
 
 def yaml_text(document: JSONObject) -> str:
-    """Return a value as a YAML document."""
     text = io.StringIO()
     write_yaml([document], text)
     return text.getvalue()

@@ -1,8 +1,5 @@
-"""YAML documents as nodes with their places. No text raises.
-
-PyYAML's composer drops duplicate keys, follows aliases without end and recurses without bound. So
-nodes are built here from libyaml's events, document by document and within limits.
-"""
+"""YAML documents as nodes with their places, from libyaml's events and within limits: PyYAML's own
+composer drops duplicate keys, follows aliases without end and recurses without bound."""
 
 from __future__ import annotations
 
@@ -91,8 +88,8 @@ def lines_of(text: str) -> list[str]:
 def documents(
     text: str, read_plain: Callable[[str], Scalar] = plain_value
 ) -> Iterator[Node | NotYAMLError]:
-    """Return each document of a text or its error, without empty documents, as kubectl does.
-    `read_plain` returns the value of a scalar without quotes."""
+    """Return each document of a text or its error, without empty documents, as kubectl does. No
+    text raises. `read_plain` returns the value of a scalar without quotes."""
     if (error := invalid_character(text, _LINE_BREAK)) is not None:
         yield error
         return

@@ -1,9 +1,5 @@
-"""Values of plain YAML scalars as kubectl reads them.
-
-kubectl reads manifests with sigs.k8s.io/yaml, which is YAML 1.1 with exceptions: `yes` and `on` are
-booleans and `0777` is octal, but dates and sexagesimals stay text. Every row of
-tests/client/manifests/test_yaml_scalars.py was run through kubectl 1.32.
-"""
+"""Values of plain YAML scalars as kubectl reads them: as YAML 1.1, but dates and sexagesimals stay
+text. Every row of tests/client/manifests/test_yaml_scalars.py was run through kubectl 1.32."""
 
 import math
 import re

@@ -28,7 +28,6 @@ class Verb:
     name: str
     """`cancel`, also in `cancel requested`."""
     gerund: str
-    """`cancelling`."""
     action: Action
     refusal: Callable[[JobFlow], str]
     """Returns why it makes no sense for the flow as it is now, or ""."""

@@ -47,7 +47,6 @@ class Sent:
     """Templates, then CronJobFlows."""
     flows: list[dict[str, Any]] = field(default_factory=list)
     faults: list[ManifestFault] = field(default_factory=list)
-    """Faults of the refused objects."""
     missing_rights: dict[tuple[str, str], str] = field(default_factory=dict)
     """A sentence for each kind and namespace of which the user may send no object."""
     warnings: list[str] = field(default_factory=list)
@@ -69,8 +68,7 @@ def body_of(manifest: Manifest) -> dict[str, Any]:
 
 async def send(client: Client, report: Report, *, dry_run: bool = False) -> Sent:
     """Apply templates, then CronJobFlows, then create flows. Nothing is sent if a flow exists, and
-    only templates if one of them is refused. Raises CommandError if the cluster has no such
-    kinds."""
+    only templates if one of them is refused. Raises CommandError if a kind is not installed."""
     sent = Sent()
     # first, because templates that have changed would concern the flow that runs
     for manifest in report.flows:

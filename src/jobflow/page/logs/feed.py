@@ -1,7 +1,5 @@
-"""The lines of a pane of logs: those that exist, then those that are written, as JSON messages.
-
-Nothing of it is HTML: static/logs.js sets texts.
-"""
+"""The lines of a pane of logs: those that exist, then those that are written, as JSON messages. The
+page sets them as texts, not as HTML."""
 
 import asyncio
 import re
@@ -109,7 +107,6 @@ class LogFeed:
         self._has_begun = False
 
     def print(self, step: str, name: str, lines: Iterable[bytes]) -> None:
-        """Take lines of a container."""
         number = self._sources.get(name)
         if number is None:
             number = self._sources[name] = len(self._sources)
@@ -127,7 +124,6 @@ class LogFeed:
         self._changed.set()
 
     async def drain(self) -> None:
-        """Return once there is room for more lines."""
         while len(self._lines) > MAX_WAITING:
             self._has_room.clear()
             await self._has_room.wait()

@@ -34,7 +34,6 @@ class ListQuery:
     q: str = ""
     """A part of the name."""
     l: str = ""  # noqa: E741 - the name of the flag of `jobflow get`
-    """A label selector."""
     age: str = ""
     """Flows that are younger than this duration."""
     children: str = ""
@@ -54,7 +53,6 @@ class ListQuery:
         return "" if self.ns == ALL_NAMESPACES else self.ns
 
     def link(self, **changes: str) -> str:
-        """Return the query of an address with these changes."""
         values = {name: getattr(self, name) for name in self.__slots__} | changes
         return "?" + urlencode({name: value for name, value in values.items() if value})
 

@@ -28,7 +28,6 @@ CHAR, SMALL_CHAR = 8.6, 6.2
 """Pixels of a wide character of a name and of the line below it. A browser decides the true width,
 and cuts what is wider than the node."""
 _KEPT = 8
-"""Layouts that are kept."""
 
 
 class Spot(NamedTuple):

@@ -58,7 +58,6 @@ class Row:
 
 
 Key = Callable[[Row], Any]
-"""By which rows are sorted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""The timeline of a flow: a row for each step, with bars for the times it waited and ran; and where
-its time went: the critical path, the states on it, and the time that is left."""
+"""The timeline of a flow, with bars for the times that each step waited and ran, its critical path,
+and the time that is left."""
 
 from __future__ import annotations
 
@@ -78,10 +78,9 @@ class Axis:
 
 
 def timeline_view(view: FlowView) -> Fragment:
-    """Return the view of the timeline. That of an earlier time has all bars, and the phases of that
-    time. Bars are also of the time before a retry, unless the query asks for less, but what is told
-    of the flow begins with it."""
-    # all bars are drawn, and a cursor shows the earlier time
+    """Return the view of the timeline. Bars are also of the time before a retry, unless the query
+    asks for less, but what is told of the flow begins with it."""
+    # at an earlier time all bars are drawn too, with a cursor, and the phases of that time
     present = view.present()
     now = Rows.of(present)
     shown = now if view.at is None else Rows.of(view)

@@ -1,5 +1,5 @@
-"""What a page reads now and then, because it cannot be watched for a single step: words of Volcano
-about its jobs that wait, child flows that explain it, events, and a job as YAML."""
+"""Facts about a step that cannot be watched, and are read now and then: words of Volcano about its
+jobs that wait, child flows that explain it, events, and a job as YAML."""
 
 import asyncio
 import json
@@ -34,9 +34,7 @@ RENEW_SECONDS = 10.0
 """Longest time between two readings while the flow has not finished: PodGroups, queues and events
 change without a change of flow and pods."""
 MAX_JOBS = 3
-"""Jobs whose events are read."""
 MAX_PODS = 5
-"""Pods whose events are read."""
 MAX_EVENTS = 40
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _TELLING: tuple[str, ...] = (PodPhase.FAILED, PodPhase.PENDING, PodPhase.RUNNING)
@@ -51,8 +49,6 @@ class InvolvedObject(Struct, frozen=True, kw_only=True):
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """An event of the cluster."""
-
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     type: str = ""
     reason: str = ""
@@ -162,7 +158,6 @@ class StepReadings:
         self.children: tuple[str, ...] = ()
         """Sentences about child flows that explain the step."""
         self.events: Sequence[Event] = ()
-        """Events of the step's jobs, their PodGroups and pods; the newest first."""
         self.problem = ""
         """Why events are missing."""
         self._client = client

@@ -73,7 +73,6 @@ class LiveStep:
         return (pod for live in self._pods for pod in live.cache)
 
     def family(self, flow: JobFlow) -> FlowFamily:
-        """Return the flow with the flows below it."""
         return FlowFamily(flow, self._children.cache if self._children is not None else ())
 
     def pods(self, flow: JobFlow) -> list[Pod]:

@@ -1,8 +1,5 @@
-"""Who may ask for the page: only the browser that opened its link, and only from this page.
-
-The page acts with the user's rights on the cluster, so every other site and every other user of the
-machine has to be kept out. docs/security.md says against what each check protects.
-"""
+"""Who may ask for the page, which acts with the user's rights: only the browser that opened its
+link, and only from this page. docs/security.md says against what each check protects."""
 
 import re
 import secrets
@@ -50,7 +47,6 @@ class Guard:
 
     def __init__(self, app: ASGIApp) -> None:
         self.form_token = secrets.token_urlsafe(32)
-        """The value of FORM_TOKEN."""
         self._app = app
         self._links: dict[str, bool] = {}
         """Tokens, and whether each works only once."""

@@ -1,9 +1,6 @@
-"""Streams of server-sent events: one for each open page, which brings only what has changed.
-
-A document and its stream share a number, under which the server remembers what the browser shows.
-If a connection breaks, the browser tells the last update that it got; if the server has sent more,
-or has forgotten the page, it sends everything once more.
-"""
+"""Streams of server-sent events: one for each open page, which brings only what has changed. After
+a broken connection, the browser tells its page's number and the last update that it got; if the
+server has sent more, or has forgotten the page, it sends everything once more."""
 
 import asyncio
 from collections import OrderedDict
@@ -65,7 +62,6 @@ class Closing(Signal):
     is_set = False
 
     def close(self) -> None:
-        """Let all streams end."""
         self.is_set = True
         self.notify()
 
