@@ -15,13 +15,14 @@ import msgspec
 from jobflow.api.flow.control import Param
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, child_spec
 from jobflow.api.flow.step import Step
-from jobflow.api.flow.traits import InChild, Stage, fields_of
+from jobflow.api.flow.traits import InChild, fields_of
 from jobflow.api.resources import ObjectMeta
 from jobflow.core.admission.analysis.jobs.job_counts import JobCount
-from jobflow.core.admission.analysis.places import ExpressionPlace
+from jobflow.core.admission.analysis.jobs.resolved_specs import ResolvedLayer
 from jobflow.core.admission.analysis.tree_budget import FLOW, Constants, TreeBudget
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from jobflow.core.manifests.job import INHERITED
+from jobflow.core.manifests.layers import Layer, Rank
 from jobflow.core.names import format_job_name
 from jobflow.core.violations import FieldWarning, Reason, Violation, join_path
 
@@ -40,30 +41,6 @@ _UNKNOWN_FIELD = "unknown field"
 _PARAM = re.compile(r"\.params\[(\d+)\](?:\.\w+)?")
 
 
-class ChildParams(NamedTuple):
-    """The params of a child flow, with the known values of their references."""
-
-    step: int
-    """Position of the step."""
-    path: str
-    """JSON path: `spec.flows[0].flow.params`."""
-    written: Mapping[str, Any]
-    content: Mapping[str, Any]
-    open: bool
-    """Whether `content` still has references."""
-    large: bool
-    """Whether the values are too large; then `content` is `written`."""
-
-    @property
-    def place(self) -> ExpressionPlace:
-        """The place of its references."""
-        return ExpressionPlace(self.step, Stage.JOB)
-
-    def written_path(self, path: str) -> str:
-        """Return the path that the user knows, which is the same."""
-        return path
-
-
 class Child(NamedTuple, Generic[Facts]):
     """A child flow of a step, or of a case of its switch."""
 
@@ -76,8 +53,7 @@ class Child(NamedTuple, Generic[Facts]):
     """Values of a wrong type."""
     unknown: tuple[Violation, ...]
     """Unknown fields."""
-    params: ChildParams | None
-    """Its params, with the known values of their references; None without params."""
+    params: ResolvedLayer | None
     facts: Facts | None
     """None if a value has a wrong type, or the flow is beyond the last level."""
 
@@ -150,15 +126,16 @@ def child_flows(facts: Parent, facts_of: Callable[[JobFlow], Facts]) -> list[Chi
                 return found
             facts.budget.children -= 1
             facts.budget.spend(FLOW)
-            at = "" if case is None else f".switch[{case}]"
-            path = f"{facts.path(i)}{at}.flow"
+            owner = facts.path(i) if case is None else f"{facts.path(i)}.switch[{case}]"
+            path = f"{owner}.flow"
             # the CRD keeps a child flow as it is, so its schema is checked here
             misfits, unknown = _misfits(raw, path)
             params = raw.get("params")
             resolved = None
             if params and isinstance(params, dict):
+                layer = Layer(Rank.WORK, "flow.params", params)
                 content = constants.insert(params, MAX_PARAM_VALUES)
-                resolved = ChildParams(i, f"{path}.params", params, *content)
+                resolved = ResolvedLayer(i, case, owner, layer, *content)
             # values of wrong types cannot be read, and a flow beyond the last level has a fault
             inner = None
             if not misfits and facts.level < MAX_LEVEL:
@@ -167,7 +144,7 @@ def child_flows(facts: Parent, facts_of: Callable[[JobFlow], Facts]) -> list[Chi
     return found
 
 
-def _flow(facts: Parent, step: int, raw: dict[str, Any], params: ChildParams | None) -> JobFlow:
+def _flow(facts: Parent, step: int, raw: dict[str, Any], params: ResolvedLayer | None) -> JobFlow:
     parent = facts.flow.spec
     spec = child_spec(without_nulls("JobFlow", {"spec": raw})["spec"])
     # what the parent has, unless the child says otherwise

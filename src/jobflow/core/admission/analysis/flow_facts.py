@@ -16,7 +16,7 @@ from jobflow.api.flow.control import Approval, Case
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, JobTemplate
 from jobflow.api.flow.step import DependsOn, Probe, Step
 from jobflow.api.flow.traits import Found, Relation, find_set
-from jobflow.core.admission.analysis.child_flows import Child, ChildParams, child_flows
+from jobflow.core.admission.analysis.child_flows import Child, child_flows
 from jobflow.core.admission.analysis.flow_expressions import (
     FlowExpressions,
     ReferenceTrial,
@@ -297,7 +297,7 @@ class FlowFacts:
         return child_flows(self, inner) if self.steps_with_options else []
 
     @lazy_property
-    def references(self) -> list[specs.ResolvedLayer | ChildParams]:
+    def references(self) -> list[specs.ResolvedLayer]:
         """All that may hold references: layers of jobs, and the params of child flows."""
         params = [child.params for child in self.children if child.params is not None]
         return [*self.resolved_layers, *params]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jobflow.api.flow.traits import Referring, Stage, find_set
-from jobflow.core.admission.analysis.child_flows import MAX_PARAM_VALUES, ChildParams
+from jobflow.core.admission.analysis.child_flows import MAX_PARAM_VALUES
 from jobflow.core.admission.analysis.flow_expressions import MAX_CHARACTERS, TrialEvaluation
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.places import NO_STEP, ExpressionPlace
@@ -106,13 +106,13 @@ def names_in_references_exist(facts: FlowFacts) -> Iterator[Violation]:
 
 def references_are_small(facts: FlowFacts) -> Iterator[Violation]:
     # each reference to a value is a copy of it
-    for params in facts.references:
-        if isinstance(params, ChildParams) and params.large:
+    for child in facts.children:
+        if child.params is not None and child.params.large:
             detail = (
                 f"the values of its references have more than {MAX_PARAM_VALUES:,} bytes; put "
                 "large values into a ConfigMap or a volume"
             )
-            yield Violation(params.path, Reason.TOO_LONG, None, detail)
+            yield Violation(child.params.path, Reason.TOO_LONG, None, detail)
     for layer in facts.resolved_layers:
         if layer.large:
             detail = (

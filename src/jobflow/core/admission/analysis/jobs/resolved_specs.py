@@ -43,17 +43,14 @@ class Owner(NamedTuple):
 
 
 class ResolvedLayer(NamedTuple):
-    """A layer with the known values of its references."""
+    """A layer, or the params of a child flow, with the known values of its references."""
 
     step: int
-    """Position of the step."""
     case: int | None
-    """Index of the case in `switch`; None for a layer of the step."""
     owner: str
     """JSON path of the step or the case."""
     layer: Layer
     content: Mapping[str, Any]
-    """The content of the layer with the known values in place of references."""
     open: bool
     """Whether `content` still has references."""
     large: bool = False
