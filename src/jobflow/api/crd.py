@@ -2,9 +2,8 @@
 
 The webhook checks the rules instead. An API server checks the schema first and stops at a fault,
 so with patterns and limits in the schema a user would learn of the other faults only later, and a
-stored object that a stricter schema refuses could not be labelled any more. The only enums are
-those of Volcano's own CRD. Pod templates and volume claims keep unknown fields, because their
-schema is that of Kubernetes and larger than all else: `pod_types` has their fields.
+stored object that a stricter schema refuses could not be labelled any more. Pod templates and
+volume claims keep unknown fields: `pod_types` has theirs.
 """
 
 import ast
@@ -82,7 +81,6 @@ def openapi_schema(kind: str) -> Schema:
 
 
 def to_yaml(document: dict[str, Any]) -> str:
-    """Return YAML with keys in order and without anchors."""
     # without anchors, which a reader of a schema would have to follow
     return yaml.dump(document, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=100)
 
@@ -115,7 +113,6 @@ def descriptions_in(module: str) -> Mapping[str, Mapping[str, str]]:
 
 
 def description_of(struct: type, field: str) -> str | None:
-    """Return the docstring of a field."""
     own = (descriptions_in(each.__module__).get(each.__name__, {}) for each in struct.__mro__)
     return next((fields[field] for fields in own if field in fields), None)
 
@@ -127,31 +124,29 @@ def struct_schema(described: type) -> Schema:
 
 
 def _schema(info: msgspec.inspect.Type, description: str | None = None) -> Schema:
-    """The structural schema of a type. Raises KeyError for a type without one."""
-    described = {"description": description} if description else {}
-    if isinstance(info, msgspec.inspect.Metadata):
-        return _schema(info.type) | described | (info.extra_json_schema or {})
-    return _shape(info) | described
-
-
-def _shape(info: msgspec.inspect.Type) -> Schema:
+    """Return the structural schema of a type. Raises KeyError for a type without one."""
+    schema: Schema
     match info:
+        case msgspec.inspect.Metadata(type=inner, extra_json_schema=extra):
+            return _schema(inner, description) | (extra or {})
         case msgspec.inspect.UnionType(types=types):
             inner, *others = (t for t in types if not isinstance(t, msgspec.inspect.NoneType))
-            return {INT_OR_STRING: True} if others else _schema(inner)
+            schema = {INT_OR_STRING: True} if others else _schema(inner)
         case msgspec.inspect.StructType(cls=cls, fields=fields):
             properties = {
                 field.encode_name: _schema(field.type, description_of(cls, field.name))
                 for field in fields
             }
-            return {"type": "object", "properties": properties}
+            schema = {"type": "object", "properties": properties}
         case msgspec.inspect.ListType(item_type=item):
-            return {"type": "array", "items": _described_item(item)}
+            schema = {"type": "array", "items": _described_item(item)}
         case msgspec.inspect.DictType(value_type=msgspec.inspect.AnyType()):
-            return {"type": "object"}
+            schema = {"type": "object"}
         case msgspec.inspect.DictType(value_type=value):
-            return {"type": "object", "additionalProperties": _described_item(value)}
-    return dict(_SCALARS[type(info)])
+            schema = {"type": "object", "additionalProperties": _described_item(value)}
+        case _:
+            schema = _SCALARS[type(info)]
+    return schema | ({"description": description} if description else {})
 
 
 _SCALARS: dict[type, Schema] = {

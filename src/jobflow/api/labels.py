@@ -70,24 +70,23 @@ def parse_label_selector(text: str) -> list[Requirement]:
     """Return the requirements, all of which have to hold. Raises ValueError, as a server would."""
     if re.search(r",\s*(,|$)|^\s*,", text):
         raise ValueError("found ',', expected: identifier after ','")
-    return [_requirement(term, text) for term in split_terms(text)]
-
-
-def _requirement(term: str, text: str) -> Requirement:
-    if found := _SET.fullmatch(term):
-        values = [value.strip() for value in found[3].split(",")]
-        return found[1], "In" if found[2] == "in" else "NotIn", values
-    if found := _EQUAL.fullmatch(term):
-        return found[1], "NotIn" if found[2] == "!=" else "In", (found[3],)
-    if found := _ORDER.fullmatch(term):
-        return found[1], found[2], (found[3],)
-    if found := _EXISTS.fullmatch(term):
-        return found[2], "DoesNotExist" if found[1] else "Exists", ()
-    raise ValueError(f'unable to parse requirement: cannot read "{term}" of "{text}"')
+    requirements: list[Requirement] = []
+    for term in split_terms(text):
+        if found := _SET.fullmatch(term):
+            values = [value.strip() for value in found[3].split(",")]
+            requirements.append((found[1], "In" if found[2] == "in" else "NotIn", values))
+        elif found := _EQUAL.fullmatch(term):
+            requirements.append((found[1], "NotIn" if found[2] == "!=" else "In", (found[3],)))
+        elif found := _ORDER.fullmatch(term):
+            requirements.append((found[1], found[2], (found[3],)))
+        elif found := _EXISTS.fullmatch(term):
+            requirements.append((found[2], "DoesNotExist" if found[1] else "Exists", ()))
+        else:
+            raise ValueError(f'unable to parse requirement: cannot read "{term}" of "{text}"')
+    return requirements
 
 
 def holds(labels: Mapping[str, str], key: str, operator: str, values: Collection[str]) -> bool:
-    """Return whether labels meet a requirement."""
     value = labels.get(key)
     match operator:
         case "In":

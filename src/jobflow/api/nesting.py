@@ -1,7 +1,5 @@
-"""Nesting depth of JSON, computed without recursion, because recursion limits differ.
-
-The depth is the number of nested lists and maps: 2 for `{"a": [1]}`, 0 for a string.
-"""
+"""Nesting depth of JSON: the number of lists and maps in each other, 2 for `{"a": [1]}`. Computed
+without recursion, because recursion limits differ."""
 
 import re
 from array import array

@@ -1,9 +1,7 @@
-"""API resources (group, version, plural, scope, URL path) of each kind that JobFlow uses, and the
-base types of Kubernetes objects with their mapping to JSON.
+"""API resources of each kind that JobFlow uses, and the base types of Kubernetes objects.
 
-All types are frozen msgspec structs with camelCase names in JSON. Encoding omits fields with their
-default value, so an empty timestamp is absent and never null. Decoding accepts every value that a
-stored object may have; the rules are in `jobflow.core.admission`.
+Encoding omits fields with their default value, so an empty timestamp is absent and never null.
+Decoding accepts every value that a stored object may have.
 """
 
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ def Schema(**schema: Any) -> msgspec.Meta:  # noqa: N802 - reads as an annotatio
 
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Base of all resource types."""
+    """Base of all resource types, with camelCase names in JSON."""
 
 
 class OwnerReference(Struct, frozen=True, kw_only=True):
@@ -35,8 +33,6 @@ class OwnerReference(Struct, frozen=True, kw_only=True):
 
 
 class ObjectMeta(Struct, frozen=True, kw_only=True):
-    """`metadata` of an object."""
-
     name: str = ""
     generate_name: str = ""
     namespace: str = ""
@@ -56,7 +52,7 @@ class ObjectMeta(Struct, frozen=True, kw_only=True):
         return next((ref for ref in self.owner_references or () if ref.controller), None)
 
     def is_owned_by(self, other: "ObjectMeta") -> bool:
-        """Return whether the controller of the object is the one with this metadata."""
+        """Return whether the other is the controller of this object."""
         # by the UID, because a later object may have the same name
         return (owner := self.controller) is not None and owner.uid == other.uid
 
@@ -102,8 +98,7 @@ class Resource:
         return {"apiVersion": self.api_version, "kind": self.kind}
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the URL path of an object, its subresource, or a collection: of all namespaces
-        without one."""
+        """Return the URL path of an object, its subresource, or a collection."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]
@@ -111,8 +106,7 @@ class Resource:
         return "/".join(parts)
 
     def owner_reference(self, owner: ObjectMeta) -> dict[str, Any]:
-        """Return the reference that makes an object of this kind the controller of another one:
-        the other is deleted with it, and before it."""
+        """Return the reference that makes an object of this kind the controller of another one."""
         return {
             **self.type_meta,
             "name": owner.name,

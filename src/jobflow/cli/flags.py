@@ -40,7 +40,6 @@ def _argument(metavar: str, help_text: str, completed: str = "") -> Any:
 
 
 def output_flag(help_text: str) -> Any:
-    """Return the flag -o of a command."""
     return typer.Option("-o", "--output", help=help_text)
 
 
@@ -97,7 +96,6 @@ KUBECONFIG = "Default: $KUBECONFIG, ~/.kube/config, or the service account of th
 
 
 def port_of(what: str) -> Any:
-    """Return the flag for a port of the page or of the sandbox."""
     return typer.Option(metavar="P", min=0, max=65535, help=f"Port of the {what}; 0: any.")
 
 
@@ -179,7 +177,7 @@ class GetOptions:
 
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
-    """How flows that a command creates are followed and printed."""
+    """How new flows are followed and printed."""
 
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the flows have ended; print progress.")

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -22,10 +22,9 @@ _SPACE = "\ue000"
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Return a console that styles texts on a terminal, unless NO_COLOR is set. Rich itself would
-    then still print bold and dim."""
     return Console(
         stderr=stderr,
+        # rich itself would still print bold and dim
         color_system=None if os.environ.get("NO_COLOR") else "auto",
         highlight=False,
         markup=False,  # names and messages may have brackets
@@ -34,43 +33,40 @@ def make_console(*, stderr: bool = False) -> Console:
 
 
 def columns_of(console: Console) -> int | None:
-    """Return the width of the terminal; None elsewhere, because in a pipe a line stays whole."""
+    """Return the width of the terminal; None elsewhere: in a pipe a line stays whole."""
     return console.width if console.is_terminal else None
 
 
 def print_lines(console: Console, lines: Iterable[Text]) -> None:
-    """Print lines at once; without a terminal as plain text, because styles take time."""
     if console.is_terminal:  # at once, because rich locks and measures for each print
         console.print(Text("\n").join(lines), soft_wrap=True)
-    else:
+    else:  # plain text, because styles take time
         print("\n".join(line.plain for line in lines))
 
 
 def print_sentences(sentences: Sequence[str], console: Console) -> None:
     """Print a line for each sentence. On a terminal it is wrapped, with further lines indented."""
     lines = [*map(printable, sentences)]
-    if (width := columns_of(console)) is not None:
-        width = min(width, MAX_WIDTH) - len(_INDENT)
-        lines = [row for line in lines for row in _wrap(console, line, width)]
+    if (columns := columns_of(console)) is not None:
+        width = min(columns, MAX_WIDTH) - len(_INDENT)
+
+        def join(found: re.Match[str]) -> str:
+            # a command that fits into a line is not broken, so that it can be copied
+            command = found.group()
+            return command.replace(" ", _SPACE) if cell_len(command) < width else command
+
+        wrapped = [Text(_COMMAND.sub(join, line)).wrap(console, width) for line in lines]
+        lines = [
+            (_INDENT if number else "") + row.plain.replace(_SPACE, " ").rstrip()
+            for rows in wrapped
+            for number, row in enumerate(rows)
+        ]
     print_lines(console, map(Text, lines))
 
 
-def _wrap(console: Console, sentence: str, width: int) -> Iterator[str]:
-    """Yield the lines of a sentence. A command that fits into a line is not broken, so that it can
-    be copied."""
-
-    def join(found: re.Match[str]) -> str:
-        command = found.group()
-        return command.replace(" ", _SPACE) if cell_len(command) < width else command
-
-    lines = Text(_COMMAND.sub(join, sentence)).wrap(console, width)
-    for number, line in enumerate(lines):
-        yield (_INDENT if number else "") + line.plain.replace(_SPACE, " ").rstrip()
-
-
 def fitting(sizes: Mapping[str, int], optional: Iterable[str], width: int | None) -> dict[str, int]:
-    """Return the columns of a table that fit into a width, with their sizes. The `optional` are
-    left out in this order; None is no limit."""
+    """Return the columns that fit into a width, with their sizes. The `optional` are left out in
+    this order; None is no limit."""
     kept = dict(sizes)
     for name in optional:
         if width is not None and line_width(kept) > width:
@@ -88,6 +84,6 @@ def offset_of(name: str, sizes: Mapping[str, int]) -> int:
 
 
 def join_cells(cells: Mapping[str, str], sizes: Mapping[str, int]) -> str:
-    """Return the line of a table, whose cells are padded to the sizes of their columns."""
+    """Return the line of a table."""
     padded = (cells[name] + " " * (size - cell_len(cells[name])) for name, size in sizes.items())
     return GAP.join(padded).rstrip()

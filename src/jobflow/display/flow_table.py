@@ -1,4 +1,4 @@
-"""A table of flows, as `kubectl get` prints one: a line each, wide or narrow."""
+"""A table of flows, as `kubectl get` prints one."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -15,32 +15,26 @@ from jobflow.display.console import fitting, join_cells, offset_of
 COLUMNS = ("NAME", "PHASE", "REASON", "PROGRESS", "DURATION", "AGE")
 _OPTIONAL = ("AGE", "REASON", "DURATION", "PROGRESS")
 """Columns that are left out on a narrow terminal, in this order."""
-
 Cells = Mapping[str, str]
 
 
 def phase_of(flow: JobFlow) -> str:
-    """Return the phase of a flow; one that no controller has handled yet is Pending."""
+    # one that no controller has handled yet is Pending
     return flow.status.state.phase or FlowPhase.PENDING
 
 
 class FlowTable:
     """A table whose columns grow with the flows and never shrink, so that rows that are added later
-    stay below their headings. `width` is that of the terminal."""
+    stay below their headings."""
 
     def __init__(
         self, width: int | None = None, *, namespaces: bool = False, wide: bool = False
     ) -> None:
-        self._width = width
+        self.width = width
+        """That of the terminal, which may change."""
         names = (*(("NAMESPACE",) if namespaces else ()), *COLUMNS)
         self._names = (*names, *(("MESSAGE",) if wide else ()))
-        self._sizes = {name: cell_len(name) for name in self._names}
-        self._shown = self._fitting()
-
-    def resize(self, width: int) -> None:
-        """Fit the columns into the width of a terminal that has changed."""
-        self._width = width
-        self._shown = self._fitting()
+        self._sizes = self._shown = {name: cell_len(name) for name in self._names}
 
     def lines(self, flows: Iterable[JobFlow], now: datetime) -> list[Text]:
         """Return the header and a line for each flow; child flows are indented below theirs."""
@@ -51,8 +45,7 @@ class FlowTable:
         return [header, *map(self._line, rows)]
 
     def row(self, flow: JobFlow, now: datetime, *, phase: str = "", level: int = 0) -> Text:
-        """Return the line of one more flow, or of one that has changed; `phase` replaces its
-        phase, `level` indents a child flow."""
+        """Return the line of one more flow, or of one that has changed."""
         cells = self._cells(flow, now, phase=phase, level=level)
         self._grow([cells])
         return self._line(cells)
@@ -66,13 +59,10 @@ class FlowTable:
         for row in rows:
             for name, cell in row.items():
                 self._sizes[name] = max(self._sizes[name], cell_len(cell))
-        self._shown = self._fitting()
-
-    def _fitting(self) -> dict[str, int]:
         sizes = dict(self._sizes)
         # a message may be longer than any terminal, so it is cut and leaves out no column
         message = {"MESSAGE": sizes.pop("MESSAGE")} if "MESSAGE" in sizes else {}
-        return fitting(sizes, _OPTIONAL, self._width) | message
+        self._shown = fitting(sizes, _OPTIONAL, self.width) | message
 
     def _line(self, cells: Cells) -> Text:
         line, phase = Text(join_cells(cells, self._shown)), cells["PHASE"]
@@ -81,8 +71,8 @@ class FlowTable:
         return self._cut(line)
 
     def _cut(self, line: Text) -> Text:
-        if self._width is not None:
-            line.truncate(self._width, overflow="ellipsis")
+        if self.width is not None:
+            line.truncate(self.width, overflow="ellipsis")
         return line
 
     def _cells(self, flow: JobFlow, now: datetime, *, phase: str = "", level: int = 0) -> Cells:
@@ -105,7 +95,7 @@ class FlowTable:
 
 
 def level_of(flow: JobFlow, known: Mapping[str, JobFlow]) -> int:
-    """Return the number of flows above a child flow that are known, by their UID."""
+    """Return the number of flows above a child flow. `known`: flows by UID."""
     above: set[str] = set()
     while (owner := flow.metadata.controller) is not None and owner.uid in known:
         if owner.uid in above:
@@ -116,8 +106,7 @@ def level_of(flow: JobFlow, known: Mapping[str, JobFlow]) -> int:
 
 
 def _with_levels(flows: Iterable[JobFlow]) -> Iterator[tuple[JobFlow, int]]:
-    """Yield the flows in their order, each followed by its child flows, with their level from 0. A
-    child whose parent is not among the flows has none."""
+    """Yield the flows in their order, each followed by its child flows, with their level from 0."""
     listed = [*flows]
     known = {flow.metadata.uid for flow in listed} - {""}
     # a child may be listed before its parent, by its name

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple, Self
 
@@ -29,8 +29,7 @@ _FLOW = ""
 
 
 class _Redrawn(Live):
-    """Lines that are drawn again only if they have changed, because a terminal flickers otherwise.
-    Durations are in seconds, so that one that runs changes the lines once a second."""
+    """Lines that are drawn again only if they have changed; else a terminal flickers."""
 
     def __init__(self, lines: DrawLines, console: Console, *, transient: bool) -> None:
         super().__init__(console=console, refresh_per_second=10, transient=transient)
@@ -42,7 +41,7 @@ class _Redrawn(Live):
 
     def refresh(self) -> None:
         now, size = datetime.now(UTC), self.console.size
-        made = now.replace(microsecond=0), size
+        made = now.replace(microsecond=0), size  # durations are in seconds
         with self._lock:  # a thread of rich calls it too
             if not self.is_stale and made == self._made:
                 return
@@ -69,7 +68,7 @@ class LiveDisplay(Display):
         self._live.stop()
 
     def refresh(self) -> None:
-        """Draw the flows if their lines have changed, as it happens several times a second."""
+        """Draw the flows if their lines have changed; rich calls it several times a second."""
         self._live.refresh()
 
     @abstractmethod
@@ -78,8 +77,8 @@ class LiveDisplay(Display):
 
 
 class LiveTrees(LiveDisplay):
-    """The trees of all flows, with the steps of their child flows. They keep their order; if there
-    are too many, those that have not finished are shown."""
+    """The trees of all flows, with the steps of their child flows, in their order; if there are too
+    many, those that have not finished."""
 
     shows_children = True
 
@@ -116,7 +115,12 @@ class LiveTrees(LiveDisplay):
             trees = [trees[i] for i in sorted(open_first[: len(trees) - hidden])]
         free = height - (1 if hidden else 0)
         whole = [tree.lines(now, width, free) for tree in trees]
-        shares = _shares(trees, [*map(len, whole)], free)
+        shares = [0] * len(trees)
+        ranked = sorted(range(len(trees)), key=lambda i: trees[i].flow.final)
+        # what a small tree does not need is for those behind it
+        for left, i in zip(range(len(trees), 0, -1), ranked, strict=True):
+            shares[i] = min(len(whole[i]), max(free // left, 1))
+            free -= shares[i]
         for tree, lines, share in zip(trees, whole, shares, strict=True):
             # a tree chooses its lines for its height, so it is not cut
             yield from lines if share == len(lines) else tree.lines(now, width, share)
@@ -124,21 +128,9 @@ class LiveTrees(LiveDisplay):
             yield Text(f"… {hidden} more flows", style="dim")
 
 
-def _shares(trees: Sequence[Tree], sizes: Sequence[int], free: int) -> Sequence[int]:
-    """Return the number of lines of each tree, which is fair to flows that have not finished."""
-    shares = [0] * len(trees)
-    ranked = sorted(range(len(trees)), key=lambda i: trees[i].flow.final)
-    # what a small tree does not need is for those behind it
-    for left, i in zip(range(len(trees), 0, -1), ranked, strict=True):
-        shares[i] = min(sizes[i], max(free // left, 1))
-        free -= shares[i]
-    return shares
-
-
 class LiveTable(LiveDisplay):
-    """A table of flows, whose last state stays. Flows that are not `wanted` as they are now are
-    left out. Rows keep their order; if there are too many flows, those that have not finished are
-    shown first, then those that were created last."""
+    """A table of the flows that are `wanted` as they are now; its last state stays. Rows keep their
+    order; if there are too many, those that have not finished come first, then the newest."""
 
     def __init__(self, console: Console, table: FlowTable, wanted: Wanted) -> None:
         super().__init__(console, transient=False)
@@ -168,7 +160,7 @@ class LiveTable(LiveDisplay):
             shown = sorted(ranked[: len(flows) - hidden])
             phases = Counter(phase_of(flows[i]) for i in ranked[len(flows) - hidden :])
             flows = [flows[i] for i in shown]
-        self._table.resize(width)
+        self._table.width = width
         yield from self._table.lines(flows, now)
         if hidden:
             counts = ", ".join(f"{count:,} {phase}" for phase, count in phases.most_common())
@@ -176,9 +168,8 @@ class LiveTable(LiveDisplay):
 
 
 class TableLog(Display):
-    """A table of flows, then a row for each change that a column shows, for logs and pipes; a flow
-    that was deleted has the phase Deleted. Flows that are not `wanted` are left out. A child flow
-    is indented by the flows above it, also after they were deleted."""
+    """A table of the flows that are `wanted`, then a row for each change that a column shows, for
+    logs and pipes; a flow that was deleted has the phase Deleted."""
 
     def __init__(self, console: Console, table: FlowTable, wanted: Wanted) -> None:
         self._console = console
@@ -224,17 +215,15 @@ class TableLog(Display):
             self._console.print(line, soft_wrap=True)
 
     def _level(self, flow: JobFlow) -> int:
-        """Return the level of a flow, which it keeps if a flow above it is deleted first."""
         key = key_of(flow)
-        level = max(self._levels.get(key, 0), level_of(flow, self._by_uid))
-        self._levels[key] = level
-        return level
+        # it keeps its level if a flow above it is deleted first
+        self._levels[key] = max(self._levels.get(key, 0), level_of(flow, self._by_uid))
+        return self._levels[key]
 
 
 class ChangeLog(Display):
-    """One line per change of a phase, for logs and pipes: no escape codes. The time is that of the
-    change by the status. If the status has none, it is the present one, or none for a flow that is
-    shown for the first time."""
+    """One line per change of a phase, for logs and pipes. The time is that of the change by the
+    status, or else the present one, except for a flow that is shown for the first time."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

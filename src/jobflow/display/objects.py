@@ -21,7 +21,6 @@ def name_of(obj: JSONObject) -> str:
 
 
 def full_name(flow: JobFlow) -> str:
-    """Return `jobflow.flow.volcano.sh/train` of a flow."""
     return f"jobflow.{FLOW_GROUP}/{flow.metadata.name}"
 
 
@@ -34,14 +33,12 @@ def object_of(flow: JobFlow) -> JSONObject:
 def print_flow_objects(flows: Sequence[JobFlow], output: ObjectOutput, *, single: bool) -> None:
     """Print flows as `print_objects` does, but a List unless a `single` flow was named, which may
     be missing."""
-    # a script that names one flow expects one object, as of kubectl
     objects = [*map(object_of, flows)]
-    if single and not objects:
-        return
-    if single or output is ObjectOutput.NAME:
+    # a script that names one flow expects one object, as of kubectl
+    if not single and output is not ObjectOutput.NAME:
+        objects = [_list_of(objects)]
+    if objects:
         print_objects(objects, output)
-    else:
-        print_objects([_list_of(objects)], output)
 
 
 def print_objects(objects: Sequence[JSONObject], output: ObjectOutput) -> None:
@@ -62,8 +59,8 @@ def _list_of(objects: Sequence[JSONObject]) -> JSONObject:
 
 
 def print_raw(objects: Sequence[bytes | msgspec.Raw], output: GetOutput, *, single: bool) -> None:
-    """Print objects as the API server sent them: one, or a List. Types would drop the fields that
-    this version does not know."""
+    """Print objects as the API server sent them: one, or a List."""
+    # types would drop the fields that this version does not know
     raw = bytes(objects[0]) if single else b""
     if not single:
         items = b",".join(map(bytes, objects))

@@ -1,4 +1,4 @@
-"""The report on manifests: faults and warnings with place, sentence, source line and carets."""
+"""The report on manifests: faults with place, sentence, source line and carets, and warnings."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:  # commands that show flows import nothing that checks manifes
 
 
 class HasPlace(Protocol):
-    """Something that is found at a place of a file."""
-
     @property
     def place(self) -> SourcePlace: ...
 
@@ -34,8 +32,7 @@ _GUTTER = 7
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print the faults and warnings, then one line of summary, unless files that cannot be read are
-    the only faults."""
+    """Print the faults and warnings, then one line of summary."""
     print_faults(report.faults, console)
     print_warnings(report, console)
     if not report.has_only_missing_files:  # "1 fault in 1 file" would say no more
@@ -43,7 +40,6 @@ def print_report(report: Report, console: Console) -> None:
 
 
 def print_faults(faults: Iterable[ManifestFault], console: Console) -> None:
-    """Print the first MAX_SHOWN faults of each file, and count the others."""
     shown, others = first_of_each_file(faults, MAX_SHOWN)
     for fault in shown:
         print_fault(fault, console)
@@ -53,8 +49,6 @@ def print_faults(faults: Iterable[ManifestFault], console: Console) -> None:
 
 
 def print_warnings(report: Report, console: Console) -> None:
-    """Print `file:line:column: warning: message` for the first MAX_SHOWN warnings of each file, and
-    count the others."""
     shown, others = first_of_each_file(report.warnings, MAX_SHOWN, "warning")
     for warning in shown:
         console.print(_head(warning.place, "warning", "yellow", warning.sentence), soft_wrap=True)
@@ -81,16 +75,16 @@ def first_of_each_file(
 
 
 def print_fault(fault: ManifestFault, console: Console) -> None:
-    """Print `file:line:column: error: path: message`, then the source line and its carets. Lines
-    are not wrapped: a terminal does that, and in a pipe a line has to stay one line."""
+    """Print `file:line:column: error: path: message`, then the source line and its carets."""
     text = _head(fault.place, "error", "red", fault.sentence)
     for line in excerpt(fault.place, columns_of(console) or 120):
         text.append(f"\n{line}", style="dim")
+    # a terminal wraps by itself, and in a pipe a line has to stay one line
     console.print(text, soft_wrap=True)
 
 
 def print_finding(place: SourcePlace, severity: str, sentence: str, console: Console) -> None:
-    """Print `file:line:column: severity: sentence`; the severity is error, warning or info."""
+    """Print `file:line:column: severity: sentence`."""
     colour = {"error": "red", "warning": "yellow"}.get(severity, "cyan")
     console.print(_head(place, severity, colour, sentence), soft_wrap=True)
 

@@ -25,7 +25,7 @@ _MAX_CHARACTERS = 2000
 
 
 def print_tables(result: RunResult, console: Console) -> None:
-    """Print for each flow the tree (its first line if this is no terminal), failed logs, table."""
+    """Print for each flow the tree, failed logs and the table."""
     now, ascii_only = datetime.now(UTC), console.options.ascii_only
     width = columns_of(console)
     for flow in result.flows:
@@ -54,12 +54,28 @@ def failed_logs(
     children: Mapping[str, JobFlow] = NO_CHILDREN,
     ascii_only: bool = False,
 ) -> Iterator[Text]:
-    """For each failed step, also of child flows: its container, the exit code and the last lines of
-    the log. Lines are cut to `width`, the terminal's; None is no terminal."""
+    """Yield for each failed step, also of child flows, its container, the exit code and the last
+    lines of the log, cut to `width`, that of the terminal."""
     found = list(_failed_steps(flow, runs, children))
+    columns = _MAX_CHARACTERS if width is None else max(width - 4, 1)
     for step, run in found[:MAX_STEPS]:
         yield Text()
-        yield from _failed_log(step, run, width, "|" if ascii_only else "│")
+        head = Text.assemble((step, "bold red"), f": pod {run.pod} ({run.container}), ")
+        if run.reason == START_ERROR:
+            yield head.append(f"not started: {printable(run.message)}")
+            continue
+        lines, count = tail(run.log, MAX_LINES)
+        head.append(f"exit code {run.exit_code}, ")
+        if not lines:
+            yield head.append("empty log")
+            continue
+        yield head.append(f"last {len(lines)} of {count} lines:" if count > len(lines) else "log:")
+        for line in lines:
+            # cut first, because a line of a log has no bound
+            text = Text(without_escapes(line)[: 2 * columns])
+            text.truncate(columns, overflow="ellipsis")
+            yield Text.assemble((f"  {'|' if ascii_only else '│'} ", "dim"), text)
+        yield Text(f"  file: {run.log}", style="dim")
     if len(found) > MAX_STEPS:
         yield Text(f"\nand {len(found) - MAX_STEPS} more failed steps", style="dim")
 
@@ -84,23 +100,3 @@ def _failed_steps(
             if run.phase == StepPhase.FAILED and (child := children.get(run.flow)) is not None:
                 item = "" if run.index is None else f"/{run.index}"
                 yield from _failed_steps(child, runs, children, f"{place}{row.step}{item}/")
-
-
-def _failed_log(step: str, run: FailedRun, width: int | None, guide: str) -> Iterator[Text]:
-    head = Text.assemble((step, "bold red"), f": pod {run.pod} ({run.container}), ")
-    if run.reason == START_ERROR:
-        yield head.append(f"not started: {printable(run.message)}")
-        return
-    lines, count = tail(run.log, MAX_LINES)
-    head.append(f"exit code {run.exit_code}, ")
-    if not lines:
-        yield head.append("empty log")
-        return
-    yield head.append(f"last {len(lines)} of {count} lines:" if count > len(lines) else "log:")
-    columns = _MAX_CHARACTERS if width is None else max(width - 4, 1)
-    for line in lines:
-        # cut first, because a line of a log has no bound
-        text = Text(without_escapes(line)[: 2 * columns])
-        text.truncate(columns, overflow="ellipsis")
-        yield Text.assemble((f"  {guide} ", "dim"), text)
-    yield Text(f"  file: {run.log}", style="dim")

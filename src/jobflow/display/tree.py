@@ -32,7 +32,6 @@ _DURATION = 6
 """Columns of a duration in a tree."""
 _MIN_ROOM = 12
 """Columns for a text, also if the terminal has less."""
-
 _START = 30
 """Characters at the beginning of a message by which it is found in another."""
 NO_CHILDREN: Mapping[str, JobFlow] = {}
@@ -64,10 +63,9 @@ class Tree:
         ascii_only: bool = False,
         items: bool = False,
     ) -> None:
-        """`children`: the child flows below it, at any level, by name; it may change later, and may
-        have others."""
         self.flow = flow
         self._children = children
+        """Child flows below it, at any level, by name. Others may be among them."""
         self._items = items
         self._ascii = ascii_only
         self._layouts: dict[tuple[str, str], Sequence[Branch]] = {}
@@ -76,9 +74,8 @@ class Tree:
     def lines(
         self, now: datetime, width: int | None = None, height: int | None = None
     ) -> list[Text]:
-        """Return the lines of the flow and of each step. A text that is too long for `width` goes
-        on below. If `height` is too small, steps that failed or run are shown first, and the last
-        line counts the others; of many child flows, those that failed or run have their steps."""
+        """Return the lines of the flow and of each step. If `height` is too small, steps that
+        failed or run are shown first, and the last line counts the others."""
         columns = width or _UNLIMITED
         # a display with a height is drawn several times a second
         lines = self._lines(sys.maxsize if height is None else MOST_LIVE_CHILDREN)
@@ -92,14 +89,16 @@ class Tree:
         shown = _within(shown, [*map(len, blocks)], room - 1)
         # drawn again, because other guides and columns fit the steps that are left
         steps = [*chain(*self._blocks(shown, now, columns))]
-        return [*head, *steps[: max(room - 1, 0)], _hidden_steps(lines, shown, columns)][:height]
+        phases = Counter(line.row.phase for line in lines)
+        phases.subtract(line.row.phase for line in shown)
+        counts = [f"{count} {phase}" for phase, count in phases.most_common() if count > 0]
+        hidden = Text(f"… {', '.join(counts)} not shown" if counts else "…", style="dim")
+        hidden.truncate(columns, overflow="ellipsis")
+        return [*head, *steps[: max(room - 1, 0)], hidden][:height]
 
-    def _lines(self, most_children: int) -> list[_Line]:
-        return [*self._lines_of(self.flow, self._shown_children(most_children), 0)]
-
-    def _shown_children(self, most: int) -> Mapping[str, JobFlow]:
-        """Return the child flows whose steps are shown, by name: at most so many, level by level,
-        and of each level first those that failed or run."""
+    def _lines(self, most: int) -> list[_Line]:
+        """Return the lines of the flow and of at most so many child flows, level by level, and of
+        each level first those that failed or run."""
         shown: dict[str, JobFlow] = {}
         level = [self.flow] if self._children else []
         while level and len(shown) < most:
@@ -115,10 +114,9 @@ class Tree:
             )
             level = below[: most - len(shown)]
             shown |= {child.metadata.name: child for child in level}
-        return shown
+        return [*self._lines_of(self.flow, shown, 0)]
 
     def _lines_of(self, flow: JobFlow, shown: Mapping[str, JobFlow], level: int) -> Iterator[_Line]:
-        """Yield the lines of a flow, each followed by those of its child flow."""
         shows_items = self._items or bool(shown)
         rows = {row.step: row for row in step_rows(flow, items=shows_items)}
         key = (flow.metadata.name, flow.metadata.uid)  # a child of this name may be made anew
@@ -142,7 +140,7 @@ class Tree:
                 yield from self._lines_of(child, shown, at + 1)
 
     def header(self, now: datetime) -> list[Text]:
-        """Return the line of the flow, with its whole message, because no step is below it."""
+        """Return the line of the flow, with its whole message."""
         return self._header(self._lines(0), now, _UNLIMITED, ())
 
     def _header(
@@ -164,7 +162,7 @@ class Tree:
         return _beside_or_below(line, text, Text(_GAP), width)
 
     def _blocks(self, lines: Sequence[_Line], now: datetime, width: int) -> list[list[Text]]:
-        """Return the lines of each step. What does not fit beside the name is below it."""
+        # what does not fit beside the name is below it
         levels = [line.level for line in lines]
         stems, next_levels = guides(levels), [*levels, 0][1:]
         phase = max(map(cell_len, (StepPhase.COMPLETED, *(line.row.phase for line in lines))))
@@ -201,8 +199,8 @@ class Tree:
 
 
 def without(message: str, told: Iterable[str]) -> str:
-    """Return a message without the one of `told` that it ends with, and that is told below it. Long
-    messages are cut, so it may have only the beginning of it."""
+    """Return a message without the one of `told` that it ends with. Long messages are cut, so it
+    may have only the beginning of it."""
     whole = f": {message}"
     for each in filter(None, told):
         # the message ends with the told one only if nothing differs up to its end
@@ -213,9 +211,9 @@ def without(message: str, told: Iterable[str]) -> str:
 
 
 def format_outcomes(rows: Iterable[StepRow]) -> str:
-    """`4 completed, 1 failed, 1 skipped`: steps that have ended. "" if all of them are Completed,
-    because then the progress tells it."""
+    """Return `4 completed, 1 failed, 1 skipped`, the steps that have ended."""
     phases = Counter(row.phase for row in rows)
+    # the progress tells the steps that are Completed
     if not phases[StepPhase.FAILED] + phases[StepPhase.SKIPPED]:
         return ""
     ended = (StepPhase.COMPLETED, StepPhase.FAILED, StepPhase.SKIPPED)
@@ -229,7 +227,6 @@ def _messages_of(row: StepRow, shown: Mapping[str, JobFlow]) -> list[str]:
 
 
 def _beside_or_below(line: Text, text: Text, indent: Text, width: int) -> list[Text]:
-    """Return the line with the text behind it, or in lines of its own if it is too long."""
     if line.cell_len + len(_GAP) + text.cell_len <= width:
         line.append(_GAP if text else "").append_text(text).rstrip()
         return [line]
@@ -243,7 +240,6 @@ def _wrapped(text: str, room: int, *, at_hyphens: bool = False) -> list[str]:
 
 
 def _detail(row: StepRow, now: datetime) -> str:
-    """Return what a line of the tree tells about a step beside its phase."""
     attempt = f"attempt {row.attempts}" if row.attempts > 1 else ""
     parts: Sequence[str]
     if row.phase == StepPhase.WAITING:
@@ -274,8 +270,7 @@ def _most_important(lines: Sequence[_Line], count: int) -> Sequence[_Line]:
 
 
 def _within(lines: Sequence[_Line], sizes: Sequence[int], room: int) -> Sequence[_Line]:
-    """Return the most important lines whose texts of these `sizes` fit into `room`. The text of the
-    first may be too long."""
+    """Return the most important lines whose texts of these `sizes` fit into `room`."""
     count = 0
     for i in _ranked(lines):
         # at least one: a step with a long message is better than none
@@ -284,16 +279,6 @@ def _within(lines: Sequence[_Line], sizes: Sequence[int], room: int) -> Sequence
         room -= sizes[i]
         count += 1
     return _most_important(lines, count)
-
-
-def _hidden_steps(lines: Iterable[_Line], shown: Iterable[_Line], width: int) -> Text:
-    """`… 12 Completed, 938 Waiting not shown`."""
-    phases = Counter(line.row.phase for line in lines)
-    phases.subtract(line.row.phase for line in shown)
-    counts = [f"{count} {phase}" for phase, count in phases.most_common() if count > 0]
-    text = Text(f"… {', '.join(counts)} not shown" if counts else "…", style="dim")
-    text.truncate(width, overflow="ellipsis")
-    return text
 
 
 def print_trees(
@@ -315,9 +300,8 @@ _OPTIONAL = ("JOB", "START")
 
 
 def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Text]:
-    """Return the final table: step, job, phase, start (local time), duration, message. Messages
-    wrap in their column, or below the step if `width` leaves too little room. The last line sums up
-    the requests of all jobs."""
+    """Yield the final table, with local times. Messages wrap in their column, or below the step if
+    `width` leaves too little room. The last line sums up the requests of all jobs."""
     rows = step_rows(flow)
     cells = [_cells(row, now) for row in rows]
     messages = [row.result if row.is_completed else row.with_reason for row in rows]

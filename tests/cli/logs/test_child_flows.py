@@ -138,7 +138,7 @@ async def test_the_step_of_a_child_flow_whose_timeout_deleted_the_pods_is_named(
     conditions = {"f-train": {"phase": "Failed", "attempts": 2}}
     await set_status(world, {"state": {"phase": "Failed"}, "conditions": conditions})
     with pytest.raises(CommandError) as caught:
-        await print_logs("f", Connection(kubeconfig=str(kubeconfig)), step=step)
+        await print_logs("f", Connection(kubeconfig=str(kubeconfig)), LogSelection(), step=step)
     assert str(caught.value) == (
         f"{subject} has ended, and its pods are deleted: Volcano deletes the pods of a job that is "
         "aborted (train/1/fit: Timeout)"
@@ -158,7 +158,7 @@ async def test_a_wrong_path_is_an_error(
 ) -> None:
     await family(world, pods)
     with pytest.raises(CommandError) as caught:
-        await print_logs("f", Connection(kubeconfig=str(kubeconfig)), step=step)
+        await print_logs("f", Connection(kubeconfig=str(kubeconfig)), LogSelection(), step=step)
     assert str(caught.value) == sentence
 
 

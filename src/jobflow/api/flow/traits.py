@@ -1,11 +1,9 @@
-"""Traits: what a field is, written once at its type. Its docstring is its description in the CRD.
+"""Traits: what a field is, written once at its type, as in
+`when: Annotated[str | None, Evaluated(Stage.DECISION)] = None`.
 
-    when: Annotated[str | None, Evaluated(Stage.DECISION)] = None
-
-Admission, manifests, the values of params, flows in Python and their conversion derive their lists
-of fields from traits, with `fields_of` for a type and `find_set` for an object. A field without a
-trait is looked at by every rule that is about all fields: it is an option and takes plain values;
-one of a step is refused beside an approval, one of the spec in a child flow.
+All lists of fields are derived, with `fields_of` for a type and `find_set` for an object. A field
+without a trait is an option and takes plain values; one of a step is refused beside an approval,
+one of the spec in a child flow.
 """
 
 import types
@@ -30,8 +28,8 @@ class Plain(Trait, frozen=True):
 
 
 class Apart(Trait, frozen=True):
-    """The objects in the field are looked at for themselves, and not as parts of the one that they
-    are in: steps of a flow, the flow of a schedule."""
+    """The objects in the field are looked at for themselves: steps of a flow, the flow of a
+    schedule."""
 
 
 # ------------------------------------------------------------ expressions and references
@@ -62,8 +60,6 @@ class Stage(Enum):
 
 
 class ValueKind(Enum):
-    """The value that an expression must have."""
-
     CONDITION = auto()
     ITEMS = auto()
     ANY = auto()
@@ -210,7 +206,6 @@ class FlowField(NamedTuple):
     is_list: bool
 
     def get(self, kind: type[T]) -> T | None:
-        """Return the trait of this kind."""
         return next((each for each in self.traits if isinstance(each, kind)), None)
 
     @property
@@ -236,7 +231,6 @@ class Found(NamedTuple, Generic[T]):
 
 @cache
 def fields_of(struct: type[msgspec.Struct]) -> tuple[FlowField, ...]:
-    """Return the fields of a type, in their order."""
     hints = typing.get_type_hints(struct, include_extras=True)
     names = zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True)
     fields = []

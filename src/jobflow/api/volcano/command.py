@@ -52,12 +52,11 @@ class Command(Struct, frozen=True, kw_only=True):
 
 
 def targets(command: Command, api_version: str, kind: str) -> bool:
-    """Return whether the command's target has this kind."""
     target = command.target
     return target is not None and (target.api_version, target.kind) == (api_version, kind)
 
 
 def encoded(command: Command) -> bytes:
-    """Return the body of a POST, with apiVersion and kind, which the default encoding omits."""
-    kind = COMMANDS.type_meta
-    return msgspec.json.encode(kind | msgspec.to_builtins(command))
+    """Return the body of a POST."""
+    # the default encoding omits apiVersion and kind
+    return msgspec.json.encode(COMMANDS.type_meta | msgspec.to_builtins(command))

@@ -153,8 +153,6 @@ class JobSpec(Struct, frozen=True, kw_only=True):
 
 
 class JobState(Struct, frozen=True, kw_only=True):
-    """State of a vcjob."""
-
     phase: str = ""
     reason: str = ""
     message: str = ""
@@ -206,8 +204,6 @@ class ContainerResources(Struct, frozen=True, kw_only=True):
 
 
 class ContainerOutline(Struct, frozen=True, kw_only=True):
-    """The name and resources of a container."""
-
     name: Any = None
     resources: ContainerResources | Odd = None
 
@@ -217,45 +213,36 @@ OddList = list[ContainerOutline | Odd] | dict[str, Any] | str | int | float | bo
 
 
 class PodOutline(Struct, frozen=True, kw_only=True):
-    """The containers of a pod spec."""
-
     containers: OddList = None
     init_containers: OddList = None
 
     @property
     def asking(self) -> list[ContainerOutline]:
-        """The well-formed containers."""
         return _containers(self.containers)
 
     @property
     def asking_first(self) -> list[ContainerOutline]:
-        """The well-formed init containers."""
         return _containers(self.init_containers)
 
 
 def _containers(found: OddList) -> list[ContainerOutline]:
+    # what is malformed counts as missing
     if not isinstance(found, list):
         return []
     return [each for each in found if isinstance(each, ContainerOutline)]
 
 
 class PodTemplateOutline(Struct, frozen=True, kw_only=True):
-    """The containers of a pod template."""
-
     spec: PodOutline | Odd = None
 
 
 class PolicyOutline(Struct, frozen=True, kw_only=True):
-    """The events and the action of a lifecycle policy."""
-
     event: str | None = None
     events: list[str] | None = None
     action: str | None = None
 
 
 class TaskOutline(Struct, frozen=True, kw_only=True):
-    """A task, with its policies, and the number and the containers of its pods."""
-
     name: str | None = None
     replicas: int | None = None
     policies: list[PolicyOutline] | None = None
@@ -277,7 +264,7 @@ class JobOutline(Struct, frozen=True, kw_only=True):
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """A vcjob with its metadata, its status and an outline of its spec."""
+    """A vcjob with an outline of its spec."""
 
     api_version: str = "batch.volcano.sh/v1alpha1"
     kind: str = "Job"
@@ -292,5 +279,4 @@ class Job(Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        """Whether the vcjob has ended."""
         return self.status.state.phase in ENDED_PHASES

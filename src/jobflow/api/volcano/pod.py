@@ -16,8 +16,6 @@ TASK_INDEX = "volcano.sh/task-index"
 
 
 class PodPhase(StrEnum):
-    """`status.phase` of a pod."""
-
     PENDING = "Pending"
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
@@ -49,15 +47,13 @@ class ContainerWaiting(Struct, frozen=True, kw_only=True):
 
 
 class ContainerState(Struct, frozen=True, kw_only=True):
-    """State of a container; empty if it has not started or runs."""
+    """Empty if the container has not started or runs."""
 
     waiting: ContainerWaiting | None = None
     terminated: Terminated | None = None
 
 
 class ContainerStatus(Struct, frozen=True, kw_only=True):
-    """Status of a container."""
-
     name: str = ""
     ready: bool = False
     restart_count: int = 0
@@ -66,9 +62,8 @@ class ContainerStatus(Struct, frozen=True, kw_only=True):
 
 
 class PodCondition(Struct, frozen=True, kw_only=True):
-    """A condition of a pod, such as PodScheduled."""
-
     type: str = ""
+    """PodScheduled, Ready …"""
     status: str = ""
     reason: str = ""
     message: str = ""
@@ -76,8 +71,6 @@ class PodCondition(Struct, frozen=True, kw_only=True):
 
 
 class PodStatus(Struct, frozen=True, kw_only=True):
-    """Status of a pod."""
-
     phase: str = ""
     conditions: list[PodCondition] | None = None
     reason: str = ""
@@ -90,15 +83,11 @@ class PodStatus(Struct, frozen=True, kw_only=True):
 
 
 class Container(Struct, frozen=True, kw_only=True):
-    """A container of a pod's spec."""
-
     name: str = ""
     image: str = ""
 
 
 class PodSpec(Struct, frozen=True, kw_only=True):
-    """Specification of a pod."""
-
     node_name: str = ""
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -126,7 +115,6 @@ class Pod(Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        """Whether the pod has ended."""
         return self.status.phase in ENDED_POD_PHASES
 
     @property

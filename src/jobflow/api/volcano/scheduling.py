@@ -45,8 +45,6 @@ class PodGroupCondition(Struct, frozen=True, kw_only=True):
 
 
 class PodGroupSpec(Struct, frozen=True, kw_only=True):
-    """Requirements of a PodGroup."""
-
     min_member: int = 0
     """The number of pods that start together, or not at all."""
     queue: str = "default"
@@ -55,15 +53,12 @@ class PodGroupSpec(Struct, frozen=True, kw_only=True):
 
 
 class PodGroupStatus(Struct, frozen=True, kw_only=True):
-    """State of a PodGroup."""
-
     phase: str = ""
     conditions: list[PodGroupCondition] | None = None
 
 
 class PodGroup(Struct, frozen=True, kw_only=True):
-    """The pods of a vcjob as the scheduler sees them. Volcano gives it the labels of the vcjob, and
-    the vcjob as its controller."""
+    """The pods of a vcjob, which is its controller and has the same labels."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
@@ -71,8 +66,6 @@ class PodGroup(Struct, frozen=True, kw_only=True):
 
 
 class QueueSpec(Struct, frozen=True, kw_only=True):
-    """Limits of a queue."""
-
     capability: ResourceList | None = None
     """The most that jobs of the queue may use."""
     deserved: ResourceList | None = None
@@ -80,8 +73,6 @@ class QueueSpec(Struct, frozen=True, kw_only=True):
 
 
 class QueueStatus(Struct, frozen=True, kw_only=True):
-    """State of a queue."""
-
     state: str = ""
     allocated: ResourceList | None = None
     """Resources that jobs of the queue use now."""
@@ -90,8 +81,6 @@ class QueueStatus(Struct, frozen=True, kw_only=True):
 
 
 class Queue(Struct, frozen=True, kw_only=True):
-    """A queue of the scheduler."""
-
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: QueueSpec = msgspec.field(default_factory=QueueSpec)
     status: QueueStatus = msgspec.field(default_factory=QueueStatus)

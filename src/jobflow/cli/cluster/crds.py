@@ -20,7 +20,6 @@ POLL_SECONDS = 0.2
 
 
 def print_crds() -> int:
-    """Print the definitions as YAML documents."""
     # no kubeconfig is read, so that they can be piped from anywhere
     sys.stdout.write("---\n".join(to_yaml(crd(kind)) for kind in KINDS))
     return SUCCESS

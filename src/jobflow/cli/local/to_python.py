@@ -70,7 +70,6 @@ def _make(
 
 
 def _metadata(module: _Module, data: Mapping[str, Any]) -> list[tuple[str, Code]]:
-    """Return the metadata that a user writes; the name has no keyword."""
     found = data.get("metadata") or {}
     kept: list[tuple[str, Code]] = [("", found["name"])] if found.get("name") else []
     names = {"namespace": "namespace", "labels": "labels", "annotations": "annotations"}
@@ -82,8 +81,6 @@ def _metadata(module: _Module, data: Mapping[str, Any]) -> list[tuple[str, Code]
 
 
 class _Module:
-    """A module: its imports, constants and statements."""
-
     def __init__(self) -> None:
         self.named: set[str] = set()
         """Variables of templates that steps name."""
@@ -177,8 +174,6 @@ class _Module:
 
 @dataclass(slots=True)
 class _Flow:
-    """A flow, or a child flow."""
-
     module: _Module
     templates: Mapping[str, str]
     """Variables of the templates that it sees, by name."""
@@ -197,7 +192,6 @@ class _Flow:
         return self.name
 
     def child(self, raw: Mapping[str, Any], owner: str) -> Name:
-        """Write a child flow of a step, and return its variable."""
         child = _Flow(self.module, self.templates)
         params = self.module.value(raw.get("params") or {}, owner, "params")
         fields = child._fields(raw, owner, params=params if raw.get("params") else None)

@@ -7,14 +7,14 @@ from jobflow.api.duration import parse_duration
 from jobflow.cli.logs.read import OutputClosed, read_logs
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError
 from jobflow.client.flows.find_flow import connect, find_flow
-from jobflow.client.logs.selection import ALL, LogSelection, child_on_path, choose_step
+from jobflow.client.logs.selection import LogSelection, child_on_path, choose_step
 from jobflow.client.options import Connection
 
 
 async def print_logs(
     name: str,
     connection: Connection,
-    selection: LogSelection = ALL,
+    selection: LogSelection,
     *,
     step: str | None = None,
     follow: bool = False,

@@ -126,9 +126,8 @@ class _LogsFollower:
             self._refused.set()
 
     async def _catch_up(self) -> None:
-        """Find the last pods, because the watch of pods may be behind that of the flow. No other
-        will start."""
-        try:
+        """Find the last pods."""
+        try:  # the watch of pods may be behind that of the flow
             for flows in self._children:
                 await flows.reflector.catch_up()
             for each in self._reflectors:

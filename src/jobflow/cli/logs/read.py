@@ -30,8 +30,7 @@ class OutputClosed(Exception):
 
 
 class LogPrinter:
-    """Prints lines with a prefix. On a terminal, prefixes have the colour of their step, and a long
-    line continues on further rows, each with the prefix."""
+    """Prints lines with a prefix, on a terminal in the colour of the step and on each row."""
 
     def __init__(self, steps: Sequence[str]) -> None:
         self._console = make_console()
@@ -41,7 +40,6 @@ class LogPrinter:
             self._style_of(step)
 
     def _style_of(self, step: str) -> str:
-        """Return the colour of a step; another step than those before gets the next one."""
         return self._styles.setdefault(step, _COLOURS[len(self._styles) % len(_COLOURS)])
 
     def print(self, step: str, name: str, lines: Iterable[bytes]) -> None:
@@ -81,16 +79,16 @@ def rows(text: str, width: int) -> Iterator[str]:
 
 
 def _shorten(name: str, width: int) -> str:
-    """Return `train/…-main-0` for a longer `train/flow-train-main-0`: pods of a flow differ at the
-    end."""
+    """Return `train/…-main-0` for a longer `train/flow-train-main-0`."""
     if cell_len(name) <= width:
         return name
     step, _, rest = name.partition("/")
+    # pods of a flow differ at the end
     head = f"{step}/…" if cell_len(step) + 8 < width else "…"
     return head + rest[-max(width - cell_len(head), 1) :]
 
 
-async def read_logs(client: Client, flow: JobFlow, selection: LogSelection = choice.ALL) -> bool:
+async def read_logs(client: Client, flow: JobFlow, selection: LogSelection) -> bool:
     """Print the logs that exist, one after another; return whether all could be read. Raises
     OutputClosed."""
     pods = await choice.list_pods(client, flow, selection)
@@ -134,5 +132,4 @@ def report_none(family: FlowFamily, pods: Sequence[Pod], selection: LogSelection
 
 
 def warn(target: LogTarget, why: str) -> None:
-    """Print a warning about the log of a container."""
     print_error(printable(f"{target.name}: {why}"), severity="warning")

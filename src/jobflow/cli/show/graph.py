@@ -101,8 +101,6 @@ def graph_lines(graph: FlowGraph, width: int | None, *, ascii_only: bool = False
 
 @dataclass(frozen=True, slots=True)
 class _Drawing:
-    """A graph whose steps are drawn in groups."""
-
     graph: FlowGraph
     groups: Sequence[Sequence[int]]
     """Positions of steps that share a line."""
@@ -166,7 +164,6 @@ class _Drawing:
         return icon_of(phase, ascii_only=self.ascii_only), style_of(phase)
 
     def _details(self, group: Sequence[int]) -> Text:
-        """Return what is behind the name of a group: phases, details and dependencies."""
         nodes = [self.graph.nodes[position] for position in group]
         text = Text()
         phases = Counter(node.phase for node in nodes)

@@ -63,7 +63,6 @@ class Script:
         return timedelta(seconds=seconds)
 
     def annotate(self, step: str, own: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the annotations of a vcjob with its duration and its outputs."""
         annotations = dict(own)
         # `NAMESPACE.TEMPLATE`; a step without a template is known by its own name
         template = annotations.get(labels.CREATED_BY_TEMPLATE, "").partition(".")[2]
@@ -309,7 +308,6 @@ def _cells(each: planned_flows.StepJob, planned: PlannedFlows) -> dict[str, str]
 
 
 def gantt_lines(planned: PlannedFlows, width: int, *, ascii_only: bool = False) -> Iterator[Text]:
-    """Return the timeline of each flow, below its name if there are several."""
     flows = planned.cluster.flows
     for flow in flows:
         if len(flows) > 1:

@@ -53,7 +53,7 @@ async def flows_of(
     children: bool = False,
 ) -> FoundFlows:
     """Return the flows that FILEs contain and the flows of the cluster. Raises CommandError if one
-    does not exist or has a fault; the faults are printed."""
+    does not exist or has a fault, after it has printed the faults."""
     found = FoundFlows()
     if files := [name for name in names if is_file(name)]:
         report = check_files(FileOptions(files, [*param]))

@@ -19,20 +19,14 @@ from jobflow.client.options import Connection
 from jobflow.core.drawing.phase_looks import style_of
 from jobflow.core.drawing.svg import ticks, timeline_svg
 from jobflow.core.text import format_count, format_duration, printable
+from jobflow.core.timelines import time_left
 from jobflow.core.timelines.spans import State
-from jobflow.core.timelines.time_left import (
-    NoEstimate,
-    TimeLeft,
-    describe_time_left,
-    learn,
-    time_left,
-)
 from jobflow.core.timelines.timeline import StepTimeline, Timeline, timeline, with_children
 from jobflow.display.console import columns_of, make_console
 from jobflow.display.formats import TimelineOutput, print_json
 
-_PIPE_WIDTH = 100
-"""Columns, if the output is not a terminal."""
+Left = time_left.TimeLeft | time_left.NoEstimate | None
+"""The time until the end of a flow; None: it has ended, or is only planned."""
 _BARS = {State.WAITING: "·", State.QUEUED: "░", State.RUNNING: "█"}
 _ASCII_BARS = {State.WAITING: ".", State.QUEUED: "-", State.RUNNING: "#"}
 _RANK = (State.WAITING, State.QUEUED, State.RUNNING)
@@ -63,27 +57,28 @@ async def print_timeline(name: str, connection: Connection, output: TimelineOutp
             raise CommandError(FAILED, f"JobFlow {flow.metadata.name} {why}")
         children = await read_children(client, [flow])
         found = with_children(found, flow, children, now=now)
-        left: TimeLeft | NoEstimate | None = None
+        left: Left = None
         # the flows of a namespace are many, so they are read only if something is left
         if found.is_open:
             try:
-                left = time_left(flow, learn(await find_flows(client)), now=now, children=children)
+                history = time_left.learn(await find_flows(client))
+                left = time_left.time_left(flow, history, now=now, children=children)
             except CommandError as error:  # many users may read a flow but not list them
                 print_error(f"the time left is unknown: {error}", severity="warning")
-                left = NoEstimate("the flows of the namespace cannot be listed")
+                left = time_left.NoEstimate("the flows of the namespace cannot be listed")
     if output is TimelineOutput.JSON:
         print_json(to_json(flow, found, left))
     elif output is TimelineOutput.SVG:
         sys.stdout.write(timeline_svg(flow.metadata.name, found))
     else:
         console = make_console()
-        width = columns_of(console) or _PIPE_WIDTH
+        width = columns_of(console) or 100  # of a pipe
         for line in timeline_lines(found, width, left, ascii_only=console.options.ascii_only):
             console.print(line, soft_wrap=True)
     return SUCCESS
 
 
-def to_json(flow: JobFlow, found: Timeline, left: TimeLeft | NoEstimate | None) -> dict[str, Any]:
+def to_json(flow: JobFlow, found: Timeline, left: Left) -> dict[str, Any]:
     """Return the timeline as JSON: times in RFC 3339, durations in seconds, null if unknown."""
     answer: dict[str, Any] = {
         "namespace": flow.metadata.namespace,
@@ -97,7 +92,7 @@ def to_json(flow: JobFlow, found: Timeline, left: TimeLeft | NoEstimate | None) 
         "criticalSeconds": _seconds(found.critical_times),
         "steps": [],
         "timeLeft": None,
-        "timeLeftUnknown": left.why if isinstance(left, NoEstimate) else None,
+        "timeLeftUnknown": left.why if isinstance(left, time_left.NoEstimate) else None,
     }
     for row in found.steps:
         spans = [
@@ -121,7 +116,7 @@ def to_json(flow: JobFlow, found: Timeline, left: TimeLeft | NoEstimate | None) 
                 "spans": spans,
             }
         )
-    if isinstance(left, TimeLeft):
+    if isinstance(left, time_left.TimeLeft):
         answer["timeLeft"] = {
             "lowSeconds": left.low.total_seconds(),
             "highSeconds": left.high.total_seconds(),
@@ -144,11 +139,7 @@ def _time(moment: datetime | None) -> str | None:
 
 
 def timeline_lines(
-    found: Timeline,
-    width: int,
-    left: TimeLeft | NoEstimate | None = None,
-    *,
-    ascii_only: bool = False,
+    found: Timeline, width: int, left: Left = None, *, ascii_only: bool = False
 ) -> Iterator[Text]:
     """Yield the axis, a line for each step, and the totals; no line exceeds `width` columns."""
     symbols = _ASCII_BARS if ascii_only else _BARS
@@ -197,7 +188,6 @@ def cut_name(name: str, width: int, ascii_only: bool) -> str:
 
 
 def _note(row: StepTimeline) -> str:
-    """Return the phase, unless it is Completed, and the number of jobs if there are several."""
     parts = (
         "daemon" if row.is_daemon else "",
         row.phase if row.spans and row.phase != StepPhase.COMPLETED else "",
@@ -244,11 +234,7 @@ def _bar(row: StepTimeline, found: Timeline, width: int, symbols: Mapping[State,
 
 
 def _summary(
-    found: Timeline,
-    left: TimeLeft | NoEstimate | None,
-    symbols: Mapping[State, str],
-    *,
-    ascii_only: bool,
+    found: Timeline, left: Left, symbols: Mapping[State, str], *, ascii_only: bool
 ) -> Iterator[tuple[str, Sequence[str], str]]:
     """Yield paragraphs: the first words, the parts behind them, and what separates the parts."""
     steps = [
@@ -266,7 +252,7 @@ def _summary(
     if found.suspended:
         yield "suspended for", [f"{format_duration(found.suspended)} of it"], ""
     if left is not None:
-        yield "time left:", describe_time_left(left).split(), ""
+        yield "time left:", time_left.describe_time_left(left).split(), ""
 
 
 def ends_of_path(steps: Sequence[str]) -> list[str]:

@@ -11,9 +11,6 @@ from jobflow.display.console import make_console, print_sentences
 from jobflow.display.formats import print_json
 from jobflow.runtime.event_loop import each_of
 
-_CONCURRENCY = 10
-"""Flows that are explained at once."""
-
 
 async def print_explanations(
     name: str | None, step: str | None, selection: Selection, options: ClusterOptions
@@ -29,7 +26,7 @@ async def print_explanations(
             answers = await each_of(
                 lambda flow: explain_flow(client, flow, with_namespace=selection.all_namespaces),
                 await find_flow.find_flows(client, selection),
-                at_once=_CONCURRENCY,
+                at_once=10,  # each reads pods and their scheduling
             )
             if not answers:  # perhaps because the namespace does not exist
                 await find_flow.check_namespace(client, selection)

@@ -1,8 +1,8 @@
-"""`jobflow trigger` and `backfill`, which create flows of a CronJobFlow now and for past times; and
-`suspend`, `resume` and `delete` of CronJobFlows."""
+"""`jobflow trigger` and `backfill`, and `suspend`, `resume` and `delete` of CronJobFlows."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice, takewhile
 from typing import Any
@@ -35,7 +35,6 @@ _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 async def trigger_cron(
     name: str, connection: Connection, param: Sequence[str], options: SubmitOptions
 ) -> int:
-    """Create a flow now, and follow it if asked to."""
     options.check()
     values = parse_params(param)
     async with await connect(connection) as client:
@@ -45,7 +44,6 @@ async def trigger_cron(
 
 
 async def backfill_cron(name: str, connection: Connection, options: BackfillOptions) -> int:
-    """Create the flows of all scheduled times in an interval."""
     values = parse_params(options.param or ())
     for flag, text in (("--from", options.begin), ("--to", options.end)):
         _read(flag, text)  # a wrong time is named without a cluster
@@ -91,7 +89,6 @@ def _times(schedule: Schedule, options: BackfillOptions) -> list[datetime]:
 
 
 def _read(flag: str, text: str) -> datetime:
-    """Return a date or time, without a zone unless it has one."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:
@@ -100,16 +97,14 @@ def _read(flag: str, text: str) -> datetime:
 
 
 def _is_date(text: str) -> bool:
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+    with suppress(ValueError):
+        return bool(date.fromisoformat(text))
+    return False
 
 
 def _moment(flag: str, text: str, schedule: Schedule, *, last: bool) -> datetime:
-    """Return the moment of a date or time, in the zone of the schedule unless it has its own. A
-    date is its first or last second."""
+    """Return a moment in UTC. Without a zone, it is in that of the schedule; a date is its first or
+    last second."""
     moment = _read(flag, text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=schedule.zone)
@@ -130,7 +125,6 @@ async def _create_all(
     flows: Sequence[Mapping[str, Any]],
     output: ObjectOutput | None,
 ) -> int:
-    """Create the flows in order, up to the first that is refused. A flow that exists stays."""
     stored: list[Mapping[str, Any]] = []
     code, warned = SUCCESS, set[str]()
     for flow in flows:
@@ -158,8 +152,8 @@ async def _create_all(
 async def _create(
     client: Client, cron: CronJobFlow, flow: Mapping[str, Any], warnings: list[str]
 ) -> tuple[Mapping[str, Any], str]:
-    """Create a flow. Return the flow as stored, and `created` or `exists`. Raises ApiError, also if
-    the name belongs to a flow of something else."""
+    """Return the flow as stored, and `created` or `exists`. Raises ApiError, also if the name
+    belongs to a flow of something else."""
     namespace, name = cron.metadata.namespace, flow["metadata"]["name"]
     try:
         body = await client.request(
@@ -192,8 +186,7 @@ Change = Callable[[Client, CronJobFlow], Awaitable[str]]
 
 
 async def change_crons(names: Sequence[str], connection: Connection, change: Change) -> int:
-    """Change each CronJobFlow and return the worst exit code. An error about one does not stop the
-    others."""
+    """Change each CronJobFlow, also after an error about another, and return the worst code."""
     errors = Errors()
     async with await connect(connection) as client:
         for name in names:
@@ -208,9 +201,6 @@ async def change_crons(names: Sequence[str], connection: Connection, change: Cha
 
 
 async def suspend_crons(names: Sequence[str], connection: Connection, *, suspend: bool) -> int:
-    """Suspend or resume CronJobFlows and return the worst exit code."""
-    word = "suspended" if suspend else "resumed"
-
     async def change(client: Client, cron: CronJobFlow) -> str:
         meta = cron.metadata
         if cron.suspended == suspend:
@@ -219,13 +209,12 @@ async def suspend_crons(names: Sequence[str], connection: Connection, *, suspend
         # the UID makes the patch fail for another CronJobFlow of this name
         body = {"metadata": {"uid": meta.uid}, "spec": {"suspend": suspend}}
         await client.patch(CRONJOBFLOWS, meta.namespace, meta.name, json.dumps(body).encode())
-        return f"CronJobFlow {meta.name}: {word}"
+        return f"CronJobFlow {meta.name}: {'suspended' if suspend else 'resumed'}"
 
     return await change_crons(names, connection, change)
 
 
 async def delete_cron(client: Client, cron: CronJobFlow) -> str:
-    """Delete a CronJobFlow without active flows; its flows are deleted with it."""
     meta = cron.metadata
     # as the webhook does, which may be off
     for violation in cron_is_idle(cron, namespace_terminating=False):

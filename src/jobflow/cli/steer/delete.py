@@ -20,8 +20,7 @@ from jobflow.kube.client import Client
 async def delete_flows(
     names: Sequence[str], selection: Selection, connection: Connection, options: DeleteOptions
 ) -> int:
-    """Delete flows and return the worst exit code. An error about one flow does not stop the
-    others. Raises CommandError if no flow can be found at all."""
+    """Delete flows and return the worst exit code. Raises CommandError if none can be found."""
     errors = Errors()
     async with await connect(connection) as client:
         flows = await find_each(client, names, selection, errors)
@@ -53,8 +52,7 @@ async def delete_flows(
 async def _ended(
     client: Client, flows: Sequence[JobFlow], errors: Errors, options: DeleteOptions
 ) -> list[JobFlow] | None:
-    """Return the flows that may be deleted, after they were cancelled if asked to; None: the wait
-    for that was interrupted."""
+    """Return the flows that may be deleted, cancelled if asked to; None: interrupted."""
     ready, cancelled = [], []
     for flow in flows:
         why = refuse_delete(flow)

@@ -29,7 +29,6 @@ class Preview:
     again: Sequence[RunsAgain]
 
     def lines(self) -> Iterator[str]:
-        """Yield the flow, and a line for each step that would run again."""
         name = self.flow.metadata.name
         places = [
             f"{each.place} ({each.count})" if each.count else each.place for each in self.again
@@ -66,7 +65,6 @@ class Preview:
 async def make_previews(
     client: Client, flows: Sequence[JobFlow], how: RetryOptions
 ) -> list[Preview]:
-    """Return for each flow what would run again."""
     children, now = await read_children(client, flows), datetime.now(UTC)
     return [
         Preview(flow, list_runs_again(flow, children, now, tolerated=how.tolerated))
@@ -84,8 +82,7 @@ def print_previews(found: Sequence[Preview], options: ClusterOptions, *, single:
 
 
 async def ask(found: Sequence[Preview]) -> int:
-    """Ask whether long work is to be repeated, if it is. Return SUCCESS, or the exit code with
-    which the command ends."""
+    """Ask whether long work is to be repeated. Return SUCCESS, or the exit code of the command."""
     lost = sum((sum_lost(each.again) for each in found), timedelta())
     if lost <= MOST_UNASKED:
         return SUCCESS

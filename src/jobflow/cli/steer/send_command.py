@@ -1,5 +1,4 @@
-"""Commands about flows, sent as vcctl sends them for vcjobs, and the wait until the controller has
-done what they ask for."""
+"""Commands about flows, and the wait until the controller has done what they ask for."""
 
 import asyncio
 import sys
@@ -30,9 +29,9 @@ async def send_and_wait(
     wait: bool = False,
     retry: RetryOptions | None = None,
 ) -> int:
-    """Send the Command to each flow, wait if asked to, and return the worst exit code. A flow that
-    refuses it does not stop the others. With `retry`, what would run again is printed instead, or
-    shown before a question. Raises CommandError if no flow can be found at all."""
+    """Send the Command to each flow, wait if asked to, and return the worst exit code. With
+    `retry`, what would run again is printed instead, or shown before a question. Raises
+    CommandError if no flow can be found at all."""
     errors = Errors()
     async with await connect(options) as client:
         flows = await find_each(client, names, selection, errors)
@@ -82,7 +81,6 @@ async def send_and_wait(
 
 
 def summarize(flow: JobFlow, command: str) -> dict[str, str]:
-    """Return the JSON about a flow that a Command was sent to."""
     meta, status = flow.metadata, flow.status
     return {
         "namespace": meta.namespace,
@@ -105,8 +103,7 @@ async def send_answer(
     outputs: Sequence[str] = (),
     as_json: bool,
 ) -> int:
-    """Send the answer to STEP or STEP/INDEX of the flow. Raises CommandError if that does not wait
-    for approval."""
+    """Send the answer to STEP or STEP/INDEX of the flow."""
     # it imports a reader of YAML, for values of outputs
     from jobflow.client.verbs.answer import create_answer, outputs_annotation
 
@@ -166,8 +163,7 @@ class GoalWait:
 
 
 async def _until_ended(client: Client, waits: Mapping[Key, GoalWait]) -> None:
-    """Return once each flow has reached the goal or can no longer reach it. Raises CommandError if
-    the flows cannot be watched."""
+    """Return once each flow has reached the goal or can no longer reach it."""
     # only who waits needs watches
     from jobflow.client.flows.follow import following, following_children
 
@@ -196,7 +192,7 @@ async def _until_ended(client: Client, waits: Mapping[Key, GoalWait]) -> None:
 
 @contextmanager
 def reminder(what: str, is_handled: Callable[[], bool]) -> Iterator[None]:
-    """Print a warning if no controller has handled something after some seconds of the body."""
+    """Print a warning if nothing has been handled after some seconds of the body."""
 
     def remind() -> None:
         if not is_handled():

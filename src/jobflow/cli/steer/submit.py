@@ -64,7 +64,6 @@ class SubmitOptions:
 
 
 async def submit_files(files: FileOptions, connection: Connection, options: SubmitOptions) -> int:
-    """Send the objects of FILEs, and follow the flows if asked to."""
     options.check()
     async with await connect(connection) as client:
         report = check_files(files, namespace=client.namespace, name=options.name)
@@ -100,7 +99,6 @@ async def submit_files(files: FileOptions, connection: Connection, options: Subm
 async def resubmit_flow(
     name: str, connection: Connection, param: Sequence[str], options: SubmitOptions
 ) -> int:
-    """Create a flow with the spec, labels and annotations of another, and follow it if asked to."""
     options.check()
     values = parse_params(param)
     async with await connect(connection) as client:
@@ -112,8 +110,8 @@ async def resubmit_flow(
 
 
 def checked(flow: dict[str, Any], values: Mapping[str, Node], origin: str) -> Report:
-    """Return the report on a flow that is no file, with these values of params. `origin`: the name
-    of the object that it was made from. Raises CommandError after it has printed the faults."""
+    """Return the report on a flow made from the object named `origin`, with values of params.
+    Raises CommandError after it has printed the faults."""
     report = check_flow(flow, values, origin)
     if report.faults:
         errors = make_console(stderr=True)
@@ -126,8 +124,7 @@ def checked(flow: dict[str, Any], values: Mapping[str, Node], origin: str) -> Re
 async def finish(
     client: Client, sent: Sent, options: SubmitOptions, known: Collection[str] = ()
 ) -> int:
-    """Print what was sent and what was refused, and follow the flows. `known` are the warnings
-    that were printed before."""
+    """Print what was sent and refused, and follow the flows. `known`: warnings printed before."""
     for text in sent.warnings:
         if text not in known:  # the webhook warns as lint does
             print_error(printable(text), severity="warning")

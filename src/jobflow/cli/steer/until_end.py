@@ -39,9 +39,8 @@ class Progress(Display):
 
 @dataclass(slots=True)
 class Followed:
-    """Flows as last seen."""
-
     flows: list[JobFlow]
+    """As last seen."""
     lost: list[JobFlow] = field(default_factory=list)
     """Flows that were deleted before they ended."""
     interrupted: bool = False
@@ -62,8 +61,8 @@ class View(Enum):
 
 
 async def until_end(client: Client, flows: Sequence[JobFlow], view: View) -> Followed:
-    """Show the flows until all have ended, and return them; print what a user should know about
-    those that have not. Raises CommandError if they cannot be watched."""
+    """Show the flows until all have ended; say what a user should know about those that have not.
+    Raises CommandError if they cannot be watched."""
     followed = await follow_to_end(client, flows, view)
     for flow in followed.lost:
         print_error(f"JobFlow {flow.metadata.name} was deleted before it ended")
@@ -82,8 +81,8 @@ async def follow_to_end(
     *,
     is_handled: Callable[[JobFlow], bool] = lambda flow: bool(flow.status.state.phase),
 ) -> Followed:
-    """Show the flows until all have ended or are gone. A warning follows if no controller has
-    handled them after some seconds. Raises CommandError if they cannot be watched."""
+    """Show the flows until all have ended or are gone. Raises CommandError if they cannot be
+    watched."""
     console = make_console()
     display = Progress() if view is View.PROGRESS else Display()
     if view is View.TREES:
@@ -111,10 +110,9 @@ async def follow_to_end(
 
 
 async def _logs(client: Client, flow: JobFlow) -> None:
-    """Follow the logs of the flow; without logs, its end is waited for all the same."""
     try:
         await follow_logs(client, flow)
-    except CommandError as error:
+    except CommandError as error:  # without logs, the end is waited for all the same
         print_error(*str(error).splitlines(), severity="warning")
     except OutputClosed:
         # ends the wait for the other flows too, as any command whose reader is gone

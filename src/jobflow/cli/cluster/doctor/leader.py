@@ -22,7 +22,6 @@ _START = "Check that the replicas of JobFlow run, and that controller.enabled is
 
 
 async def check_leader(cluster: Cluster) -> AsyncIterator[Result]:
-    """Check the Lease of each release."""
     # by the API server's clock, because that of the holder may differ
     now = cluster.client.clock.now()
     async for name, by_url, lease in _leases(cluster):
@@ -43,10 +42,11 @@ async def check_clocks(cluster: Cluster) -> AsyncIterator[Result]:
 
 async def _leases(cluster: Cluster) -> AsyncIterator[tuple[str, bool, Json | None]]:
     """Yield for each release the name of its Lease, whether its replicas are outside the cluster,
-    and the Lease. The chart gives it the name of the configuration."""
+    and the Lease."""
     configured: list[tuple[str, str]] = []
     for configuration in await find_configurations(cluster):
         service = find_service(configuration) or {}
+        # the chart gives both the same name
         configured.append((str(service.get("namespace") or ""), name_of(configuration)))
     for namespace, name in configured or [("", DEFAULT)]:
         found: list[Json | None]
@@ -60,11 +60,11 @@ async def _leases(cluster: Cluster) -> AsyncIterator[tuple[str, bool, Json | Non
 
 
 def find_offset(lease: Json) -> tuple[str, float] | None:
-    """Return whose clock set the times in a Lease, and the seconds by which the API server's, which
-    notes the time of each write in the metadata, is ahead of it. None if it was not noted."""
+    """Return whose clock set the times in a Lease, and the seconds by which the API server's is
+    ahead of it. None if it was not noted."""
     spec, managed = lease.get("spec") or {}, lease["metadata"].get("managedFields") or ()
     times = [datetime.fromisoformat(each["time"]) for each in managed if each.get("time")]
-    # the holder writes renewTime by its own clock, the API server the time of that write
+    # the holder writes renewTime by its own clock, the API server notes the time of that write
     if not times or not spec.get("renewTime"):
         return None
     offset = max(times) - datetime.fromisoformat(spec["renewTime"])
@@ -81,8 +81,7 @@ def describe_offset(offset: float, whose: str) -> str:
 
 
 def describe_lease(lease: Json | None, name: str, now: datetime, *, by_url: bool) -> Result:
-    """Return whether a replica holds the Lease. `by_url`: the replica is outside the cluster, where
-    it may run without a Lease."""
+    """Return whether a replica holds the Lease. `by_url`: one outside the cluster may need none."""
     if lease is None and by_url:
         return warning(
             f"There is no Lease {name}, so it is not known whether a replica runs the flows.",

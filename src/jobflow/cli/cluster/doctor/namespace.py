@@ -61,7 +61,6 @@ _GRANT = (
 
 
 async def check_rights(cluster: Cluster) -> AsyncIterator[Result]:
-    """Check what the user may do in the namespace."""
     try:
         # at once: each answer takes a round trip
         allowed = await all_of(*(_is_allowed(cluster, right) for right in RIGHTS))
@@ -99,8 +98,7 @@ async def _is_allowed(cluster: Cluster, right: Right) -> bool:
 
 
 async def check_queues(cluster: Cluster) -> AsyncIterator[Result]:
-    """Check that queues are open: a closed one is a fault if JobTemplates of the namespace, or
-    jobs that its JobFlows have without one, use it."""
+    """Check that queues are open; a closed one is a fault if jobs of the namespace use it."""
     queues = await cluster.read_all(resources.QUEUES)
     used: dict[str, list[str]] = {}
     for template in await cluster.read_all(resources.JOBTEMPLATES, cluster.namespace):
@@ -155,9 +153,8 @@ def describe_queues(queues: list[Json], used: Mapping[str, list[str]]) -> Iterat
 
 
 async def check_flows(cluster: Cluster) -> AsyncIterator[Result]:
-    """Check that flows have all fields that were written: under a foreign definition, an API server
-    drops those that it does not name at the next write of the flow. And that nobody else has
-    written over their statuses."""
+    """Check that nobody has written over the statuses of flows, and that they have all fields that
+    were written: under a foreign definition, an API server drops those that it does not name."""
     found = False
     overwritten: dict[str, list[str]] = {}
     for flow in await cluster.read_all(resources.JOBFLOWS, cluster.namespace):
@@ -183,8 +180,7 @@ async def check_flows(cluster: Cluster) -> AsyncIterator[Result]:
 
 
 def find_lost_fields(flow: Json) -> list[str]:
-    """Return the fields of the spec that were written and are not stored, by the owners of fields,
-    and by the record of `kubectl apply`, which also has the fields of steps."""
+    """Return the fields of the spec that were written and are not stored."""
     spec = flow.get("spec") or {}
     owned: Json = {each.removeprefix("f:"): {} for each in _owned(flow["metadata"]) if each != "."}
     # a list is owned as a whole, so only the record of `kubectl apply` has the fields of steps
@@ -214,8 +210,7 @@ DEFAULTS: Mapping[str, Any] = {"queue": "default", "maxRetry": 3}
 
 
 async def check_templates(cluster: Cluster) -> AsyncIterator[Result]:
-    """Check that templates hold no defaults that Volcano's definition has added: they take
-    precedence over jobDefaults and are not seen in the user's manifest."""
+    """Check that templates hold no defaults that Volcano's definition has added."""
     found = False
     for template in await cluster.read_all(resources.JOBTEMPLATES, cluster.namespace):
         # a user may also have set a value that is Volcano's default
@@ -232,11 +227,10 @@ async def check_templates(cluster: Cluster) -> AsyncIterator[Result]:
 
 
 def find_added_defaults(template: Json) -> list[str]:
-    """Return the fields that have Volcano's default and that no manifest has set, by the record of
-    `kubectl apply` or, after a server-side apply, the owners of fields."""
+    """Return the fields that have Volcano's default and that no manifest has set."""
     spec, meta = template.get("spec") or {}, template["metadata"]
     fields = [field for field, value in DEFAULTS.items() if spec.get(field) == value]
-    # without both records nobody knows who has set a value, and nothing is said
+    # without the record of `kubectl apply` and owners, nobody knows who has set a value
     if LAST_APPLIED in (meta.get("annotations") or {}):
         manifest = _applied(template)
         return [] if manifest is None else [field for field in fields if field not in manifest]

@@ -18,8 +18,6 @@ READ_RIGHTS = "Ask an administrator of the cluster for this right, or to run `jo
 
 
 class Status(StrEnum):
-    """Result of a check."""
-
     OK = "ok"
     WARNING = "warning"
     FAULT = "fault"
@@ -49,7 +47,7 @@ def fault(message: str, remedy: str) -> Result:
 
 
 class NotReadable(Exception):
-    """An object that cannot be read, so a check ends. The text is a sentence for the user."""
+    """A check ends, because an object cannot be read. The text is a sentence for the user."""
 
     def __init__(self, message: str, remedy: str = READ_RIGHTS) -> None:
         super().__init__(message)

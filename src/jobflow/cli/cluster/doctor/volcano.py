@@ -1,8 +1,5 @@
-"""Checks of the definitions, JobFlow's own and Volcano's, that Volcano runs, and that its own
-controllers and webhooks of JobFlows are off.
-
-Two controllers would start every job twice. How to switch Volcano's off: docs/operations.md.
-"""
+"""Checks of the definitions, that Volcano runs, and that its own controllers of JobFlows are off:
+two controllers would start every job twice (docs/operations.md)."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
@@ -54,7 +51,6 @@ async def check_definitions(cluster: Cluster) -> AsyncIterator[Result]:
 
 
 def describe_definition(kind: FlowKind, definition: Json) -> Result:
-    """Return whether a stored definition fits this version."""
     name = kind.resource.qualified
     conditions = (definition.get("status") or {}).get("conditions") or ()
     for each in conditions:
@@ -71,7 +67,6 @@ def describe_definition(kind: FlowKind, definition: Json) -> Result:
 
 
 async def check_volcano(cluster: Cluster) -> AsyncIterator[Result]:
-    """Check that Volcano's kinds are served."""
     # a job needs the first two, a Command of a user the third
     needed = (resources.JOBS, resources.QUEUES, resources.COMMANDS)
     missing = [each.qualified for each in needed if not await cluster.serves(each)]
@@ -105,7 +100,6 @@ async def check_controllers(cluster: Cluster) -> AsyncIterator[Result]:
 
 
 def describe_deployment(deployment: Json) -> Result:
-    """Return whether a Deployment of Volcano runs, without controllers of JobFlow's kinds."""
     meta = deployment["metadata"]
     name = f"{meta.get('namespace')}/{meta.get('name')}"
     # absent if 0
@@ -188,8 +182,7 @@ async def check_admission(cluster: Cluster) -> AsyncIterator[Result]:
 
 
 def _others(configurations: Iterable[Json]) -> list[tuple[str, bool]]:
-    """Return the configurations of others that name JobFlow's group, and whether each is of
-    Volcano."""
+    """Return the configurations of others that name JobFlow's group; True: it is Volcano's."""
     found = {}
     for configuration in configurations:
         for webhook in configuration.get("webhooks") or ():

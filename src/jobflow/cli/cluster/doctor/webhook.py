@@ -1,5 +1,5 @@
 """Checks of JobFlow's webhook: its configuration, whether the API server reaches it, and its
-certificates, which are the CAs that API servers trust, and the serving one."""
+certificates."""
 
 from base64 import b64decode
 from collections.abc import AsyncIterator, Collection, Iterator
@@ -39,10 +39,10 @@ _REPLICAS = "Check that the replicas of JobFlow are ready: /readyz of a replica 
 
 
 async def find_configurations(cluster: Cluster, *, of_commands: bool = False) -> list[Json]:
-    """Return the configurations that send JobFlows, or Commands about them, to JobFlow's webhook; a
-    release for one namespace has its own. Raises NotReadable."""
+    """Return the configurations that send JobFlows, or Commands about them, to JobFlow's webhook.
+    Raises NotReadable."""
     found = await cluster.read_all(MUTATING_WEBHOOKS if of_commands else VALIDATING_WEBHOOKS)
-    # by the names of webhooks: a release may name its configuration as it likes
+    # by the names of webhooks: releases are several, and name their configurations as they like
     names = COMMAND_WEBHOOKS if of_commands else OUR_WEBHOOKS
     return [each for each in found if _ours(each, names)]
 
