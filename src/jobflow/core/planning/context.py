@@ -1,8 +1,7 @@
 """PlanContext: everything that the decisions of one plan read. Progress: what they note.
 
-The context is frozen. `Facts` hold what a plan finds out about the flow as a whole. Facts only
-grow; when they have grown, every step is decided again (`plan`), in a context that differs from the
-first one in its facts alone.
+Facts about the flow as a whole only grow. When they have grown, every step is decided again, in a
+context that differs from the first one in its facts alone.
 """
 
 from __future__ import annotations
@@ -152,7 +151,7 @@ class PlanContext:
 
     @property
     def later(self) -> datetime:
-        """When expressions that this plan may not evaluate any more are evaluated."""
+        """When expressions are evaluated for which this plan has no budget left."""
         return self.now + NEXT_PLAN_DELAY
 
     @lazy_property

@@ -3,10 +3,6 @@
 The rules are those of the `batch/v1` CronJob controller (k8s.io/kubernetes,
 pkg/controller/cronjob/cronjob_controllerv2.go), with two differences: Replace cancels flows and
 waits for their end, and flows of a backfill stay out of the history limits.
-
-Status and names are the memory. The name of a flow contains its scheduled time, so two plans, or
-two leaders, create one flow. A decision to cancel flows is stored before they are cancelled, and a
-finished flow is deleted only after the status has recorded it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Decision: what is decided about a step or a run of it, and the jobs that it would create.
-
-A step or run that waits has a condition with the reason and the message why (`wait`).
-"""
+"""Decision: what is decided about a step or a run of it, and the jobs that it would create."""
 
 from __future__ import annotations
 
@@ -91,8 +88,8 @@ _VALUE_BYTES, _CHARACTER_BYTES = 80, 4
 
 @dataclass(slots=True)
 class CreateBudget:
-    """The work and the memory that the creates of one plan have taken. The next plan builds those
-    for which nothing is left, so that a plan builds at least one."""
+    """The work and the memory that the creates of one plan have taken; a plan builds at least one,
+    and the next plan the others."""
 
     _work: float = 0
     _bytes: int = 0
@@ -131,7 +128,6 @@ class Continuation(msgspec.Struct, frozen=True):
     uid: str
 
     def build(self, flow: JobFlow, allowance: PlanBudget) -> CommandFlow:
-        """Return the Command that retries it."""
         tolerated = flow.status.tolerated_retried
         action = CommandAction.RETRY_TOLERATED if tolerated else CommandAction.RESTART_JOB
         return CommandFlow(self.name, self.uid, action)

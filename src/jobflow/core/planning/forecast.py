@@ -1,8 +1,4 @@
-"""`nextJobs`: the vcjobs that come next if every vcjob completes. Nothing is created here.
-
-It is the pass over the steps of every plan (`pending/step.py`), once more, over those alone that
-depend on what completes.
-"""
+"""`nextJobs`: the vcjobs that come next if every vcjob completes. Nothing is created here."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -50,7 +46,7 @@ def next_jobs(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[str]:
 
 
 class _Completing(PendingSteps):
-    """The pass over the steps of a flow in which every vcjob completes."""
+    """The pass of every plan once more, over the steps alone that depend on what completes."""
 
     evaluates = False
     starting: list[int]

@@ -1,8 +1,4 @@
-"""Lifecycle of a flow as a whole: waiting for its place, running, suspended, or ended.
-
-It is read from the stored status and changed by Commands (`read_commands`), by time (`deadline`)
-and by other flows of its concurrency group (`concurrency`).
-"""
+"""Lifecycle of a flow as a whole: waiting for its place, running, suspended, or ended."""
 
 from __future__ import annotations
 
@@ -105,10 +101,8 @@ class Lifecycle:
 
     def forbidden(self, message: str) -> Lifecycle:
         """Return it ended without anything having run, because there is no place for it."""
-        reason = FlowReason.CONCURRENCY
-        return replace(
-            self, ending_reason=reason, ending_message=shorten(message), finally_too=True
-        )
+        why, said = FlowReason.CONCURRENCY, shorten(message)
+        return replace(self, ending_reason=why, ending_message=said, finally_too=True)
 
     def placed(self) -> Lifecycle:
         """Return it with a place, which it takes now."""
@@ -159,18 +153,22 @@ def untouched(flow: JobFlow) -> bool:
 
 def stored_lifecycle(flow: JobFlow, now: datetime) -> Lifecycle:
     """Return the lifecycle in the flow's status. `now`: whole seconds."""
-    status = flow.status
-    state = status.state
+    status, state = flow.status, flow.status.state
     ends = state.reason in HALTS
     # once there is a status, only Commands suspend and resume
     by_spec = flow.spec.suspend and untouched(flow)
-    waits = needs_place(flow)
-    started = status.start_time
+    started, waits = status.start_time, ""
     if started is None and state.phase:  # Volcano's controller has started it
         started = flow.metadata.creation_timestamp
+    if needs_place(flow):
+        # it names no other flows: every waiting flow would write its status when one of them starts
+        waits = f"replaces the other flows of the concurrency group {quote(get_group(flow))}"
+        if get_policy(flow) is not ConcurrencyPolicy.REPLACE:
+            most = f"at most {format_count(get_limit(flow), 'flow')} at once"
+            waits = f"waits for a place in the concurrency group {quote(get_group(flow))}: {most}"
     return Lifecycle(
         started=now if waits or started is None else started,
-        waits=_waits(flow) if waits else "",
+        waits=shorten(waits),
         ending_reason=state.reason if ends else "",
         ending_message=state.message.partition(IN_FINALLY)[0] if ends else "",
         finally_too=status.finally_cancelled,
@@ -178,15 +176,6 @@ def stored_lifecycle(flow: JobFlow, now: datetime) -> Lifecycle:
         suspended_by=BY_SPEC if by_spec else status.suspended_by,
         suspended_seconds=status.suspended_seconds,
     )
-
-
-def _waits(flow: JobFlow) -> str:
-    # it names no other flows: every waiting flow would write its status when one of them starts
-    group = quote(get_group(flow))
-    if get_policy(flow) is ConcurrencyPolicy.REPLACE:
-        return shorten(f"replaces the other flows of the concurrency group {group}")
-    limit = format_count(get_limit(flow), "flow")
-    return shorten(f"waits for a place in the concurrency group {group}: at most {limit} at once")
 
 
 def deadline(timeout: str | None, lifecycle: Lifecycle) -> datetime | None:

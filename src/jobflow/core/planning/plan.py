@@ -1,12 +1,8 @@
 """`plan`: what to do now about one flow. The table of contents of the rules.
 
-The state of the flow as a whole is its `lifecycle`, as the status stores it and as Commands
-(`read_commands`) and the flow's timeout (`deadline`) change it. Steps are decided in the order of
-their dependencies: a step that has begun by its vcjobs and the status (`started`), any other by its
-targets (`pending`). What the decisions show about the flow as a whole, such as a failure, are
-facts; `_decide` decides all steps again as long as the facts grow. The status is put together from
-the last decisions (`status`), the events are its difference from the stored status (`events`), and
-deletes are decided by the stored status alone (`cleanup`).
+Steps are decided in the order of their dependencies: one that has begun by its vcjobs and the
+status (`started`), any other by its targets (`pending`). What the decisions show about the flow as
+a whole, such as a failure, are facts; `_decide` decides all steps again as long as the facts grow.
 """
 
 import math
@@ -198,7 +194,6 @@ def _decide(ctx: PlanContext) -> tuple[PlanContext, list[StepDecision]]:
 
 
 def time_until(moments: Iterable[datetime | None], now: datetime) -> timedelta | None:
-    """Return the time until the first moment after `now`. This plan has decided everything that is
-    due at earlier moments."""
+    """Return the time until the first moment after `now`; this plan decides all before."""
     first = min((moment for moment in moments if moment is not None and now < moment), default=None)
     return None if first is None else first - now

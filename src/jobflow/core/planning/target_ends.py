@@ -5,9 +5,6 @@ create. Therefore a vcjob carries the ends of its step's targets as an annotatio
 while the stored status does not know that vcjob: the status that first knows it holds these ends
 too. Everyone who can create vcjobs of the flow can write the annotation, so entries that are not
 about a target of the step, or that no step can end as, are ignored.
-
-If a vcjob does not name a target (an earlier version made it, or not all ends fitted), it proves
-only the one end that its step must have waited for.
 """
 
 from collections.abc import Mapping
@@ -42,8 +39,8 @@ _BY_CONDITION: Mapping[Condition, TargetEnd] = {
 
 
 def encode_ends(ends: Mapping[str, RunCondition]) -> str:
-    """Return the annotation's value for targets by name: the ends as JSON, in the order of the
-    names, without the last ones if it would be longer than MOST_BYTES."""
+    """Return the annotation's value: the ends of targets by name as JSON, without the last ones if
+    it would be longer than MOST_BYTES."""
     entries: list[bytes] = []
     size = len("{}")
     for name, condition in sorted(ends.items()):
@@ -115,7 +112,7 @@ def recorded_end(position: int, ctx: PlanContext) -> TargetEnd | None:
 
 def recorded_ends(ctx: PlanContext) -> Mapping[int, TargetEnd]:
     """Return the ends in the annotations of vcjobs that the stored status does not know, by the
-    position of the target; gathered once a plan."""
+    position of the target."""
     if ctx.progress.recorded_ends is not None:
         return ctx.progress.recorded_ends
     found = ctx.progress.recorded_ends = dict[int, TargetEnd]()
@@ -154,8 +151,9 @@ def recorded_item_ends(ctx: PlanContext) -> Mapping[int, Mapping[int, TargetEnd]
 
 
 def known_or_inferred_end(position: int, ctx: PlanContext) -> TargetEnd | None:
-    """Return how a step that has begun ended. If no annotation names it, return the one end that a
-    started dependant must have waited for (docs/decisions/lost-jobs.md)."""
+    """Return how a step that has begun ended. If no annotation names it (an earlier version made
+    the vcjob, or not all ends fitted), return the one end that a started dependant must have waited
+    for (docs/decisions/lost-jobs.md)."""
     if (end := recorded_end(position, ctx)) is not None:
         return end
     step = ctx.layout.steps[position]

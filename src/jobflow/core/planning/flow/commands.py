@@ -1,8 +1,7 @@
 """Commands on a flow: which take effect, which are refused, which can be deleted.
 
-The status that applies or refuses a Command records its UID in `handledCommands`. The Command is
-deleted once that status is stored, and its UID is dropped when the Command is gone, so it acts only
-once, wherever a process stops. Several Commands are applied by creationTimestamp and name.
+The status that applies or refuses a Command records its UID in `handledCommands`, until it is gone,
+so that it acts only once, wherever a process stops.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -55,8 +54,8 @@ def read_commands(
     has_ended: Callable[[], bool],
     find_open: Callable[[], Collection[ApprovalKey]] = frozenset,
 ) -> CommandResult:
-    """Return the effect of the Commands in the View. `now`: whole seconds; `has_ended`: whether
-    the flow ends in this plan without them; `find_open`: the approvals that may be answered."""
+    """Return the effect of the Commands in the View. `now`: whole seconds; `has_ended`: whether the
+    flow ends without them; `find_open`: the approvals that may be answered."""
     handled = flow.status.handled_commands or []
     if view.commands is None:
         return CommandResult(lifecycle, flow.status.handled_commands)

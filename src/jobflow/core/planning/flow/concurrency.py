@@ -22,8 +22,7 @@ from jobflow.core.violations import quote
 
 
 def with_place(ctx: PlanContext, lifecycle: Lifecycle) -> Lifecycle:
-    """Return the lifecycle with the place that the flow gets now, or ended if it is forbidden to
-    wait for one."""
+    """Return the lifecycle with the place that the flow gets now, or ended if it may not wait."""
     if not _is_in_line(ctx, lifecycle):
         return lifecycle
     flow, group = ctx.flow, ctx.view.group

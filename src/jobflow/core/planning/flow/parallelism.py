@@ -1,13 +1,8 @@
 """`spec.parallelism`: the most vcjobs of a flow that exist at once, and who takes a free place.
 
-The drafts of all steps are turned into creates as long as there is room. The others are not even
-built, because a wide flow may have a thousand of them waiting. Nor are those that exceed the budget
-of a plan (`CreateBudget`): the next plan builds them, in the same order.
-
-A full quota or a missing right refuses every vcjob of the flow, so only a few are tried: first
-those that were never tried, in their start order, then those that were refused longest ago.
-Every vcjob gets its turn, and a smaller one can be created even if another cannot. `Held`
-says when the next try is made, and how many are tried at once.
+A full quota or a missing right refuses every vcjob of the flow, so only a few are tried (`Held`):
+first those that were never tried, in their start order, then those that were refused longest ago.
+Every vcjob gets its turn, and a smaller one can be created even if another cannot.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,9 +40,8 @@ class Made(NamedTuple):
 def in_room(
     ctx: PlanContext, decisions: Sequence[StepDecision], among: Iterable[int] | None = None
 ) -> Made:
-    """Return the decisions with as many creates as there is room for. While a quota or missing
-    rights refuse creates, only those whose turn it is are tried. `among`: the positions that may
-    have drafts; default: all."""
+    """Return the decisions with as many creates as there is room for. `among`: the positions that
+    may have drafts; default: all."""
     most, held = to_number(ctx.flow.spec.parallelism), ctx.view.held
     room = None
     if most is not None and most >= 1:
@@ -95,8 +89,7 @@ def in_room(
 
 
 def start_order(positions: Iterable[int]) -> list[int]:
-    """Return the positions of steps in the order of `spec.flows`, then that of `finally`, which
-    `nextJobs` and the actions of a plan have."""
+    """Return the positions of steps in the order of `spec.flows`, then that of `finally`."""
     return sorted(positions)
 
 
@@ -128,7 +121,7 @@ def _build(
     volume claim, or its create was refused."""
     built, budget = _Built(), ctx.progress.creates
     for draft in drafts:
-        # the others are not even built
+        # the others are not even built: a wide flow may have a thousand of them waiting
         if built.places == room:
             break
         has_vars = isinstance(draft, Draft) and draft.step.vars
@@ -159,8 +152,7 @@ def _build(
 def _without_create(
     decision: StepDecision, stored: StepCondition, built: _Built, most: int
 ) -> StepDecision:
-    """Return the decision about a step of which nothing is created now: it waits for a volume
-    claim, for the next plan or for room."""
+    """Let a step wait for a volume claim, for the next plan or for room."""
     condition = decision.condition
     if built.wait is not None:
         reason, message, until = built.wait.reason, shorten(built.wait.message), None

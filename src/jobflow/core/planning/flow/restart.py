@@ -8,9 +8,7 @@ Abort) or tolerated failures are to run again. A rejected approval asks again. A
 ended with its flow is started again if a step that runs again needs it, and makes nothing else run
 again.
 
-What runs again goes back to Waiting, without its decisions. `pastAttempts` is the number of
-attempts before. Volume claims stay; one that was deleted since is created again before it is
-needed. A flow of a concurrency group waits for a place again. Nothing is started here.
+What runs again goes back to Waiting, without its decisions. Nothing is started here.
 """
 
 from collections.abc import Mapping

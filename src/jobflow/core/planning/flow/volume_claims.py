@@ -3,9 +3,6 @@
 The vcjob is built first, which shows what its pods mount. So a branch that is not taken costs no
 claim, and no second rule tells which step needs one. Claims are not watched: that would need the
 right to list all claims of the cluster, for a change that nobody makes while a flow runs.
-
-The status remembers the claims that exist, so that one which a user deletes later does not come
-back empty while the flow runs. Only a retry of the flow creates it again.
 """
 
 from __future__ import annotations
@@ -61,7 +58,7 @@ class Claims:
         # a final fault of one claim counts before the wait for another
         for claim in mounted_claims(manifest["spec"], self._names):
             name = self._names[claim]
-            # one that a user deletes later does not come back empty
+            # one that a user deletes later does not come back empty, except by a retry of the flow
             if name in self._created:
                 continue
             match self._ctx.view.claims.get(name):

@@ -1,9 +1,5 @@
-"""A child flow in the terms of a vcjob, so that one set of rules decides about the runs of a step.
-
-A run is a sequence of attempts; an attempt is a vcjob, or a child flow (docs/decisions/
-child-flows.md). The status of a child flow is observed as the status of a vcjob with a few more
-facts. Plans read nothing else of a child.
-"""
+"""A child flow in the terms of a vcjob, so that one set of rules decides about the runs of a step
+(docs/decisions/child-flows.md). Plans read nothing else of a child."""
 
 from __future__ import annotations
 

@@ -5,10 +5,6 @@ flow that has created the vcjob, by an annotation) and its attempt. From then on
 has ended, the status has its UID, and somebody's edit of its labels, annotations or owner
 references changes nothing. A job of the same name with another UID is a namesake: it is neither
 taken nor deleted (docs/decisions/lost-jobs.md).
-
-The status names the last job of each run. Any other job is known by its name, which nobody can
-edit; labels and annotations only say which reading of the name is meant, and count if the name
-agrees. A vcjob that Volcano's own controller created has none.
 """
 
 from __future__ import annotations
@@ -201,6 +197,8 @@ def assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flow
 
 def _place_of(job: Job, layout: CompiledFlow) -> _Place | None:
     """Return the place that labels and name agree on, else the one that the name says."""
+    # nobody can edit the name; labels only say which reading of it is meant, and a vcjob of
+    # Volcano's own controller has none
     meta = job.metadata
     step = (meta.annotations or _EMPTY).get(labels.STEP)
     if step is not None:

@@ -1,8 +1,4 @@
-"""The record of one vcjob in `jobStatusList`, in Volcano's format.
-
-A record outlives its vcjob. An unchanged record is the same object as before, and written
-timestamps do not change.
-"""
+"""The record of one vcjob in `jobStatusList`, in Volcano's format. It outlives the vcjob."""
 
 from datetime import datetime, timedelta
 

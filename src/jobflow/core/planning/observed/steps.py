@@ -1,8 +1,7 @@
 """Observed steps and runs: what the stored status and the vcjobs say, before any decision.
 
 A run is a sequence of attempts, each of them one vcjob. A plain step is its own only run; a step
-with forEach has one run an item, a step with repeat one after another. `identity` says which vcjob
-is whose.
+with forEach has one run an item, a step with repeat one after another.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,11 +1,9 @@
 """State of a step's probe on one target: passed, still possible, or impossible.
 
-Every entry of a probe is a question about the pods of one task, and all must be answered by yes.
 The number of pods that have reached a phase is the largest of several counts: watched pods,
 Volcano's own count, the stored count, and pods that were read live. Each of them may be behind, so
 each can show that the number is reached, but only the live read after the vcjob has ended can show
-that it is not. The prober sends requests to pods as long as plans contain them: from the creation
-of the vcjob to its end, and until the status says that they passed.
+that it is not.
 """
 
 from collections import Counter

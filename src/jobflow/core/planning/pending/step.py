@@ -1,9 +1,7 @@
 """Decisions about steps that have not begun: start, wait, skip or fail.
 
-Targets are decided before their dependants, so that one pass carries an end through the flow.
-A ready step is checked in this order: the flow is being deleted or pauses; the step's own
-decisions, which are stored before it starts (`stored_decisions`); the flow has stopped after a
-failure (`failure_policy`). If a step fails in a pass, all steps are decided again (`plan`).
+Targets are decided before their dependants, so that one pass carries an end through the flow. If a
+step fails in a pass, all steps are decided again (`plan`).
 """
 
 from __future__ import annotations

@@ -2,9 +2,7 @@
 
 Every run that has begun is decided by itself (`decide_run`). Then the next runs start: items in
 their order, up to `forEach.parallelism`; a repeat when the one before has completed, its end is
-stored, `until` does not hold, and `repeat.pause` is over. After an item has failed for good, no
-further item starts unless the step runs every item (`runs_every_item`). A suspension or the end of
-the flow stops only runs that have not begun. `summarize` makes one condition of all runs.
+stored, `until` does not hold, and `repeat.pause` is over.
 """
 
 from collections.abc import Iterator, Mapping

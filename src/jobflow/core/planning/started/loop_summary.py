@@ -1,7 +1,4 @@
-"""Condition of a step with forEach or repeat, made of the decisions about its runs.
-
-A forEach shows counts of its items, a repeat its current run.
-"""
+"""Condition of a step with forEach or repeat, made of the decisions about its runs."""
 
 from collections.abc import Sequence
 from typing import Any

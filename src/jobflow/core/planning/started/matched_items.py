@@ -1,10 +1,7 @@
 """Steps with `items: Matching`: when their items are known, and which of them may start.
 
-Such a step may begin once every matched target has begun, so that its items are known. The targets
-may still run.
-
-Item i of the step depends on item i of each target that has items; other targets count as a whole.
-The state of an item follows from the same tables as that of a step (`spec/readiness.py`).
+Such a step may begin once every matched target has begun, so that its items are known. Item i
+depends on item i of each target that has items; other targets count as a whole.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,9 +1,7 @@
 """Decision about one run: to create its next attempt, ended, running, between attempts, or lost.
 
 Dependencies do not matter to a run that has begun. A run that has ended by the stored status stays
-ended. An attempt without object has only the status (`OwnWork` in `work/kinds.py`). Whether an
-attempt may be created, except for room, follows from the answer to an earlier create (refused, or
-the name in use) and from a missing template.
+ended.
 """
 
 from collections.abc import Callable

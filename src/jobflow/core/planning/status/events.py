@@ -1,9 +1,5 @@
-"""Events of a flow: the changes from the stored status to the next one.
-
-Therefore each change makes one Event, no matter which process plans next. Steps that are skipped
-for the same reason share an Event, and so do steps that cannot start for the same cause, so that a
-failure in a large flow does not send a thousand Events.
-"""
+"""Events of a flow: the changes from the stored status to the next one. Therefore each change makes
+one Event, no matter which process plans next."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

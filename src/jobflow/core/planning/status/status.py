@@ -1,7 +1,4 @@
-"""The status of a flow, put together from the decisions about its steps.
-
-`status.outputs` is worked out when everything else has ended.
-"""
+"""The status of a flow, put together from the decisions about its steps."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -2,8 +2,7 @@
 
 The time leaps from one event to the next. At each time all vcjobs act first, and then each flow
 whose vcjobs have changed is planned until a plan has nothing to do: a controller plans again as
-soon as a decision is stored, before the pods of a vcjob that it has created can run. How vcjobs run
-is passed in (`Jobs`); the loop only applies what these and the plans decide.
+soon as a decision is stored, before the pods of a vcjob that it has created can run.
 """
 
 from __future__ import annotations

@@ -2,9 +2,7 @@
 
 Aborting is level-triggered (docs/decisions/commands-and-cancel.md). The intent is stored first: the
 reason and `abortTime` of the condition. Then the kind of work asks its object to end, as often as
-that has no effect. When it has ended or is gone, the stored intent gives the reason. The facts
-about the flow decide whether to abort; the steps of `finally` are aborted only by a suspension with
-AbortJob and by TerminateNow.
+that has no effect. When it has ended or is gone, the stored intent gives the reason.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,8 @@
 """The table of the kinds of work: the module that decides about the attempts of each.
 
 No other place of `core/planning` chooses by the kind of work; what only words and rules need is a
-fact (`core/work.py`). A kind whose attempts are objects says how they are made, aborted and
-settled, a kind without objects how an attempt begins and ends by the status alone. When an attempt
-starts, is retried or aborted, or has timed out, is one rule for all of them (`started/run.py`).
+fact (`core/work.py`). When an attempt starts, is retried or aborted, or has timed out, is one rule
+for all of them (`started/run.py`).
 """
 
 from collections.abc import Mapping
