@@ -18,17 +18,7 @@ from jobflow.api.flow import cronjobflow as api
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import CANCELLED, FlowPhase
 from jobflow.api.resources import JOBFLOWS
-from jobflow.core.cron import (
-    MAX_MISSED,
-    Schedule,
-    ScheduleFault,
-    build_flow,
-    format_scheduled_time,
-    is_backfilled,
-    is_scheduled,
-    parse_schedule,
-    scheduled_name,
-)
+from jobflow.core import cron as schedules
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.text import join_names
 
@@ -139,7 +129,7 @@ def _surplus(cron: api.CronJobFlow, flows: Sequence[JobFlow]) -> Iterator[Remove
         finished = [
             flow
             for flow in flows
-            if flow.final and _succeeded(flow) == succeeded and not is_backfilled(flow)
+            if flow.final and _succeeded(flow) == succeeded and not schedules.is_backfilled(flow)
         ]
         finished.sort(
             key=lambda flow: (flow.status.start_time or _age(flow)[0], flow.metadata.name)
@@ -165,9 +155,10 @@ class _Start:
 
     def decide(self) -> timedelta | None:
         """Note what to do; return when to plan again, None if only an edit changes anything."""
+        spec = self.cron.spec
         try:
-            schedule = parse_schedule(self.cron.spec.schedule or "", self.cron.spec.time_zone)
-        except ScheduleFault as fault:
+            schedule = schedules.parse_schedule(spec.schedule or "", spec.time_zone)
+        except schedules.ScheduleFault as fault:
             self._note("ScheduleInvalid", f"no flow starts: {fault}")
             return None
         if (due := self._due(schedule)) is not None:
@@ -175,7 +166,7 @@ class _Start:
         following = schedule.next(max(self.now, self.last_schedule_time or self.now))
         return min(following - self.now, LONGEST_WAIT) if following is not None else LONGEST_WAIT
 
-    def _due(self, schedule: Schedule) -> datetime | None:
+    def _due(self, schedule: schedules.Schedule) -> datetime | None:
         """Return the last scheduled time without a flow, as long as a flow may start for it. Of
         several, only the last one counts."""
         created = self.cron.metadata.creation_timestamp
@@ -190,18 +181,16 @@ class _Start:
             if (decided := self._stored_replacing_for) is not None and decided > since:
                 return decided
             if begin is not None and (late := schedule.missed(since, begin)) is not None:
-                self._note(
-                    "ScheduleMissed",
-                    f"no flow starts for {format_scheduled_time(late.last)}, because that is too "
-                    "long ago (spec.startingDeadlineSeconds)",
-                )
+                at = schedules.format_scheduled_time(late.last)
+                why = "because that is too long ago (spec.startingDeadlineSeconds)"
+                self._note("ScheduleMissed", f"no flow starts for {at}, {why}")
             return None
         # as batch/v1 does: the clock or the deadline is probably wrong
-        if missed.count > MAX_MISSED:
+        if missed.count > (most := schedules.MAX_MISSED):
             self._note(
                 "TooManyMissedTimes",
-                f"more than {MAX_MISSED} scheduled times were missed; only the last one starts a "
-                "flow: set or decrease spec.startingDeadlineSeconds, or check the clock",
+                f"more than {most} scheduled times were missed; only the last one starts a flow: "
+                "set or decrease spec.startingDeadlineSeconds, or check the clock",
             )
         return missed.last
 
@@ -216,7 +205,7 @@ class _Start:
         return self.cron.status.replacing_for if replaces else None
 
     def _handle(self, due: datetime) -> None:
-        name = scheduled_name(self.cron.metadata.name, due)
+        name = schedules.scheduled_name(self.cron.metadata.name, due)
         # the name has the scheduled time: this flow was created for it, maybe by another leader
         if any(flow.metadata.name == name for flow in self.flows):
             self.last_schedule_time = due
@@ -235,7 +224,7 @@ class _Start:
                 )
         else:
             self.replacing_for = self._stored_replacing_for
-            self.actions.append(CreateFlow(name, build_flow(self.cron, due)))
+            self.actions.append(CreateFlow(name, schedules.build_flow(self.cron, due)))
 
     def _note(self, reason: str, message: str) -> None:
         self.notices.append(Event(EventType.WARNING, reason, message))
@@ -247,8 +236,8 @@ def _events(
     stored = cron.status
     time = status.last_schedule_time
     if time is not None and time != stored.last_schedule_time:
-        name = scheduled_name(cron.metadata.name, time)
-        if any(flow.metadata.name == name and is_scheduled(flow) for flow in flows):
+        name = schedules.scheduled_name(cron.metadata.name, time)
+        if any(flow.metadata.name == name and schedules.is_scheduled(flow) for flow in flows):
             yield Event(EventType.NORMAL, "FlowCreated", f"created flow {name}")
     finished = {flow.metadata.uid: flow for flow in flows if flow.final}
     for reference in stored.active or ():
@@ -258,9 +247,9 @@ def _events(
             yield Event(kind, "FlowFinished", message)
     if status.replacing_for is not None and status.replacing_for != stored.replacing_for:
         names = join_names(flow.metadata.name for flow in flows if _is_replaced(flow))
-        name = scheduled_name(cron.metadata.name, status.replacing_for)
+        name = schedules.scheduled_name(cron.metadata.name, status.replacing_for)
         yield Event(EventType.NORMAL, "FlowsReplaced", f"{names}: cancelled for {name}")
 
 
 def _is_replaced(flow: JobFlow) -> bool:
-    return not flow.final and is_scheduled(flow)
+    return not flow.final and schedules.is_scheduled(flow)

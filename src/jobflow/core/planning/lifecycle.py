@@ -101,8 +101,8 @@ class Lifecycle:
 
     def forbidden(self, message: str) -> Lifecycle:
         """Return it ended without anything having run, because there is no place for it."""
-        why, said = FlowReason.CONCURRENCY, shorten(message)
-        return replace(self, ending_reason=why, ending_message=said, finally_too=True)
+        reason, message = FlowReason.CONCURRENCY, shorten(message)
+        return replace(self, ending_reason=reason, ending_message=message, finally_too=True)
 
     def placed(self) -> Lifecycle:
         """Return it with a place, which it takes now."""
@@ -162,10 +162,11 @@ def stored_lifecycle(flow: JobFlow, now: datetime) -> Lifecycle:
         started = flow.metadata.creation_timestamp
     if needs_place(flow):
         # it names no other flows: every waiting flow would write its status when one of them starts
-        waits = f"replaces the other flows of the concurrency group {quote(get_group(flow))}"
+        group = f"the concurrency group {quote(get_group(flow))}"
+        waits = f"replaces the other flows of {group}"
         if get_policy(flow) is not ConcurrencyPolicy.REPLACE:
-            most = f"at most {format_count(get_limit(flow), 'flow')} at once"
-            waits = f"waits for a place in the concurrency group {quote(get_group(flow))}: {most}"
+            most = format_count(get_limit(flow), "flow")
+            waits = f"waits for a place in {group}: at most {most} at once"
     return Lifecycle(
         started=now if waits or started is None else started,
         waits=shorten(waits),

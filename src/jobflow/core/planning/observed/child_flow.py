@@ -9,15 +9,8 @@ from typing import Any
 
 import msgspec
 
+from jobflow.api.flow import status as api
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import (
-    CANCELLED,
-    TIMEOUT,
-    FlowPhase,
-    RequestedHours,
-    StepFailure,
-    StepPhase,
-)
 from jobflow.api.resources import JOBFLOWS, ObjectMeta
 from jobflow.api.volcano.job import Job, JobCondition, JobPhase, JobState, JobStatus
 from jobflow.core.names import stored_condition
@@ -26,18 +19,18 @@ from jobflow.core.reasons import FlowReason
 from jobflow.core.spec.readiness import fails_flow, has_tolerated_failures, is_flow_error
 
 _PHASES: Mapping[str, str] = {
-    FlowPhase.RUNNING: JobPhase.RUNNING,
-    FlowPhase.SUCCEED: JobPhase.COMPLETED,
-    FlowPhase.FAILED: JobPhase.FAILED,
-    FlowPhase.TERMINATING: JobPhase.TERMINATING,
+    api.FlowPhase.RUNNING: JobPhase.RUNNING,
+    api.FlowPhase.SUCCEED: JobPhase.COMPLETED,
+    api.FlowPhase.FAILED: JobPhase.FAILED,
+    api.FlowPhase.TERMINATING: JobPhase.TERMINATING,
 }
-_HALTS = frozenset({CANCELLED, TIMEOUT})
+_HALTS = frozenset({api.CANCELLED, api.TIMEOUT})
 _FLOW_ERRORS = frozenset(
     {FlowReason.INVALID, FlowReason.EXPRESSION_ERROR, FlowReason.OUTPUTS_TOO_LARGE}
 )
 """Reasons of a flow that has failed although none of its steps has."""
-_ENDS = (FlowPhase.SUCCEED, FlowPhase.FAILED)
-_NOT_BEGUN = frozenset({"", StepPhase.WAITING, JobPhase.PENDING})
+_ENDS = (api.FlowPhase.SUCCEED, api.FlowPhase.FAILED)
+_NOT_BEGUN = frozenset({"", api.StepPhase.WAITING, JobPhase.PENDING})
 
 
 class ChildFlow(Job, frozen=True, kw_only=True):
@@ -52,10 +45,10 @@ class ChildFlow(Job, frozen=True, kw_only=True):
     retries: int = 0
     """The `status.retries` of its parent when both were last retried."""
     outputs: dict[str, Any] | None = None
-    failure: StepFailure | None = None
+    failure: api.StepFailure | None = None
     flow_error: bool = False
     """Whether it failed by an error of the flow itself, or one of its steps did."""
-    hours: RequestedHours | None = None
+    hours: api.RequestedHours | None = None
     has_tolerated_failures: bool = False
     """Whether it has ended with failures that continueOnFailure tolerates, at any level."""
 
@@ -67,7 +60,7 @@ def observe(flow: JobFlow) -> ChildFlow:
     phase = _PHASES.get(state.phase, JobPhase.PENDING)
     running = _first_running(flow)
     conditions = (status.conditions or {}).values()
-    failed = (each for each in conditions if each.phase == StepPhase.FAILED)
+    failed = (each for each in conditions if each.phase == api.StepPhase.FAILED)
     hours = None
     for each in conditions if flow.final else ():
         if each.requested_hours is not None:
@@ -98,8 +91,8 @@ def observe(flow: JobFlow) -> ChildFlow:
         finally_too=status.finally_cancelled,
         retries=status.retries,
         outputs=status.outputs if flow.final else None,
-        failure=_failure(flow) if state.phase == FlowPhase.FAILED else None,
-        flow_error=state.phase == FlowPhase.FAILED
+        failure=_failure(flow) if state.phase == api.FlowPhase.FAILED else None,
+        flow_error=state.phase == api.FlowPhase.FAILED
         and (state.reason in _FLOW_ERRORS or any(map(is_flow_error, failed))),
         hours=hours,
         has_tolerated_failures=flow.final and has_tolerated_failures(flow),
@@ -110,7 +103,7 @@ def _first_running(flow: JobFlow) -> datetime | None:
     """Return since when the flow has run, since its last retry; None if no vcjob of it has."""
     status = flow.status
     started = status.start_time
-    if status.state.phase not in (FlowPhase.RUNNING, *_ENDS) or started is None:
+    if status.state.phase not in (api.FlowPhase.RUNNING, *_ENDS) or started is None:
         return None
     # the status does not say when, so the first sign of it counts, at the latest the start
     signs = [
@@ -126,19 +119,19 @@ def _first_running(flow: JobFlow) -> datetime | None:
         if not condition.job and condition.phase not in _NOT_BEGUN and condition.create_time
     ]
     signs = [since for since in signs if since >= started]
-    if not signs and status.state.phase != FlowPhase.RUNNING:
+    if not signs and status.state.phase != api.FlowPhase.RUNNING:
         return None
     return min(signs, default=started)
 
 
-def _failure(flow: JobFlow) -> StepFailure | None:
+def _failure(flow: JobFlow) -> api.StepFailure | None:
     """Return the failure of the first step that failed the flow, in the order of the spec."""
     for step in flow.all_steps:
         condition = stored_condition(flow, step.name)
-        if condition is None or condition.phase != StepPhase.FAILED:
+        if condition is None or condition.phase != api.StepPhase.FAILED:
             continue
         if fails_flow(step, condition):
-            inner = condition.failure or StepFailure()
+            inner = condition.failure or api.StepFailure()
             name = f"{step.name}/{inner.step}" if inner.step else step.name
             return msgspec.structs.replace(inner, step=name)
     return None

@@ -7,18 +7,12 @@ from typing import TypeVar
 
 import msgspec
 
+from jobflow.api.flow import status as api
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import (
-    ENDED_STEP_PHASES,
-    RequestedHours,
-    RunCondition,
-    StepCondition,
-    StepPhase,
-)
 from jobflow.api.volcano.job import Job, JobPhase
 from jobflow.core.planning.observed.child_flow import ChildFlow
 
-C = TypeVar("C", bound=RunCondition)
+C = TypeVar("C", bound=api.RunCondition)
 
 
 def with_facts_of_children(flow: JobFlow, jobs: Mapping[str, Job]) -> JobFlow:
@@ -43,23 +37,25 @@ def with_facts_of_children(flow: JobFlow, jobs: Mapping[str, Job]) -> JobFlow:
     return flow if status == flow.status else msgspec.structs.replace(flow, status=status)
 
 
-def has_tolerated_children(conditions: Iterable[StepCondition], jobs: Mapping[str, Job]) -> bool:
+def has_tolerated_children(
+    conditions: Iterable[api.StepCondition], jobs: Mapping[str, Job]
+) -> bool:
     """Return whether a child flow with which a run has ended has tolerated failures."""
     ended = (
         jobs.get(run.flow)
         for condition in conditions
         for run in condition.runs or (condition,)
-        if run.phase in ENDED_STEP_PHASES
+        if run.phase in api.ENDED_STEP_PHASES
     )
     return any(isinstance(job, ChildFlow) and job.has_tolerated_failures for job in ended)
 
 
 def _with_flow_error(condition: C, children: Mapping[str, ChildFlow]) -> C:
-    if isinstance(condition, StepCondition) and condition.runs:
+    if isinstance(condition, api.StepCondition) and condition.runs:
         runs = [_with_flow_error(run, children) for run in condition.runs]
         return msgspec.structs.replace(condition, runs=runs)
     child = children.get(condition.flow)
-    if condition.phase != StepPhase.FAILED or child is None or not child.flow_error:
+    if condition.phase != api.StepPhase.FAILED or child is None or not child.flow_error:
         return condition
     return msgspec.structs.replace(condition, flow_error=True)
 
@@ -77,7 +73,7 @@ def was_retried_with(job: Job, flow: JobFlow) -> bool:
     return isinstance(job, ChildFlow) and job.retries == flow.status.retries
 
 
-def hours_of(job: Job) -> RequestedHours | None:
+def hours_of(job: Job) -> api.RequestedHours | None:
     """Return the requested hours of a child flow that has ended; None for a vcjob, whose hours
     follow from its record."""
     return job.hours if isinstance(job, ChildFlow) else None

@@ -25,15 +25,8 @@ from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobPhase
 from jobflow.core.names import format_latest_name, is_attempt_name, split_attempt_name
 from jobflow.core.planning.actions import Event, EventType
+from jobflow.core.planning.observed import steps
 from jobflow.core.planning.observed.children import was_retried_with
-from jobflow.core.planning.observed.steps import (
-    ObservedRun,
-    ObservedStep,
-    attempt_of,
-    fresh,
-    index_of,
-    parse_number,
-)
 from jobflow.core.planning.observed.view import Holder, View
 from jobflow.core.spec.compiled import CompiledFlow
 from jobflow.core.text import join_names
@@ -156,7 +149,9 @@ class _Place(NamedTuple):
     attempt: int
 
 
-def assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flow: JobFlow) -> None:
+def assign(
+    found: Sequence[steps.ObservedStep], layout: CompiledFlow, view: View, flow: JobFlow
+) -> None:
     """Assign every job of the View to its step and run, and choose the latest of each run."""
     plain: dict[int, list[Job]] = {}
     looped: dict[int, dict[int, list[Job]]] = {}
@@ -165,7 +160,7 @@ def assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flow
     for name, job in view.jobs.items():
         position = by_key.get(name)
         if position is not None and not loops[position]:  # most jobs
-            first = job if attempt_of(job) == 1 else _with_attempt(job, 1)
+            first = job if steps.attempt_of(job) == 1 else _with_attempt(job, 1)
             plain.setdefault(position, []).append(first)
             continue
         place = _place_of(job, layout)
@@ -206,7 +201,7 @@ def _place_of(job: Job, layout: CompiledFlow) -> _Place | None:
     else:
         position = layout.by_label.get((meta.labels or _EMPTY).get(labels.STEP, ""))
     if position is not None:
-        index = index_of(job) if layout.loops[position] else None
+        index = steps.index_of(job) if layout.loops[position] else None
         key = layout.keys[position]
         first = key if index is None else f"{key}-{index}"
         if layout.loops[position] == (index is not None) and is_attempt_name(meta.name, first):
@@ -217,7 +212,7 @@ def _place_of(job: Job, layout: CompiledFlow) -> _Place | None:
         if position is not None and not layout.loops[position]:
             return _Place(position, None, attempt)
         key, _, text = first.rpartition("-")
-        position, index = layout.by_key.get(key), parse_number(text)
+        position, index = layout.by_key.get(key), steps.parse_number(text)
         if position is not None and layout.loops[position] and str(index) == text:
             return _Place(position, index, attempt)
     return None
@@ -229,13 +224,13 @@ def _attempt(job: Job, *, is_first: bool) -> int:
         return 1
     # a name is never used twice, so the number of the attempt is at most that of the name
     most = split_attempt_name(job.metadata.name)[1] + 1
-    number = attempt_of(job)
+    number = steps.attempt_of(job)
     return number if 1 < number <= most else most
 
 
 def _with_attempt(job: Job, number: int) -> Job:
     """Return the job with the label of this attempt, which somebody may have edited."""
-    if attempt_of(job) == number:
+    if steps.attempt_of(job) == number:
         return job
     edited = {**(job.metadata.labels or _EMPTY), labels.ATTEMPT: str(number)}
     return msgspec.structs.replace(
@@ -244,14 +239,14 @@ def _with_attempt(job: Job, number: int) -> Job:
 
 
 def _assign_to_runs(
-    observed: ObservedStep, jobs: Mapping[int, list[Job]], view: View, flow: JobFlow
+    observed: steps.ObservedStep, jobs: Mapping[int, list[Job]], view: View, flow: JobFlow
 ) -> None:
     runs = {run.index: run for run in observed.runs}
     continued = 0
     for index, those in jobs.items():
         run = runs.get(index)
         if run is None:
-            run = runs[index] = fresh(observed, flow.metadata.name, index)
+            run = runs[index] = steps.fresh(observed, flow.metadata.name, index)
         run.jobs = those
         past = run.stored.past_attempts
         _choose(run, view, flow)
@@ -268,14 +263,14 @@ def _assign_to_runs(
         observed.job, observed.attempt, observed.gone = last.job, last.attempt, last.gone
 
 
-def _choose(run: ObservedRun, view: View, flow: JobFlow) -> None:
+def _choose(run: steps.ObservedRun, view: View, flow: JobFlow) -> None:
     """Choose the latest attempt, unless the status has a later one whose vcjob is gone, or the flow
     was retried since."""
     stored = run.stored
     if len(run.jobs) > 1:
-        run.jobs = sorted(run.jobs, key=lambda job: (attempt_of(job), job.metadata.name))
+        run.jobs = sorted(run.jobs, key=lambda job: (steps.attempt_of(job), job.metadata.name))
     latest = run.jobs[-1]
-    attempt = attempt_of(latest)
+    attempt = steps.attempt_of(latest)
     if attempt == stored.past_attempts == stored.attempts and stored.job == latest.metadata.name:
         if was_retried_with(latest, flow):  # the same child flow is an attempt since the retry
             again = {"past_attempts": attempt - 1, "phase": JobPhase.PENDING}
