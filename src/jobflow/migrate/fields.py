@@ -135,10 +135,10 @@ class Field:
 
     def named(self, key: str) -> Iterator[tuple[str, Field]]:
         """Yield each key of the map at a key, and its value, unless it is null."""
-        found = self.get(key)
-        for name, _ in found.entries() if found is not None else ():
-            if found is not None and (value := found.get(name)) is not None:
-                yield name, value
+        for found in self.present(key):
+            for name, _ in found.entries():
+                for value in found.present(name):
+                    yield name, value
 
     def entries(self) -> Iterator[tuple[str, Field]]:
         """Return each key with its value, without marking it as read."""
@@ -176,10 +176,10 @@ class Field:
         self.findings.budget.spend(len(value) // 2 if isinstance(value, str) else 0)
         return value if isinstance(value, str) else key_text(value) or ""
 
-    def text_of(self, key: str, default: str = "") -> str:
-        """Return the text of a key, or the default if it is missing."""
-        found = self.get(key)
-        return default if found is None else found.text
+    def text_of(self, *keys: str) -> str:
+        """Return the text at nested keys, or "" if it is missing."""
+        found = self.at(*keys)
+        return "" if found is None else found.text
 
     def is_true(self, key: str) -> bool:
         return self.text_of(key) == "true"

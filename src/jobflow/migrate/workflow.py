@@ -69,8 +69,7 @@ def flow_spec(
     info.service_account = spec.text_of("serviceAccountName")
     claims: dict[str, Field | None] = {}
     for each in spec.listed("volumeClaimTemplates"):
-        named = each.at("metadata", "name")
-        claims[named.text if named is not None else ""] = each.get("spec")
+        claims[each.text_of("metadata", "name")] = each.get("spec")
     info.claims = {*claims}
     found: dict[str, Any] = {}
     workflow = Workflow(spec, write_flow)

@@ -14,6 +14,12 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
+if TYPE_CHECKING:  # a flow without faults does not need them
+    from jobflow.client.manifests.check import Report
+    from jobflow.client.manifests.sources import ManifestFault
+
+P = ParamSpec("P")
+T = TypeVar("T")
 _PACKAGE = "jobflow.authoring."
 
 
@@ -92,12 +98,6 @@ def _calls(file: str, stamp: object) -> Mapping[tuple[int, int], ast.Call]:
     return {(node.end_lineno or 0, node.end_col_offset or 0): node for node in calls}
 
 
-if TYPE_CHECKING:
-    from jobflow.client.manifests.check import Report
-    from jobflow.client.manifests.sources import ManifestFault
-
-P = ParamSpec("P")
-T = TypeVar("T")
 _WIDTH = 100
 _SCHEDULED = "spec.jobFlowTemplate.spec."
 _STEP = re.compile(r"(?:spec|flow)\.(flows|finally)\[(\d+)\]\.?")

@@ -118,13 +118,13 @@ def _declare(template: Field, info: StepInfo) -> None:
 def _approval(called: Called, suspend: Field, own: Context, info: StepInfo) -> dict[str, Any]:
     limit = suspend.get("duration")
     for parameter in called.template.listed("outputs", "parameters"):
-        name, source = parameter.text_of("name"), parameter.get("valueFrom")
+        name = parameter.text_of("name")
         info.outputs[name] = identifier(name)
-        if source is not None and source.get("default") is not None:
-            info.defaults[name] = source.text_of("default")
+        if (default := parameter.at("valueFrom", "default")) is not None:
+            info.defaults[name] = default.text
         elif (given := literal(own.inputs.get(name, ()))) is not None and name in own.inputs:
             info.defaults[name] = given
-        if source is not None and (supplied := source.get("supplied")) is not None:
+        if (supplied := parameter.at("valueFrom", "supplied")) is not None:
             supplied.take()
     info.is_sure &= limit is None
     names = ", ".join(info.outputs.values())

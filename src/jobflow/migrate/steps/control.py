@@ -157,10 +157,8 @@ def _number(text: Text) -> str:
         if not _KNOWN.fullmatch(plain.strip()):
             raise UnsupportedExpression(f'"{plain}" is no whole number')
         return plain.strip()
-    ref = values.single(text) or values.as_ref(text)
-    if ref.kind is Kind.NUMBER:
-        return ref.cel
-    return f"int({ref.cel})"
+    ref = values.as_ref(text)
+    return ref.cel if ref.kind is Kind.NUMBER else f"int({ref.cel})"
 
 
 def _formatted(numbers: str, number: str, shape: str) -> str:

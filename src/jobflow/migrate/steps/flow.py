@@ -31,8 +31,7 @@ def write_flow(
     workflow.stack.append(called.name)
     report_template(template)
     tasks = _tasks(template)
-    target = template.at("dag", "target")
-    chosen = target.text.split() if target is not None else []
+    chosen = template.text_of("dag", "target").split()
     # Only the outermost flow has targets.
     if chosen and not targets:
         by_name, needed, pending = {task.name: task for task in tasks}, set[str](), [*chosen]
@@ -83,10 +82,10 @@ def _policies(template: Field, tasks: Sequence[Task]) -> dict[str, Any]:
         found["parallelism"] = number
     elif limit is not None:
         limit.gap("the number is not known before the flow runs: write it")
-    fail_fast = template.at("dag", "failFast") or template.get("failFast")
+    fail_fast = template.text_of("dag", "failFast") or template.text_of("failFast")
     # A task that asks for a failure would never run in a flow that stops at it.
     continues = any(task.depends.has_ends or task.is_forgiven for task in tasks)
-    if continues or (fail_fast is not None and fail_fast.text == "false"):
+    if continues or fail_fast == "false":
         found["failurePolicy"] = "Continue"
     return found
 

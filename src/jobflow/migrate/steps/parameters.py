@@ -52,10 +52,8 @@ def plan_outputs(template: Field, wanted: Wanted, context: Context, info: StepIn
     """Return the outputs of a template with a container, and describe them in `info`."""
     plan = OutputPlan(result=wanted.result)
     for parameter in template.listed("outputs", "parameters"):
-        name, source = parameter.text_of("name"), parameter.get("valueFrom")
-        path = source.get("path") if source is not None else None
-        default = source.get("default") if source is not None else None
-        if default is not None:
+        name, path = parameter.text_of("name"), parameter.at("valueFrom", "path")
+        if (default := parameter.at("valueFrom", "default")) is not None:
             info.defaults[name] = default.text
         if path is not None:
             plan.files[name] = context.string(path)
