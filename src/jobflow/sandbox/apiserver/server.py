@@ -18,17 +18,15 @@ from jobflow.sandbox.apiserver.handlers.garbage_collector import GarbageCollecto
 from jobflow.sandbox.apiserver.handlers.pod_logs import LogHandler, LogSource
 from jobflow.sandbox.apiserver.handlers.reads import ReadHandler
 from jobflow.sandbox.apiserver.handlers.writes import Writer, delete_options
-from jobflow.sandbox.apiserver.kinds import Kind, Registry
-from jobflow.sandbox.apiserver.requests import bodies, failures, http, patches
+from jobflow.sandbox.apiserver.kinds import Registry
+from jobflow.sandbox.apiserver.requests import bodies, codec, failures, http, patches
 from jobflow.sandbox.apiserver.requests.access import Access, check_body, user_of
-from jobflow.sandbox.apiserver.requests.codec import UnreadableBody, decoder
-from jobflow.sandbox.apiserver.requests.failures import RequestFailure
-from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response, encode
+from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response
 from jobflow.sandbox.apiserver.requests.targets import Target, find_target, selector, write_options
 from jobflow.sandbox.apiserver.resources import builtin, discovery
 from jobflow.sandbox.apiserver.resources.crds import update_registry
-from jobflow.sandbox.apiserver.resources.table import renderer
-from jobflow.sandbox.apiserver.storage import Storage, Stored
+from jobflow.sandbox.apiserver.resources.table import renderer, respond
+from jobflow.sandbox.apiserver.storage import Storage
 
 
 class ApiServer:
@@ -124,7 +122,7 @@ class ApiServer:
             request.body = await http.read_body(receive)
             check_body(request)
             response = await self.respond(request, receive)
-        except RequestFailure as failed:
+        except failures.RequestFailure as failed:
             response = http.refusal(failed)
         except Exception as crash:
             # Raised when the server is closed, so that no test overlooks it.
@@ -141,17 +139,15 @@ class ApiServer:
         # Objects first: nearly all requests are about them.
         if (target := find_target(self.registry, request.path)) is not None:
             return await self._handle(target, request, receive)
-        found = discovery.discover(self.registry, request) or discovery.openapi(
-            self.registry, request
-        )
+        found = discovery.discover(self.registry, request)
+        found = found or discovery.openapi(self.registry, request)
         return found or discovery.own_user(request) or discovery.no_such_page(request)
 
     async def _handle(self, target: Target, request: Request, receive: Receive) -> Response:
         """Return the answer to a request for objects. Raises RequestFailure."""
-        if target.kind.namespaced and not target.namespace:
-            if target.name or request.method != "GET":
-                return discovery.no_such_page(request)
         kind = target.kind
+        if kind.namespaced and not target.namespace and (target.name or request.method != "GET"):
+            return discovery.no_such_page(request)
         if request.method == "GET":
             if target.subresource == "log":
                 return self._logs.get(target, request, receive)
@@ -160,24 +156,24 @@ class ApiServer:
             if request.flag("watch"):
                 return self.reader.watch(target, request, receive)
             return self.reader.list(target, request)
-        match (request.method, bool(target.name)):
-            case _ if target.subresource == "log":
-                raise _not_allowed()
+        # Nothing but a GET is allowed for a log.
+        match (request.method if target.subresource != "log" else "", bool(target.name)):
             case ("POST", named) if kind.custom or not named:
                 write = write_options("CreateOptions", request)
                 obj = bodies.new_object(target, request, write)
-                return _written(kind, await self.writer.create(target, obj, write), request, 201)
+                return respond(kind, request, await self.writer.create(target, obj, write), 201)
             case ("PUT" | "PATCH", False) if kind.custom:
                 raise failures.bad_request("name must be provided")
             case ("PUT", True):
                 write = write_options("UpdateOptions", request)
                 change = bodies.change_by_put(target, request, write)
-                return _written(kind, await self.writer.update(target, change, write), request)
+                return respond(kind, request, await self.writer.update(target, change, write))
             case ("PATCH", True):
                 return await self._patch(target, request)
             case ("DELETE", named) if named or "deletecollection" in kind.verbs:
                 return await self._delete(target, request)
-        raise _not_allowed()
+        why = "the server does not allow this method on the requested resource"
+        raise failures.failure(405, "MethodNotAllowed", why)
 
     async def _patch(self, target: Target, request: Request) -> Response:
         kind, applies = target.kind, request.content_type == patches.APPLY
@@ -192,9 +188,9 @@ class ApiServer:
             raise failures.not_found(kind, target.name)
         if not applies:
             change = bodies.change_by_patch(target, request, write)
-            return _written(kind, await self.writer.update(target, change, write), request)
+            return respond(kind, request, await self.writer.update(target, change, write))
         wanted = bodies.read_applied(target, request, exists=exists)
-        applied = {bodies.manager_of(target, request): encode(wanted)}
+        applied = {bodies.manager_of(target, request): http.encode(wanted)}
         if exists:
             change = bodies.change_by_apply(target, request, write, wanted)
             stored = await self.writer.update(target, change, write)
@@ -204,7 +200,7 @@ class ApiServer:
         if not write.dry_run:
             # Kept beside the object instead of in managedFields, which nothing here reads.
             self.storage.keep_applied(kind.bucket, target.key, applied)
-        return _written(kind, stored, request, 200 if exists else 201)
+        return respond(kind, request, stored, 200 if exists else 201)
 
     async def _delete(self, target: Target, request: Request) -> Response:
         kind = target.kind
@@ -213,8 +209,8 @@ class ApiServer:
         body: Any = {}
         if request.body:
             try:
-                body = decoder(request.content_type)(request.body)
-            except UnreadableBody as error:
+                body = codec.decoder(request.content_type)(request.body)
+            except codec.UnreadableBody as error:
                 why = f"couldn't get version/kind; json parse error: {error}"
                 raise failures.bad_request(why) from error
         if not isinstance(body, dict):
@@ -228,8 +224,8 @@ class ApiServer:
                 name, group, uid = last.key[1], kind.group, last.uid
                 details = {"name": name, "group": group, "kind": kind.plural, "uid": uid}
                 success = {**failures.HEAD, "status": "Success", "details": details}
-                return Response(encode(success))
-            return _written(kind, last, request)
+                return Response(http.encode(success))
+            return respond(kind, request, last)
         is_chosen = selector(kind, request)
         stored = self.storage.bucket(kind.bucket).select(target.namespace)
         deleted = [each for each in stored if is_chosen(each)]
@@ -243,13 +239,3 @@ class ApiServer:
         # The answer has the objects as they were before the request.
         render = renderer(kind, request)
         return render.response(render.many(deleted, self.storage.revision, "", 0))
-
-
-def _not_allowed() -> failures.RequestFailure:
-    why = "the server does not allow this method on the requested resource"
-    return failures.failure(405, "MethodNotAllowed", why)
-
-
-def _written(kind: Kind, stored: Stored, request: Request, code: int = 200) -> Response:
-    render = renderer(kind, request)
-    return render.response(render.one(stored), code)

@@ -53,6 +53,10 @@ class Stored:
         return self.metadata.get("labels") or {}
 
     @property
+    def finalizers(self) -> list[str]:
+        return self.metadata.get("finalizers") or []
+
+    @property
     def uid(self) -> str:
         return str(self.metadata["uid"])
 

@@ -19,7 +19,6 @@ from jobflow.core.cel.expression import EvaluationFailure, Expression, parse_exp
 from jobflow.sandbox.apiserver.kinds import Kind, Object
 from jobflow.sandbox.apiserver.requests import failures
 from jobflow.sandbox.apiserver.requests.codec import UnreadableBody, load
-from jobflow.sandbox.apiserver.requests.failures import RequestFailure
 from jobflow.sandbox.apiserver.requests.http import JSON, encode
 from jobflow.sandbox.apiserver.requests.patches import json_patch
 from jobflow.sandbox.apiserver.requests.targets import WriteOperation, matches
@@ -108,18 +107,24 @@ class Admission:
     ) -> dict[str, Any] | None:
         """Return the response; None if the webhook failed and may be ignored."""
         name = webhook["name"]
-        review = _review(operation, obj)
         try:
-            response = await self._call(webhook, review)
+            response = await self._call(webhook, _review(operation, obj))
         except CallFailed as failed:
             if webhook.get("failurePolicy") == "Ignore":
                 return None
             raise failures.internal(f'failed calling webhook "{name}": {failed}') from failed
         # Also of a webhook that refuses: the warning may say why.
         operation.write.warnings.extend(response.get("warnings") or ())
-        if not response.get("allowed"):
-            raise refused(name, response.get("status"))
-        return response
+        if response.get("allowed"):
+            return response
+        # As in k8s.io/apiserver pkg/admission/plugin/webhook/errors.
+        given = (response.get("status") or {}).items()
+        status = {key: value for key, value in given if value is not None}
+        why = status.get("message") or status.get("reason")
+        end = f": {why}" if why else " without explanation"
+        status["message"] = f'admission webhook "{name}" denied the request{end}'
+        status["code"] = max(status.get("code") or 400, 400)
+        raise failures.RequestFailure({**failures.HEAD, **status, "status": "Failure"})
 
     async def _call(self, webhook: Mapping[str, Any], review: dict[str, Any]) -> dict[str, Any]:
         """Return the `response` of the webhook's AdmissionReview. Raises CallFailed."""
@@ -165,16 +170,6 @@ class Admission:
         if response.get("uid") != uid:
             raise CallFailed(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
         return response
-
-
-def refused(name: str, given: dict[str, Any] | None) -> RequestFailure:
-    """Return a webhook's refusal (k8s.io/apiserver pkg/admission/plugin/webhook/errors)."""
-    status = {key: value for key, value in (given or {}).items() if value is not None}
-    why = status.get("message") or status.get("reason")
-    end = f": {why}" if why else " without explanation"
-    status["message"] = f'admission webhook "{name}" denied the request{end}'
-    status["code"] = max(status.get("code") or 400, 400)
-    return RequestFailure({**failures.HEAD, **status, "status": "Failure"})
 
 
 def _rule_matches(rule: Mapping[str, Any], operation: WriteOperation) -> Any:

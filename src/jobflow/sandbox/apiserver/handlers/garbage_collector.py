@@ -79,7 +79,7 @@ class GarbageCollector:
                 for each in kinds:
                     await self._empty(each, key[1], WriteOptions(user=NAMESPACE_CONTROLLER))
                 is_empty = not any(self._storage.bucket(k.bucket).select(key[1]) for k in kinds)
-                if is_empty and not stored.metadata.get("finalizers"):
+                if is_empty and not stored.finalizers:
                     self._storage.remove(bucket, key)
             else:
                 await self._finalize(kind, stored)
@@ -98,19 +98,18 @@ class GarbageCollector:
             return
         # An owner that lives keeps it.
         if len(lost) < len(states):
-            await self._drop_references(target, lost)
+            await self._keep(target, "ownerReferences", lambda each: each["uid"] not in lost)
             return
         # Its owner waits for it, so it must wait for its own dependents too.
         waits = "waiting" in states.values() and self._owners.dependents(stored.uid)
         policy = "Foreground" if waits else ""
-        options = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
         # Webhooks see these options.
+        options = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
         options["propagationPolicy"] = policy or "Background"
-        write = WriteOptions(user=COLLECTOR, options=options)
         # An object of the same name may have been created meanwhile.
-        preconditions = writes.Preconditions(uid=stored.uid)
-        wanted = writes.DeleteOptions(propagation_policy=policy, preconditions=preconditions)
-        await self._writer.delete(target, wanted, write)
+        uid = writes.Preconditions(uid=stored.uid)
+        wanted = writes.DeleteOptions(propagation_policy=policy, preconditions=uid)
+        await self._writer.delete(target, wanted, WriteOptions(user=COLLECTOR, options=options))
 
     def _state(self, reference: dict[str, Any], dependent: Stored) -> str:
         """Return the state of an owner: alive, gone, or waiting, which means foreground deletion.
@@ -119,16 +118,11 @@ class GarbageCollector:
         is_near = place is not None and place[1][0] in ("", dependent.key[0])
         owner = self._storage.get(*place) if place is not None and is_near else None
         if owner is not None:
-            return "waiting" if _has(owner, writes.FOREGROUND) else "alive"
+            waits = owner.is_deleted and writes.FOREGROUND in owner.finalizers
+            return "waiting" if waits else "alive"
         # An owner of a kind that is not served here may exist elsewhere.
         is_served = self._registry.of(reference["apiVersion"], reference["kind"])
         return "gone" if is_served else "alive"
-
-    async def _drop_references(self, target: Target, uids: list[str]) -> None:
-        await self._keep(target, "ownerReferences", lambda each: each["uid"] not in uids)
-
-    async def _remove_finalizer(self, kind: Kind, stored: Stored, finalizer: str) -> None:
-        await self._keep(Target(kind, *stored.key), "finalizers", lambda each: each != finalizer)
 
     async def _keep(self, target: Target, field: str, stays: Callable[[Any], bool]) -> None:
         """Remove entries of a list in the metadata of an object."""
@@ -140,32 +134,34 @@ class GarbageCollector:
         await self._writer.update(target, change, WriteOptions(user=COLLECTOR))
 
     async def _finalize(self, kind: Kind, stored: Stored) -> None:
-        dependents = self._owners.dependents(stored.uid)
-        if _has(stored, writes.ORPHAN):
+        """Do what the next finalizer of a deleted object waits for, and remove it if it is done."""
+        dependents, uid, is_done = self._owners.dependents(stored.uid), stored.uid, True
+        if (finalizer := writes.ORPHAN) in stored.finalizers:
             for bucket, key in dependents:
                 owned = self._registry.of_bucket(bucket)
                 if owned is not None and self._storage.get(bucket, key) is not None:
-                    await self._drop_references(Target(owned, *key), [stored.uid])
-            await self._remove_finalizer(kind, stored, writes.ORPHAN)
-        elif _has(stored, writes.FOREGROUND):
-            blocking = False
+                    target = Target(owned, *key)
+                    await self._keep(target, "ownerReferences", lambda each: each["uid"] != uid)
+        elif (finalizer := writes.FOREGROUND) in stored.finalizers:
             for bucket, key in dependents:
                 owned, dependent = self._registry.of_bucket(bucket), self._storage.get(bucket, key)
                 if owned is not None and dependent is not None and not dependent.is_deleted:
                     await self._collect(owned, dependent)
                 remaining = self._storage.get(bucket, key)
-                blocking |= remaining is not None and any(
-                    reference["uid"] == stored.uid and reference.get("blockOwnerDeletion")
+                is_done &= remaining is None or not any(
+                    reference["uid"] == uid and reference.get("blockOwnerDeletion")
                     for reference in references(remaining)
                 )
-            if not blocking:
-                await self._remove_finalizer(kind, stored, writes.FOREGROUND)
-        elif _has(stored, CLEANUP):
+        elif (finalizer := CLEANUP) in stored.finalizers:
             defined = self._registry.of_bucket(stored.key[1])
             if defined is not None:
                 await self._empty(defined, "", WriteOptions(user=COLLECTOR))
-            if not self._storage.bucket(stored.key[1]).objects:
-                await self._remove_finalizer(kind, stored, CLEANUP)
+            is_done = not self._storage.bucket(stored.key[1]).objects
+        else:
+            return
+        if is_done:
+            target = Target(kind, *stored.key)
+            await self._keep(target, "finalizers", lambda each: each != finalizer)
 
     async def _empty(self, kind: Kind, namespace: str, write: WriteOptions) -> None:
         """Start the deletion of all objects; raise a refusal at the end."""
@@ -181,10 +177,6 @@ class GarbageCollector:
                 refused = failed if failed.code != 404 else refused
         if refused is not None:
             raise refused
-
-
-def _has(stored: Stored, finalizer: str) -> bool:
-    return stored.is_deleted and finalizer in (stored.metadata.get("finalizers") or ())
 
 
 Place = tuple[str, Key]

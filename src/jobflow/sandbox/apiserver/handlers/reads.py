@@ -20,7 +20,7 @@ from jobflow.sandbox.apiserver.kinds import Kind
 from jobflow.sandbox.apiserver.requests import failures
 from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response, encode
 from jobflow.sandbox.apiserver.requests.targets import Target, selector
-from jobflow.sandbox.apiserver.resources.table import renderer
+from jobflow.sandbox.apiserver.resources.table import renderer, respond
 from jobflow.sandbox.apiserver.storage import Expired, PendingChanges, Storage, Stored
 
 _MATCH = "resourceVersionMatch"
@@ -47,8 +47,7 @@ class ReadHandler:
         stored = self._storage.get(target.kind.bucket, target.key)
         if stored is None:
             raise failures.not_found(target.kind, target.name)
-        render = renderer(target.kind, request)
-        return render.response(render.one(stored))
+        return respond(target.kind, request, stored)
 
     def list(self, target: Target, request: Request) -> Response:
         check_options(request, watching=False)
@@ -255,5 +254,4 @@ def _bookmark(kind: Kind, revision: int, annotations: dict[str, str] | None = No
     metadata: dict[str, object] = {"resourceVersion": str(revision)}
     if annotations:
         metadata["annotations"] = annotations
-    obj = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
-    return _frame("BOOKMARK", encode(obj))
+    return _frame("BOOKMARK", encode(kind.type_meta | {"metadata": metadata}))

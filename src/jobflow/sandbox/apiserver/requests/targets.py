@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Literal
 
 from jobflow.api.labels import Requirement, holds, parse_label_selector, split_terms
@@ -80,9 +79,7 @@ def find_target(registry: Registry, path: str) -> Target | None:
     return Target(kind, namespace, name, subresource)
 
 
-def write_options(
-    kind: str, request: Request, body: Mapping[str, Any] = MappingProxyType({})
-) -> WriteOptions:
+def write_options(kind: str, request: Request, body: Mapping[str, Any] = {}) -> WriteOptions:
     """Return the options in the query and the body. Raises RequestFailure, 422."""
     query = {name: value for name, value in request.query.items() if value}
     validation = query.get("fieldValidation", "Warn")
@@ -147,9 +144,8 @@ def selector(kind: Kind, request: Request, name: str = "") -> Selector:
     return Selector(kind, labels, fields)
 
 
-def matches(wanted: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+def matches(wanted: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """Return whether labels match a LabelSelector object; an empty selector matches."""
-    wanted = wanted or {}
     equal = wanted.get("matchLabels") or {}
     return all(labels.get(key) == value for key, value in equal.items()) and all(
         holds(labels, each["key"], each["operator"], each.get("values") or ())

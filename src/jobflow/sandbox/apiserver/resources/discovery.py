@@ -60,7 +60,16 @@ def discover(registry: Registry, request: Request) -> Response | None:
             kinds = [kind for kind in registry if kind.base == path]
             if not kinds:
                 return None
-            resources = [entry for kind in kinds for entry in _resources(kind)]
+            resources = []
+            for kind in kinds:
+                common = {"namespaced": kind.namespaced, "kind": kind.kind}
+                entry = {"name": kind.plural, "singularName": kind.one, "verbs": kind.verbs}
+                names = {"shortNames": kind.short_names, "categories": kind.categories}
+                given = {field: values for field, values in names.items() if values}
+                resources.append({**entry, **common, **given})
+                for name in sorted(kind.subresources):
+                    entry = {"name": f"{kind.plural}/{name}", "singularName": ""}
+                    resources.append({**entry, **common, "verbs": _SUBRESOURCE_VERBS[name]})
             head = {"kind": "APIResourceList", "apiVersion": "v1"}
             found = {**head, "groupVersion": kinds[0].api_version, "resources": resources}
     return Response(encode(found))
@@ -70,10 +79,8 @@ def own_user(request: Request) -> Response | None:
     """Return the answer to a SelfSubjectReview (`kubectl auth whoami`); None for other requests."""
     if (request.method, request.path) != ("POST", SELF_SUBJECT_REVIEWS.path()):
         return None
-    review = {"kind": SELF_SUBJECT_REVIEWS.kind, "apiVersion": SELF_SUBJECT_REVIEWS.api_version}
-    metadata = {"creationTimestamp": now()}
-    answer = {**review, "metadata": metadata, "status": {"userInfo": request.user}}
-    return Response(encode(answer), 201)
+    answer = {"metadata": {"creationTimestamp": now()}, "status": {"userInfo": request.user}}
+    return Response(encode(SELF_SUBJECT_REVIEWS.type_meta | answer), 201)
 
 
 def no_such_page(request: Request) -> Response:
@@ -87,19 +94,6 @@ def _group(registry: Registry, name: str) -> dict[str, Any]:
     names = dict.fromkeys(kind.version for kind in registry if kind.group == name)
     versions = [{"groupVersion": f"{name}/{each}", "version": each} for each in names]
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
-
-
-def _resources(kind: Kind) -> list[dict[str, Any]]:
-    common = {"namespaced": kind.namespaced, "kind": kind.kind}
-    entry = {"name": kind.plural, "singularName": kind.one, "verbs": list(kind.verbs)}
-    subresources = [
-        {"name": f"{kind.plural}/{name}", "singularName": "", "verbs": verbs, **common}
-        for name, verbs in _SUBRESOURCE_VERBS.items()
-        if name in kind.subresources
-    ]
-    names = {"shortNames": kind.short_names, "categories": kind.categories}
-    given = {field: values for field, values in names.items() if values}
-    return [{**entry, **common, **given}, *subresources]
 
 
 def openapi(registry: Registry, request: Request) -> Response | None:

@@ -147,6 +147,12 @@ def renderer(kind: Kind, request: Request) -> Renderer:
     return Renderer(kind)
 
 
+def respond(kind: Kind, request: Request, stored: Stored, code: int = 200) -> Response:
+    """Return an object in the form that the client wants."""
+    render = renderer(kind, request)
+    return render.response(render.one(stored), code)
+
+
 _TOKEN = re.compile(
     r"""\.(?P<field>(?:[^.\[\]\\]|\\.)+)
     |\[(?P<index>-?\d+)\]
