@@ -30,7 +30,8 @@ from jobflow.core.text import format_command, join_names
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import ApiError, Client, decoder
 from jobflow.runtime.event_loop import each_of
-from jobflow.sandbox.nodes.process_runner import FailedRun, ProcessRunner
+from jobflow.sandbox.nodes.pod import FailedRun
+from jobflow.sandbox.nodes.process_runner import ProcessRunner
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import SimulateRunner
 

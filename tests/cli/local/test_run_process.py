@@ -14,7 +14,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.client.logs.stream import without_escapes
 from jobflow.client.signals import interruption
 from jobflow.display.results import failed_logs
-from jobflow.sandbox.nodes.process_runner import FailedRun
+from jobflow.sandbox.nodes.pod import FailedRun
 from support.sandbox.command_line import Result, jobflow
 from support.sandbox.processes import Json, Pids, living, pod_task, sh, wait_for_end
 

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from asyncio.subprocess import PIPE, STDOUT, Process
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -50,7 +50,7 @@ class ContainerProcess:
 
     def __init__(self, argv: list[str], env: dict[str, str], cwd: str, log: Path) -> None:
         self._command = {"argv": argv, "env": env, "cwd": cwd, "log": str(log), "limit": LOG_LIMIT}
-        self._supervisor: Process | None = None
+        self._input: asyncio.StreamWriter | None = None
         # The end may be asked for before the supervisor has started.
         self._grace: float | None = None
 
@@ -59,16 +59,18 @@ class ContainerProcess:
         sandbox is killed, it ends within supervisor.LAST_GRACE."""
         # -I, -S: without the user's environment and site packages, which would take time.
         program = [sys.executable, "-I", "-S", "-c", _SUPERVISE, _FOLDER]
-        self._supervisor = await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             *program, stdin=PIPE, stdout=PIPE, stderr=STDOUT, start_new_session=True
         )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._input = process.stdin
         try:
             self._tell(self._command)
             if self._grace is not None:
                 self.end(self._grace)
-            assert self._supervisor.stdout is not None
             pid, output = 0, ""
-            async for line in self._supervisor.stdout:
+            async for line in process.stdout:
                 try:
                     report = msgspec.json.decode(line, type=_Report)
                 except msgspec.DecodeError:
@@ -90,22 +92,18 @@ class ContainerProcess:
             why = output or "its supervisor was killed"
             return ContainerExit(supervisor.NOT_STARTED, START_ERROR, why)
         finally:
-            assert self._supervisor.stdin is not None
-            self._supervisor.stdin.close()
-            await self._supervisor.communicate()
+            process.stdin.close()
+            await process.communicate()
 
     def end(self, grace: float) -> None:
         """Send SIGTERM now, and SIGKILL after `grace` seconds; `run` returns afterwards."""
         self._grace = grace
-        if self._supervisor is not None:
-            self._tell({"grace": grace})
+        self._tell({"grace": grace})
 
     def _tell(self, what: object) -> None:
-        assert self._supervisor is not None
-        assert self._supervisor.stdin is not None
-        if not self._supervisor.stdin.is_closing():
+        if self._input is not None and not self._input.is_closing():
             # not msgspec, which takes no environment that is not UTF-8
-            self._supervisor.stdin.write(json.dumps(what).encode() + b"\n")
+            self._input.write(json.dumps(what).encode() + b"\n")
 
 
 class _Report(msgspec.Struct, frozen=True):

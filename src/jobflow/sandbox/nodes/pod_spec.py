@@ -115,34 +115,32 @@ def faults(job: Vcjob) -> Iterator[str]:
         if name in _NEED_PEERS:
             why = "without this one the containers cannot find each other"
             yield f"spec.plugins.{name}: the process runner supports only env and svc; {why}"
-    for index, task in enumerate(job.spec.tasks or ()):
-        path = f"spec.tasks[{index}].template.spec"
+    for number, task in enumerate(job.spec.tasks or ()):
+        path = f"spec.tasks[{number}].template.spec"
         try:
-            yield from _pod_faults(pod_spec(task), path)
+            spec = pod_spec(task)
         except msgspec.ValidationError as error:
             yield f"{path}: {error}"
-
-
-def _pod_faults(spec: RunnablePodSpec, path: str) -> Iterator[str]:
-    if not spec.containers:
-        yield f"{path}.containers: a pod needs at least one container"
-    for index, volume in enumerate(spec.volumes or ()):
-        if (claim := volume.persistent_volume_claim) is not None:
-            name = claim.claim_name
-            where = f"{path}.volumes[{index}].persistentVolumeClaim.claimName"
-            if not name:
-                yield f"{where}: write the name of the claim"
-                continue
-            for found in name_violations(where, name):
-                yield f'{where}: "{name}" is not the name of a claim: {found.detail}'
-    for index, container in enumerate(spec.init_containers or ()):
-        where = f"{path}.initContainers[{index}]"
-        if container.restart_policy is not None:
-            why = "the process runner does not support sidecars; use a normal container"
-            yield f"{where}.restartPolicy: {why}"
-        yield from _container_faults(container, spec, where)
-    for index, container in enumerate(spec.containers or ()):
-        yield from _container_faults(container, spec, f"{path}.containers[{index}]")
+            continue
+        if not spec.containers:
+            yield f"{path}.containers: a pod needs at least one container"
+        for index, volume in enumerate(spec.volumes or ()):
+            if (claim := volume.persistent_volume_claim) is not None:
+                name = claim.claim_name
+                where = f"{path}.volumes[{index}].persistentVolumeClaim.claimName"
+                if not name:
+                    yield f"{where}: write the name of the claim"
+                    continue
+                for found in name_violations(where, name):
+                    yield f'{where}: "{name}" is not the name of a claim: {found.detail}'
+        for index, container in enumerate(spec.init_containers or ()):
+            where = f"{path}.initContainers[{index}]"
+            if container.restart_policy is not None:
+                why = "the process runner does not support sidecars; use a normal container"
+                yield f"{where}.restartPolicy: {why}"
+            yield from _container_faults(container, spec, where)
+        for index, container in enumerate(spec.containers or ()):
+            yield from _container_faults(container, spec, f"{path}.containers[{index}]")
 
 
 def _container_faults(
@@ -218,9 +216,8 @@ class ContainerContext:
         self, container: RunnableContainer, message_file: str
     ) -> tuple[list[str], dict[str, str], str]:
         """Return the arguments, environment and directory of a container ("": that of the sandbox).
-        `message_file` replaces terminationMessagePath wherever that is a whole path, and the
-        directory of a volume claim its mountPath wherever a path begins with it. Raises OSError for
-        a subPathExpr that is no path inside of its volume."""
+        `message_file` replaces terminationMessagePath as a whole path, and the directory of a claim
+        its mountPath at the start of a path. Raises OSError for a subPathExpr out of its volume."""
         own: dict[str, str] = {}
         for variable in container.env or ():
             if variable.value_from is None or variable.value:
@@ -234,11 +231,17 @@ class ContainerContext:
         for mount in container.volume_mounts or ():
             path = mount.mount_path.rstrip("/")
             if mount.name in self.spec.claims and path:
-                place = self.directories(self.spec.claims[mount.name])
-                if mount.sub_path_expr is None:
-                    place /= mount.sub_path or ""
-                else:
-                    place /= _expanded_path(mount.sub_path_expr, own)
+                below, expression = mount.sub_path or "", mount.sub_path_expr
+                if expression is not None:
+                    below, names = expand(expression, own), _REFERENCE.findall(expression)
+                    missing = [name for name in names if name and name not in own]
+                    if missing:
+                        why = f"subPathExpr has no value for {missing[0]}"
+                        raise OSError(errno.EINVAL, why, expression)
+                    if not is_inside(below):
+                        why = f"subPathExpr is {below}, outside of the volume"
+                        raise OSError(errno.EINVAL, why, expression)
+                place = self.directories(self.spec.claims[mount.name]) / below
                 # A claim is empty until the first pod writes to it.
                 place.mkdir(parents=True, exist_ok=True)
                 mounts[path] = str(place)
@@ -256,8 +259,7 @@ class ContainerContext:
             return in_volumes(message_path.sub(lambda _: message_file, text))
 
         words = [*(container.command or ()), *(container.args or ())]
-        # The container wins over the sandbox's own environment, which takes the place of the
-        # image's.
+        # The container wins over the sandbox's own environment, which is in place of the image's.
         env = {
             **self.base,
             "HOSTNAME": self.spec.hostname or self.pod.metadata.name,
@@ -275,16 +277,6 @@ def expand(text: str, values: Mapping[str, str]) -> str:
         return "$" if found[1] is None else values.get(found[1], found[0])
 
     return _REFERENCE.sub(value, text)
-
-
-def _expanded_path(expression: str, values: Mapping[str, str]) -> str:
-    """Return the path that a subPathExpr means. Raises OSError."""
-    missing = [name for name in _REFERENCE.findall(expression) if name and name not in values]
-    path = expand(expression, values)
-    if missing or not is_inside(path):
-        why = f"has no value for {missing[0]}" if missing else f"is {path}, outside of the volume"
-        raise OSError(errno.EINVAL, f"subPathExpr {why}", expression)
-    return path
 
 
 def _field(path: str, pod: Pod, addresses: Addresses) -> str:
@@ -316,9 +308,7 @@ def plugin_variables(job: Vcjob, pod: Pod, addresses: Addresses) -> dict[str, st
             # Each pod has its own host name, but all share a `hostname`.
             count = min(task.replicas or 0, 1) if pod_spec(task).hostname else task.replicas or 0
             names = [pod_name(job.metadata.name, task.name or "", i) for i in range(count)]
-            key = (task.name or "").replace("-", "_").upper()
-            found |= {
-                f"VC_{key}_HOSTS": ",".join(map(addresses, names)),
-                f"VC_{key}_NUM": str(count),
-            }
+            key = f"VC_{(task.name or '').replace('-', '_').upper()}"
+            hosts = ",".join(map(addresses, names))
+            found |= {f"{key}_HOSTS": hosts, f"{key}_NUM": str(count)}
     return found

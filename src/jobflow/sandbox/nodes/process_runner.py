@@ -20,12 +20,10 @@ from pathlib import Path
 from jobflow.api.volcano.pod import Pod, PodPhase
 from jobflow.sandbox.jobs.objects import ADDRESS, Vcjob
 from jobflow.sandbox.nodes.logs import ContainerLog, Logs, new_folder
-from jobflow.sandbox.nodes.pod import START_ERROR, UNKNOWN, FailedRun, PodContext, PodLife
+from jobflow.sandbox.nodes.pod import UNKNOWN, FailedRun, PodContext, PodLife
 from jobflow.sandbox.nodes.pod_spec import RunnablePodSpec, faults, pod_spec
 from jobflow.sandbox.nodes.runner import Assignment, ContainerProgress, PodProgress, Report
 from jobflow.sandbox.nodes.simulate import utc_now
-
-__all__ = ["START_ERROR", "FailedRun", "ProcessRunner"]
 
 
 class ProcessRunner:
@@ -71,23 +69,17 @@ class ProcessRunner:
         """Run a pod's containers, after the end of an earlier pod of the same name. A pod that
         another process started is lost, because its processes ended with that process."""
         pod = assignment.pod
+        name = (pod.metadata.namespace, pod.metadata.name)
         if pod.phase == PodPhase.RUNNING:
             # Its processes ended with the sandbox that ran them.
             started, now = assignment.started, utc_now()
             why = "The container could not be located when the pod was terminated"
             lost = ContainerProgress(started, now, 137, UNKNOWN, why)
-            progress = PodProgress(
-                PodPhase.FAILED,
-                started,
-                now,
-                containers=[lost] * len(pod.spec.containers or ()),
-                init_containers=[ContainerProgress(started, started)]
-                * len(pod.spec.init_containers or ()),
-                address=self._addresses.of(pod.metadata.namespace, pod.metadata.name),
-            )
-            await report(progress)
+            main = [lost] * len(pod.spec.containers or ())
+            init = [ContainerProgress(started, started)] * len(pod.spec.init_containers or ())
+            address = self._addresses.of(*name)
+            await report(PodProgress(PodPhase.FAILED, started, now, main, init, address))
             return
-        name = (pod.metadata.namespace, pod.metadata.name)
         life, before = PodLife(self._context(assignment), report), self._names.get(name)
         self._names[name] = life
         try:
@@ -153,8 +145,7 @@ class Addresses:
         # Systems other than Linux have one loopback address.
         if not self._many:
             return ADDRESS
-        key = (namespace, pod)
-        if key not in self._given:
-            self._given[key] = str(IPv4Address(self._next))
+        if (namespace, pod) not in self._given:
+            self._given[namespace, pod] = str(IPv4Address(self._next))
             self._next += 1
-        return self._given[key]
+        return self._given[namespace, pod]
