@@ -22,10 +22,10 @@ from jobflow.sandbox.apiserver.kinds import Registry
 from jobflow.sandbox.apiserver.requests import bodies, codec, failures, http, patches
 from jobflow.sandbox.apiserver.requests.access import Access, check_body, user_of
 from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response
-from jobflow.sandbox.apiserver.requests.targets import Target, find_target, selector, write_options
+from jobflow.sandbox.apiserver.requests.targets import Selector, Target, find_target, write_options
 from jobflow.sandbox.apiserver.resources import builtin, discovery
 from jobflow.sandbox.apiserver.resources.crds import update_registry
-from jobflow.sandbox.apiserver.resources.table import renderer, respond
+from jobflow.sandbox.apiserver.resources.table import Renderer, respond
 from jobflow.sandbox.apiserver.storage import Storage
 
 
@@ -226,9 +226,8 @@ class ApiServer:
                 success = {**failures.HEAD, "status": "Success", "details": details}
                 return Response(http.encode(success))
             return respond(kind, request, last)
-        is_chosen = selector(kind, request)
         stored = self.storage.bucket(kind.bucket).select(target.namespace)
-        deleted = [each for each in stored if is_chosen(each)]
+        deleted = [*filter(Selector(target, request), stored)]
         for each in deleted:
             try:
                 await self.writer.delete(Target(kind, *each.key), wanted, write)
@@ -237,5 +236,5 @@ class ApiServer:
                 if failed.code != 404:
                     raise
         # The answer has the objects as they were before the request.
-        render = renderer(kind, request)
+        render = Renderer(kind, request)
         return render.response(render.many(deleted, self.storage.revision, "", 0))

@@ -116,17 +116,6 @@ class Bucket:
             end = bisect_left(self.keys, (namespace + "\0", ""))
         return [self.objects[key] for key in self.keys[start:end]]
 
-    def publish(self, change: ObjectChange) -> None:
-        self.history.append(change)
-        self.held += len(change.new.body)
-        # Few large objects count as much as many small ones.
-        while len(self.history) > self.remembered or self.held > MAX_HISTORY:
-            oldest = self.history.popleft()
-            self.held -= len(oldest.new.body)
-            self.forgotten = oldest.new.revision
-        for watch in list(self.watches):
-            watch.offer(change)
-
 
 class Expired(Exception):
     """The revision is no longer kept; `oldest` is the first that can be watched."""
@@ -217,6 +206,15 @@ class Storage:
         return Stored(key, obj, body, revision)
 
     def _publish(self, bucket: str, change: ObjectChange) -> None:
-        self.bucket(bucket).publish(change)
+        where = self.bucket(bucket)
+        where.history.append(change)
+        where.held += len(change.new.body)
+        # Few large objects count as much as many small ones.
+        while len(where.history) > where.remembered or where.held > MAX_HISTORY:
+            oldest = where.history.popleft()
+            where.held -= len(oldest.new.body)
+            where.forgotten = oldest.new.revision
+        for watch in list(where.watches):
+            watch.offer(change)
         for listener in self.listeners:
             listener(bucket, change)

@@ -164,7 +164,13 @@ class ContainerLog:
         ended."""
         with ExitStack() as stack:
             files = self._open(stack)
-            start = max(_tail_start(files, tail), _since_start(files, since))
+            start = (0, 0) if tail is None else _tail_start(files, tail)
+            if since is not None:
+                moment = int(since.timestamp() * 1_000_000_000)
+                lines = [(number, file.line_since(moment)) for number, file in enumerate(files)]
+                # A line that would begin at the end of the first file is in the second one.
+                found = (line for line in lines if line[1] < files[line[0]].size)
+                start = max(start, next(found, lines[-1] if lines else start))
             stamp = _Stamps() if timestamps else None
             for number, file in enumerate(files):
                 file.position = start[1] if number == start[0] else 0
@@ -299,15 +305,9 @@ class _Stamps:
         return b"".join(parts)
 
 
-_Start = tuple[int, int]
-
-
-def _tail_start(files: list[_LogFile], lines: int | None) -> _Start:
-    """Return where the last lines begin; None means all lines."""
-    if lines is None:
-        return (0, 0)
-    missing = lines
-    last = True
+def _tail_start(files: list[_LogFile], lines: int) -> tuple[int, int]:
+    """Return the number of the file in which the last lines begin, and their offset."""
+    missing, last = lines, True
     for number in range(len(files) - 1, -1, -1):
         position = files[number].size
         while position:
@@ -323,16 +323,4 @@ def _tail_start(files: list[_LogFile], lines: int | None) -> _Start:
             if lines == 0:
                 return number, position
             position = begin
-    return (0, 0)
-
-
-def _since_start(files: list[_LogFile], since: datetime | None) -> _Start:
-    """Return where the lines since a time begin."""
-    if since is None:
-        return (0, 0)
-    moment = int(since.timestamp() * 1_000_000_000)
-    for number, file in enumerate(files):
-        position = file.line_since(moment)
-        if position < file.size or number == len(files) - 1:
-            return number, position
     return (0, 0)

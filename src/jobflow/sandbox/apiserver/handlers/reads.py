@@ -8,7 +8,7 @@ import base64
 import binascii
 import random
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +19,8 @@ from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver.kinds import Kind
 from jobflow.sandbox.apiserver.requests import failures
 from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response, encode
-from jobflow.sandbox.apiserver.requests.targets import Target, selector
-from jobflow.sandbox.apiserver.resources.table import renderer, respond
+from jobflow.sandbox.apiserver.requests.targets import Selector, Target
+from jobflow.sandbox.apiserver.resources.table import Renderer, respond
 from jobflow.sandbox.apiserver.storage import Expired, PendingChanges, Storage, Stored
 
 _MATCH = "resourceVersionMatch"
@@ -51,8 +51,7 @@ class ReadHandler:
 
     def list(self, target: Target, request: Request) -> Response:
         check_options(request, watching=False)
-        render = renderer(target.kind, request)
-        wanted = selector(target.kind, request, target.name)
+        render, wanted = Renderer(target.kind, request), Selector(target, request)
         limit = max(request.number("limit"), 0)
         if token := request.query.get("continue", ""):
             if request.query.get("resourceVersion", "0") != "0":
@@ -93,8 +92,7 @@ class ReadHandler:
 
     def watch(self, target: Target, request: Request, receive: Receive) -> Response:
         check_options(request, watching=True)
-        render = renderer(target.kind, request)
-        wanted = selector(target.kind, request, target.name)
+        render, wanted = Renderer(target.kind, request), Selector(target, request)
         since = version(request, watching=True)
         send_initial = request.flag("sendInitialEvents")
         # Without a version a watch begins with all objects, as if they were added now.
@@ -105,31 +103,23 @@ class ReadHandler:
             watch = self._storage.watch(target.kind.bucket, start)
         except Expired as error:
             return render.response(_frame("ERROR", encode(failures.expired(str(error)).status)))
-        frames = self._frames(
-            target,
-            request,
-            receive,
-            watch,
-            select=lambda stored: target.namespace in ("", stored.key[0]) and wanted(stored),
-            render=render.event,
-            initial=[state for state in stored if wanted(state)],
-        )
+        initial = filter(wanted, stored)
+        frames = self._frames(target.kind, request, receive, watch, wanted, render, initial)
         return Response(stream=frames, media_type=render.media_type)
 
     async def _frames(
         self,
-        target: Target,
+        kind: Kind,
         request: Request,
         receive: Receive,
         watch: PendingChanges,
-        *,
-        select: Callable[[Stored], bool],
-        render: Callable[[Stored], bytes],
-        initial: Sequence[Stored],
+        wanted: Selector,
+        render: Renderer,
+        initial: Iterable[Stored],
     ) -> AsyncGenerator[bytes]:
         """Yield the frames of a watch until it times out, the client leaves or the server stops:
         the `initial` objects as ADDED, then changes."""
-        loop, kind, storage = asyncio.get_running_loop(), target.kind, self._storage
+        loop, storage = asyncio.get_running_loop(), self._storage
         has_bookmarks = request.flag("allowWatchBookmarks")
         due = loop.time() + self._bookmark_seconds if has_bookmarks else None
         # At random as in kube-apiserver, so that clients do not come back all at once.
@@ -137,7 +127,7 @@ class ReadHandler:
         timer = loop.call_later(seconds, watch.close)
         try:
             async with closing_with_client(storage, kind.bucket, watch, receive):
-                frames = [_frame("ADDED", render(stored)) for stored in initial]
+                frames = [_frame("ADDED", render.event(stored)) for stored in initial]
                 if has_bookmarks and request.flag("sendInitialEvents"):
                     frames.append(_bookmark(kind, storage.revision, {INITIAL_EVENTS_END: "true"}))
                 yield b"".join(frames)
@@ -150,11 +140,11 @@ class ReadHandler:
                     while watch.pending:
                         change = watch.pending.popleft()
                         # An object may enter or leave the selection of this watcher.
-                        was = change.old is not None and select(change.old)
-                        is_selected = change.type != "DELETED" and select(change.new)
+                        was = change.old is not None and wanted(change.old)
+                        is_selected = change.type != "DELETED" and wanted(change.new)
                         if was or is_selected:
                             what = "DELETED" if not is_selected else "MODIFIED" if was else "ADDED"
-                            frames.append(_frame(what, render(change.new)))
+                            frames.append(_frame(what, render.event(change.new)))
                     # A bookmark moves the version of a client whose objects do not change.
                     if due is not None and loop.time() >= due:
                         due = loop.time() + self._bookmark_seconds

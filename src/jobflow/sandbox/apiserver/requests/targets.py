@@ -108,40 +108,40 @@ def write_options(kind: str, request: Request, body: Mapping[str, Any] = {}) -> 
 
 
 class Selector:
-    def __init__(self, kind: Kind, labels: list[Requirement], fields: list[Requirement]) -> None:
-        self.everything = not labels and not fields
-        self._kind, self._labels, self._fields = kind, labels, fields
+    """Selector of a request in the namespace and of the name of its target. Raises RequestFailure,
+    400."""
+
+    def __init__(self, target: Target, request: Request) -> None:
+        self._target = target
+        self._fields: list[Requirement] = []
+        text = request.query.get("fieldSelector", "")
+        for term in split_terms(text):
+            found = _FIELD.fullmatch(term)
+            if found is None:
+                raise failures.bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
+            if found[1] not in {"metadata.name", "metadata.namespace", *target.kind.selectable}:
+                raise failures.bad_request(f"field label not supported: {found[1]}")
+            self._fields.append((found[1], "NotIn" if found[2] == "!=" else "In", (found[3],)))
+        if target.name:
+            self._fields.append(("metadata.name", "In", (target.name,)))
+        try:
+            self._labels = parse_label_selector(request.query.get("labelSelector", ""))
+        except ValueError as error:
+            raise failures.bad_request(str(error)) from None
+        self.everything = not self._labels and not self._fields
 
     def __call__(self, stored: Stored) -> bool:
+        if self._target.namespace not in ("", stored.key[0]):
+            return False
         if not all(holds(stored.labels, *each) for each in self._labels):
             return False
         # Most requests select by labels only, and paths cost time.
         if not self._fields:
             return True
         names = {"metadata.namespace": stored.key[0], "metadata.name": stored.key[1]}
-        paths = self._kind.selectable.items()
+        paths = self._target.kind.selectable.items()
         fields = names | {name: str(value_at(stored.obj, path) or "") for name, path in paths}
         return all(holds(fields, *each) for each in self._fields)
-
-
-def selector(kind: Kind, request: Request, name: str = "") -> Selector:
-    """Return the selector of a request, and of a name. Raises RequestFailure, 400."""
-    fields: list[Requirement] = []
-    text = request.query.get("fieldSelector", "")
-    for term in split_terms(text):
-        found = _FIELD.fullmatch(term)
-        if found is None:
-            raise failures.bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
-        if found[1] not in {"metadata.name", "metadata.namespace", *kind.selectable}:
-            raise failures.bad_request(f"field label not supported: {found[1]}")
-        fields.append((found[1], "NotIn" if found[2] == "!=" else "In", (found[3],)))
-    if name:
-        fields.append(("metadata.name", "In", (name,)))
-    try:
-        labels = parse_label_selector(request.query.get("labelSelector", ""))
-    except ValueError as error:
-        raise failures.bad_request(str(error)) from None
-    return Selector(kind, labels, fields)
 
 
 def matches(wanted: Mapping[str, Any], labels: Mapping[str, str]) -> bool:

@@ -68,15 +68,29 @@ def crd_column(given: dict[str, Any]) -> Column:
 
 
 class Renderer:
-    """Objects as a client wants them: whole, as table rows, or only their metadata. `include` says
-    which part of the object a row holds."""
+    """Objects as a client wants them: whole, as table rows, or only their metadata."""
 
-    def __init__(self, kind: Kind, form: str = "", include: str = "") -> None:
-        self.media_type = f"{JSON};as={form};v=v1;g=meta.k8s.io" if form else JSON
+    def __init__(self, kind: Kind, request: Request) -> None:
         self._kind = kind
-        self._form = form
-        self._include = include or "Metadata"
+        self._form = ""
+        # Which part of its object a row holds.
+        self._include = request.query.get("includeObject") or "Metadata"
         self._has_columns = True
+        # The first media type that is supported counts.
+        for media_range in request.header(b"accept").split(","):
+            media_type, *parameters = (part.strip() for part in media_range.split(";"))
+            # kubectl prefers protobuf for some kinds, and takes the next type in its list.
+            if media_type not in (JSON, "*/*"):
+                continue
+            form = dict(parameter.partition("=")[::2] for parameter in parameters).get("as", "")
+            form = PARTIAL if form == f"{PARTIAL}List" else form
+            if form in ("", TABLE, PARTIAL):
+                self._form = form
+                break
+
+    @property
+    def media_type(self) -> str:
+        return f"{JSON};as={self._form};v=v1;g=meta.k8s.io" if self._form else JSON
 
     def response(self, body: bytes, code: int = 200) -> Response:
         return Response(body, code, media_type=self.media_type)
@@ -117,7 +131,7 @@ class Renderer:
         columns = self._kind.columns or (NAME, CREATED)
         names = ("name", "type", "format", "description", "priority")
         definitions = [{name: getattr(each, name) for name in names} for each in columns]
-        rows: list[dict[str, Any]] = []
+        rows = []
         for stored in page:
             shown = self._kind.projection.show(stored.obj) if self._include == "Object" else None
             if self._include == "Metadata":
@@ -132,24 +146,8 @@ def partial(obj: Object) -> Object:
     return {"kind": PARTIAL, "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 
-def renderer(kind: Kind, request: Request) -> Renderer:
-    """Return the renderer of the first media type in the Accept header that is supported."""
-    for media_range in request.header(b"accept").split(","):
-        media_type, *parameters = (part.strip() for part in media_range.split(";"))
-        # kubectl prefers protobuf for some kinds, and takes the next type in its list.
-        if media_type not in ("application/json", "*/*"):
-            continue
-        form = dict(parameter.partition("=")[::2] for parameter in parameters).get("as", "")
-        if form == f"{PARTIAL}List":
-            form = PARTIAL
-        if form in ("", TABLE, PARTIAL):
-            return Renderer(kind, form, request.query.get("includeObject", ""))
-    return Renderer(kind)
-
-
 def respond(kind: Kind, request: Request, stored: Stored, code: int = 200) -> Response:
-    """Return an object in the form that the client wants."""
-    render = renderer(kind, request)
+    render = Renderer(kind, request)
     return render.response(render.one(stored), code)
 
 
