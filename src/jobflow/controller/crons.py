@@ -103,7 +103,6 @@ class Crons(Listener):
         self._queue.close()
 
     async def reconcile(self, key: Key) -> None:
-        """Plan one CronJobFlow and send the plan. Raises what `work` handles."""
         cron = self._store.crons.get(*key)
         if cron is None:
             self._noted.pop(key, None)

@@ -41,12 +41,10 @@ class ReadyKeys(Generic[K]):
         return len(self._first) + len(self._yielding)
 
     def push(self, key: K) -> None:
-        """Add a key that has become ready."""
         (self._yielding if self._gives_way(key) else self._first).append(key)
 
     @property
     def has_next(self) -> bool:
-        """Whether a key may be worked on now."""
         return bool(self._first) or self._may_yielding_begin
 
     def pop(self) -> K:
@@ -58,7 +56,6 @@ class ReadyKeys(Generic[K]):
         return self._first.popleft()
 
     def done(self, key: K) -> None:
-        """Note that the work on a key has ended."""
         self._yielding_work.discard(key)
 
     @property
@@ -79,21 +76,10 @@ class FailedKey:
 
 
 class WorkQueue(Generic[K]):
-    """Keys that are ready, keys that are due later, and keys that are being worked on.
+    """Keys that are ready, keys that are due later, and keys that are being worked on. A key that
+    is added while it is worked on is handed out again after `done`.
 
-    A key is handed out
-
-    - after an event (`add`): as soon as a worker is free;
-    - after an event that may wait for others (`add_soon`): after its delay;
-    - after a requeue (`add_after`): after its delay, at least FLOOR;
-    - in backoff (`retry`): at the end of the backoff. A requeue waits for that too. An event does
-      not, because it may have nothing to do with the failure: the worker then asks `backoff` and
-      does not repeat what failed;
-    - while a server asked to wait (`retry` with `at_least`), and while it rests (`rest`): not at
-      all.
-
-    A key that is added while it is worked on is handed out again after `done`. `clock` returns
-    seconds and `dice` a number from 0 to 1; tests set both. `gives_way` tells of a key that becomes
+    `clock` returns seconds and `dice` a number from 0 to 1. `gives_way` tells of a key that becomes
     ready whether it comes after the others, and `most_yielding` how many of those may be worked on
     at once, so that they do not keep all workers.
     """
@@ -130,7 +116,10 @@ class WorkQueue(Generic[K]):
     # ------------------------------------------------------------------ adding
 
     def add(self, key: K) -> None:
-        """Hand the key out now, or at the end of the time that a server asked to wait."""
+        """Hand the key out after an event: now, or once it has rested and the time that a server
+        asked to wait is over."""
+        # also in backoff, because the event may have nothing to do with the failure: the worker
+        # asks `backoff` and does not repeat what failed
         if self._closed or key in self._since:
             return
         self._since[key] = self._clock()
@@ -202,7 +191,6 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """End the work on the key."""
         self._working.discard(key)
         self._ready.done(key)
         if self._closed:
@@ -259,7 +247,6 @@ class WorkQueue(Generic[K]):
             self._timer = asyncio.get_running_loop().call_later(wait, self.release)
 
     def _push(self, key: K) -> None:
-        """Make the key ready, unless it has to wait."""
         failing = self._failing.get(key)
         until = max(failing.asked_until if failing else 0.0, self._resting.get(key, 0.0))
         if until > self._clock():

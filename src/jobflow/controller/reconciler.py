@@ -3,7 +3,7 @@ plan is handled in one place (`_settle`)."""
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import structlog
@@ -15,7 +15,7 @@ from jobflow.api.volcano.pod import Pod
 from jobflow.controller.apply.api_answers import Answers, Memory, timeless
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import Recorder
-from jobflow.controller.apply.requests import Applied, due_of
+from jobflow.controller.apply.requests import STATUS, Applied, request_of
 from jobflow.controller.foreign_status import ForeignStatuses
 from jobflow.controller.hooks import Hooks, Judge, NotJudgedYet, ReconcileResult, judge_here
 from jobflow.controller.places import Places
@@ -198,8 +198,7 @@ class Reconciler(Listener):
 
     def _settle(self, key: Key, outcome: ReconcileOutcome) -> ReconcileResult:
         """Decide when the flow is reconciled again. No other place handles an outcome."""
-        # in backoff no failed request is repeated. A requeue waits for its end; a plan after an
-        # event sends the other requests (`due_of`), so that the flow can still be cancelled
+        # a requeue waits for the end of the backoff; a plan after an event comes before
         if outcome.error:
             wait = self._queue.retry(key, at_least=outcome.retry_after)
             log.warning("retrying", flow="/".join(key), error=outcome.error, seconds=round(wait, 3))
@@ -254,15 +253,21 @@ class Reconciler(Listener):
         if flow.status.start_time is None and plan.status.start_time is not None:
             self._places.take(flow)  # before anything is awaited
         self._wants.want(key, flow.metadata.uid, plan.wants)
-        due = due_of(plan, self._status_wait(flow, plan, answers), answers.failed)
-        applied = Applied()
-        if due.plan.actions or due.write:
-            if due.write:
+        status_wait, held = self._status_wait(flow, plan, answers), False
+        # in backoff no failed request is repeated, but the others are sent, so that the flow can
+        # still be cancelled
+        if answers.failed:
+            sent = tuple(each for each in plan.actions if request_of(each) not in answers.failed)
+            held = len(sent) < len(plan.actions)
+            plan = replace(plan, actions=sent)
+            if STATUS in answers.failed and status_wait is not None:
+                status_wait, held = None, True
+        writes, applied = status_wait == 0.0, Applied()
+        if plan.actions or writes:
+            if writes:
                 self.foreign.writes(key)
             with starting(is_unstarted(flow)):
-                applied = await self._applier.apply(
-                    flow, due.plan, write_status=due.write, stored=stored
-                )
+                applied = await self._applier.apply(flow, plan, write_status=writes, stored=stored)
         if applied.status_written:
             self._hooks.recorded(flow.status, plan.status)
             for event in plan.events:
@@ -273,7 +278,7 @@ class Reconciler(Listener):
         answers.failed |= applied.failed
         if flow.final and not answers.failed:
             self._memory.forget(key)  # an ended flow asks for nothing that was answered before
-        waits = [due.status_wait] if due.status_wait else []
+        waits = [status_wait] if status_wait else []
         if plan.requeue_after is not None:
             waits.append(plan.requeue_after.total_seconds())
         return ReconcileOutcome(
@@ -281,7 +286,7 @@ class Reconciler(Listener):
             after=min(waits, default=None),
             error="; ".join(dict.fromkeys(applied.errors)),
             retry_after=applied.retry_after,
-            held=due.held,
+            held=held,
         )
 
     def _view(self, flow: JobFlow, answers: Answers) -> View:

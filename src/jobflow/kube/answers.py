@@ -282,14 +282,10 @@ class Identity(msgspec.Struct, rename="camel"):
 
 
 class Identified(msgspec.Struct):
-    """An object of which only its identity is read."""
-
     metadata: Identity
 
 
 class ItemList(msgspec.Struct, Generic[T]):
-    """A page of a list."""
-
     metadata: ListMeta = msgspec.field(default_factory=ListMeta)
     items: list[T] | None = None
     """An API server sends null if a list of metadata is empty."""

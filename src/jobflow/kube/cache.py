@@ -41,7 +41,6 @@ def key_of(obj: KubeObject) -> Key:
 
 
 def full_name(obj: KubeObject) -> str:
-    """Return `namespace/name`, as logs name an object."""
     return "/".join(key_of(obj))
 
 
@@ -219,7 +218,6 @@ class Cache(Generic[T]):
         self._take(obj)
 
     def deleted(self, last: T) -> None:
-        """Apply a DELETED event; `last` is the object's last state."""
         version = version_of(last.metadata.resource_version)
         self.bookmark(last.metadata.resource_version)
         held = self._objects.get(key_of(last))

@@ -112,8 +112,6 @@ def delay(tries: int, *, first: float, most: float, dice: Callable[[], float]) -
 
 
 class ExponentialBackoff:
-    """Delays after failures in a row of one thing."""
-
     def __init__(
         self, *, first: float = 0.2, most: float = 30.0, dice: Callable[[], float] = random.random
     ) -> None:

@@ -62,8 +62,6 @@ class Answer(Protocol):
 
 
 class Connections:
-    """Connections that open when requests need them."""
-
     def __init__(self, auth: Credentials, clock: ServerClock | None = None) -> None:
         self.auth = auth
         self.clock = clock or ServerClock()

@@ -1,8 +1,5 @@
-"""List and watch of one kind, which keep a Cache up to date.
-
-Every error leads to another attempt after a backoff, so `run` ends only if it is cancelled.
-`catch_up` makes sure that the copy has everything that the API server holds now.
-"""
+"""List and watch of one kind, which keep a Cache up to date. Every error leads to another attempt
+after a backoff, so `run` ends only if it is cancelled."""
 
 import asyncio
 import logging
@@ -49,8 +46,6 @@ DELETIONS_WITHIN = 5.0
 
 
 class Reflector(Generic[T]):
-    """List and watch of one kind into one cache."""
-
     def __init__(
         self,
         client: Client,
@@ -140,7 +135,6 @@ class Reflector(Generic[T]):
         self._version, self.heard_at = version, asked_at
 
     async def _start_over(self, known: int) -> None:
-        """Replace the copy by a list of a server that went back in time."""
         # an object may have the version of its copy, and yet be another one
         self.cache.doubt()
         asked_at = boot_clock()

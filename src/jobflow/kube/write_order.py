@@ -138,8 +138,6 @@ class CongestionWindow:
 
 
 class WriteOrder:
-    """Gives writes their turns. Used by one event loop."""
-
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.window = CongestionWindow()
         self._clock = clock
@@ -268,7 +266,7 @@ class OrderedClient(Client):
         self._order = order
 
     async def request(self, method: str, path: str, **options: Any) -> bytes:
-        """Like Client.request. The time limit of a write begins with its turn."""
+        # the time limit of a write begins with its turn
         resource = resource_of(path)
         urgency = urgency_of(method, resource, is_start=_is_start.get())
         if urgency is None:

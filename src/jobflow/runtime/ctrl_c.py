@@ -2,10 +2,9 @@
 
 Python raises KeyboardInterrupt wherever the program is: in an import, it leaves a traceback or is
 lost in a callback of the garbage collector. Therefore Ctrl-C ends the process at once until the
-event loop runs, because there is nothing to clean up yet, and is ignored once all is cleaned up.
-`event_loop` has the phase between. After that phase Ctrl-C raises KeyboardInterrupt, but only once:
-a second one would end the program with a traceback while it handles the first. A signal that is
-ignored from the start stays ignored.
+event loop runs (`event_loop`), and is ignored once all is cleaned up. In between, it raises
+KeyboardInterrupt only once: a second one would end the program with a traceback while it handles
+the first. A signal that is ignored from the start stays ignored.
 
 SIGTERM ends the process at once too, until a command handles it. It needs a handler because the
 kernel sends PID 1 of a container no signal without one: an evicted pod would wait for SIGKILL.
@@ -22,7 +21,6 @@ TERMINATED = 128 + signal.SIGTERM
 
 
 def exit_at_once() -> None:
-    """Let Ctrl-C and SIGTERM end the process."""
     if is_ours():
         signal.signal(signal.SIGINT, end)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -42,7 +40,6 @@ def is_ours() -> bool:
 
 
 def end(*_: object) -> None:
-    """The handler that ends the process at once."""
     os._exit(INTERRUPTED)
 
 
@@ -53,4 +50,4 @@ def interrupt(*_: object) -> None:
 
 
 def skip(*_: object) -> None:
-    """The handler that does nothing."""
+    pass

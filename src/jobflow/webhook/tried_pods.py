@@ -80,8 +80,7 @@ def add_pod_faults(
     known = {(violation.path, violation.reason) for violation in verdict.violations}
     found: list[tuple[int, StatusCause]] = []
     for each, answer in pairs:
-        for i in each.tasks if answer.faults else ():
-            found += [(i, fault) for fault in answer.faults]
+        found += [(i, fault) for i in each.tasks for fault in answer.faults]
     found.sort(key=itemgetter(0))
     faults = (violation_of(i, fault) for i, fault in found)
     # a rule's own words are better than the API server's

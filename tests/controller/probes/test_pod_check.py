@@ -9,7 +9,6 @@ import h11
 import pytest
 import uvloop
 
-from jobflow.controller.probes import pod_check
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.core.planning.actions import Check
 from support.network.pod_servers import (
@@ -188,11 +187,11 @@ def silent(limits: Limits) -> Play:
 async def test_a_pod_that_answers_slowly_fails(
     limits: Limits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, code = asyncio.Event(), pod_check._code
+    read, receive = asyncio.Event(), h11.Connection.receive_data
 
-    def count_reads(receiver: h11.Connection) -> int | None:
+    def count_reads(receiver: h11.Connection, data: bytes) -> None:
         read.set()
-        return code(receiver)
+        receive(receiver, data)
 
     async def answer_slowly(visit: Visit) -> None:
         await visit.read_request()
@@ -203,7 +202,7 @@ async def test_a_pod_that_answers_slowly_fails(
         limits.time_is_up()
         await visit.wait_for_close()
 
-    monkeypatch.setattr(pod_check, "_code", count_reads)
+    monkeypatch.setattr(h11.Connection, "receive_data", count_reads)
     assert (
         await check_play(answer_slowly) == "does not finish the head of its answer within a second"
     )

@@ -132,7 +132,6 @@ class Memory:
         return known is not None and known.tried == timeless(flow.status)
 
     def forget(self, flow: Key) -> None:
-        """Forget a flow that is gone or has ended."""
         known = self._answers.pop(flow, None)
         for name in known.holders if known is not None else ():
             waiting = self._waiting.get((flow[0], name), set())

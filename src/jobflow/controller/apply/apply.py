@@ -246,7 +246,6 @@ class Applier:
     async def _read_jobs(
         self, flow: JobFlow, wanted: list[actions.ReadJob], applied: Applied
     ) -> None:
-        """Read the flow, then the vcjobs."""
         # in this order no vcjob is missed that an earlier plan of the flow has created
         live = await self.reads.flow(flow)
         if live is None:

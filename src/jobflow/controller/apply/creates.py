@@ -112,8 +112,6 @@ def make_command(
 
 
 class VolumeClaims:
-    """Creates the PersistentVolumeClaims of flows."""
-
     def __init__(
         self, client: Client, reads: LiveReads, memory: Memory, *, now: Callable[[], datetime]
     ) -> None:
@@ -140,7 +138,8 @@ class VolumeClaims:
             _log("volume claim created", flow, name)
 
     async def _read(self, flow: JobFlow, name: str) -> None:
-        if (found := await self._reads.claim(flow, name)) is None:
+        claim = resources.VOLUME_CLAIMS, name, resources.Object
+        if (found := await self._reads.get(flow, *claim)) is None:
             return  # the next plan creates it
         owner, deleting = found.metadata.controller, found.metadata.deletion_timestamp is not None
         if found.metadata.is_owned_by(flow.metadata) and not deleting:

@@ -42,10 +42,10 @@ class LiveReads:
         self._slots: FairSlots[Key] = FairSlots(seconds=0.0, at_once=READS_AT_ONCE)
 
     async def flow(self, flow: JobFlow) -> JobFlow | None:
-        return await self._get(flow, resources.JOBFLOWS, flow.metadata.name, JobFlow)
+        return await self.get(flow, resources.JOBFLOWS, flow.metadata.name, JobFlow)
 
     async def flow_with_identity(self, flow: JobFlow) -> tuple[JobFlow, Identity] | None:
-        raw = await self._get(flow, resources.JOBFLOWS, flow.metadata.name, msgspec.Raw)
+        raw = await self.get(flow, resources.JOBFLOWS, flow.metadata.name, msgspec.Raw)
         if raw is None:
             return None
         return decoder(JobFlow).decode(raw), decoder(Identified).decode(raw).metadata
@@ -54,7 +54,7 @@ class LiveReads:
         """Return the field manager of the last writer of the flow's status, if it is not JobFlow;
         "somebody else" if that is not known."""
         try:
-            found = await self._get(flow, resources.JOBFLOWS, flow.metadata.name, Identified)
+            found = await self.get(flow, resources.JOBFLOWS, flow.metadata.name, Identified)
         except (ApiError, *NETWORK_ERRORS):
             return SOMEBODY
         writer = find_status_writer(found.metadata.managed_fields) if found is not None else None
@@ -63,21 +63,17 @@ class LiveReads:
     async def job(self, flow: JobFlow, name: str) -> Job | None:
         """Read a vcjob. If the rest cannot be read, return only its metadata."""
         try:
-            return await self._get(flow, resources.JOBS, name, Job)
+            return await self.get(flow, resources.JOBS, name, Job)
         except UnreadableAnswer as error:
-            found = await self._get(flow, resources.JOBS, name, resources.Object)
+            found = await self.get(flow, resources.JOBS, name, resources.Object)
             log.warning("job cannot be read", flow=full_name(flow), job=name, error=error.message)
             # enough to know its owner; it does not tell whether it has ended
             return Job(metadata=found.metadata) if found is not None else None
 
     async def child(self, flow: JobFlow, name: str) -> JobFlow | None:
-        return await self._get(flow, resources.JOBFLOWS, name, JobFlow)
-
-    async def claim(self, flow: JobFlow, name: str) -> resources.Object | None:
-        return await self._get(flow, resources.VOLUME_CLAIMS, name, resources.Object)
+        return await self.get(flow, resources.JOBFLOWS, name, JobFlow)
 
     async def pods(self, flow: JobFlow, job: str, uid: str) -> tuple[Pod, ...]:
-        """Read the pods that the vcjob with this UID controls."""
         async with self._slots.slot(key_of(flow)):
             return await _pods_of(self._client, flow.metadata.namespace, job, uid)
 
@@ -91,7 +87,7 @@ class LiveReads:
         if resource is None:
             return True
         try:
-            found = await self._get(flow, resource, owner.name, resources.Object)
+            found = await self.get(flow, resource, owner.name, resources.Object)
         except ApiError as error:
             if error.code == 403:
                 return True
@@ -100,7 +96,7 @@ class LiveReads:
             return False
         return found.metadata.deletion_timestamp is None
 
-    async def _get(
+    async def get(
         self, flow: JobFlow, resource: resources.Resource, name: str, type: type[T]
     ) -> T | None:
         try:

@@ -1,12 +1,11 @@
 """The requests of a plan: those that are due, how many at once, the status patch, their result."""
 
 import asyncio
-from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace as with_fields
+from msgspec.structs import replace
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobFlowStatus
@@ -70,33 +69,6 @@ def request_of(action: actions.Action) -> str:
     return f"{type(action).__name__} {what}"
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
-    """The part of a plan that is sent now."""
-
-    plan: actions.Plan
-    status_wait: float | None
-    """Seconds until the status may be written; None: it is not written."""
-    held: bool = False
-    """Whether a part of the plan waits for the end of the backoff."""
-
-    @property
-    def write(self) -> bool:
-        """Whether the status is written now."""
-        return self.status_wait == 0.0
-
-
-def due_of(plan: actions.Plan, status_wait: float | None, failed: Collection[str]) -> Due:
-    """Return the plan without the requests that failed in the present backoff."""
-    if not failed:
-        return Due(plan, status_wait)
-    sent = tuple(each for each in plan.actions if request_of(each) not in failed)
-    held = len(sent) < len(plan.actions)
-    if STATUS in failed and status_wait is not None:
-        status_wait, held = None, True
-    return Due(replace(plan, actions=sent), status_wait, held)
-
-
 def status_patch(flow: JobFlow, status: JobFlowStatus) -> bytes:
     """Return the body of a PATCH of the flow's status subresource: the fields that differ, and null
     for those to remove (RFC 7396). Fields that this version does not know stay."""
@@ -107,12 +79,12 @@ def status_patch(flow: JobFlow, status: JobFlowStatus) -> bytes:
         changed = [key for key, each in new.items() if old.get(key) != each]
         was = {key: old[key] for key in changed if key in old}
         gone = {key: old[key] for key in old if key not in new}
-        before = with_fields(before, conditions=was | gone)
-        after = with_fields(after, conditions={key: new[key] for key in changed})
+        before = replace(before, conditions=was | gone)
+        after = replace(after, conditions={key: new[key] for key in changed})
     # records are replaced as a whole
     if after.job_status_list or before.job_status_list == after.job_status_list:
-        before = with_fields(before, job_status_list=None)
-        after = with_fields(after, job_status_list=None)
+        before = replace(before, job_status_list=None)
+        after = replace(after, job_status_list=None)
     changes = difference(*(msgspec.to_builtins(each) for each in (before, after)))
     if (records := status.job_status_list) and records != flow.status.job_status_list:
         changes["jobStatusList"] = msgspec.Raw(msgspec.json.encode(records))

@@ -8,8 +8,7 @@ shown except its status code. For asyncio streams and h11, see docs/decisions/pr
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import quote
@@ -205,12 +204,16 @@ class _Check:
     async def run(self, request: bytes | None = None) -> str:
         """Connect, send the request if there is one, and judge the answer: 2xx and 3xx pass."""
         try:
-            async with asyncio.timeout(SECONDS), self._connection() as (reader, writer):
-                if request is None:
-                    return ""
-                self._timeout = NO_ANSWER
-                writer.write(request)
-                return await self._answer(reader)
+            async with asyncio.timeout(SECONDS):
+                reader, writer = await asyncio.open_connection(self._ip, self._port, limit=CHUNK)
+                try:
+                    if request is None:
+                        return ""
+                    self._timeout = NO_ANSWER
+                    writer.write(request)
+                    return await self._answer(reader)
+                finally:
+                    writer.transport.abort()  # close would wait for a pod that does not read
         except TimeoutError:
             return self._timeout
         except OSError as error:
@@ -223,14 +226,6 @@ class _Check:
                     return "cannot be reached"
                 case number:
                     return f"cannot be reached ({os.strerror(number)})"
-
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        reader, writer = await asyncio.open_connection(self._ip, self._port, limit=CHUNK)
-        try:
-            yield reader, writer
-        finally:
-            writer.transport.abort()  # close would wait for a pod that does not read
 
     async def _answer(self, reader: asyncio.StreamReader) -> str:
         receiver = h11.Connection(h11.CLIENT, max_incomplete_event_size=LARGEST_HEAD)
@@ -247,21 +242,14 @@ class _Check:
             self._timeout = SLOW
             try:
                 receiver.receive_data(chunk)
-                code = _code(receiver)
+                event = receiver.next_event()
+                while isinstance(event, h11.InformationalResponse):
+                    event = receiver.next_event()
             except h11.RemoteProtocolError as error:
                 return LONG_HEAD if error.error_status_hint == 431 else NOT_HTTP
-            if code is not None:
+            if isinstance(event, h11.Response):
+                code = event.status_code
                 return "" if code in PASSING else f"answers {code}"
             if size > LARGEST_HEAD:
                 return LONG_HEAD
         return HUNG_UP
-
-
-def _code(receiver: h11.Connection) -> int | None:
-    """Return the status of the answer, None if its head is incomplete."""
-    while True:
-        event = receiver.next_event()
-        if isinstance(event, h11.Response):
-            return event.status_code
-        if not isinstance(event, h11.InformationalResponse):
-            return None

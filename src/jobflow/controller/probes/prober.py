@@ -144,7 +144,12 @@ class Prober:
             pods = self._pods_of(uid)
             watch.seen = pod_check.pod_states(pods)
             failure = pod_check.obstacle(watch.probe, pods, watch.failure)
-            failure = failure or await self._round(watch, pods)
+            if not failure:
+                checks = pod_check.pod_checks(watch.probe, pods)
+                suspects = [check for check in checks if check.key == watch.suspect]
+                others = [check for check in checks if check.key != watch.suspect]
+                failure = await self._check_all(watch, suspects)
+                failure = failure or await self._check_all(watch, others)
             changed = watch.differs(pod_check.pod_states(self._pods_of(uid)))
             # a round that passed proves nothing about pods that have come or gone meanwhile
             result = ProbeResult(passed=not failure, message=failure)
@@ -165,24 +170,9 @@ class Prober:
                         await watch.pods_changed.wait()
                         watch.rounds = 0
 
-    async def _round(self, watch: _RunningProbe, pods: Mapping[str, Pod]) -> str:
+    async def _check_all(self, watch: _RunningProbe, checks: Sequence[pod_check.PodCheck]) -> str:
         """Return how the first pod failed, in a sentence; "" if all passed."""
-        checks = pod_check.pod_checks(watch.probe, pods)
-        suspects = [check for check in checks if check.key == watch.suspect]
-        others = [check for check in checks if check.key != watch.suspect]
-        for group in (suspects, others):
-            if failure := await self._check_all(watch.flow, group):
-                failed, answer = failure
-                watch.suspect = failed.key
-                watch.failure = failed.sentence(answer)
-                return watch.failure
-        return ""
-
-    async def _check_all(
-        self, flow: Key, checks: Sequence[pod_check.PodCheck]
-    ) -> tuple[pod_check.PodCheck, str] | None:
-        """Return the first check that failed and the pod's answer; None if all passed."""
-        remaining = iter(checks)
+        flow, remaining = watch.flow, iter(checks)
         failures: list[tuple[pod_check.PodCheck, str]] = []
 
         async def work() -> None:
@@ -205,7 +195,11 @@ class Prober:
 
         async with asyncio.TaskGroup() as tasks:
             workers = [tasks.create_task(work()) for _ in range(min(CHECKS_AT_ONCE, len(checks)))]
-        return failures[0] if failures else None
+        if not failures:
+            return ""
+        failed, answer = failures[0]
+        watch.suspect, watch.failure = failed.key, failed.sentence(answer)
+        return watch.failure
 
 
 @dataclass(slots=True, eq=False)

@@ -44,22 +44,18 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 class LeaseMeta(msgspec.Struct, rename="camel"):
-    """The fields of `metadata` that a claim needs."""
-
     uid: str
     resource_version: str
 
 
 class LeaseSpec(msgspec.Struct, rename="camel"):
-    """The fields of `spec` that a claim reads."""
-
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     lease_transitions: int | None = None
 
 
 class LeaseAnswer(msgspec.Struct):
-    """The shape of a stored Lease."""
+    """The fields of a stored Lease that a claim reads."""
 
     metadata: LeaseMeta
     spec: LeaseSpec | None = None
@@ -200,8 +196,6 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Do nothing for some seconds."""
-
     seconds: float
 
 
@@ -309,7 +303,6 @@ class Candidate:
         self.known = False
 
     def failed(self, now: float) -> None:
-        """Record that no answer or an error came."""
         # a claim may have been stored all the same, so the Lease is read first
         self.known = False
         # an API server that is down is not asked in a hot loop
