@@ -1,8 +1,5 @@
-"""Names of vcjobs and of their pods, and values of labels.
-
-Admission refuses a flow whose planned names are too long, so only further attempts and label values
-are shortened (annotations have the full text).
-"""
+"""Names of vcjobs and of their pods, and values of labels. Admission refuses a flow whose planned
+names are too long, so only further attempts and label values are shortened."""
 
 import hashlib
 import re

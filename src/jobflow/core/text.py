@@ -22,10 +22,7 @@ def join_names(
     names: Iterable[str], *, total: int | None = None, last: str = "and", shown: int = MAX_NAMES
 ) -> str:
     """Return `a`, `a and b`, `a, b and c`, or `a, b, c and 996 more`, with at most `shown` names.
-
-    With `total`, the number of all names, `names` may be only the first ones. `last` is the word
-    before the last name.
-    """
+    With `total`, the number of all names, `names` may be only the first ones."""
     listed = list(names)
     if (more := (len(listed) if total is None else total) - shown) > 0:
         listed[shown:] = [f"{more} more"]

@@ -74,10 +74,8 @@ class Arrow:
 
 @dataclass(frozen=True)
 class FlowGraph:
-    """Nodes in the order of the spec, `finally` last, and arrows between them.
-
-    A step of `finally` without targets has an arrow from each step that no other step depends on.
-    """
+    """Nodes in the order of the spec, and arrows between them. A step of `finally` without targets
+    has an arrow from each step that no other step depends on."""
 
     name: str
     nodes: Sequence[Node]

@@ -1,8 +1,5 @@
-"""The positions of everything in the graph of a flow, in pixels.
-
-Columns of nodes lead from left to right (`layered_layout`). The graphs of child flows are inside of
-the node that runs them, which is a box as large as they need.
-"""
+"""The positions of everything in the graph of a flow, in pixels. The graphs of child flows are
+inside of the node that runs them, which is a box as large as they need."""
 
 from __future__ import annotations
 

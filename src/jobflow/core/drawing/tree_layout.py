@@ -1,8 +1,7 @@
-"""Layout of a flow's steps as a tree, in which the order of running can be read off.
+"""Layout of a flow's steps as a tree.
 
 A step is below the last step that all paths to it run through (its immediate dominator): branches
-of a fork are below the fork, and their join is the last of the same level. Dependencies that the
-position does not show are written behind the step: "after c, d".
+of a fork are below the fork, and their join is the last of the same level.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,5 @@
-"""Explanations of `jobflow why`: why a flow or a step waits, failed or was skipped.
-
-They are made from the flow's status and spec, and from what Volcano says about jobs that wait. They
-explain decisions without making any. An explanation has a bounded length: of many steps in the same
-situation, it names a few and counts the others.
-"""
+"""Explanations of `jobflow why`: why a flow or a step waits, failed or was skipped. They decide
+nothing, and have a bounded length: of many steps alike they name a few and count the others."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -85,9 +81,8 @@ def explain_step(
     facts: SchedulingFacts = NO_FACTS,
     on_page: bool = False,
 ) -> Explanation:
-    """Explain a step, or an item of it, and its root causes. `on_page`: beside a clock, the logs
-    and the buttons of the step, so they are not told. Raises KeyError if the flow has no such
-    step."""
+    """Explain a step, or an item of it, and its root causes. `on_page`: without times and commands
+    that the page has beside it. Raises KeyError if the flow has no such step."""
     ctx = PlanContext.of(flow, View(), now)
     step = ctx.layout.graph.index[name]
     notes = facts.notes

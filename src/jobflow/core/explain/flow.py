@@ -9,7 +9,7 @@ from jobflow.api.flow.status import ENDED_STEP_PHASES, FlowPhase, StepPhase
 from jobflow.core.explain.progress import format_run_progress, has_failed_pods
 from jobflow.core.explain.remedies import format_submit
 from jobflow.core.explain.root_causes import TARGET_WAITS, find_failed_steps
-from jobflow.core.explain.scheduling import NO_FACTS, SchedulingFacts
+from jobflow.core.explain.scheduling import SchedulingFacts
 from jobflow.core.explain.step import StepExplainer, describe_outputs
 from jobflow.core.names import root_of
 from jobflow.core.planning.context import PlanContext
@@ -26,6 +26,7 @@ from jobflow.core.text import (
     format_elapsed,
     format_time,
     join_names,
+    to_sentence,
 )
 
 _FLOW_REASONS = {
@@ -57,12 +58,7 @@ class FlowExplainer:
     """Describes one flow, as `namespace/name` if its namespace is asked for."""
 
     def __init__(
-        self,
-        ctx: PlanContext,
-        facts: SchedulingFacts = NO_FACTS,
-        group: Group | None = None,
-        *,
-        with_namespace: bool = False,
+        self, ctx: PlanContext, facts: SchedulingFacts, group: Group | None, *, with_namespace: bool
     ) -> None:
         self._ctx = ctx
         self._group_of_flow = group
@@ -150,7 +146,7 @@ class FlowExplainer:
         if state.reason == FlowReason.INVALID:
             yield f"It was stored without validation and is invalid: {state.message}."
         elif state.reason in HALTS:
-            yield f"{_capitalize(state.message)}."
+            yield to_sentence(state.message)
         elif state.reason == FlowReason.CONCURRENCY:
             yield f"All its steps were skipped: there was {state.message}."
             resubmit = format_command("jobflow resubmit", self._ctx.flow.metadata)
@@ -199,8 +195,7 @@ class FlowExplainer:
             yield f"It has been suspended{created}{since}: no step starts, and running jobs {jobs}."
             yield f"{resume} resumes it."
         if state.reason in HALTS:
-            message = _capitalize(state.message)
-            yield f"{message}; it will be Failed once all jobs have ended."
+            yield to_sentence(f"{state.message}; it will be Failed once all jobs have ended")
             return
         if ctx.terminating:
             yield "It is being deleted, and no more steps start."
@@ -294,10 +289,6 @@ def describe_new_flow(ctx: PlanContext, name: str) -> str:
 
 def _format_ago(time: datetime, now: datetime) -> str:
     return f"{format_elapsed(time, now)} ago (at {format_time(time, now)})"
-
-
-def _capitalize(message: str) -> str:
-    return message[:1].upper() + message[1:]
 
 
 def _choose(things: Sequence[object], singular: str, plural: str) -> str:

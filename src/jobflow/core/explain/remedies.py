@@ -97,8 +97,7 @@ def describe_remedy(
 
 
 def format_submit(flow: JobFlow) -> str:
-    """Return the command that runs a corrected file beside the flow that it replaces, which is the
-    outermost one: a child flow has no file of its own."""
+    # beside the flow that it replaces: the outermost one, because a child flow has no file
     return format_command("jobflow submit FILE --name", root_of(flow), "-2")
 
 

@@ -1,8 +1,5 @@
-"""Root causes: the steps at which a wait or a skip begins, found along the dependencies.
-
-They are read from the status and spec of a flow, by the tables that made the decision
-(`spec/readiness.py`). A search is linear in steps and targets, and ends also if targets are cyclic.
-"""
+"""Root causes: the steps at which a wait or a skip begins, found along the dependencies by the
+tables that made the decision (`spec/readiness.py`), in a time linear in steps and targets."""
 
 from collections import deque
 
@@ -11,14 +8,9 @@ from jobflow.api.flow.step import Condition
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed.steps import has_run
 from jobflow.core.reasons import StepReason
+from jobflow.core.spec import readiness
 from jobflow.core.spec.graph import walk_back
-from jobflow.core.spec.readiness import (
-    TARGET_STATES,
-    StepEnd,
-    TargetState,
-    get_condition_for,
-    get_probe,
-)
+from jobflow.core.spec.readiness import StepEnd, TargetState
 
 TARGET_WAITS = frozenset({"", StepReason.WAITING_FOR_PROBE})
 """Reasons of a Waiting step that waits only for its targets."""
@@ -26,8 +18,7 @@ TARGET_WAITS = frozenset({"", StepReason.WAITING_FOR_PROBE})
 
 def find_root_causes(ctx: PlanContext, start: int) -> list[list[int]]:
     """Return the paths from a step to its root causes: first those that need a user's action, then
-    failures and running steps. A step that no other one blocks is its own cause; a cycle has none.
-    """
+    failures and running steps. A step that none blocks is its own cause; a cycle has none."""
     # breadth first, so that the nearest causes are found first
     came_from = {start: start}
     queue = deque((start,))
@@ -78,14 +69,14 @@ def find_failed_steps(ctx: PlanContext) -> list[int]:
 
 def _find_targets(ctx: PlanContext, step: int, wanted: TargetState) -> list[int]:
     observed = ctx.observed[step]
-    has_probe = get_probe(observed.step) is not None
+    has_probe = readiness.get_probe(observed.step) is not None
     passed = observed.stored.passed_targets or ()
     found = []
     for target in ctx.layout.graph.targets[step]:
         other = ctx.observed[target]
-        condition = get_condition_for(observed.step, ctx.layout.steps[target])
+        condition = readiness.get_condition_for(observed.step, ctx.layout.steps[target])
         end = ctx.end_of(other.step, other.stored)
-        state = TARGET_STATES[condition][end]
+        state = readiness.TARGET_STATES[condition][end]
         if other.step.name in passed or (has_probe and end in (StepEnd.COMPLETED, StepEnd.FAILED)):
             state = TargetState.MET  # its probe passed, or can no longer pass: it blocks nothing
         elif condition is Condition.RUNNING and has_run(other, other.stored, ctx.records):

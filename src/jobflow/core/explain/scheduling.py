@@ -1,8 +1,5 @@
-"""Sentences on why the pods of a vcjob do not run yet: its queue, its gang, its pods.
-
-They state facts that Volcano has written, never a position in the queue: the order depends on
-plugins of the scheduler, and on jobs that the user may not see.
-"""
+"""Sentences on why the pods of a vcjob do not run yet: its queue, its gang, its pods. They state
+what Volcano has written, never a position in the queue, which depends on jobs of others too."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

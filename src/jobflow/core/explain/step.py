@@ -18,7 +18,7 @@ from jobflow.core.explain.root_causes import (
     find_blocking_targets,
     find_untaken_targets,
 )
-from jobflow.core.explain.scheduling import NO_FACTS, SchedulingFacts
+from jobflow.core.explain.scheduling import SchedulingFacts
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec import readiness
@@ -49,9 +49,7 @@ _VERBS_OF_MESSAGES = ("waits ", "will ", "runs ")
 class StepExplainer:
     """Describes the steps of one flow."""
 
-    def __init__(
-        self, ctx: PlanContext, facts: SchedulingFacts = NO_FACTS, *, on_page: bool = False
-    ) -> None:
+    def __init__(self, ctx: PlanContext, facts: SchedulingFacts, *, on_page: bool = False) -> None:
         """`on_page`: leave out times relative to now, and the commands of what the page shows."""
         self._ctx = ctx
         self._on_page = on_page

@@ -1,8 +1,5 @@
-"""Faults of the CustomResourceDefinition that an API server serves, compared with ours.
-
-An API server drops fields that its schema does not have, and fills in defaults. A definition that
-admits more than ours is no fault: an older version works with a newer definition.
-"""
+"""Faults of the CustomResourceDefinition that an API server serves, compared with ours. One that
+admits more is no fault: an older version works with a newer definition."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

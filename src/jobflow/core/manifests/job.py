@@ -1,7 +1,4 @@
-"""Manifests of the vcjob and of the child flow that a step creates.
-
-Admission judges the vcjob, and the controller the child flow before it starts.
-"""
+"""Manifests of the vcjob, which admission judges, and of the child flow that a step creates."""
 
 from collections.abc import Sequence
 from typing import Any

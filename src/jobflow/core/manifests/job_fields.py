@@ -1,9 +1,6 @@
 """Fields of a vcjob spec, down to its pods, and the misfits of a spec or a patch: unknown fields,
-with the place where they belong, and values of pods of a wrong type.
-
-Volcano refuses a wrong type and drops an unknown field (docs/decisions/job-rules.md).
-`crd_schema` reports wrong types of the job's own fields.
-"""
+which Volcano drops, and values of pods of a wrong type (docs/decisions/job-rules.md). `crd_schema`
+reports wrong types of the job's own fields."""
 
 from __future__ import annotations
 

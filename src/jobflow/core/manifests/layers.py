@@ -1,8 +1,7 @@
 """Layers of a vcjob's spec: what a step or a case runs, its arguments such as env, its patches.
 
-`layers_of` lists them in order of precedence. The fields are those with the trait JobPart. Each
-layer is JSON in the shape of a vcjob's spec, so references, types and unknown fields are judged as
-in a patch; `Layer.written_path` returns the path that the user knows.
+The fields are those with the trait JobPart. Each layer is JSON in the shape of a vcjob's spec, so
+references, types and unknown fields are judged as in a patch.
 """
 
 import re

@@ -1,13 +1,9 @@
 """The pod that made a vcjob fail: its container, exit code, reason and node.
 
-Only the given pods are judged, which may not be all pods of the job. A pod that is being deleted
-counts like any other. A pod that the cluster disrupted for its own purposes failed when the
-disruption began, because its containers and often other pods end as a result.
-
-Kubernetes marks such a pod with the condition DisruptionTarget. Older clusters and Volcano leave
-other marks. A pod that Volcano evicts is deleted, so often only a lifecycle policy of its vcjob
-shows it. A vcjob that Volcano restarted after an eviction, and that later failed, has failed by
-itself.
+A pod that the cluster disrupted for its own purposes failed when the disruption began, because its
+containers and often other pods end as a result. Kubernetes marks such a pod with the condition
+DisruptionTarget; older clusters and Volcano leave other marks. A pod that Volcano evicts is
+deleted, so often only a lifecycle policy of its vcjob shows it.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,5 @@
-"""Resources of vcjobs: quantities, the requests of all pods, and the requested hours.
-
-A value that is not a quantity counts as nothing. It is not an error, because the API server has
-checked the pod templates.
-"""
+"""Resources of vcjobs: quantities, the requests of all pods, and the requested hours. A value that
+is not a quantity counts as nothing, because the API server has checked the pod templates."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -54,19 +54,14 @@ def asks(run: RunCondition) -> bool:
     return run.reason == StepReason.WAITING_FOR_APPROVAL and run.phase == StepPhase.WAITING
 
 
-def parse_step(text: str) -> ApprovalKey:
-    """Return the step that `step` or `step/index` names; without an index if it is no number."""
-    step, slash, digits = text.partition("/")
-    if slash and digits.isascii() and digits.isdigit() and len(digits) < _MAX_DIGITS:
-        return ApprovalKey(step, int(digits))
-    return ApprovalKey(text)
-
-
 def parse_answer(command: Command) -> StepAnswer | str:
     """Return the answer of a Command whose action is one of ANSWERS, or why it has none."""
     name, _, comment = command.message.strip().partition(" ")
     if not name:
         return "its message names no step: write the step or step/index, a space, and a comment"
+    step, slash, digits = name.partition("/")
+    has_index = slash and digits.isascii() and digits.isdigit() and len(digits) < _MAX_DIGITS
+    key = ApprovalKey(step, int(digits)) if has_index else ApprovalKey(name)
     answer = ANSWERS[command.action]
     annotations = command.metadata.annotations or {}
     by = annotations.get(labels.BY, "")[:MAX_BY_BYTES]
@@ -81,4 +76,4 @@ def parse_answer(command: Command) -> StepAnswer | str:
         return f"its outputs {excess}"
     except UnstorableJson:
         return f"its annotation {labels.OUTPUTS} is not a JSON object"
-    return StepAnswer(parse_step(name), answer, by, comment.strip(), outputs)
+    return StepAnswer(key, answer, by, comment.strip(), outputs)

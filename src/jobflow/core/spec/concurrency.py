@@ -1,9 +1,6 @@
-"""`spec.concurrency`: the group of a flow, and how the flow stands in it.
-
-In a namespace, a flow holds a place in its group from `status.startTime` to its end. Until it
-starts it waits, in the order of creation or of the last retry. A flow that is suspended, cancelled
-or deleted before its start neither holds a place nor keeps others waiting.
-"""
+"""`spec.concurrency`: a flow holds a place in its group, within its namespace, from
+`status.startTime` to its end. Until it starts it waits, in the order of creation or of the last
+retry. One that is suspended, cancelled or deleted before keeps no others waiting."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""The dependency graph of a flow's steps: targets, dependants, order and cycles.
-
-A step is its position in `spec.flows`, and an arrow `x -> y` means that y depends on x. All
-algorithms are iterative and linear in steps and targets.
-"""
+"""The dependency graph of a flow's steps: targets, dependants, order and cycles. A step is its
+position in `spec.flows`. All algorithms are iterative and linear in steps and targets."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Numbers and timeouts of a spec that are one reference to a param: `parallelism: $(params.n)`.
-
-Whoever reads these fields reads them of a flow with its values (`with_param_values`): `plan` and
-`explain` by their PlanContext, admission by its FlowFacts, and the functions that draw a flow.
-"""
+Whoever reads these fields reads them of a flow with its values (`with_param_values`)."""
 
 from __future__ import annotations
 

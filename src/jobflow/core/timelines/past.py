@@ -1,10 +1,8 @@
 """A flow as it was at an earlier time, as far as its status remembers.
 
-A status keeps when each vcjob was created, started and ended, and since when each step is in its
-present phase. A step has its present phase from that time on. Before, its phase is that of the
-vcjob that existed at the time, or Waiting; from the end of its last vcjob before a retry of the
-flow until that retry, it is that of its end. Reasons and messages of earlier phases are lost.
-`moments` are the times at which something happened.
+A status keeps the times of each vcjob, and since when each step is in its present phase. Before,
+the phase of a step is that of the vcjob that existed at the time, or Waiting; from the end of its
+last vcjob before a retry of the flow until that retry, it is that of its end.
 """
 
 from __future__ import annotations

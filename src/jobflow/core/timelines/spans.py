@@ -99,13 +99,11 @@ class Attempts:
         conditions = flow.status.conditions or {}
         self.keys = [format_job_name(flow.metadata.name, step.name) for step in flow.all_steps]
         """The key of each step in `status.conditions`, which is also the name of its vcjob."""
-        runs = {
-            name: first
-            for key in self.keys
-            for run in runs_of(conditions.get(key, api.StepCondition()))
-            for first in [first_job(key, run)]
-            for name in (first, run.job)
-        }
+        runs: dict[str, str] = {}
+        for key in self.keys:
+            for run in runs_of(conditions.get(key, api.StepCondition())):
+                first = first_job(key, run)
+                runs |= {first: first, run.job: first}
         pairs = zip(self.keys, flow.all_steps, strict=True)
         self._in_status = {key for key, step in pairs if ends_in_status(step)}
         self._by_run: dict[str, list[api.JobRecord]] = {}

@@ -2,11 +2,8 @@
 
 It supposes that vcjobs run as long as earlier ones of the same templates did, that no step fails,
 that no `when` is false, and that all jobs get room at once. The ends of the range are the sums of
-the low and of the high quantiles along the longest chain of steps. Where more time is certain or
-likely but unknown, the range is marked with `at_least`. A flow that waits for somebody has none.
-
-A child flow that runs takes what is left of it by its own status, and one that has not started what
-its steps take. If nothing is known of its steps, it takes as long as earlier flows of its step did.
+the low and of the high quantiles along the longest chain of steps. A child flow takes what is left
+of it by its own status or steps, or else as long as earlier flows of its step did.
 """
 
 from __future__ import annotations
@@ -36,14 +33,12 @@ from jobflow.core.timestamps import truncate_to_second
 
 LOW, HIGH = 0.1, 0.9
 """Quantiles of the range."""
-_UNFORESEEN = frozenset(
-    {
-        StepReason.WAITING_FOR_TEMPLATE,
-        StepReason.WAITING_FOR_APPROVAL,
-        StepReason.CREATE_REFUSED,
-        StepReason.NAME_IN_USE,
-        StepReason.BLOCKED,
-    }
+_UNFORESEEN = (
+    StepReason.WAITING_FOR_TEMPLATE,
+    StepReason.WAITING_FOR_APPROVAL,
+    StepReason.CREATE_REFUSED,
+    StepReason.NAME_IN_USE,
+    StepReason.BLOCKED,
 )
 """Reasons of steps that wait for somebody."""
 

@@ -1,9 +1,6 @@
-"""Timeline of a flow, read from its status: when each step waited, was queued and ran.
-
-A step waits from the time at which its dependencies were met until its first vcjob is created, and
-again between two attempts. A vcjob is queued until Volcano has started it, and runs from then to
-its end. The times of a status are in whole seconds.
-"""
+"""Timeline of a flow, read from its status: when each step waited, was queued and ran. A step waits
+from the time at which its dependencies were met until its first vcjob is created, and again between
+two attempts. A vcjob is queued until Volcano has started it, and runs from then to its end."""
 
 from __future__ import annotations
 
@@ -324,9 +321,8 @@ def merge_spans(spans: Collection[Span]) -> list[Span]:
 def with_children(
     found: Timeline, flow: JobFlow, children: Mapping[str, JobFlow], *, now: datetime
 ) -> Timeline:
-    """Return the timeline of a flow with the steps of its child flows below the step that runs
-    them, named `train/fit` or `train/0/fit`. `children`: by name. The critical path is that of the
-    outer flow."""
+    """Return the timeline of a flow with the steps of its child flows, by name, below the step that
+    runs them, named `train/fit` or `train/0/fit`. The critical path is that of the outer flow."""
     # a child flow that ended before the timeline starts did not run again with its parent
     ran = {
         name: child
