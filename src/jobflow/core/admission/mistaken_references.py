@@ -63,10 +63,7 @@ MAX_CANDIDATES = 1000
 
 
 class MistakenReference(NamedTuple):
-    """A text that looks like a reference but is not."""
-
     path: str
-    """JSON path of the text or key."""
     text: str
     """With its brackets: `$(param.x)`."""
     advice: str
@@ -169,8 +166,7 @@ _EXAMPLES = {
 
 
 def nearest_reference(facts: FlowFacts, place: ExpressionPlace, path: str) -> str:
-    """Return the path if a reference at the place can have it, with a name in place of its
-    placeholder; "" if none can."""
+    """Return the path, with a name as its placeholder, if a reference can have it, or ""."""
     root, *keys = path.split(".")
     paths = [path]
     if keys[:1] == [PLACEHOLDER]:

@@ -30,7 +30,6 @@ _TO_DASHES = re.compile(r"[^a-z0-9.]+")
 
 
 def all_names(texts: Collection[str]) -> bool:
-    """Whether each text is a valid object name."""
     if not texts:
         return True
     # one match over all names is much faster than one for each
@@ -91,7 +90,6 @@ def word_violations(path: str, word: str | None, words: Iterable[str]) -> Iterat
 
 
 def label_violations(path: str, labels: Mapping[str, str]) -> Iterator[Violation]:
-    """Yield the faults of the labels at `path`."""
     for key, value in labels.items():
         at = join_path(path, key)
         yield from _key_violations(at, key)

@@ -29,7 +29,6 @@ class RuleGroup(NamedTuple, Generic[R]):
 
 
 Rules: TypeAlias = tuple[RuleGroup[Rule], ...]
-"""All rules of a file."""
 
 
 def findings(
@@ -41,10 +40,8 @@ def findings(
 
 
 def every_flow(facts: FlowFacts) -> bool:
-    """Return True, for rules that check every flow."""
     return True
 
 
 def flow_with_options(facts: FlowFacts) -> bool:
-    """Return whether any field beyond those of a plain flow is set."""
     return not facts.is_plain

@@ -116,9 +116,8 @@ def validate_facts(facts: FlowFacts) -> Verdict:
 def find_violations(
     flow: JobFlow, outline: Outline | None = None, most: float = math.inf
 ) -> Sequence[Violation] | None:
-    """Return the violations of a flow, whatever objects the cluster has, without the work for
-    warnings; None if they take more effort than `most`. `outline`: that of `spec.flows`, if it is
-    known."""
+    """Return the violations of a flow, whatever objects the cluster has, or None if they take more
+    effort than `most`. `outline`: that of `spec.flows`, if it is known."""
     facts = FlowFacts(flow, Known(), outline=outline, budget=TreeBudget(most))
     try:
         if facts.steps_with_flows:
@@ -172,8 +171,7 @@ def facts_of_cron(cron: CronJobFlow, known: Known, most: float = math.inf) -> Fl
 
 
 def verdict_of_cron(cron: CronJobFlow, of_flow: Verdict) -> Verdict:
-    """Return the verdict on a CronJobFlow with that on one of its flows, at the paths of the
-    CronJobFlow."""
+    """Return the verdict on a CronJobFlow with that on a flow of it, at the paths of the cron."""
     # a fault of a schedule is read before those of a flow
     own = chain(
         object_name_violations(cron.metadata),
@@ -218,8 +216,7 @@ def validate_template(template: JobTemplate, known: Known) -> Verdict:
 def validate_template_delete(
     template: JobTemplate, needed_by: Sequence[changes.Need], *, namespace_terminating: bool
 ) -> Verdict:
-    """Validate the deletion of a template: refused while a flow may still create a job from it
-    (`need_of`)."""
+    """Validate the deletion of a template: refused while a flow needs it (`need_of`)."""
     return _verdict(
         changes.template_is_not_needed(
             template, needed_by, namespace_terminating=namespace_terminating

@@ -138,7 +138,6 @@ FLOW_WARNINGS: tuple[rule.RuleGroup[rule.WarningRule], ...] = (
 
 
 def queue_warnings(specs: Iterable[Mapping[str, Any]], queues: Mapping[str, str]) -> Iterator[str]:
-    """Yield the warnings about the queues that these vcjob specs name."""
     named = dict.fromkeys(
         queue
         for spec in specs
@@ -303,7 +302,6 @@ def template_warnings(spec: Any, path: str) -> Iterator[FieldWarning]:
 
 
 def _pod_warnings(spec: Any, path: str) -> Iterator[FieldWarning]:
-    """Yield the warnings about a whole vcjob spec at `path`."""
     job = job_view(spec, path, None)
     # Volcano reads missing replicas as 0; an explicit 0 is legal beside a task that has pods
     unset = [task for task in job.tasks if task.raw.get("replicas") is None]

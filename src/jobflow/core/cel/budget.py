@@ -47,7 +47,6 @@ class Budget:
         self.bytes = size
 
     def spend(self, steps: int) -> None:
-        """Take steps."""
         self.steps -= steps
         if self.steps < 0:
             raise BudgetExceededError(

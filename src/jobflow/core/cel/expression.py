@@ -59,8 +59,6 @@ class EvaluationFailure:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An expression that may run."""
-
     text: str
     mentions: tuple[Mention, ...]
     """Variables that no macro binds, in the order of the text."""
@@ -69,7 +67,6 @@ class Expression:
     _program: Program = field(repr=False, compare=False)
 
     def comparisons(self) -> Iterator[Comparison]:
-        """Yield the variables that are compared with literal texts, in the order of the text."""
         return find_comparisons(self._program.compared)
 
     def evaluate(self, variables: Mapping[str, Any], budget: Budget | None = None) -> Any:
@@ -87,7 +84,6 @@ class Expression:
 
 
 def parse_expression(text: str) -> Expression | ExpressionFault:
-    """Parse an expression."""
     # the cache would keep every long text that is tried
     if len(text) > MAX_LENGTH:
         return ExpressionFault(f"has {len(text):,} characters; at most {MAX_LENGTH:,} are allowed")

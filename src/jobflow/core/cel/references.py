@@ -25,8 +25,7 @@ from jobflow.core.violations import join_path
 
 
 Fields = Mapping[str, "Fields"]
-"""Fields below a field of a manifest, down to the expanded ones. The elements of a list have the
-fields of the list."""
+"""Fields below a field of a manifest, or of each element of a list, down to the expanded ones."""
 _EXPANDED: Fields = {}
 """The fields of an expanded text, or list of texts."""
 _PROBE: Fields = {"exec": {"command": _EXPANDED}}
@@ -46,8 +45,6 @@ OF_JOB_SPEC: Fields = {
 
 
 class Piece(NamedTuple):
-    """A part of a text."""
-
     text: str
     is_inserted: bool
 
@@ -124,7 +121,6 @@ class Reference(NamedTuple):
 
 
 def parse_reference(path: str) -> Reference:
-    """Return the reference of a path."""
     root, dot, tail = path.partition(".")
     # names of steps may have dots, so the path is not simply split
     if root == "steps" and (found := _OUTPUT.fullmatch(path)) is not None:
@@ -150,7 +146,6 @@ def get_entry(value: Any, key: str) -> Any:
 
 
 def has_reference(text: str) -> bool:
-    """Return whether a text contains a reference."""
     return any(found["path"] for found in _REFERENCE.finditer(text))
 
 

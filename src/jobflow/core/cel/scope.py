@@ -146,8 +146,8 @@ def evaluate(
     scope: EvaluationScope,
     find_fault: Callable[[Any], str | None] = lambda value: None,
 ) -> Any:
-    """Return the value of an expression, or an EvaluationFailure, which names `field`, the
-    expression and why. `find_fault` returns a clause if the field may not have a value."""
+    """Return the value of an expression, or an EvaluationFailure that names `field` and the
+    expression. `find_fault` returns a clause if the field may not have a value."""
     expression = parse_expression(text)
     if isinstance(expression, ExpressionFault):
         fault: str | None = expression.message
@@ -279,7 +279,6 @@ def list_failures(steps: Iterable[StepAndCondition]) -> list[dict[str, Any]]:
 
 
 LAST_FIELDS = ("outputs", "index")
-"""Fields of `last`."""
 
 STEP_FIELDS: Mapping[str, Callable[[JobFlow, Step, api.StepCondition], Any]] = {
     "phase": lambda flow, step, condition: str(condition.phase or api.StepPhase.WAITING),
@@ -313,7 +312,6 @@ ATTEMPT_FIELDS: Mapping[str, Callable[[AttemptFacts], Any]] = {
     "attempt": lambda attempt: attempt.number,
     "retries": lambda attempt: attempt.retries,
 }
-"""Variables of an attempt."""
 
 
 # ------------------------------------------------------------------- references

@@ -36,7 +36,6 @@ MAX_PARAM_VALUES = 65_536
 MAX_LEVEL = 4
 """Levels of flows in flows; the outermost flow is the first."""
 _NOT_IN_CHILD = {field.name: None for field in fields_of(JobFlowSpec) if field.get(InChild) is None}
-"""Fields of a flow that a child flow does not have."""
 _UNKNOWN_FIELD = "unknown field"
 _PARAM = re.compile(r"\.params\[(\d+)\](?:\.\w+)?")
 
@@ -45,7 +44,6 @@ class Child(NamedTuple, Generic[Facts]):
     """A child flow of a step, or of a case of its switch."""
 
     step: int
-    """Position of the step."""
     path: str
     """JSON path: `spec.flows[0].flow`."""
     raw: Mapping[str, Any]
@@ -106,7 +104,6 @@ class Parent(Protocol):
 
 
 def count_children(facts: Parent) -> int:
-    """Return how many child flows a flow may run."""
     runs = (facts.job_counts[step].runs for step in facts.steps_with_flows)
     return sum(1 if each is None else each for each in runs)
 

@@ -82,8 +82,6 @@ _FAULTS: Mapping[ValueKind, Callable[[Any], str | None]] = {
 
 
 class WrittenExpression(NamedTuple):
-    """An expression and its location."""
-
     place: ExpressionPlace
     path: str
     text: str
@@ -98,8 +96,6 @@ def written_in(position: int, owner: Step | JobFlowSpec, path: str) -> Iterator[
 
 
 class FlowExpressions:
-    """Expressions of one flow."""
-
     def __init__(
         self,
         written: Sequence[WrittenExpression],
@@ -141,8 +137,6 @@ class FlowExpressions:
 
 
 class TrialEvaluation:
-    """Trial evaluation of the expressions of one flow."""
-
     def __init__(self, flow: JobFlow, budget: TreeBudget, level: int) -> None:
         self._flow = flow
         # of two steps with one name, the first counts
@@ -220,8 +214,7 @@ class TrialEvaluation:
 
 
 def is_unknown(value: Any) -> bool:
-    """Whether only a run knows the value of a param: it is not set, or a param of a child flow with
-    a reference."""
+    """Whether only a run knows the value of a param: it is None, or has a reference."""
     return value is None or next(find_references(value, ""), None) is not None
 
 

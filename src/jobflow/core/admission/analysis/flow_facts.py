@@ -50,18 +50,14 @@ class Known:
     """The cluster's objects that admission of a flow or template depends on."""
 
     templates: Mapping[str, JobTemplate] | None = None
-    """JobTemplates of the flow's namespace by name. None: unknown, so nothing is checked against
-    them."""
+    """By name, those of the flow's namespace. None: unknown, so nothing is checked against them."""
     queues: Mapping[str, str] | None = None
     """Queue name -> `status.state` ("Open", …). None: unknown."""
 
 
 class VolumeClaim(NamedTuple):
-    """A claim in volumeClaims."""
-
     name: str
     path: str
-    """JSON path in the flow."""
     written: Any
     spec: Any
     """The spec with the values of its references, or an EvaluationFailure if one has no value."""
@@ -151,13 +147,11 @@ class FlowFacts:
 
     @lazy_property
     def without_objects(self) -> list[tuple[int, Work]]:
-        """Steps whose work has no objects."""
         works = ((i, work_of(step)) for i, step in self.steps_with_options)
         return [(i, work) for i, work in works if not work.has_objects]
 
     @lazy_property
     def approvals(self) -> list[tuple[int, Approval]]:
-        """Approvals, by step."""
         return [
             (i, step.approval) for i, step in self.steps_with_options if step.approval is not None
         ]
@@ -179,7 +173,6 @@ class FlowFacts:
 
     @lazy_property
     def claims(self) -> list[VolumeClaim]:
-        """The claims in volumeClaims."""
         found = []
         for name, written in (self.flow.spec.volume_claims or {}).items():
             path, spec = join_path("spec.volumeClaims", name), claim_spec(self.flow, name)
@@ -195,8 +188,7 @@ class FlowFacts:
 
     @lazy_property
     def takers(self) -> list[tuple[int, list[int]]]:
-        """Steps that have the items of their targets, each after its targets, with the targets that
-        have items."""
+        """Steps that have the items of targets, each after these targets and with them."""
         # a target has its items before the step that takes them
         graphs = self.graphs if self.matching else ()
         order = (first + position for first, graph in graphs for position in graph.order)
@@ -207,7 +199,6 @@ class FlowFacts:
         ]
 
     def position(self, name: str) -> int | None:
-        """Return the position of a step."""
         if (found := self.graph.index.get(name)) is not None:
             return found
         last = self.finally_graph.index.get(name)
@@ -222,7 +213,6 @@ class FlowFacts:
 
     @lazy_property
     def probe_entries(self) -> list[ProbeEntry]:
-        """The entries in the lists of all probes."""
         found = []
         for i, probe in self.probes:
             path = f"{self.path(i)}.dependsOn.probe"
@@ -246,13 +236,11 @@ class FlowFacts:
 
     @lazy_property
     def expressions(self) -> FlowExpressions:
-        """The expressions, parsed, and the names that each may use."""
         scope = NameScope(self.flow, self.graph, self.finally_graph, self.steps, self.tasks)
         return FlowExpressions(self.written_expressions, scope, self.budget, self.level)
 
     @lazy_property
     def reference_trial(self) -> ReferenceTrial:
-        """Trial evaluation of references to params and items."""
         return ReferenceTrial(self.flow, self.steps, self.budget, self.level)
 
     @lazy_property
@@ -263,12 +251,10 @@ class FlowFacts:
 
     @lazy_property
     def longest_name(self) -> int:
-        """Characters of the longest step name."""
         return max(map(len, self.names), default=0)
 
     @lazy_property
     def job_counts(self) -> list[JobCount]:
-        """The number of jobs that each step may create."""
         return job_counts(self.flow, self.steps, self.takers)
 
     @lazy_property
@@ -287,12 +273,10 @@ class FlowFacts:
 
     @lazy_property
     def steps_with_flows(self) -> list[int]:
-        """Steps that may run a child flow."""
         return [i for i, step in self.steps_with_options if step.child_flows]
 
     @lazy_property
     def children(self) -> list[Child[FlowFacts]]:
-        """Child flows of steps and of their cases (`child_flows`)."""
         inner = partial(FlowFacts, known=self.known, level=self.level + 1, budget=self.budget)
         return child_flows(self, inner) if self.steps_with_options else []
 
@@ -304,8 +288,7 @@ class FlowFacts:
 
     @lazy_property
     def resolved_layers(self) -> list[specs.ResolvedLayer]:
-        """Jobs of steps and cases without a template, their arguments and their patches, in the
-        order of the flow."""
+        """Layers of all steps and cases, in the order of the flow."""
         return list(specs.resolved_layers(self.flow, self.owners, self.budget, self.level))
 
     @lazy_property
@@ -325,7 +308,6 @@ class FlowFacts:
     def unknown_elements(
         self,
     ) -> list[tuple[specs.ResolvedSpec, specs.ResolvedLayer, UnknownElement]]:
-        """Tasks and containers of patches that do not exist in what they change."""
         changed = (resolved for resolved in self.resolved_specs if resolved.changes)
         return [(each, *found) for each in changed for found in unknown_elements(each)]
 
@@ -345,8 +327,7 @@ class FlowFacts:
 
     @lazy_property
     def resolved_specs(self) -> list[specs.ResolvedSpec]:
-        """The distinct specs of steps whose templates are known, and of those without a template.
-        Unchanged templates are shared."""
+        """The distinct specs of steps as far as known. Unchanged templates are shared."""
         if self.steps_with_options and self.resolved_layers:
             return list({id(use.resolved): use.resolved for use in self.resolved_steps}.values())
         found = map(self._resolver.plain, self.templates) if self.known.templates else ()

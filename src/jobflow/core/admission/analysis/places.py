@@ -21,7 +21,6 @@ from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
 
 COMMON_VARIABLES = ("params", "flow", "steps")
-"""Variables of every place."""
 _OF_RUNS = frozenset(
     {Stage.VARS, Stage.JOB, Stage.RETRY, Stage.QUESTION, Stage.RUN_END, Stage.ATTEMPT_END}
 )
@@ -32,9 +31,7 @@ _OF_ATTEMPTS: Mapping[Stage, tuple[str, ...]] = {
     Stage.JOB: ("attempt", "retries"),
     Stage.VARS: ("failure", "attempt", "retries"),
 }
-"""Variables of an attempt."""
 VARS = "vars"
-"""The variable with the vars of a step."""
 WITH_VARS = frozenset({Stage.JOB, Stage.RETRY})
 _ONLY_OF_ATTEMPTS = (
     "only the patch, vars and the retry.when have the numbers of an attempt; for another step "
@@ -59,16 +56,12 @@ OTHER_PLACES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ExpressionPlace:
-    """The place of an expression or a reference."""
-
     position: int
-    """Position of its step."""
     stage: Stage
 
     @property
     def is_of_flow(self) -> bool:
-        """Whether it is an output of the flow, which no step holds; its position is behind all
-        steps."""
+        """Whether it is an output of the flow, whose position is behind all steps."""
         return self.stage is Stage.FLOW_END
 
 
@@ -102,7 +95,6 @@ class ProbeEntry(NamedTuple):
 
     step: int
     path: str
-    """JSON path in the flow."""
     place: str
     """Path below the probe: `httpGetList[0]`."""
     asked: Asked
@@ -125,7 +117,6 @@ class UpstreamSteps:
         self._graphs = ((0, graph), (len(graph), finally_graph))
 
     def find(self, name: str) -> int | None:
-        """Return the position of a step."""
         found = self._graph.index.get(name)
         if found is None and (found := self._finally_graph.index.get(name)) is not None:
             found += len(self._graph)

@@ -108,7 +108,6 @@ class TreeBudget:
             self.spend(REFERENCE * count + INSERTED_BYTE * inserted)
 
     def spend_on_template(self, spec: Any) -> None:
-        """Spend the effort of the spec of a JobTemplate that is judged itself."""
         if self.effort < math.inf:
             self.spend(SPEC_VALUE * count_values(encode_roughly(spec)))
 
@@ -142,8 +141,7 @@ class Constants:
         self, written: Mapping[str, Any], most: int = MAX_REFERENCED
     ) -> tuple[Mapping[str, Any], bool, bool]:
         """Return JSON with the known values of its references, whether others are open, and whether
-        these values have more than `most` bytes, or than there is room for in an outermost flow.
-        """
+        these values have more than `most` bytes, or than an outermost flow has room for."""
         is_open = False
         # a value counts each time that it is inserted
         left = min(most, self._room.left)

@@ -23,25 +23,19 @@ from jobflow.core.text import join_names
 from jobflow.core.work import may_run_steps, work_of
 
 ITEM_FACTS = ("phase", "outputs")
-"""Fields of an entry of a step's items."""
 REFERENCE_FACTS = ("outputs", "phase", "reason", "job", "failure")
-"""Fields of a step that references have."""
 _LITERALS = {"true": "true", "false": "false", "null": "null", "none": "null", "nil": "null"}
 """Literals of other languages -> CEL's."""
 _DASHED = re.compile(r"[-.\w]+")
 
 
 class NameFault(NamedTuple):
-    """A name that its place cannot use."""
-
     at: int
     """Index of its first character."""
     detail: str
 
 
 class NameScope:
-    """The names of one flow."""
-
     def __init__(
         self,
         flow: JobFlow,
@@ -265,7 +259,6 @@ class NameScope:
 
 
 def undeclared_output(step: Step, keys: Sequence[str]) -> str | None:
-    """Return the fault of an output that the child flow of the step does not have."""
     named = keys[1:2] if keys[0] == "outputs" else keys[3:4] if keys[2:3] == ["outputs"] else ()
     declared = (step.flow or {}).get("outputs") or {}
     if not named or not isinstance(declared, dict) or named[0] in declared:

@@ -116,7 +116,6 @@ def names_of_a_tree_are_unique(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def _jobs(facts: FlowFacts) -> int:
-    """Return the most vcjobs that a flow may run, those of its child flows included."""
     inner: dict[int, int] = {}
     for child in facts.children:
         jobs = 0 if child.facts is None else _jobs(child.facts)
@@ -130,12 +129,9 @@ class TooManyNames(Exception):
 
 
 class Maker(NamedTuple):
-    """A step that makes a name."""
-
     flow: str
     """JSON path of its flow below the outermost, "" for that."""
     path: str
-    """JSON path of the step."""
     step: str
     task: str = ""
     """The task, for the name of a pod."""
@@ -220,8 +216,7 @@ class TreeNames:
                         pending.append((f"{text}-{word}", *reached))
 
     def _of_flow(self, facts: FlowFacts, flow: str, place: str) -> _Node:
-        """Return the node at which the names of a flow begin. `place`: the JSON path that replaces
-        `spec`, "" for the outermost flow."""
+        """Return the node at which names begin. `place`: the path in place of `spec`, or ""."""
         root = _Node()
         inner: dict[int, list[_State]] = {}
         paths = [facts.path(i) for i in range(len(facts.names))]
@@ -255,8 +250,7 @@ class TreeNames:
 
 
 def _continued(first: _State, second: _State) -> Iterator[tuple[_State, _State]]:
-    """Yield the pairs of places at which two names continue, except those of pods of one flow,
-    which the rules of names compare."""
+    """Yield the places at which two names continue, except those of pods of one flow."""
     if first == second:
         # all that one name continues with are the tasks and child flows of one step
         yield from ((first, each) for each in (first, *first.node.inner))

@@ -31,7 +31,6 @@ _OPERATORS = {
     "<>": "!=",
 }
 _FOREIGN = re.compile(r"[=&|]|(?:and|or|not|is)\b", re.IGNORECASE)
-"""Operators of other languages."""
 _ENDING = re.compile(r"(?P<sign><>|===)$|\b(?P<word>not)\s+.$", re.IGNORECASE)
 _IF = re.compile(r"if\b", re.IGNORECASE)
 REASONS_OF_ATTEMPTS = (
@@ -127,8 +126,8 @@ def references_are_small(facts: FlowFacts) -> Iterator[Violation]:
 def faults_before_start(
     facts: FlowFacts, written: Any, path: str, detail: str
 ) -> Iterator[Violation]:
-    """Yield the faults of the references in a value that is read before anything runs. `detail`:
-    why others than params and flow have no value."""
+    """Yield the faults of references that are read before anything runs. `detail`: why others than
+    params and flow have no value."""
     for at, reference in find_references(written, path):
         fault: str | None = detail
         if reference.root in ("params", "flow"):

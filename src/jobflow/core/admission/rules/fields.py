@@ -18,7 +18,6 @@ def required_fields_are_set(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def missing_field(found: traits.Found[traits.Required]) -> Violation:
-    """Return the fault of a required field that is not set."""
     return Violation(found.path, Reason.REQUIRED, None, found.trait.detail)
 
 

@@ -222,9 +222,7 @@ class AwaitedEnd(NamedTuple):
     step: int
     daemon: int
     name: str
-    """The name of the daemon."""
     path: str
-    """The condition that says so."""
 
 
 def awaited_ends(facts: FlowFacts) -> list[AwaitedEnd]:

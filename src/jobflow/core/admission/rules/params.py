@@ -21,7 +21,6 @@ from jobflow.core.text import join_names
 from jobflow.core.violations import Reason, Violation, join_path, quote
 
 MAX_VARS = 64
-"""Vars of a step."""
 MAX_OUTPUTS = 100
 """Outputs of a flow, which are all evaluated at its end."""
 _OUTPUT = re.compile(r"[A-Za-z_][-A-Za-z0-9_]{0,62}")

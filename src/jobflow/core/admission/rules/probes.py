@@ -25,7 +25,6 @@ MAX_TEXT = 2048
 """Characters of a path, and of a header's name and value; servers read 8 KiB of all together."""
 
 PHASES = (PodPhase.PENDING, PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED)
-"""Phases that a probe can wait for."""
 
 _FINAL_PHASES = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 _SYNONYMS = {"complete": PodPhase.SUCCEEDED, "completed": PodPhase.SUCCEEDED}

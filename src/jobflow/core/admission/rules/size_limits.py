@@ -117,7 +117,6 @@ STATUS_OF_NO_ITEMS = ',"items":[]'
 STATUS_OF_ITEMS = len(STATUS_OF_NO_ITEMS) + MAX_ITEMS_SIZE
 """Bytes of the items that forEach.from returned."""
 STATUS_OF_OUTPUTS = len(',"outputs":') + MAX_STEP_OUTPUTS
-"""Bytes of the outputs of the flow."""
 STATUS_OF_A_PROBER = len(',"passedTargets":[]')
 """Bytes that a waiting step adds, besides names, if the probe of its targets has passed."""
 
@@ -200,7 +199,6 @@ class _StatusOfOptions:
         return size + running * STATUS_OF_A_RUN + ended * STATUS_OF_AN_ENDED_RUN
 
     def _size_of_copy(self, position: int) -> int:
-        """Return the bytes of a copy of a step's items."""
         each = self._facts.steps[position].for_each or ForEach()
         if each.items is not None:
             return len(STATUS_OF_NO_ITEMS) + measure_json(each.items)

@@ -14,8 +14,6 @@ _NOTHING: Map = {}
 
 @dataclass(slots=True)
 class TaskView:
-    """One task."""
-
     index: int
     path: str
     raw: Map
@@ -43,7 +41,6 @@ class JobView:
 
 
 def job_view(spec: Any, path: str, job_name: str | None) -> JobView:
-    """Return a view of any JSON."""
     raw = spec if isinstance(spec, dict) else _NOTHING
     tasks = []
     for i, task in elements(raw, "tasks"):
@@ -64,7 +61,6 @@ def integer(raw: Map, key: str) -> int | None:
 
 
 def text(raw: Map, key: str) -> str | None:
-    """Return a text of a map, or None."""
     value = raw.get(key)
     return value if isinstance(value, str) else None
 

@@ -19,7 +19,6 @@ _CONTAINER_LISTS = ("initContainers", "containers")
 
 
 def pod_violations(job: JobView) -> Iterator[Violation]:
-    """Yield the faults of the pods of all tasks."""
     for task in job.tasks:
         yield from _containers(task)
         policy = text(task.raw, "topologyPolicy")

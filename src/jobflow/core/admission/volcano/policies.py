@@ -22,7 +22,6 @@ EVENTS = (
     "TaskFailed",
     "JobUpdated",
 )
-"""Events that a policy may name."""
 _VOLCANOS_EVENTS = frozenset({"PodRunning", "OutOfSync", "CommandIssued"})
 ACTIONS = (
     "AbortJob",
@@ -34,7 +33,6 @@ ACTIONS = (
     "CompleteJob",
     "ResumeJob",
 )
-"""Actions that a policy may name."""
 _VOLCANOS_ACTIONS = frozenset({"SyncJob", "EnqueueJob", "SyncQueue", "OpenQueue", "CloseQueue"})
 
 _DURATION = re.compile(r"[-+]?(?:0|(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+)")
@@ -42,7 +40,6 @@ _DURATION = re.compile(r"[-+]?(?:0|(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|�
 
 
 def policy_violations(job: JobView) -> Iterator[Violation]:
-    """Yield the faults of the policies of a job and of its tasks."""
     if job.raw.get("policies"):
         yield from _of_list(job.raw, f"{job.path}.policies")
     for task in job.tasks:

@@ -47,8 +47,6 @@ class Pattern(NamedTuple):
 
 @dataclass(slots=True)
 class Patterns:
-    """The patterns of one expression."""
-
     cost: int = 0
     """Steps to compile the patterns, once for each evaluation."""
     _length: int = 0

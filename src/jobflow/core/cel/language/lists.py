@@ -101,7 +101,6 @@ def _check_comparable(name: str, values: Sequence[Any]) -> None:
 
 
 def make_range(budget: Budget, count: int) -> list[int]:
-    """Return the whole numbers from 0 up to `count`, which is excluded."""
     count = max(count, 0)
     budget.add_list(count)
     budget.allocate(_NUMBER * count)
@@ -109,7 +108,6 @@ def make_range(budget: Budget, count: int) -> list[int]:
 
 
 def make_pairs(budget: Budget, one: list[Any], other: list[Any]) -> list[Any]:
-    """Return each entry of one list with each entry of the other one."""
     count = len(one) * len(other)
     budget.add_list(count)
     budget.spend(len(one) + count)
@@ -118,8 +116,7 @@ def make_pairs(budget: Budget, one: list[Any], other: list[Any]) -> list[Any]:
 
 
 def flatten(budget: Budget, entries: list[Any], depth: int = 1) -> list[Any]:
-    """Return the entries, with those of lists in their place, `depth` levels deep. Raises
-    CelError."""
+    """Return the entries, those of lists in their place, `depth` levels deep. Raises CelError."""
     if depth < 0:
         raise CelError("flatten takes a number of levels from 0")
     for _ in range(depth):

@@ -264,7 +264,6 @@ def _decode_number(text: str, at: int, negative: bool) -> int | float:
 
 
 def _decode_text(literal: str, at: int) -> str | bytes:
-    """Return the text, or the bytes, of a literal with its prefix and quotes."""
     if "\\" not in literal and literal[0] in "'\"" and literal[1:2] != literal[0]:
         return literal[1:-1]  # the usual one
     start = min(place for place in (literal.find("'"), literal.find('"')) if place >= 0)

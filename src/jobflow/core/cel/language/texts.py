@@ -30,7 +30,6 @@ _BLANKS = (
 
 
 def cost_of_search(budget: Budget, text: str, part: str) -> None:
-    """Take the steps to search a text."""
     budget.read(text)
     budget.spend(len(text) * min(len(part), _LONG_SEARCH) // 500)
 
@@ -77,13 +76,11 @@ def replace(budget: Budget, text: str, old: str, new: str, limit: int = -1) -> s
 
 
 def change_ascii(change: Callable[[bytes], bytes], budget: Budget, text: str) -> str:
-    """Return a text whose letters a to z and A to Z are changed."""
     budget.add_text(3 * len(text), wide=not text.isascii())  # and two of bytes, for a moment
     return change(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
 def trim(budget: Budget, text: str) -> str:
-    """Return a text without white space at its ends."""
     budget.add_text(len(text), wide=not text.isascii())
     budget.spend(len(text) // 16)
     return text.strip(_BLANKS)
@@ -277,7 +274,6 @@ def read_duration(text: str) -> timedelta:
 
 
 def format_timestamp(time: datetime) -> str:
-    """Return a time as a text of RFC 3339."""
     return f"{time.isoformat()[:19]}{_decimals(time.microsecond)}Z"
 
 

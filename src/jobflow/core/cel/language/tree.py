@@ -33,8 +33,6 @@ class LiteralNode(NamedTuple):
 
 
 class NameNode(NamedTuple):
-    """A variable."""
-
     at: int
     name: str
 
@@ -54,8 +52,6 @@ class IndexNode(NamedTuple):
 
 
 class CallNode(NamedTuple):
-    """A function or macro."""
-
     at: int
     name: str
     arguments: list[SyntaxNode]

@@ -47,7 +47,6 @@ NUMBERS = frozenset({int, Uint, float})
 
 
 def type_of(value: Any) -> TypeOf:
-    """Return the type of a value, as `type(x)` gives it."""
     kind = _KINDS.get(type(value))
     return TypeOf(kind[0] if kind is not None else "unknown")
 
@@ -159,7 +158,6 @@ def is_equal(one: Any, other: Any, budget: Budget, depth: int = 1) -> bool:
 
 
 def make_depth_error() -> CelError:
-    """Return the error of a value that is nested too deep to be walked."""
     return CelError(f"it looks at a value that is nested deeper than {MAX_DEPTH}")
 
 
@@ -209,7 +207,6 @@ def calculate(sign: str, one: Any, other: Any, budget: Budget) -> Any:
 
 
 def negate(value: Any) -> Any:
-    """Return `-value`. Raises CelError."""
     if type(value) is float:
         return -value
     if type(value) is not int:
@@ -218,7 +215,6 @@ def negate(value: Any) -> Any:
 
 
 def invert(value: Any) -> bool:
-    """Return `!value`. Raises CelError."""
     if value.__class__ is not bool:
         raise make_type_error("!", value)
     return not value

@@ -48,7 +48,6 @@ class JobCount(NamedTuple):
 
 
 ONE_JOB = JobCount()
-"""A step without loops and retries."""
 
 
 def job_counts(

@@ -43,7 +43,6 @@ class LayerLocations:
 
     layer: ResolvedLayer
     result: _Map
-    """The merged spec."""
     _origins: dict[int, Mapping[int, int]] = field(default_factory=dict)
     """By id of a list of the result: index in it -> index in the layer's list."""
 
@@ -60,8 +59,7 @@ class LayerLocations:
         return replace(fault, path=at, detail=_in_merged(fault))
 
     def locate(self, path: str) -> tuple[str, bool]:
-        """Return the JSON path in the layer's content, as far as it goes, and whether that is all
-        the way."""
+        """Return the path in the layer, as far as it goes, and whether it goes all the way."""
         if self.layer.layer.rank is Rank.ARGUMENTS:
             return self._locate_argument(path)
         ours: Any = self.layer.content
@@ -85,7 +83,6 @@ class LayerLocations:
         return at, True
 
     def _locate_argument(self, path: str) -> tuple[str, bool]:
-        """Return the path of the variable or the field that sets the value at `path`."""
         arguments = arguments_in(self.layer.content)
         found = _CONTAINER.match(path)
         if found is None:
@@ -106,7 +103,6 @@ class LayerLocations:
         return self.layer.path, False
 
     def depth(self, path: str) -> int:
-        """Return how far a path goes into the patch."""
         return len(path) - len(self.layer.path)
 
     def _origin(self, ours: Any, merged: Any, index: int | None, shape: Shape) -> int | None:
@@ -237,7 +233,6 @@ class _Pair(NamedTuple):
 
 
 def unknown_elements(resolved: ResolvedSpec) -> Iterator[tuple[ResolvedLayer, UnknownElement]]:
-    """Yield the unknown tasks and containers of the patches of one spec."""
     base = resolved.base
     for change in resolved.changes:
         if change.layer.rank >= Rank.PATCH and PATCH not in change.content:

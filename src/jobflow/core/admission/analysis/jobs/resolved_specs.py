@@ -34,7 +34,6 @@ class Owner(NamedTuple):
     """A step or a case, which may have layers."""
 
     step: int
-    """Position of the step."""
     case: int | None
     """Index of the case in `switch`; None for the step."""
     path: str
@@ -68,7 +67,6 @@ class ResolvedLayer(NamedTuple):
 
     @property
     def place(self) -> ExpressionPlace:
-        """The place of its references."""
         stage = Stage.RETRY if self.layer.rank is Rank.RETRY_PATCH else Stage.JOB
         return ExpressionPlace(self.step, stage)
 
@@ -79,8 +77,7 @@ class ResolvedLayer(NamedTuple):
 
 
 class ResolvedSpec(NamedTuple):
-    """A vcjob spec that steps create from a known template, or from their own jobSpec or
-    container."""
+    """A vcjob spec that steps create from a known template, or from their own job."""
 
     template: JobTemplate | None
     """None: `work` is in its place."""
@@ -88,8 +85,7 @@ class ResolvedSpec(NamedTuple):
     base: Mapping[str, Any]
     """The spec of the template or of `work`, with the flow's jobDefaults."""
     spec: Mapping[str, Any]
-    """The base with the other layers merged in, and with the volumes of the flow's
-    volumeClaims."""
+    """The base with the other layers and the volumes of the flow's volumeClaims."""
     pods: PodNames
     changes: tuple[ResolvedLayer, ...]
     """The other layers, in the order in which they are merged."""
@@ -116,12 +112,10 @@ class ResolvedStep(NamedTuple):
     """A step, or one of its cases, and its resolved spec."""
 
     step: int
-    """Position of the step."""
     resolved: ResolvedSpec
 
     @property
     def pods(self) -> PodNames:
-        """The names of its pods."""
         return self.resolved.pods
 
 
@@ -140,7 +134,6 @@ def owners_of(steps: Iterable[tuple[int, Step]], path: Callable[[int], str]) -> 
 def resolved_layers(
     flow: JobFlow, owners: Sequence[Owner], budget: tree_budget.TreeBudget, level: int
 ) -> Iterator[ResolvedLayer]:
-    """Yield the layers of steps and cases, with the known values of their references."""
     if not owners:
         return
     constants = tree_budget.Constants(flow, budget, level)
@@ -151,8 +144,6 @@ def resolved_layers(
 
 
 class Resolver:
-    """Resolves the steps of a flow to specs."""
-
     def __init__(
         self,
         flow: JobFlow,
@@ -168,7 +159,7 @@ class Resolver:
             self._layers.setdefault((layer.step, layer.case), []).append(layer)
         self._templates = templates or {}
         self.faults: list[tuple[ResolvedLayer, str]] = []
-        """Layers that cannot be merged, and why, as `resolve` has found."""
+        """Layers that cannot be merged, and why; `resolve` fills it."""
         self._plain: dict[str, ResolvedSpec | None] = {}
         self._budget, self._level = budget, level
         self._sizes: dict[int, tuple[int, int]] = {}

@@ -216,7 +216,6 @@ def _holds_for_any_run(spec: Mapping[str, Any]) -> Callable[[Violation], bool]:
 
     @cache
     def places() -> tuple[frozenset[str], frozenset[str]]:
-        """Return the places of open references, and all above them."""
         found = frozenset(open_paths(spec))
         return found, frozenset(part for place in found for part in _beginnings(place))
 

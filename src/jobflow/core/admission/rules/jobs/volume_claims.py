@@ -15,7 +15,6 @@ from jobflow.core.names import format_job_name
 from jobflow.core.violations import Reason, Violation
 
 MAX_CLAIMS = 32
-"""Volume claims of a flow."""
 ACCESS_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
 
 
