@@ -108,10 +108,9 @@ def find_misnamed_outputs(
         for i, step in enumerate(spec.get(key, ())):
             own = f"{key}[{i}]"
             for place, reference in find_references(step, f"{path}.{own}"):
-                if reference.root == "steps" and reference.keys[1:2] == ("outputs",):
-                    for name in reference.keys[2:3]:
-                        for message in _check_name(reference.keys[0], name, known):
-                            yield place, message
+                match (reference.root, *reference.keys):
+                    case ("steps", name, "outputs", output, *_):
+                        yield from ((place, each) for each in _check_name(name, output, known))
             if (typed := typed_step(step)) is not None:
                 texts += [(f"{own}.{each.path}", each.text) for each in list_expressions(typed)]
     for place, text in texts:

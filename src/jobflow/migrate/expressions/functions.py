@@ -154,9 +154,7 @@ def select(value: str, path: str) -> str:
                 found = f"range({max(count, 0)}).map(x, {found}[{offset}x])"
             elif part["filter"]:
                 pieces = _AND.split(part["filter"])
-                terms = [
-                    _term(each) if i % 2 == 0 else f" {each} " for i, each in enumerate(pieces)
-                ]
+                terms = [f" {each} " if i % 2 else _term(each) for i, each in enumerate(pieces)]
                 found = f"{found}.filter(x, {''.join(terms)})"
             continue
         index = part["index"]
