@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -103,10 +103,6 @@ def notice(live: Live[Any], problem: str = "") -> Fragment:
     problem = problem or live.trouble
     text = problem or ("" if live.cache.synced else "The cluster has not answered yet.")
     return Fragment("notice", "notice.html", {"text": text, "is_error": bool(problem)})
-
-
-Panel = Callable[[FlowView], Fragment]
-"""Draws a part of a flow's page. Its fragment always has the same id."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -283,10 +283,9 @@ def check_rights(error: ApiError, flow: JobFlow) -> None:
     if error.code == 401:
         raise_unless_missing(error)
     if error.code == 403:
-        needed = (
-            f'the rights to list pods and get pods/log in namespace "{flow.metadata.namespace}"'
-        )
-        raise CommandError(FAILED, f"logs need {needed}: {error.message}") from None
+        where = f'in namespace "{flow.metadata.namespace}"'
+        needs = f"logs need the rights to list pods and get pods/log {where}"
+        raise CommandError(FAILED, f"{needs}: {error.message}") from None
 
 
 def why_none(

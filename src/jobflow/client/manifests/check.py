@@ -4,7 +4,7 @@ faults with their places, values of a wrong type are left out, and misspelt keys
 import re
 import sys
 from collections import ChainMap, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -188,10 +188,8 @@ def check_files(
     report = check(manifests, lenient=options.lenient)
     if not (report.faults or report.flows or report.templates or report.crons):
         source = Source(" ".join(STDIN if file == "-" else file for file in options.files))
-        fault = ManifestFault(
-            SourcePlace(source), UNREADABLE, "contains no JobFlow, JobTemplate or CronJobFlow"
-        )
-        report.faults.append(fault)
+        nothing = "contains no JobFlow, JobTemplate or CronJobFlow"
+        report.faults.append(ManifestFault(SourcePlace(source), UNREADABLE, nothing))
     return report
 
 
@@ -216,16 +214,25 @@ def check(manifests: Manifests, *, lenient: bool = False) -> Report:
             source, namespace = typed.manifest.source, typed.manifest.namespace
             everywhere[namespace][typed.manifest.name] = typed.object
             by_file[id(source), namespace][typed.manifest.name] = typed.object
+    seen: dict[tuple[str, str, str], Manifest] = {}
     for typed in report.typed:
-        source, namespace = typed.manifest.source, typed.manifest.namespace
+        manifest, source, namespace = (
+            typed.manifest,
+            typed.manifest.source,
+            typed.manifest.namespace,
+        )
         # A flow sees the templates of its own file first, so that its report does not depend on
         # templates with the same names in other files.
         templates = ChainMap(by_file[id(source), namespace], everywhere[namespace])
         for fault in _find_faults(typed, _judge(typed, Known(templates=templates))):
             is_warning = not fault.reason or (lenient and fault.is_field_warning)
             (report.warnings if is_warning else report.faults).append(fault)
-    # across files too: the later one would replace the first on a cluster
-    report.faults += _duplicate_objects(report.typed)
+        # across files too: the later one would replace the first on a cluster
+        first = seen.setdefault((typed.kind, namespace, manifest.name), manifest)
+        if manifest.name and first is not manifest:  # each generateName makes another name
+            detail = f"this {typed.kind} is already at {first.place('metadata.name')}"
+            violation = Violation("metadata.name", Reason.DUPLICATE, manifest.name, detail)
+            report.faults.append(_fault(typed, violation))
     order = {id(source): n for n, source in enumerate(manifests.sources)}
     report.faults.sort(
         key=lambda fault: (order[id(fault.place.source)], fault.place.line, fault.place.column)
@@ -297,20 +304,6 @@ def _fault(
     place = place or manifest.place(path, of_key=is_about_key(violation))
     reason, message = violation.reason, violation.message
     return ManifestFault(place, reason, message, path, typed.kind, manifest.name, is_field_warning)
-
-
-def _duplicate_objects(ours: Iterable[TypedManifest]) -> Iterator[ManifestFault]:
-    seen: dict[tuple[str, str, str], Manifest] = {}
-    for typed in ours:
-        manifest = typed.manifest
-        # each generateName makes another name
-        if not manifest.name:
-            continue
-        first = seen.setdefault((typed.kind, manifest.namespace, manifest.name), manifest)
-        if first is not manifest:
-            detail = f"this {typed.kind} is already at {first.place('metadata.name')}"
-            violation = Violation("metadata.name", Reason.DUPLICATE, manifest.name, detail)
-            yield _fault(typed, violation)
 
 
 def add_flows_of_crons(report: Report) -> list[str]:

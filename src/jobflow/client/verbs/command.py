@@ -303,7 +303,6 @@ async def delete_flow(client: Client, flow: JobFlow) -> None:
     except ApiError as error:
         why = f"JobFlow {meta.name} was not deleted: {error.message}"
         if error.conflict:  # its UID is another one
-            why = (
-                f"JobFlow {meta.name} was replaced by another of the same name: it was not deleted"
-            )
+            replaced = "was replaced by another of the same name: it was not deleted"
+            why = f"JobFlow {meta.name} {replaced}"
         raise CommandError(FAILED, why) from None

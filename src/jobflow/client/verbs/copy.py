@@ -106,10 +106,8 @@ def schedule_of(cron: CronJobFlow) -> Schedule:
     try:
         return parse_schedule(cron.spec.schedule or "", cron.spec.time_zone)
     except ScheduleFault as fault:
-        name = cron.metadata.name
-        raise CommandError(
-            FAILED, f"CronJobFlow {name}: its schedule is invalid: {fault}"
-        ) from None
+        why = f"CronJobFlow {cron.metadata.name}: its schedule is invalid: {fault}"
+        raise CommandError(FAILED, why) from None
 
 
 def flow_at(found: FoundCron, time: datetime, instantiation: Instantiation) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from jobflow.core.text import format_count, to_sentence
 from jobflow.kube.client import ApiError, Client
 from jobflow.page.watches.readings import rank_of
 from jobflow.page.watches.step import LivePage, StepChoice
-from jobflow.page.web.stream import Closing
+from jobflow.page.web.stream import QUIET_SECONDS, Closing
 
 MAX_SOURCES = 20
 """Containers whose logs are followed at once."""
@@ -41,8 +41,6 @@ BATCH = 500
 """Lines of a message."""
 MAX_WAITING = 2 * BATCH
 """Lines that wait to be sent; then the logs are not read on."""
-QUIET_SECONDS = 15.0
-"""Longest time without a message."""
 MAX_NOTES = 5
 _LATER = "the logs of those that start appear here"
 _STAMP = re.compile(rb"(.{19})(?:\.(\d+))?Z")
@@ -225,14 +223,10 @@ class LogFeed:
         flow, step = self._page.flow.flow, self._page.step
         if flow is None or step is None:
             return {"empty": "The flow has no such step."}
-        selection = self._selection
-        pods = step.pods(flow)
-        targets = self._targets()
-        empty = step.refusal
+        pods, targets, empty = step.pods(flow), self._targets(), step.refusal
         if not empty and not targets:
-            empty = to_sentence(
-                selecting.why_none(step.family(flow), pods, selection, later=_LATER)
-            )
+            family, selection = step.family(flow), self._selection
+            empty = to_sentence(selecting.why_none(family, pods, selection, later=_LATER))
         return {
             "empty": empty or ("" if self._sources else self._why_silent(targets)),
             "notes": self._notes(targets) if self._sources else self._unread(),

@@ -1,6 +1,6 @@
 """The page of a flow: header, failures, one tab, and the selected step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +16,7 @@ from jobflow.core.text import format_count
 from jobflow.core.timelines.spans import runs_of
 from jobflow.core.work import is_asked
 from jobflow.page.actions import list_offers
-from jobflow.page.flow_view import FlowQuery, FlowView, Panel, notice
+from jobflow.page.flow_view import FlowQuery, FlowView, notice
 from jobflow.page.panels.graph import graph
 from jobflow.page.panels.scrubber import scrubber
 from jobflow.page.panels.table import table_view
@@ -29,7 +29,7 @@ MAX_LISTED = 5
 """Failed steps, and approvals, at the top of the page; the others are counted."""
 _SAID = (FlowReason.STEP_FAILED, FlowReason.NAME_CONFLICT, StepReason.WAITING_FOR_APPROVAL)
 """Reasons of a flow that the lists below its header tell."""
-TABS: Mapping[str, tuple[str, Panel]] = {
+TABS: Mapping[str, tuple[str, Callable[[FlowView], Fragment]]] = {
     "graph": ("Graph", graph),
     "timeline": ("Timeline", timeline_view),
     "table": ("Table", table_view),

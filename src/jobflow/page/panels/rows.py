@@ -153,8 +153,14 @@ class Rows:
             )
             query = urlencode({"step": step.step, "view": self.view.query.view})
             link = f"{page}?{query}" if page else ""
-            detail = _describe(step, is_last=step.step in last)
-            row = Row(name, step, line, detail, level, link)
+            parts = (
+                "finally" if step.step in last else "",
+                "daemon" if step.spec.daemon else "",
+                work.noun if (work := work_of(step.spec)).has_steps else "",
+                format_run_progress(step.spec, step.condition, brief=True),
+                step.case,
+            )
+            row = Row(name, step, line, ", ".join(filter(None, parts)), level, link)
             if not step.condition.runs:
                 yield self._with_child(row)
                 continue
@@ -185,14 +191,3 @@ def _matching(rows: Iterable[Row], text: str) -> Iterator[Row]:
         inside = tuple(_matching(row.inside or (), text))
         if inside or text in row.path.lower():
             yield row if row.inside is None else replace(row, inside=inside)
-
-
-def _describe(step: StepRow, *, is_last: bool) -> str:
-    parts = (
-        "finally" if is_last else "",
-        "daemon" if step.spec.daemon else "",
-        work.noun if (work := work_of(step.spec)).has_steps else "",
-        format_run_progress(step.spec, step.condition, brief=True),
-        step.case,
-    )
-    return ", ".join(filter(None, parts))
