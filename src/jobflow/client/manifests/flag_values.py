@@ -10,17 +10,10 @@ from io import BytesIO
 from jobflow.api.duration import MAX_SECONDS, parse_duration
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS
 from jobflow.client.errors import UNUSABLE, CommandError
+from jobflow.client.manifests import yaml_nodes
 from jobflow.client.manifests.objects import Manifest
 from jobflow.client.manifests.sources import ManifestFault, read_files
 from jobflow.client.manifests.yaml_errors import NotYAMLError, Span
-from jobflow.client.manifests.yaml_nodes import (
-    ListNode,
-    MappingEntry,
-    MappingNode,
-    Node,
-    ScalarNode,
-    documents,
-)
 from jobflow.client.manifests.yaml_scalars import Scalar, plain_value
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import format_count, join_names
@@ -36,13 +29,13 @@ class FlagValueError(ValueError):
     """A value that cannot be read. The message ends a sentence about the value."""
 
 
-def read_flag_value(text: str) -> Node:
+def read_flag_value(text: str) -> yaml_nodes.Node:
     """Return a number, true, false, null, list, mapping or quoted text as in JSON, and anything
     else as text. Raises FlagValueError if a value begins with a bracket or a double quote and does
     not end as a list, mapping or quoted text, or has characters that UTF-8 does not have."""
     trimmed = text.strip()
     if trimmed.startswith(_BRACKETS) or _QUOTED.fullmatch(trimmed):
-        parsed = list(documents(text, json_value))
+        parsed = list(yaml_nodes.documents(text, json_value))
         if len(parsed) > 1:
             raise FlagValueError("has more text after its end; put all of it into double quotes")
         if isinstance(node := parsed[0], NotYAMLError):
@@ -53,7 +46,7 @@ def read_flag_value(text: str) -> Node:
         text.encode()
     except UnicodeEncodeError:
         raise FlagValueError("has characters that UTF-8 does not have") from None
-    return ScalarNode(Span(0, 0, 0), json_value(trimmed) if is_json(trimmed) else text)
+    return yaml_nodes.ScalarNode(Span(0, 0, 0), json_value(trimmed) if is_json(trimmed) else text)
 
 
 def is_json(text: str) -> bool:
@@ -66,9 +59,9 @@ def json_value(text: str) -> Scalar:
     return plain_value(text) if is_json(text) or not text else text
 
 
-def parse_params(arguments: Iterable[str], flag: str = "--param") -> dict[str, Node]:
+def parse_params(arguments: Iterable[str], flag: str = "--param") -> dict[str, yaml_nodes.Node]:
     """Return the values of a flag by name (`read_flag_value`). Raises CommandError."""
-    values: dict[str, Node] = {}
+    values: dict[str, yaml_nodes.Node] = {}
     errors = []
     for argument in arguments:
         name, equals, text = argument.partition("=")
@@ -96,17 +89,17 @@ def set_name(name: str, manifests: Iterable[Manifest]) -> None:
         raise CommandError(UNUSABLE, message)
     [flow] = flows
     metadata = _child(flow.node, "metadata")
-    if isinstance(metadata, MappingNode):
+    if isinstance(metadata, yaml_nodes.MappingNode):
         generated = metadata.entries.pop("generateName", None)
         # faults of the name are shown where the old one is
         old = metadata.entries.get("name") or generated
         span = old.value.span if old is not None else metadata.span
-        metadata.entries["name"] = MappingEntry(span, ScalarNode(span, name))
+        metadata.entries["name"] = yaml_nodes.MappingEntry(span, yaml_nodes.ScalarNode(span, name))
         flow.__dict__.pop("data", None)  # cached with the old name
 
 
 def set_params(
-    values: Mapping[str, Node], manifests: Iterable[Manifest], *, flow: str = ""
+    values: Mapping[str, yaml_nodes.Node], manifests: Iterable[Manifest], *, flow: str = ""
 ) -> None:
     """Set the values in every flow that declares such params. Raises CommandError if none does;
     `flow` is the name of the only flow if it is not from FILEs."""
@@ -118,7 +111,7 @@ def set_params(
                 # its faults are shown at the param's name, because the value is in no file
                 at = param.entries["name"]
                 value = _moved(values[name], at.value.span)
-                param.entries["value"] = MappingEntry(at.key, value)
+                param.entries["value"] = yaml_nodes.MappingEntry(at.key, value)
                 param.duplicates = [each for each in param.duplicates if each.key != "value"]
                 manifest.__dict__.pop("data", None)  # cached with the old value
     none, no_such = "no JobFlow in the files has params", "no JobFlow in the files has this param"
@@ -136,7 +129,7 @@ def set_params(
         raise CommandError(UNUSABLE, "\n".join(errors))
 
 
-def _params(manifest: Manifest) -> Iterator[tuple[str, MappingNode]]:
+def _params(manifest: Manifest) -> Iterator[tuple[str, yaml_nodes.MappingNode]]:
     """Return the params of a flow, or of a CronJobFlow's flows, by name; no misshapen ones."""
     spec = _child(manifest.node, "spec")
     if manifest.kind == CRONJOBFLOWS.kind:
@@ -145,28 +138,28 @@ def _params(manifest: Manifest) -> Iterator[tuple[str, MappingNode]]:
     elif manifest.kind != JOBFLOWS.kind:
         return
     params = _child(spec, "params")
-    for param in params.items if isinstance(params, ListNode) else ():
+    for param in params.items if isinstance(params, yaml_nodes.ListNode) else ():
         name = _child(param, "name")
-        if isinstance(param, MappingNode) and isinstance(name, ScalarNode):
+        if isinstance(param, yaml_nodes.MappingNode) and isinstance(name, yaml_nodes.ScalarNode):
             if isinstance(name.value, str):
                 yield name.value, param
 
 
-def _child(node: Node | None, key: str) -> Node | None:
-    entry = node.entries.get(key) if isinstance(node, MappingNode) else None
+def _child(node: yaml_nodes.Node | None, key: str) -> yaml_nodes.Node | None:
+    entry = node.entries.get(key) if isinstance(node, yaml_nodes.MappingNode) else None
     return entry.value if entry is not None else None
 
 
-def _moved(node: Node, span: Span) -> Node:
+def _moved(node: yaml_nodes.Node, span: Span) -> yaml_nodes.Node:
     match node:
-        case MappingNode():
+        case yaml_nodes.MappingNode():
             # every part of a value is at its name, because it is in no file
             moved = {key: _moved(entry.value, span) for key, entry in node.entries.items()}
-            entries = {key: MappingEntry(span, value) for key, value in moved.items()}
+            entries = {key: yaml_nodes.MappingEntry(span, value) for key, value in moved.items()}
             return replace(node, span=span, entries=entries, duplicates=[])
-        case ListNode():
+        case yaml_nodes.ListNode():
             return replace(node, span=span, items=[_moved(item, span) for item in node.items])
-        case ScalarNode():
+        case yaml_nodes.ScalarNode():
             return replace(node, span=span)
 
 
@@ -177,8 +170,8 @@ def read_durations(file: str, names: Collection[str]) -> dict[str, float]:
     [source] = list(read_files([file], BytesIO()))[:1]
     if isinstance(source, ManifestFault):
         raise CommandError(UNUSABLE, f"{file}: {source.message}")
-    parsed = list(documents(source.text))
-    if len(parsed) != 1 or not isinstance(root := parsed[0], MappingNode):
+    parsed = list(yaml_nodes.documents(source.text))
+    if len(parsed) != 1 or not isinstance(root := parsed[0], yaml_nodes.MappingNode):
         errors = [each.message for each in parsed if isinstance(each, NotYAMLError)]
         raise CommandError(UNUSABLE, f"{file}: {errors[0] if errors else _SHAPE}")
     found: dict[str, float] = {}
@@ -200,8 +193,8 @@ def read_durations(file: str, names: Collection[str]) -> dict[str, float]:
     return found
 
 
-def _seconds(node: Node) -> float:
-    value = node.value if isinstance(node, ScalarNode) else None
+def _seconds(node: yaml_nodes.Node) -> float:
+    value = node.value if isinstance(node, yaml_nodes.ScalarNode) else None
     if isinstance(value, str):
         return parse_duration(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_SECONDS:
