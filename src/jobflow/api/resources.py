@@ -7,7 +7,7 @@ Decoding accepts every value that a stored object may have.
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, dataclass_transform
 
 import msgspec
 
@@ -17,11 +17,18 @@ def Schema(**schema: Any) -> msgspec.Meta:  # noqa: N802 - reads as an annotatio
     return msgspec.Meta(extra_json_schema=schema)
 
 
-class Struct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Base of all resource types, with camelCase names in JSON."""
+class _ByName(msgspec.StructMeta):
+    def __new__(mcls, *definition: Any, **config: Any) -> Any:
+        # the only option that msgspec does not inherit
+        return super().__new__(mcls, *definition, **{"kw_only": True} | config)
 
 
-class OwnerReference(Struct, frozen=True, kw_only=True):
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
+class Struct(msgspec.Struct, metaclass=_ByName, frozen=True, omit_defaults=True, rename="camel"):
+    """Base of all resource types: frozen, arguments by name only, camelCase names in JSON."""
+
+
+class OwnerReference(Struct):
     """The owner of a dependent object; the garbage collector follows it by `uid`."""
 
     api_version: str = ""
@@ -32,7 +39,7 @@ class OwnerReference(Struct, frozen=True, kw_only=True):
     block_owner_deletion: bool | None = None
 
 
-class ObjectMeta(Struct, frozen=True, kw_only=True):
+class ObjectMeta(Struct):
     name: str = ""
     generate_name: str = ""
     namespace: str = ""
@@ -57,7 +64,7 @@ class ObjectMeta(Struct, frozen=True, kw_only=True):
         return (owner := self.controller) is not None and owner.uid == other.uid
 
 
-class Object(Struct, frozen=True, kw_only=True):
+class Object(Struct):
     """An object of any kind, with its metadata only."""
 
     api_version: str = ""
@@ -65,7 +72,7 @@ class Object(Struct, frozen=True, kw_only=True):
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
 
 
-class ListMeta(Struct, frozen=True, kw_only=True):
+class ListMeta(Struct):
     """`metadata` of a list: the version to watch from, and `continue` except on the last page."""
 
     resource_version: str = ""
@@ -163,7 +170,7 @@ VALIDATING_POLICIES = _cluster_wide(
 )
 
 
-class StatusCause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StatusCause(Struct):
     """A fault in a `Status`: `field` is its JSON path, `reason` is one like FieldValueInvalid."""
 
     reason: str = ""
@@ -171,7 +178,7 @@ class StatusCause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     field: str = ""
 
 
-class StatusDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class StatusDetails(Struct):
     """The object of a `Status` and its faults."""
 
     name: str = ""
@@ -182,7 +189,7 @@ class StatusDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     retry_after_seconds: int | None = None
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Status(Struct, omit_defaults=False):
     """`v1` Status: an API server's answer that is not an object (meta/v1 types.go)."""
 
     api_version: str = "v1"

@@ -54,7 +54,7 @@ class ConcurrencyPolicy(StrEnum):
     FORBID = "Forbid"
 
 
-class Patch(Struct, frozen=True, kw_only=True):
+class Patch(Struct):
     """Changes to what the step runs. Set either jobSpec or spec."""
 
     job_spec: Annotated[dict[str, Any] | None, Opaque, JobPart(Role.SPEC)] = None
@@ -107,7 +107,7 @@ VolumesField = Annotated[
 ]
 
 
-class Case(Struct, frozen=True, kw_only=True):
+class Case(Struct):
     """A case of a switch. Set at most one of template, jobSpec and container."""
 
     when: Annotated[str | None, Evaluated(Stage.DECISION)] = None
@@ -127,7 +127,7 @@ class Case(Struct, frozen=True, kw_only=True):
     """Changes to the job in this case, applied after the step's patch."""
 
 
-class ForEach(Struct, frozen=True, kw_only=True):
+class ForEach(Struct):
     """Runs one job per item. Set exactly one of items, from and count; at most 1,000 items."""
 
     items: Annotated[list[Any] | None, ONE_SOURCE] = None
@@ -145,7 +145,7 @@ class ForEach(Struct, frozen=True, kw_only=True):
     such as $(params.n)."""
 
 
-class Repeat(Struct, frozen=True, kw_only=True):
+class Repeat(Struct):
     """Runs the step again, one run after another, until a condition is true."""
 
     until: Annotated[
@@ -163,7 +163,7 @@ class Repeat(Struct, frozen=True, kw_only=True):
     """Time between the end of a run and the start of the next one, such as 10m."""
 
 
-class Backoff(Struct, frozen=True, kw_only=True):
+class Backoff(Struct):
     """Pause before each attempt. It begins with duration and is multiplied by factor each time."""
 
     duration: str | None = None
@@ -174,7 +174,7 @@ class Backoff(Struct, frozen=True, kw_only=True):
     """Maximum pause, such as 10m. Default: 5m."""
 
 
-class Retry(Struct, frozen=True, kw_only=True):
+class Retry(Struct):
     """Runs a failed step again."""
 
     limit: Annotated[IntOrParam | None, Required("set the number of attempts after the first")] = (
@@ -210,7 +210,7 @@ class ApprovalAnswer(StrEnum):
     REJECT = "Reject"
 
 
-class Approval(Struct, frozen=True, kw_only=True):
+class Approval(Struct):
     """Waits until a user approves or rejects, or until the timeout does."""
 
     message: Annotated[str | None, Referring(Stage.QUESTION)] = None
@@ -224,7 +224,7 @@ class Approval(Struct, frozen=True, kw_only=True):
     """Answer once the timeout is over: Approve or Reject (default)."""
 
 
-class Param(Struct, frozen=True, kw_only=True):
+class Param(Struct):
     """A parameter of the flow."""
 
     name: Annotated[str, Required("a param has a name")] = ""
@@ -235,7 +235,7 @@ class Param(Struct, frozen=True, kw_only=True):
     """Allowed values."""
 
 
-class JobDefaults(Struct, frozen=True, kw_only=True):
+class JobDefaults(Struct):
     """Defaults for every job of the flow. Templates and patches override them."""
 
     queue: str | None = None
@@ -252,7 +252,7 @@ class JobDefaults(Struct, frozen=True, kw_only=True):
     """Annotations of the jobs."""
 
 
-class Concurrency(Struct, frozen=True, kw_only=True):
+class Concurrency(Struct):
     """Limits how many flows of a group run at once in a namespace. A flow holds a place in its
     group from its start to its end."""
 

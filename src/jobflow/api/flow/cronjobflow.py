@@ -27,7 +27,7 @@ DEFAULT_SUCCESSFUL_HISTORY = 3
 DEFAULT_FAILED_HISTORY = 1
 
 
-class FlowTemplateMetadata(Struct, frozen=True, kw_only=True):
+class FlowTemplateMetadata(Struct):
     """Labels and annotations of the flows."""
 
     labels: dict[str, str] | None = None
@@ -36,7 +36,7 @@ class FlowTemplateMetadata(Struct, frozen=True, kw_only=True):
     """Annotations of the flows."""
 
 
-class JobFlowTemplate(Struct, frozen=True, kw_only=True):
+class JobFlowTemplate(Struct):
     """The flows to create."""
 
     metadata: FlowTemplateMetadata | None = None
@@ -48,7 +48,7 @@ class JobFlowTemplate(Struct, frozen=True, kw_only=True):
     as 2026-01-01T02:00:00+01:00."""
 
 
-class CronJobFlowSpec(Struct, frozen=True, kw_only=True):
+class CronJobFlowSpec(Struct):
     """Specification of the schedule and its flows."""
 
     schedule: Annotated[
@@ -76,7 +76,7 @@ class CronJobFlowSpec(Struct, frozen=True, kw_only=True):
     """Number of flows to keep that have failed. Default: 1."""
 
 
-class FlowReference(Struct, frozen=True, kw_only=True):
+class FlowReference(Struct):
     """A flow that has not finished."""
 
     api_version: str = ""
@@ -91,7 +91,7 @@ class FlowReference(Struct, frozen=True, kw_only=True):
     """UID of the flow."""
 
 
-class CronJobFlowStatus(Struct, frozen=True, kw_only=True):
+class CronJobFlowStatus(Struct):
     """Status of the schedule."""
 
     active: list[FlowReference] | None = None
@@ -107,7 +107,7 @@ class CronJobFlowStatus(Struct, frozen=True, kw_only=True):
     for it have finished."""
 
 
-class CronJobFlow(Struct, frozen=True, kw_only=True):
+class CronJobFlow(Struct):
     """Creates a JobFlow at each time of a schedule, as a CronJob creates Jobs."""
 
     api_version: str = "flow.volcano.sh/v1alpha1"

@@ -29,7 +29,7 @@ class RetainPolicy(StrEnum):
     DELETE = "delete"
 
 
-class JobFlowSpec(Struct, frozen=True, kw_only=True):
+class JobFlowSpec(Struct):
     """Specification of the flow."""
 
     flows: Annotated[list[Step] | None, Plain(), Apart(), InChild()] = None
@@ -114,7 +114,7 @@ def child_spec(raw: dict[str, Any]) -> JobFlowSpec:
         return JobFlowSpec()
 
 
-class JobFlow(Struct, frozen=True, kw_only=True):
+class JobFlow(Struct):
     """A workflow of Volcano jobs. Each step creates a job from a JobTemplate once its dependencies
     are met."""
 
@@ -151,7 +151,7 @@ class JobFlow(Struct, frozen=True, kw_only=True):
         return self.status.state.phase in FINAL_PHASES
 
 
-class JobTemplateStatus(Struct, frozen=True, kw_only=True):
+class JobTemplateStatus(Struct):
     """Status of the template."""
 
     job_depends_on_list: list[str] | None = None
@@ -159,7 +159,7 @@ class JobTemplateStatus(Struct, frozen=True, kw_only=True):
     every 30 s."""
 
 
-class JobTemplate(Struct, frozen=True, kw_only=True):
+class JobTemplate(Struct):
     """A Volcano job specification from which steps of JobFlows create jobs.
 
     `spec` stays as it was written, so that fields which this version does not know reach the job.

@@ -45,7 +45,7 @@ TIMEOUT = "Timeout"
 """`reason` of a flow that exceeded its timeout, and of the steps that this or their own ended."""
 
 
-class FlowState(Struct, frozen=True, kw_only=True):
+class FlowState(Struct):
     """State of the flow."""
 
     phase: Annotated[str, Schema(enum=[*FlowPhase])] = ""
@@ -57,7 +57,7 @@ class FlowState(Struct, frozen=True, kw_only=True):
     """Reason, in one sentence."""
 
 
-class StepFailure(Struct, frozen=True, kw_only=True):
+class StepFailure(Struct):
     """The pod that made the job fail, as far as it could still be read."""
 
     step: str = ""
@@ -86,7 +86,7 @@ class StepFailure(Struct, frozen=True, kw_only=True):
     """Whether the cluster ended the pod: it was evicted, preempted or lost with its node."""
 
 
-class RequestedHours(Struct, frozen=True, kw_only=True):
+class RequestedHours(Struct):
     """Resources that the jobs requested, multiplied by their running time, over all attempts."""
 
     cpu: str = ""
@@ -97,7 +97,7 @@ class RequestedHours(Struct, frozen=True, kw_only=True):
     """GPU hours, over all vendors."""
 
 
-class ApprovalResult(Struct, frozen=True, kw_only=True):
+class ApprovalResult(Struct):
     """The answer to the approval of a step, and who gave it."""
 
     answer: str = ""
@@ -108,7 +108,7 @@ class ApprovalResult(Struct, frozen=True, kw_only=True):
     """When the answer was given."""
 
 
-class RunCondition(Struct, frozen=True, kw_only=True):
+class RunCondition(Struct):
     """State of one run of a step. Each attempt of a run is a Volcano job."""
 
     index: Int32 | None = None
@@ -171,7 +171,7 @@ class RunCondition(Struct, frozen=True, kw_only=True):
         return rests and 0 < self.attempts == self.past_attempts
 
 
-class Decisions(Struct, frozen=True, kw_only=True):
+class Decisions(Struct):
     """Decisions that were made when the step's dependencies were met. They never change."""
 
     when: bool | None = None
@@ -182,7 +182,7 @@ class Decisions(Struct, frozen=True, kw_only=True):
     """Value of forEach.from."""
 
 
-class StepCondition(RunCondition, frozen=True, kw_only=True):
+class StepCondition(RunCondition):
     """State of a step; with forEach or repeat, the summary of its runs."""
 
     passed_targets: list[str] | None = None
@@ -200,7 +200,7 @@ class StepCondition(RunCondition, frozen=True, kw_only=True):
         return next(begun, None)
 
 
-class JobRunningHistory(Struct, frozen=True, kw_only=True):
+class JobRunningHistory(Struct):
     """A phase that a job was in."""
 
     state: str = ""
@@ -211,7 +211,7 @@ class JobRunningHistory(Struct, frozen=True, kw_only=True):
     """When the phase ended."""
 
 
-class JobRecord(Struct, frozen=True, kw_only=True):
+class JobRecord(Struct):
     """Record of a Volcano job, kept after the job is deleted."""
 
     name: str = ""
@@ -228,7 +228,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     """Last ten phases of the job."""
 
 
-class JobFlowStatus(Struct, frozen=True, kw_only=True):
+class JobFlowStatus(Struct):
     """Status of the flow."""
 
     state: FlowState = msgspec.field(default_factory=FlowState)

@@ -29,7 +29,7 @@ from jobflow.api.resources import Struct
 from jobflow.api.volcano.job import Int32, Opaque
 
 
-class HTTPHeader(Struct, frozen=True, kw_only=True):
+class HTTPHeader(Struct):
     """HTTP header of a probe."""
 
     name: str | None = None
@@ -38,7 +38,7 @@ class HTTPHeader(Struct, frozen=True, kw_only=True):
     """Value of the header."""
 
 
-class HTTPGetProbe(Struct, frozen=True, kw_only=True):
+class HTTPGetProbe(Struct):
     """HTTP request to each pod of a task."""
 
     task_name: Annotated[str | None, Required("name the task of the targets' jobs")] = None
@@ -59,7 +59,7 @@ class HTTPGetProbe(Struct, frozen=True, kw_only=True):
         return header.name or "", header.value or ""
 
 
-class TCPSocketProbe(Struct, frozen=True, kw_only=True):
+class TCPSocketProbe(Struct):
     """TCP connection to each pod of a task."""
 
     task_name: Annotated[str | None, Required("name the task of the targets' jobs")] = None
@@ -68,7 +68,7 @@ class TCPSocketProbe(Struct, frozen=True, kw_only=True):
     """Port, 1 to 65535."""
 
 
-class TaskStatusProbe(Struct, frozen=True, kw_only=True):
+class TaskStatusProbe(Struct):
     """Phase of a task's pods."""
 
     task_name: Annotated[str | None, Required("name the task of the targets' jobs")] = None
@@ -83,7 +83,7 @@ class TaskStatusProbe(Struct, frozen=True, kw_only=True):
     """Number of pods that must reach the phase. Default: all."""
 
 
-class Probe(Struct, frozen=True, kw_only=True):
+class Probe(Struct):
     """Checks of the tasks and pods of the targets' jobs. A target is met once all checks pass for
     it; the condition is ignored."""
 
@@ -122,7 +122,7 @@ class ItemDependency(StrEnum):
     MATCHING = "Matching"
 
 
-class DependsOn(Struct, frozen=True, kw_only=True):
+class DependsOn(Struct):
     """Steps that a step waits for, and when it starts."""
 
     targets: Annotated[list[str] | None, Plain()] = None
@@ -145,7 +145,7 @@ class DependsOn(Struct, frozen=True, kw_only=True):
     its targets."""
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class Step(Struct):
     """A step: runs a Volcano job once its dependencies are met. Set at most one of template,
     jobSpec and container."""
 

@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 
+@typing.dataclass_transform(frozen_default=True)
 class Trait(msgspec.Struct, frozen=True):
     """Base of all traits."""
 
@@ -23,11 +24,11 @@ class Trait(msgspec.Struct, frozen=True):
 T = TypeVar("T", bound=Trait)
 
 
-class Plain(Trait, frozen=True):
+class Plain(Trait):
     """Most objects set the field or have its default, and no rule of options is about it."""
 
 
-class Apart(Trait, frozen=True):
+class Apart(Trait):
     """The objects in the field are looked at for themselves: steps of a flow, the flow of a
     schedule."""
 
@@ -65,14 +66,14 @@ class ValueKind(Enum):
     ANY = auto()
 
 
-class Evaluated(Trait, frozen=True):
+class Evaluated(Trait):
     """The field is a CEL expression, or a map of them."""
 
     stage: Stage
     result: ValueKind = ValueKind.CONDITION
 
 
-class Referring(Trait, frozen=True):
+class Referring(Trait):
     """Strings in the field may contain references such as `$(params.x)`."""
 
     stage: Stage
@@ -80,7 +81,7 @@ class Referring(Trait, frozen=True):
     """The only key of its value in which they may be; "": everywhere."""
 
 
-class Setting(Trait, frozen=True):
+class Setting(Trait):
     """The field may be one reference to a param, whose value takes its place."""
 
     is_time: bool = False
@@ -98,14 +99,14 @@ class WorkKind(StrEnum):
     APPROVAL = "approval"
 
 
-class Runs(Trait, frozen=True):
+class Runs(Trait):
     """The field says what a step or a case runs."""
 
     kind: WorkKind | None = None
     """None: one of its cases."""
 
 
-class For(Trait, frozen=True):
+class For(Trait):
     """The kinds of work beside which the field has a meaning. Default for a field of a step: jobs
     and child flows; for one below it: as the field that it is in."""
 
@@ -135,7 +136,7 @@ class Role(Enum):
     """The field of this name of the first container of the first task."""
 
 
-class JobPart(Trait, frozen=True):
+class JobPart(Trait):
     """The field is a part of the vcjob that a step creates. Strings in it may contain references,
     which get their values at Stage.JOB."""
 
@@ -145,7 +146,7 @@ class JobPart(Trait, frozen=True):
 # ------------------------------------------------------------------------- child flows
 
 
-class InChild(Trait, frozen=True):
+class InChild(Trait):
     """The field of a flow is also one of a child flow."""
 
     inherited: bool = False
@@ -155,7 +156,7 @@ class InChild(Trait, frozen=True):
 # -------------------------------------------------------------- rows of the admission rules
 
 
-class Required(Trait, frozen=True):
+class Required(Trait):
     """The field is set wherever its object is. For objects in a step or a spec only: of steps and
     specs themselves, rules pass by those without options."""
 
@@ -163,18 +164,18 @@ class Required(Trait, frozen=True):
     """The values that may be written, as a clause."""
 
 
-class Relation(Trait, frozen=True):
+class Relation(Trait):
     """Base of traits of a set field that are about other fields of its object."""
 
 
-class NotWith(Relation, frozen=True):
+class NotWith(Relation):
     """The field excludes others of its object."""
 
     others: Mapping[str, str]
     """Each of the others by its JSON name, with the fault as a clause. `{}` in it is that name."""
 
 
-class Needs(Relation, frozen=True):
+class Needs(Relation):
     """The field has a meaning only beside another one of its object."""
 
     other: str
@@ -183,7 +184,7 @@ class Needs(Relation, frozen=True):
     """The fault without it, as a clause."""
 
 
-class OneOf(Relation, frozen=True):
+class OneOf(Relation):
     """At most one of the fields of the object with this trait is set."""
 
     names: str

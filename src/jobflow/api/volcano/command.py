@@ -39,7 +39,7 @@ RETRIES = frozenset({Action.RESTART_JOB, Action.RETRY_TOLERATED})
 """The actions on a flow that has ended."""
 
 
-class Command(Struct, frozen=True, kw_only=True):
+class Command(Struct):
     """A Command, which has neither spec nor status."""
 
     api_version: str = COMMANDS.api_version

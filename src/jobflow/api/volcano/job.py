@@ -36,7 +36,7 @@ ENDED_PHASES = frozenset(
 """Phases in which a vcjob has ended, unless it is resumed."""
 
 
-class LifecyclePolicy(Struct, frozen=True, kw_only=True):
+class LifecyclePolicy(Struct):
     """Action of Volcano on an event or an exit code of a task's pods."""
 
     action: str | None = None
@@ -54,7 +54,7 @@ class LifecyclePolicy(Struct, frozen=True, kw_only=True):
     """Time that the event must last before the action, such as "30s"."""
 
 
-class NetworkTopology(Struct, frozen=True, kw_only=True):
+class NetworkTopology(Struct):
     """Required proximity of the pods in the network topology."""
 
     mode: str | None = None
@@ -65,7 +65,7 @@ class NetworkTopology(Struct, frozen=True, kw_only=True):
     """Name of the highest tier that the pods may span. Excludes highestTierAllowed."""
 
 
-class PartitionPolicy(Struct, frozen=True, kw_only=True):
+class PartitionPolicy(Struct):
     """Division of a task's pods into partitions that are placed together."""
 
     total_partitions: Int32 | None = None
@@ -78,7 +78,7 @@ class PartitionPolicy(Struct, frozen=True, kw_only=True):
     """Required proximity of the pods of a partition."""
 
 
-class TaskDependsOn(Struct, frozen=True, kw_only=True):
+class TaskDependsOn(Struct):
     """Tasks of the same job that must start before this one."""
 
     name: list[str] | None = None
@@ -87,7 +87,7 @@ class TaskDependsOn(Struct, frozen=True, kw_only=True):
     """any: wait for one of them; all: wait for every one."""
 
 
-class Task(Struct, frozen=True, kw_only=True):
+class Task(Struct):
     """A number of pods with the same pod template."""
 
     name: str | None = None
@@ -110,7 +110,7 @@ class Task(Struct, frozen=True, kw_only=True):
     """Division of the task's pods into partitions."""
 
 
-class Volume(Struct, frozen=True, kw_only=True):
+class Volume(Struct):
     """A volume that is mounted into every pod of the job."""
 
     mount_path: str | None = None
@@ -121,7 +121,7 @@ class Volume(Struct, frozen=True, kw_only=True):
     """Claim that Volcano creates for the job; see `kubectl explain pvc.spec`."""
 
 
-class JobSpec(Struct, frozen=True, kw_only=True):
+class JobSpec(Struct):
     """Specification of a Volcano job."""
 
     scheduler_name: str | None = None
@@ -152,28 +152,28 @@ class JobSpec(Struct, frozen=True, kw_only=True):
     """Required proximity of the pods."""
 
 
-class JobState(Struct, frozen=True, kw_only=True):
+class JobState(Struct):
     phase: str = ""
     reason: str = ""
     message: str = ""
     last_transition_time: datetime | None = None
 
 
-class JobCondition(Struct, frozen=True, kw_only=True):
+class JobCondition(Struct):
     """An entry of a vcjob's history: a phase and its beginning."""
 
     status: str = ""
     last_transition_time: datetime | None = None
 
 
-class TaskState(Struct, frozen=True, kw_only=True):
+class TaskState(Struct):
     """Number of a task's pods in each pod phase."""
 
     phase: dict[str, Int32] | None = None
     """Number of pods by pod phase."""
 
 
-class JobStatus(Struct, frozen=True, kw_only=True):
+class JobStatus(Struct):
     """`status` of a vcjob. Volcano removes counts and taskStatusCount from a completed vcjob."""
 
     state: JobState = msgspec.field(default_factory=JobState)
@@ -196,14 +196,14 @@ Odd = str | int | float | bool | list[Any] | None
 vcjob must not make a whole list unreadable."""
 
 
-class ContainerResources(Struct, frozen=True, kw_only=True):
+class ContainerResources(Struct):
     """A container's resources: maps of quantities, which are strings or numbers."""
 
     requests: Any = None
     limits: Any = None
 
 
-class ContainerOutline(Struct, frozen=True, kw_only=True):
+class ContainerOutline(Struct):
     name: Any = None
     resources: ContainerResources | Odd = None
 
@@ -212,7 +212,7 @@ OddList = list[ContainerOutline | Odd] | dict[str, Any] | str | int | float | bo
 """A list of containers, or any value in its place."""
 
 
-class PodOutline(Struct, frozen=True, kw_only=True):
+class PodOutline(Struct):
     containers: OddList = None
     init_containers: OddList = None
 
@@ -232,17 +232,17 @@ def _containers(found: OddList) -> list[ContainerOutline]:
     return [each for each in found if isinstance(each, ContainerOutline)]
 
 
-class PodTemplateOutline(Struct, frozen=True, kw_only=True):
+class PodTemplateOutline(Struct):
     spec: PodOutline | Odd = None
 
 
-class PolicyOutline(Struct, frozen=True, kw_only=True):
+class PolicyOutline(Struct):
     event: str | None = None
     events: list[str] | None = None
     action: str | None = None
 
 
-class TaskOutline(Struct, frozen=True, kw_only=True):
+class TaskOutline(Struct):
     name: str | None = None
     replicas: int | None = None
     policies: list[PolicyOutline] | None = None
@@ -256,14 +256,14 @@ class TaskOutline(Struct, frozen=True, kw_only=True):
         return spec if isinstance(spec, PodOutline) else PodOutline()
 
 
-class JobOutline(Struct, frozen=True, kw_only=True):
+class JobOutline(Struct):
     """The part of a vcjob's spec that is kept."""
 
     tasks: list[TaskOutline] | None = None
     policies: list[PolicyOutline] | None = None
 
 
-class Job(Struct, frozen=True, kw_only=True):
+class Job(Struct):
     """A vcjob with an outline of its spec."""
 
     api_version: str = "batch.volcano.sh/v1alpha1"

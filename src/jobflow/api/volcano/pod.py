@@ -26,7 +26,7 @@ class PodPhase(StrEnum):
 ENDED_POD_PHASES = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 
 
-class Terminated(Struct, frozen=True, kw_only=True):
+class Terminated(Struct):
     """How a container ended."""
 
     exit_code: int = 0
@@ -39,21 +39,21 @@ class Terminated(Struct, frozen=True, kw_only=True):
     finished_at: datetime | None = None
 
 
-class ContainerWaiting(Struct, frozen=True, kw_only=True):
+class ContainerWaiting(Struct):
     """Why a container does not run yet: ImagePullBackOff, CrashLoopBackOff …"""
 
     reason: str = ""
     message: str = ""
 
 
-class ContainerState(Struct, frozen=True, kw_only=True):
+class ContainerState(Struct):
     """Empty if the container has not started or runs."""
 
     waiting: ContainerWaiting | None = None
     terminated: Terminated | None = None
 
 
-class ContainerStatus(Struct, frozen=True, kw_only=True):
+class ContainerStatus(Struct):
     name: str = ""
     ready: bool = False
     restart_count: int = 0
@@ -61,7 +61,7 @@ class ContainerStatus(Struct, frozen=True, kw_only=True):
     last_state: ContainerState = msgspec.field(default_factory=ContainerState)
 
 
-class PodCondition(Struct, frozen=True, kw_only=True):
+class PodCondition(Struct):
     type: str = ""
     """PodScheduled, Ready …"""
     status: str = ""
@@ -70,7 +70,7 @@ class PodCondition(Struct, frozen=True, kw_only=True):
     last_transition_time: datetime | None = None
 
 
-class PodStatus(Struct, frozen=True, kw_only=True):
+class PodStatus(Struct):
     phase: str = ""
     conditions: list[PodCondition] | None = None
     reason: str = ""
@@ -82,18 +82,18 @@ class PodStatus(Struct, frozen=True, kw_only=True):
     init_container_statuses: list[ContainerStatus] | None = None
 
 
-class Container(Struct, frozen=True, kw_only=True):
+class Container(Struct):
     name: str = ""
     image: str = ""
 
 
-class PodSpec(Struct, frozen=True, kw_only=True):
+class PodSpec(Struct):
     node_name: str = ""
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
 
 
-class Pod(Struct, frozen=True, kw_only=True):
+class Pod(Struct):
     """A pod of a vcjob."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)

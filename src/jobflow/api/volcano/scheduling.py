@@ -33,7 +33,7 @@ class QueueState(StrEnum):
     CLOSING = "Closing"
 
 
-class PodGroupCondition(Struct, frozen=True, kw_only=True):
+class PodGroupCondition(Struct):
     """Result of a scheduling cycle."""
 
     type: str = ""
@@ -44,7 +44,7 @@ class PodGroupCondition(Struct, frozen=True, kw_only=True):
     last_transition_time: datetime | None = None
 
 
-class PodGroupSpec(Struct, frozen=True, kw_only=True):
+class PodGroupSpec(Struct):
     min_member: int = 0
     """The number of pods that start together, or not at all."""
     queue: str = "default"
@@ -52,12 +52,12 @@ class PodGroupSpec(Struct, frozen=True, kw_only=True):
     """Requests of these pods."""
 
 
-class PodGroupStatus(Struct, frozen=True, kw_only=True):
+class PodGroupStatus(Struct):
     phase: str = ""
     conditions: list[PodGroupCondition] | None = None
 
 
-class PodGroup(Struct, frozen=True, kw_only=True):
+class PodGroup(Struct):
     """The pods of a vcjob, which is its controller and has the same labels."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
@@ -65,14 +65,14 @@ class PodGroup(Struct, frozen=True, kw_only=True):
     status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
 
 
-class QueueSpec(Struct, frozen=True, kw_only=True):
+class QueueSpec(Struct):
     capability: ResourceList | None = None
     """The most that jobs of the queue may use."""
     deserved: ResourceList | None = None
     """The share of the queue when the cluster is full."""
 
 
-class QueueStatus(Struct, frozen=True, kw_only=True):
+class QueueStatus(Struct):
     state: str = ""
     allocated: ResourceList | None = None
     """Resources that jobs of the queue use now."""
@@ -80,7 +80,7 @@ class QueueStatus(Struct, frozen=True, kw_only=True):
     """The number of PodGroups that are not admitted."""
 
 
-class Queue(Struct, frozen=True, kw_only=True):
+class Queue(Struct):
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: QueueSpec = msgspec.field(default_factory=QueueSpec)
     status: QueueStatus = msgspec.field(default_factory=QueueStatus)
