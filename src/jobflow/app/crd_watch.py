@@ -31,7 +31,7 @@ SETTLE_SECONDS = 2.0
 """Time from a corrected definition until every API server uses it."""
 
 
-class InstalledCrd(Struct, frozen=True, kw_only=True):
+class InstalledCrd(Struct):
     metadata: ObjectMeta
     spec: dict[str, Any] = {}
 

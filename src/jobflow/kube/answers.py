@@ -321,15 +321,15 @@ OWN_MANAGER = "jobflow"
 """The name of every replica, which the API server takes from the User-Agent of its requests."""
 
 
-class StatusFields(Struct, frozen=True, kw_only=True):
+class StatusFields(Struct):
     conditions: msgspec.Raw = msgspec.field(name="f:conditions", default=msgspec.Raw())
 
 
-class OwnedFields(Struct, frozen=True, kw_only=True):
+class OwnedFields(Struct):
     status: StatusFields | None = msgspec.field(name="f:status", default=None)
 
 
-class FieldOwner(Struct, frozen=True, kw_only=True):
+class FieldOwner(Struct):
     manager: str = ""
     time: datetime | None = None
     fields: OwnedFields = msgspec.field(name="fieldsV1", default_factory=OwnedFields)

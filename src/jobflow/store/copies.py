@@ -26,11 +26,11 @@ from jobflow.store.slim import slim_job
 EMPTY: Mapping[str, Any] = {}
 
 
-class QueueStatus(Struct, frozen=True, kw_only=True):
+class QueueStatus(Struct):
     state: str = ""
 
 
-class Queue(Struct, frozen=True, kw_only=True):
+class Queue(Struct):
     """`scheduling.volcano.sh/v1beta1` Queue."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)

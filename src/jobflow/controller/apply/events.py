@@ -45,7 +45,7 @@ Kind = tuple[str, EventType, str]
 """UID of the object, type and reason: waiting Events of one kind become one."""
 
 
-class Counted(Struct, frozen=True, kw_only=True):
+class Counted(Struct):
     count: int = 1
 
 

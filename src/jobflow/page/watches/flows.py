@@ -39,7 +39,7 @@ async def list_namespaces(client: Client, chosen: str) -> list[str]:
     return sorted(names - {""})
 
 
-class SummaryStatus(Struct, frozen=True, kw_only=True):
+class SummaryStatus(Struct):
     """The part of a status that a list shows."""
 
     state: FlowState = msgspec.field(default_factory=FlowState)
@@ -48,7 +48,7 @@ class SummaryStatus(Struct, frozen=True, kw_only=True):
     completion_time: datetime | None = None
 
 
-class FlowSummary(Struct, frozen=True, kw_only=True):
+class FlowSummary(Struct):
     """A flow without its steps. Ten thousand of them take a few megabytes."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)

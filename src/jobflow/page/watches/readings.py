@@ -41,14 +41,14 @@ _TELLING: tuple[str, ...] = (PodPhase.FAILED, PodPhase.PENDING, PodPhase.RUNNING
 """The phases of the pods that tell most."""
 
 
-class InvolvedObject(Struct, frozen=True, kw_only=True):
+class InvolvedObject(Struct):
     """The object that an event is about: a Job, a PodGroup or a Pod."""
 
     kind: str = ""
     name: str = ""
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class Event(Struct):
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     type: str = ""
     reason: str = ""

@@ -19,7 +19,7 @@ from jobflow.api.volcano.scheduling import QUEUE_NAME
 from jobflow.sandbox.jobs.policies import DEFAULT_MAX_RETRY, PodFacts
 
 
-class VcjobObject(Struct, frozen=True, kw_only=True):
+class VcjobObject(Struct):
     """A vcjob as stored; spec and status are still JSON."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
@@ -101,7 +101,7 @@ NODE = "sandbox"
 ADDRESS = "127.0.0.1"
 
 
-class PodTemplate(Struct, frozen=True, kw_only=True):
+class PodTemplate(Struct):
     metadata: ObjectMeta | None = None
     spec: PodSpec | None = None
 

@@ -43,29 +43,29 @@ References = dict[str, dict[str, Any] | None]
 """References to a field, Secret or ConfigMap, by kind: `fieldRef`, `secretKeyRef` and so on."""
 
 
-class EnvVar(Struct, frozen=True, kw_only=True):
+class EnvVar(Struct):
     name: str = ""
     value: str | None = None
     value_from: References | None = None
 
 
-class VolumeMount(Struct, frozen=True, kw_only=True):
+class VolumeMount(Struct):
     name: str = ""
     mount_path: str = ""
     sub_path: str | None = None
     sub_path_expr: str | None = None
 
 
-class ClaimSource(Struct, frozen=True, kw_only=True):
+class ClaimSource(Struct):
     claim_name: str = ""
 
 
-class Volume(Struct, frozen=True, kw_only=True):
+class Volume(Struct):
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
 
 
-class RunnableContainer(Struct, frozen=True, kw_only=True):
+class RunnableContainer(Struct):
     name: str = ""
     command: list[str] | None = None
     args: list[str] | None = None
@@ -79,7 +79,7 @@ class RunnableContainer(Struct, frozen=True, kw_only=True):
     termination_message_policy: str | None = None
 
 
-class RunnablePodSpec(Struct, frozen=True, kw_only=True):
+class RunnablePodSpec(Struct):
     init_containers: list[RunnableContainer] | None = None
     containers: list[RunnableContainer] | None = None
     volumes: list[Volume] | None = None

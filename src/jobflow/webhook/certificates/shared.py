@@ -26,16 +26,16 @@ from jobflow.webhook.certificates.live import Live, Now, utc_now
 log = structlog.get_logger(__name__)
 
 
-class ClientConfig(Struct, frozen=True, kw_only=True):
+class ClientConfig(Struct):
     ca_bundle: str = ""
 
 
-class WebhookEntry(Struct, frozen=True, kw_only=True):
+class WebhookEntry(Struct):
     name: str = ""
     client_config: ClientConfig = msgspec.field(default_factory=ClientConfig)
 
 
-class Configuration(Struct, frozen=True, kw_only=True):
+class Configuration(Struct):
     """`admissionregistration.k8s.io/v1` ValidatingWebhookConfiguration, or the mutating one."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
@@ -78,7 +78,7 @@ LONGEST_WAIT = 5.0
 T = TypeVar("T", bound=KubeObject)
 
 
-class Secret(Struct, frozen=True, kw_only=True):
+class Secret(Struct):
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     data: dict[str, str] | None = None
 

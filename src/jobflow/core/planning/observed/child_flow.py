@@ -33,7 +33,7 @@ _ENDS = (api.FlowPhase.SUCCEED, api.FlowPhase.FAILED)
 _NOT_BEGUN = frozenset({"", api.StepPhase.WAITING, JobPhase.PENDING})
 
 
-class ChildFlow(Job, frozen=True, kw_only=True):
+class ChildFlow(Job):
     """A child flow as a plan of its parent sees it."""
 
     api_version: str = JOBFLOWS.api_version

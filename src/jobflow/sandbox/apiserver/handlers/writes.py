@@ -30,12 +30,12 @@ FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 _FINALIZER = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
 
 
-class Preconditions(Struct, frozen=True, kw_only=True):
+class Preconditions(Struct):
     uid: str = ""
     resource_version: str = ""
 
 
-class DeleteOptions(Struct, frozen=True, kw_only=True):
+class DeleteOptions(Struct):
     """DeleteOptions of a request (k8s.io/apimachinery/pkg/apis/meta/v1)."""
 
     propagation_policy: str = ""
