@@ -202,15 +202,17 @@ class FlowExplainer:
             return
         if state.reason == FlowReason.CONCURRENCY:
             yield f"It {state.message}."
-            if (group := self._group_of_flow) is not None and group.holders:
-                names = join_names(member.name for member in group.holders)
-                yield f"{names} {_choose(group.holders, 'holds', 'hold')} a place."
-            if group is not None and group.before:
-                names = join_names(member.name for member in group.before)
-                wait = _choose(group.before, "waits", "wait")
-                yield f"{format_count(len(group.before), 'flow')} {wait} before it: {names}."
-            if group is not None and not group.holders and not group.before:
-                yield "No other flow of the group holds a place or waits before it: it starts now."
+            if (group := self._group_of_flow) is not None:
+                if group.holders:
+                    names = join_names(member.name for member in group.holders)
+                    yield f"{names} {_choose(group.holders, 'holds', 'hold')} a place."
+                if group.before:
+                    names = join_names(member.name for member in group.before)
+                    wait = _choose(group.before, "waits", "wait")
+                    yield f"{format_count(len(group.before), 'flow')} {wait} before it: {names}."
+                if not group.holders and not group.before:
+                    none = "No other flow of the group holds a place or waits before it"
+                    yield f"{none}: it starts now."
         conditions = ((ctx.observed[i].step, self._steps.condition(i)) for i in self._failed)
         if any(fails_flow(step, condition) for step, condition in conditions):
             effect = _AFTER_FAILURE[policy_of(ctx.flow)]

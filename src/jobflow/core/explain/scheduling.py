@@ -128,7 +128,7 @@ def describe_scheduling(job: QueuedJob, found: Scheduling, *, look: str = "") ->
     yield from _describe_unplaced(job, unplaced, len(pods), group)
     troubles: dict[str, list[str]] = {}
     placed = [pod for pod in pending if pod.spec.node_name]
-    # images, volumes, configuration
+    # a pod with a node lacks an image, a volume or a configuration, or will run soon
     for pod in placed:
         waiting = (status.state.waiting for status in pod.containers)
         stuck = next((each for each in waiting if each and each.reason not in STARTING), None)

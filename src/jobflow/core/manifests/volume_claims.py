@@ -49,7 +49,8 @@ def claim_spec(flow: JobFlow, claim: str) -> Any:
 
 def with_claims(spec: Mapping[str, Any], claims: Mapping[str, str]) -> Mapping[str, Any]:
     """Return a vcjob spec in which each pod has a volume for the claims that its containers mount
-    by name, unless it has one. `claims`: as in `claim_names`. Shares content with `spec`."""
+    by name, unless it has one. `claims`: as in `claim_names`. Shares content with `spec`, and is
+    `spec` itself if nothing is missing."""
     sources = {
         name: {"persistentVolumeClaim": {"claimName": each}} for name, each in claims.items()
     }

@@ -127,7 +127,7 @@ def measure_outputs(outputs: dict[str, Any]) -> int:
 
 
 def _to_storable(value: Any, depth: int) -> Any:
-    # as the API server stores it
+    """Return JSON as the API server stores it."""
     if depth > _MAX_DEPTH:
         raise UnstorableJson
     if isinstance(value, dict):

@@ -172,7 +172,7 @@ def find_named_failures(spec: JobFlowSpec, readers: Iterable[Step]) -> dict[str,
 
 
 def measure_fields(fields: frozenset[str]) -> int:
-    # in a status
+    """Return the bytes that these fields may take in a status."""
     return sum(_SIZES[field] for field in fields) + len('"failure":{},') if fields else 0
 
 
