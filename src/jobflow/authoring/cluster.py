@@ -81,7 +81,7 @@ def submit(
 
 
 def schedule(cron: NamedCron, target: Connection, *, lenient: bool = False) -> Connection:
-    """Apply a schedule and its templates. Raises InvalidFlow and ClusterError."""
+    """Apply a schedule, and return where it is. Raises InvalidFlow and ClusterError."""
     stored = _send(cron, target, {}, lenient=lenient).applied[-1].object
     return replace(target, namespace=stored["metadata"]["namespace"])
 
