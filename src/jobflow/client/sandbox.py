@@ -137,7 +137,7 @@ def stuck_reason(flow: JobFlow, templates: Collection[Key]) -> str:
         resume = format_command("jobflow resume", flow.metadata)
         way_out = f"remove suspend to run it here, or resume it on a cluster with {resume}"
         return f"is suspended (spec.suspend): {way_out}"
-    # those that all unfinished steps wait for
+    # all unfinished steps wait for one of these, or the flow can go on
     missing: dict[str, None] = {}
     approvals: list[str] = []
     for step in flow.all_steps:

@@ -39,7 +39,7 @@ class StepRow:
     """A step, an item of a forEach or a run of a repeat."""
 
     spec: Step
-    """Nothing but the name of an item or a run."""
+    """An item or a run is a step of its own, of which nothing but the name is known."""
     condition: StepCondition
     message: str
     times: StepTimes

@@ -105,7 +105,7 @@ async def find_named(client: Client, names: Sequence[str], errors: Errors) -> li
             missing.append((name, error))
         except CommandError as error:
             errors.add(error)
-    # the first flow that has a step of the name
+    # by the name of a step, the first flow that has one
     owners = {step.name: each.flow for each in reversed(found) for step in each.flow.all_steps}
     faults, is_ambiguous = list[CommandError](), False
     for name, unknown in missing:

@@ -197,8 +197,11 @@ def check(manifests: Manifests, *, lenient: bool = False) -> Report:
     """Check all manifests together. `lenient` turns faults that admission only warns about, such as
     unknown fields of jobs, into warnings."""
     report = Report(faults=list(manifests.faults))
-    by_kind = {"JobFlow": report.flows, "JobTemplate": report.templates}
-    by_kind["CronJobFlow"] = report.crons
+    by_kind = {
+        "JobFlow": report.flows,
+        "JobTemplate": report.templates,
+        "CronJobFlow": report.crons,
+    }
     for manifest in manifests.objects:
         typed = to_typed(manifest)
         if typed is None:
@@ -216,14 +219,10 @@ def check(manifests: Manifests, *, lenient: bool = False) -> Report:
             by_file[id(source), namespace][typed.manifest.name] = typed.object
     seen: dict[tuple[str, str, str], Manifest] = {}
     for typed in report.typed:
-        manifest, source, namespace = (
-            typed.manifest,
-            typed.manifest.source,
-            typed.manifest.namespace,
-        )
+        manifest, namespace = typed.manifest, typed.manifest.namespace
         # A flow sees the templates of its own file first, so that its report does not depend on
         # templates with the same names in other files.
-        templates = ChainMap(by_file[id(source), namespace], everywhere[namespace])
+        templates = ChainMap(by_file[id(manifest.source), namespace], everywhere[namespace])
         for fault in _find_faults(typed, _judge(typed, Known(templates=templates))):
             is_warning = not fault.reason or (lenient and fault.is_field_warning)
             (report.warnings if is_warning else report.faults).append(fault)

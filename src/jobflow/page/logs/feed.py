@@ -111,10 +111,9 @@ class LogFeed:
             self._new_sources.append({"id": number, **self._known[name]})
         for line in lines:
             stamp, rest = split_stamp(line)
-            found, text = _STAMP.fullmatch(stamp), clean(rest)
-            time = stamp.decode()
+            time, text = stamp.decode(), clean(rest)
             # with nine digits of a second, so that times compare as texts
-            if found is not None:
+            if (found := _STAMP.fullmatch(stamp)) is not None:
                 time = f"{found[1].decode()}.{(found[2] or b'').decode().ljust(9, '0')}Z"
             if (more := len(text) - LONGEST_TEXT) > 0:
                 text = f"{text[:LONGEST_TEXT]}… ({more:,} more characters are in the download)"
