@@ -40,7 +40,6 @@ class CreateJob:
     """The whole object, ready to send."""
     guard: Guard | None = None
     """None for a first attempt: its name alone prevents a second vcjob."""
-
     kind: WorkKind = WorkKind.JOB
 
 

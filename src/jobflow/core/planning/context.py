@@ -165,8 +165,7 @@ class PlanContext:
 
     @property
     def outputs_room(self) -> OutputsRoom:
-        """The room that stored outputs leave. Steps that end in this plan take their part in the
-        order in which they are decided."""
+        """The room that stored outputs, and those of steps that have ended in this plan, leave."""
         if self.progress.outputs_room is None:
             # stored outputs have their room for good
             outputs = (run.stored.outputs for each in self.observed for run in each.each)
@@ -198,9 +197,7 @@ class PlanContext:
 
     @lazy_property
     def taken(self) -> frozenset[str]:
-        """Names that a further attempt must not use: those of all vcjobs known, now or earlier,
-        and of the first vcjob of each step."""
-        # a name is never used twice, so that an attempt is known by it
+        """Names of vcjobs that a further attempt must not use, because it is known by its name."""
         names = {*self.view.jobs, *self.records, *self.view.holders}
         for observed in self.observed:
             names.add(observed.key)
@@ -288,8 +285,7 @@ def must_be_stored(step: Step, condition: RunCondition) -> bool:
 
 
 def with_job_as_child(condition: StepCondition, step: Step, ctx: PlanContext) -> StepCondition:
-    """Return a condition as the status has it, with the names of child flows in `flow`
-    (`observed.with_child_as_job`)."""
+    """Return a condition as the status has it, with the names of child flows in `flow`."""
     if not may_run_steps(step):
         return condition
 

@@ -167,8 +167,7 @@ class _Start:
         return min(following - self.now, LONGEST_WAIT) if following is not None else LONGEST_WAIT
 
     def _due(self, schedule: schedules.Schedule) -> datetime | None:
-        """Return the last scheduled time without a flow, as long as a flow may start for it. Of
-        several, only the last one counts."""
+        """Return the last scheduled time without a flow, as long as a flow may start for it."""
         created = self.cron.metadata.creation_timestamp
         since = self.cron.status.last_schedule_time or created or self.now
         begin = None

@@ -185,8 +185,7 @@ def wait(
 def wait(
     run: ObservedRun, reason: str, message: str, until: datetime | None = None
 ) -> RunCondition:
-    """Return the condition of a run that waits for an attempt. It keeps what is not about a single
-    attempt."""
+    """Return the condition of a run that waits, with what is not about a single attempt."""
     stored, attempts = run.stored, run.attempts
     still = stored.phase == _WAITING and stored.reason == reason
     message = shorten(message)

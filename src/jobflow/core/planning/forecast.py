@@ -8,7 +8,6 @@ from jobflow.api.flow.control import to_number
 from jobflow.api.flow.status import RunCondition, StepPhase
 from jobflow.api.flow.step import Condition, Probe
 from jobflow.core.limits import MAX_NEXT_JOBS
-from jobflow.core.names import format_job_name
 from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
@@ -60,8 +59,8 @@ class _Completing(PendingSteps):
         return StepDecision(self.ctx.observed[position].stored)
 
     def complete(self, decisions: Sequence[StepDecision]) -> None:
-        """Note the steps that create vcjobs after every vcjob has completed: those that then begin,
-        those that wait for room, and those with items left."""
+        """Note the steps that create vcjobs once every vcjob has completed: those that then begin,
+        that wait for room, or that have items left."""
         ctx, ends, self.starting = self.ctx, self.ends, []
         freed: list[int] = []
         continued: list[int] = []
@@ -98,23 +97,13 @@ class _Completing(PendingSteps):
 
     def names(self, position: int) -> Iterator[str]:
         """Yield the names of the vcjobs that a step creates next."""
-        step = self.layout.steps[position]
+        step, key = self.layout.steps[position], self.ctx.observed[position].key
         if not work_of(step).has_objects:
             return
-        if not self.layout.loops[position]:
-            yield self.ctx.observed[position].key
+        if step.for_each is None:
+            yield key if step.repeat is None else f"{key}-0"
             return
-        for index in (0,) if step.for_each is None else self._items(position):
-            yield format_job_name(self.ctx.flow.metadata.name, step.name, index=index)
-
-    def _may_begin(self, position: int) -> bool:
-        condition = self.ctx.progress.standing[position]
-        return condition.phase == StepPhase.WAITING and not has_begun(condition)
-
-    def _items(self, position: int) -> Iterator[int]:
-        """Yield the indices of the items that begin next; at most MAX_NEXT_JOBS."""
-        each = self.layout.steps[position].for_each
-        most = to_number(each.parallelism) if each is not None else None
+        most = to_number(step.for_each.parallelism)
         room = MAX_NEXT_JOBS if most is None else most
         states = None
         if position in self.layout.matching:
@@ -124,7 +113,11 @@ class _Completing(PendingSteps):
                 return
             if states is None or states.of(index) is TargetState.MET:
                 room -= 1
-                yield index
+                yield f"{key}-{index}"
+
+    def _may_begin(self, position: int) -> bool:
+        condition = self.ctx.progress.standing[position]
+        return condition.phase == StepPhase.WAITING and not has_begun(condition)
 
     def _left(self, position: int) -> Sequence[int]:
         """Return the indices of the items that have not begun and may still begin."""

@@ -130,8 +130,7 @@ def judge(flow: JobFlow, most: float = math.inf) -> Sequence[Violation] | None:
 
 
 def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
-    """Plan an ended flow: retry it if a Command says so, else delete vcjobs that are due, and in
-    the end the flow itself."""
+    """Retry an ended flow if a Command says so, else delete vcjobs that are due, last the flow."""
     second = truncate_to_second(now)
     lifecycle = stored_lifecycle(flow, second)
     commands = read_commands(flow, view, lifecycle, second, has_ended=lambda: True)

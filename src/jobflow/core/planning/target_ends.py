@@ -144,8 +144,7 @@ def recorded_ends(ctx: PlanContext) -> Mapping[int, TargetEnd]:
 
 
 def recorded_item_ends(ctx: PlanContext) -> Mapping[int, Mapping[int, TargetEnd]]:
-    """Return the ends of items in the annotations of vcjobs that the stored status does not know,
-    by the position of the target and by index."""
+    """Return `recorded_ends` of items, by the position of the target and by index."""
     recorded_ends(ctx)
     return ctx.progress.recorded_item_ends
 

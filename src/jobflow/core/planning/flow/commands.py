@@ -38,7 +38,6 @@ class CommandResult:
     retry: Action | None = None
     """The action that retries the flow, which has ended."""
     answers: Mapping[ApprovalKey, StepAnswer] = field(default_factory=dict)
-    """Answers to approvals."""
     events: tuple[Event, ...] = ()
     deletes: tuple[DeleteCommand, ...] = ()
     urgent: bool = False

@@ -30,8 +30,7 @@ def policy_of(flow: JobFlow) -> FailurePolicy:
 
 
 def runs_every_item(flow: JobFlow, step: Step) -> bool:
-    """Return whether every item of the step's forEach starts, however the other items end. If not,
-    no further item starts after one has failed for good."""
+    """Return whether every item starts, however others end; if not, none after a failure."""
     return bool(step.continue_on_failure) or policy_of(flow) is FailurePolicy.CONTINUE
 
 
@@ -71,18 +70,6 @@ def stored_failures(ctx: PlanContext) -> str:
     return ctx.progress.stored_failures
 
 
-def _has_failed(ctx: PlanContext, position: int) -> bool:
-    """Return whether a step whose reason is being read stops the flow, whatever the reason is."""
-    observed = ctx.observed[position]
-    # a failure that is tolerated stops nothing
-    if observed.step.continue_on_failure:
-        return False
-    runs = observed.each
-    # a step does not end while another of its runs has a job
-    alive = any(run.job is not None and not run.job.ended for run in runs)
-    return not alive and any(map(is_last_failure, runs))
-
-
 class FailureStop:
     """The steps that may start although the flow has stopped, noted in dependency order."""
 
@@ -105,8 +92,13 @@ class FailureStop:
             if _breaks(ctx, position, decision.condition):
                 found = self.failing if _is_unstored(ctx, position) else self.failed
                 found.append(name)
-            if decision.unjudged and _has_failed(ctx, position):
-                self.failing.append(name)
+            # it fails whatever the reason is; a failure that is tolerated stops nothing
+            if decision.unjudged and not ctx.layout.steps[position].continue_on_failure:
+                runs = ctx.observed[position].each
+                # a step does not end while another of its runs has a job
+                alive = any(run.job is not None and not run.job.ended for run in runs)
+                if not alive and any(map(is_last_failure, runs)):
+                    self.failing.append(name)
         self.is_active = bool(self.failed or self.failing)
         """Whether steps may not start, or not yet."""
         self._spared: set[int] = set()
@@ -140,8 +132,7 @@ class FailureStop:
                 self._handling.add(position)
 
     def may_start(self, position: int, met: Iterable[int] | None = None) -> bool:
-        """Whether a step that these targets (None: any of its targets) make ready starts although
-        steps have failed."""
+        """Whether a step that these targets (None: any) let start may do so after a failure."""
         if self._handles(position, met):
             return True
         # its items depend on single items of the failed steps, and it on no other failed step

@@ -92,8 +92,7 @@ class _Judge:
         """When the timeout of the flow has ended it, if it has."""
 
     def decide(self, position: int, before: Mapping[int, Again]) -> Again | None:
-        """Return how a step runs again, or None if it stays. `before`: the steps before it that run
-        again."""
+        """Return how a step runs again, or None if it stays. `before`: those before it that do."""
         ctx, observed = self._ctx, self._ctx.observed[position]
         if position in ctx.layout.left_out:
             return None
@@ -157,8 +156,7 @@ class _Judge:
 def restarted(
     flow: JobFlow, view: View, now: datetime, handled: list[str] | None, *, tolerated: bool = False
 ) -> api.JobFlowStatus:
-    """Return the status from which an ended flow continues. `handled`: UIDs of Commands;
-    `tolerated`: tolerated failures run again too."""
+    """Return the status from which an ended flow continues. `handled`: UIDs of Commands."""
     # by the status alone: it holds the end of every run
     ctx = PlanContext.of(flow, View(), now)
     conditions = {observed.key: observed.stored for observed in ctx.observed}
@@ -174,8 +172,14 @@ def restarted(
         condition = api.StepCondition(
             last_transition_time=ctx.second, runs=runs or None, **_kept_fields(last)
         )
-        if ctx.layout.runs_steps[position]:
-            condition = _with_children(condition, view, again, tolerated=tolerated)
+        if ctx.layout.runs_steps[position] and not runs:
+            condition = _with_child(condition, view, again, tolerated=tolerated)
+        elif ctx.layout.runs_steps[position]:
+            retried = [_with_child(run, view, again, tolerated=tolerated) for run in runs]
+            total = condition.requested_hours
+            for before, after in zip(runs, retried, strict=True):
+                total = replace_hours(total, before.requested_hours, after.requested_hours)
+            condition = msgspec.structs.replace(condition, runs=retried, requested_hours=total)
         conditions[ctx.observed[position].key] = condition
     conditions = {
         key: with_job_as_child(condition, step, ctx)
@@ -215,20 +219,6 @@ def restarted(
         tolerated_in_children=False,
         handled_commands=handled,
     )
-
-
-def _with_children(
-    condition: api.StepCondition, view: View, again: Again, *, tolerated: bool
-) -> api.StepCondition:
-    """Return the condition of a step that runs again, with the child flows that are retried."""
-    runs = [_with_child(run, view, again, tolerated=tolerated) for run in condition.runs or ()]
-    found = msgspec.structs.replace(condition, runs=runs or None)
-    if not runs:
-        return _with_child(found, view, again, tolerated=tolerated)
-    total = found.requested_hours
-    for before, after in zip(condition.runs or (), runs, strict=True):
-        total = replace_hours(total, before.requested_hours, after.requested_hours)
-    return msgspec.structs.replace(found, requested_hours=total)
 
 
 def _with_child(run: C, view: View, again: Again, *, tolerated: bool) -> C:

@@ -16,8 +16,7 @@ C = TypeVar("C", bound=api.RunCondition)
 
 
 def with_facts_of_children(flow: JobFlow, jobs: Mapping[str, Job]) -> JobFlow:
-    """Return the flow with the facts about ended child flows that its status lacks. `jobs`: its
-    child flows, by name."""
+    """Return the flow with the facts about ended child flows that its status lacks."""
     # a version that does not know these fields may have written the status
     children = {
         name: job
@@ -74,6 +73,5 @@ def was_retried_with(job: Job, flow: JobFlow) -> bool:
 
 
 def hours_of(job: Job) -> api.RequestedHours | None:
-    """Return the requested hours of a child flow that has ended; None for a vcjob, whose hours
-    follow from its record."""
+    """Return the hours of a child flow that has ended; those of a vcjob follow from its record."""
     return job.hours if isinstance(job, ChildFlow) else None

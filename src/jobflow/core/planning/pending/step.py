@@ -41,12 +41,9 @@ _NOT_YET = TargetState.NOT_YET
 
 
 class PendingSteps:
-    """One pass over the steps in dependency order: over all of them, or over those alone that a
-    change of others concerns.
-
-    They go on as their jobs and pods show. A forecast supposes something else: it overrides
-    `evaluates`, `look` and `begin`.
-    """
+    """One pass over the steps in dependency order, or over those alone that a change of others
+    concerns. A forecast, which supposes something else than jobs and pods show, overrides
+    `evaluates`, `look` and `begin`."""
 
     evaluates = True
     """Whether the conditions of a step are evaluated. If not, it runs whatever they say."""
@@ -134,8 +131,6 @@ class PendingSteps:
             before.extend(targets)
         return found
 
-    # ------------------------------------------------------------------ the pass
-
     def _enqueue(self, position: int) -> None:
         # a step in a cycle has no rank, and is never decided by a pass
         rank = self.layout.ranks.get(position)
@@ -180,8 +175,6 @@ class PendingSteps:
                 self.failing.append(position)
             if self._spreads:
                 self._enqueue_dependants(position)
-
-    # ------------------------------------------------------------------ one step
 
     def _decide(self, position: int) -> StepDecision:
         """Decide about a step whose targets exist and have been decided."""

@@ -22,8 +22,7 @@ from jobflow.core.spec.items import drop_null_keys, takes_items
 
 
 def decide_first(position: int, ctx: PlanContext) -> Decisions | StepDecision:
-    """Return what a ready step decides before it starts, or the decision about the step if it
-    cannot start because of that."""
+    """Return what a ready step decides before it starts, or the decision that it cannot start."""
     observed = ctx.observed[position]
     given = given_items(position, ctx) if takes_items(observed.step) else ()
     if given is None:
@@ -41,8 +40,7 @@ def decide_first(position: int, ctx: PlanContext) -> Decisions | StepDecision:
 def _evaluate(
     observed: ObservedStep, seen: EvaluationScope, given: Sequence[Any]
 ) -> Decisions | StepDecision | EvaluationFailure:
-    """Evaluate the expressions of a step until one skips or fails it. `given`: the items of its
-    targets, if it has these."""
+    """Evaluate the expressions of a step until one skips or fails it. `given`: targets' items."""
     step, made = observed.step, Decisions()
     # `when` first: a step that is not taken has no case and no items
     if step.when is not None:

@@ -223,8 +223,7 @@ def _continue(loop: Loop, ctx: PlanContext, *, is_sure: bool) -> None:
 
 
 def _items(loop: Loop, ctx: PlanContext) -> None:
-    """Begin the next items, or end the step if all items that have begun have ended and no other
-    may begin."""
+    """Begin the next items, or end the step if all that have begun have ended and no other may."""
     why = ending_reason(loop.observed, ctx)
     if (states := loop.states) is not None and not (why or loop.starts_no_more):
         for index in range(loop.total):
@@ -244,7 +243,21 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
     runs = loop.decided.values()
     is_failing = not loop.every and any(d.unjudged and is_last_failure(run) for run, d in runs)
     if not (why or ctx.terminating or ctx.pause or loop.starts_no_more or is_failing):
-        ended += _next_items(loop, ctx, len(loop.decided) - ended)
+        each = loop.observed.step.for_each
+        most = to_number(each.parallelism) if each is not None else None
+        room = loop.total if most is None or most < 1 else most
+        # one whose create was refused fails at once, and takes no room
+        failed, under_way = 0, len(loop.decided) - ended
+        for index in range(loop.total):
+            if under_way >= room or (failed and not loop.every):
+                break
+            if index in loop.decided:
+                continue
+            if states is None or states.of(index) is TargetState.MET:
+                has_failed = loop.start(index, ctx).condition.phase == StepPhase.FAILED
+                failed += has_failed
+                under_way += not has_failed
+        ended += failed
     if ended < len(loop.decided):
         return
     # a suspension only delays items
@@ -258,24 +271,6 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
     elif for_good:
         count = f"{ended} of {loop.total} items had ended"
         loop.verdict = LoopEnd(why, aborted(why, count, loop.observed, ctx))
-
-
-def _next_items(loop: Loop, ctx: PlanContext, under_way: int) -> int:
-    """Start as many items as there is room for. Return how many of them failed at once."""
-    each = loop.observed.step.for_each
-    most = to_number(each.parallelism) if each is not None else None
-    room = loop.total if most is None or most < 1 else most
-    failed = 0
-    for index in range(loop.total):
-        if under_way >= room or (failed and not loop.every):
-            break
-        if index in loop.decided:
-            continue
-        if loop.states is None or loop.states.of(index) is TargetState.MET:
-            has_failed = loop.start(index, ctx).condition.phase == StepPhase.FAILED
-            failed += has_failed
-            under_way += not has_failed
-    return failed
 
 
 def _after_repeat(loop: Loop, run: ObservedRun, ended: RunCondition, ctx: PlanContext) -> None:

@@ -152,8 +152,6 @@ def given_items(position: int, ctx: PlanContext) -> Sequence[Any] | None:
 
 def find_mismatch(position: int, decided: Decisions | None, ctx: PlanContext) -> str:
     """Return how the number of the step's items differs from that of a target, or ""."""
-    if position not in ctx.layout.matching:
-        return ""
     items = get_items(ctx.layout.steps[position], decided)
     for name, others in _lists(position, ctx):
         if items is not None and len(others) != len(items):

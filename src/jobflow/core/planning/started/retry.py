@@ -24,8 +24,7 @@ from jobflow.core.timestamps import add, ceil_to_second
 from jobflow.core.work import may_run_steps
 
 DISRUPTIONS = 5
-"""Disrupted attempts that do not count, if a step does not set them: evictions are common on shared
-clusters and say nothing about the program."""
+"""Disrupted attempts that do not count, if a step does not set them: evictions are common."""
 DURATION = timedelta(seconds=1)
 FACTOR = 2.0
 LONGEST = timedelta(minutes=5)

@@ -102,8 +102,7 @@ def _steps(names: Sequence[str]) -> str:
 def _run_events(
     step: Step, old: api.StepCondition, new: api.StepCondition, ctx: PlanContext
 ) -> Iterator[Event]:
-    """Yield the Events of changed runs: created jobs, runs that failed while others continue, and
-    new troubles."""
+    """Yield the Events of runs: created, failed while others continue, and new troubles."""
     # a run that begins has no condition yet
     before: Mapping[int | None, api.RunCondition] = {run.index: run for run in old.runs or ()}
     created: list[str] = []

@@ -60,11 +60,8 @@ NamedFailures = Mapping[str, NamedFailure]
 def fitted(
     status: JobFlowStatus, stored: JobFlowStatus, find_named: Callable[[], NamedFailures] = dict
 ) -> JobFlowStatus:
-    """Return the status with as little dropped as possible to fit.
-
-    If `stored` is this status with more dropped, return it; otherwise dropped parts would come and
-    go.
-    """
+    """Return the status with as little dropped as possible to fit; `stored` if it is this status
+    with more dropped, because dropped parts would come and go."""
     fits = status if _size(status) <= LIMIT else None
     # histories are dropped first
     is_whole = not stored.conditions or any(

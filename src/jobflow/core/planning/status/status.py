@@ -41,8 +41,7 @@ def flow_status(
     next_jobs: list[str],
     handled: list[str] | None = None,
 ) -> api.JobFlowStatus:
-    """Return the whole status; the stored object itself if only the duration would change.
-    `handled`: UIDs of Commands."""
+    """Return the whole status; the stored object itself if only the duration would change."""
     stored = ctx.flow.status
     records = job_records(ctx, decisions)
     state = flow_state(ctx, decisions, records)

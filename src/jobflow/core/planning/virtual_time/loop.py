@@ -58,11 +58,8 @@ class ConcurrencyGroups(Protocol):
 
 
 class VirtualTime:
-    """Runs flows from their creation to their end.
-
-    `approve_after` returns after which time a step that waits for approval is approved; None:
-    never.
-    """
+    """Runs flows from their creation to their end. `approve_after` returns after which time a step
+    that waits for approval is approved; None: never."""
 
     def __init__(
         self,
@@ -115,8 +112,6 @@ class VirtualTime:
         else:
             heapq.heappush(self._due, (moment, next(self._order), act))
 
-    # ------------------------------------------------------------------ one moment
-
     def _settle(self) -> None:
         """Let vcjobs and flows act until nothing changes at this time."""
         while self._events_left > 0:
@@ -128,8 +123,6 @@ class VirtualTime:
             for each in flows:
                 while each.must_plan and not each.is_deleted and self._events_left > 0:
                     self._plan(each)
-
-    # -------------------------------------------------------------------- the plan
 
     def _plan(self, flow: VirtualFlow) -> None:
         self._events_left -= 1

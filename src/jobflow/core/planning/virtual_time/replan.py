@@ -8,7 +8,7 @@ them. What concerns the flow as a whole, such as a failure or its end, needs a p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -126,7 +126,33 @@ class Replanner:
         if made.faults:
             return None
         decisions = with_times(ctx, made.decisions, decided)
-        return self._planned(ctx, decisions, decided)
+        conditions = dict(ctx.flow.status.conditions or {})
+        kept = retention(ctx.flow, ctx.view, ctx.now)
+        self.records |= new_records(ctx, decisions, decided, {})
+        self._changed = set()
+        for position in decided:
+            decision, stored = decisions[position], ctx.observed[position].stored
+            condition = decision.condition
+            self._decisions[position] = StepDecision(condition)
+            conditions[ctx.layout.keys[position]] = ctx.progress.standing[position] = condition
+            ctx.progress.ends[position] = ctx.end_of(ctx.layout.steps[position], condition)
+            if condition is not stored or decision.actions or decision.reads:
+                self._changed.add(position)
+            if condition.phase in ENDED_STEP_PHASES:
+                self._open.discard(position)
+            self._due.pop(position, None)
+            if decision.wake_at is not None:
+                self._due[position] = decision.wake_at
+        status = msgspec.structs.replace(ctx.flow.status, conditions=conditions)
+        self._ctx = replace(ctx, flow=msgspec.structs.replace(ctx.flow, status=status))
+        news = [decisions[position] for position in sorted(decided)]
+        reads = dict.fromkeys(collect(news, "reads"))
+        return Plan(
+            actions=(*collect(news, "actions"), *reads, *kept.deletes),
+            status=status,
+            urgent=kept.urgent or any(decision.urgent for decision in news),
+            requeue_after=time_until((kept.wake_at, *self._due.values()), ctx.now),
+        )
 
     def _context(self, view: View, scope: Sequence[int], now: datetime) -> PlanContext:
         """Return the context of a plan, in which these steps are observed anew."""
@@ -153,38 +179,4 @@ class Replanner:
             observed=observed,
             facts=Facts(last.facts.lifecycle),
             progress=progress,
-        )
-
-    def _planned(
-        self, ctx: PlanContext, decisions: Sequence[StepDecision], decided: Collection[int]
-    ) -> Plan:
-        conditions = dict(ctx.flow.status.conditions or {})
-        kept = retention(ctx.flow, ctx.view, ctx.now)
-        self.records |= new_records(ctx, decisions, decided, {})
-        self._changed = set()
-        for position in decided:
-            decision, stored = decisions[position], ctx.observed[position].stored
-            condition = decision.condition
-            self._decisions[position] = StepDecision(condition)
-            conditions[ctx.layout.keys[position]] = ctx.progress.standing[position] = condition
-            ctx.progress.ends[position] = ctx.end_of(ctx.layout.steps[position], condition)
-            if condition is not stored or decision.actions or decision.reads:
-                self._changed.add(position)
-            if condition.phase in ENDED_STEP_PHASES:
-                self._open.discard(position)
-            self._due.pop(position, None)
-            if decision.wake_at is not None:
-                self._due[position] = decision.wake_at
-        status = msgspec.structs.replace(ctx.flow.status, conditions=conditions)
-        self._ctx = replace(ctx, flow=msgspec.structs.replace(ctx.flow, status=status))
-        made = [decisions[position] for position in sorted(decided)]
-        return Plan(
-            actions=(
-                *collect(made, "actions"),
-                *dict.fromkeys(collect(made, "reads")),
-                *kept.deletes,
-            ),
-            status=status,
-            urgent=kept.urgent or any(decision.urgent for decision in made),
-            requeue_after=time_until((kept.wake_at, *self._due.values()), ctx.now),
         )

@@ -39,8 +39,7 @@ def longest_suffix(run: ObservedRun, ctx: PlanContext) -> int:
 
 
 def resume(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
-    """Return the decision that retries the child flow of a run that goes on after a retry of the
-    flow; None if there is none."""
+    """Return the decision that retries the child flow of a run with its parent, or None."""
     # a new child flow would run its completed steps once more
     stored = run.stored
     if run.started or not stored.job:
