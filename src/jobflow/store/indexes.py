@@ -1,8 +1,7 @@
 """Indexes of jobs: the flow of each job, and the jobs that were created from each template.
 
 The flow of a job is the one whose status has the UID of the job, else its controller owner, else
-the one that has created the vcjob. So a job stays among the jobs of its flow if somebody removes or
-changes its owner references.
+the one that has created the vcjob: somebody may remove or change owner references.
 """
 
 from collections.abc import Hashable, Mapping

@@ -1,8 +1,7 @@
 """The copy of pods by the UID of their job, limited to pods that plans may still need.
 
-A cluster has many more pods than flows have. A pod is kept if the end of its job is not recorded in
-a flow's status, or if its job is not known yet (watches are independent). Other pods are read live
-(docs/decisions/watched-pods.md).
+A pod is kept if the end of its job is not recorded in a flow's status, or if its job is not known
+yet. Other pods are read live (docs/decisions/watched-pods.md).
 """
 
 from collections.abc import Iterator, Mapping

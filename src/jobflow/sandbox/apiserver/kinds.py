@@ -66,9 +66,9 @@ class Column:
     """A column of `kubectl get`; `value` computes a cell from an object."""
 
     name: str
-    type: str
     value: Callable[[Object], Any]
     priority: int = 0
+    type: str = "string"
     format: str = ""
     description: str = ""
 

@@ -1,7 +1,7 @@
 """Storage of objects with resource versions and the history of changes for watches.
 
 One revision counts all writes, as in etcd. A stored object is never changed in place, so pages and
-watches may keep it. Every write happens in one step of the event loop.
+watches may keep it.
 """
 
 import asyncio

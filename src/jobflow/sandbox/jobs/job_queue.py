@@ -1,8 +1,5 @@
-"""Queue of a vcjob's requests and delayed actions.
-
-Source of the rules for delayed actions: Volcano's pkg/controllers/job/job_controller.go
-(AddDelayActionForJob and its callers).
-"""
+"""Queue of a vcjob's requests and delayed actions, by the rules of Volcano's
+pkg/controllers/job/job_controller.go (AddDelayActionForJob and its callers)."""
 
 from collections import deque
 from collections.abc import Mapping

@@ -2,8 +2,7 @@
 
 The defaults of Volcano's webhook are never written back: in a real cluster the stored object has
 them from the start, and a later write would create a second generation. A vcjob's `volumes` are
-ignored. Its `plugins` do not change the pod here: the process runner sets the variables of env and
-svc (nodes/pod_spec).
+ignored, and so are its `plugins`, except for their variables (nodes/pod_spec).
 """
 
 from collections.abc import Iterator

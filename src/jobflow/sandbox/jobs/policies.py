@@ -1,8 +1,5 @@
-"""Lifecycle policies: the event that a pod's change causes, and the action that follows.
-
-Source: Volcano's pkg/controllers/job, job_controller_handler.go (events) and applyPolicies in
-job_controller_util.go (actions).
-"""
+"""Lifecycle policies: the event that a pod's change causes, and the action that follows (Volcano's
+pkg/controllers/job: job_controller_handler.go, and applyPolicies in job_controller_util.go)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

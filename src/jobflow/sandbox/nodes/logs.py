@@ -1,8 +1,5 @@
-"""Logs and termination messages of containers, with a kubelet's limits.
-
-A log is read as `kubectl logs` reads it: the last lines, lines since a time, timestamps, and what
-is still being written. Never more than a block of it is in memory.
-"""
+"""Logs and termination messages of containers, with a kubelet's limits. Never more than a block of
+a log is in memory."""
 
 from __future__ import annotations
 
@@ -160,8 +157,7 @@ class ContainerLog:
     def read(
         self, *, tail: int | None, since: datetime | None, timestamps: bool, follow: bool
     ) -> Generator[bytes, None, None]:
-        """Yield the log in blocks. With `follow`, yield b"" at the present end until the run has
-        ended."""
+        """Yield the log in blocks; with `follow`, b"" at the present end until the run ends."""
         with ExitStack() as stack:
             files = self._open(stack)
             start = (0, 0) if tail is None else _tail_start(files, tail)

@@ -2,8 +2,7 @@
 and arguments of a container.
 
 The local machine replaces the images: its files, its environment, its working directory. A volume
-claim is a directory (`volumes`). Other fields (image, resources, other volumes, ports, kubelet
-probes, security contexts, scheduling) are ignored; docs/reference.md lists them.
+claim is a directory. Other fields are ignored; docs/reference.md lists them.
 
 Sources: Kubernetes' expansion of `$(NAME)` (third_party/forked/golang/expansion), the kubelet's
 order of variables, Volcano's plugins env and svc (pkg/controllers/job/plugins).
@@ -37,7 +36,6 @@ KEYED = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 _NEED_PEERS = ("hcclrank", "mpi", "pytorch", "ray", "tensorflow")
 """Volcano's plugins that connect containers in ways that are not supported."""
-
 
 References = dict[str, dict[str, Any] | None]
 """References to a field, Secret or ConfigMap, by kind: `fieldRef`, `secretKeyRef` and so on."""

@@ -1,7 +1,5 @@
-"""Process runner: the containers of pods are local processes.
-
-Every process ends with its pod, and with the sandbox, even if that is killed (supervisor).
-"""
+"""Process runner: the containers of pods are local processes, which end with their pod, and with
+the sandbox, even if that is killed (supervisor)."""
 
 from __future__ import annotations
 

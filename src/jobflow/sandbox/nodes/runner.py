@@ -1,5 +1,4 @@
-"""Interface of runners, which run the pods of vcjobs in place of a kubelet, and the status of a pod
-that follows from a runner's report."""
+"""Runners, which run the pods of vcjobs in place of a kubelet, and the status that they report."""
 
 from __future__ import annotations
 
@@ -52,6 +51,7 @@ def pod_status(pod: Pod, progress: PodProgress) -> dict[str, Any]:
     # A kubelet never changes the start time of a pod.
     started = pod.status.start_time or progress.started
     words = {"reason": progress.pod_reason, "message": progress.pod_message}
+    init, main = pod.spec.init_containers or (), pod.spec.containers or ()
     return {
         "phase": progress.phase,
         **{name: text for name, text in words.items() if text},
@@ -61,12 +61,8 @@ def pod_status(pod: Pod, progress: PodProgress) -> dict[str, Any]:
         "podIPs": [{"ip": progress.address}],
         "startTime": _time(started),
         "conditions": _conditions(progress, started),
-        "initContainerStatuses": [
-            *map(_container_status, pod.spec.init_containers or (), progress.init_containers)
-        ],
-        "containerStatuses": [
-            *map(_container_status, pod.spec.containers or (), progress.containers)
-        ],
+        "initContainerStatuses": [*map(_container_status, init, progress.init_containers)],
+        "containerStatuses": [*map(_container_status, main, progress.containers)],
     }
 
 

@@ -1,8 +1,7 @@
 """Simulating runner: pods change their phases by the clock, and nothing is executed.
 
 The annotations of a vcjob under `sandbox.jobflow.volcano.sh/`, or those of the pod template of its
-first task, say how. A value that cannot be read is reported as a fault and never replaced by a
-default.
+first task, say how. A value that cannot be read is a fault.
 """
 
 import asyncio

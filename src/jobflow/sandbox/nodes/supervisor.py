@@ -108,8 +108,7 @@ class Control:
 
 
 def times_path(log: str) -> str:
-    """Return the path of the record of times of a log: a TIME entry for the bytes from its
-    offset."""
+    """Return the path of a log's record of times: a TIME entry for the bytes from its offset."""
     folder, name = os.path.split(log)
     return os.path.join(folder, f".{name}.times")
 

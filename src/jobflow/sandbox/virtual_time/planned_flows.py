@@ -1,6 +1,4 @@
-"""Flows in virtual time with vcjobs of the sandbox, and the result of `jobflow plan`: jobs, steps,
-makespan, critical path and requested hours.
-"""
+"""Flows in virtual time with vcjobs of the sandbox, and the result of `jobflow plan`."""
 
 from __future__ import annotations
 
@@ -130,16 +128,13 @@ class VirtualCluster(VirtualTime):
         annotate: Annotate = lambda step, annotations: annotations,
         approve_after: Callable[[str], timedelta | None] = lambda step: timedelta(),
     ) -> None:
-        self._sandbox = SandboxJobs(room_of, annotate)
-        super().__init__(start, self._sandbox, Groups(), approve_after)
-
-    @property
-    def jobs(self) -> list[StepJob]:
-        return self._sandbox.all
+        sandbox = SandboxJobs(room_of, annotate)
+        self.jobs, self._without_room = sandbox.all, sandbox.without_room
+        super().__init__(start, sandbox, Groups(), approve_after)
 
     def too_large(self) -> list[tuple[StepJob, list[str]]]:
         """Return the vcjobs that can never start, and the resources that they ask too much of."""
-        waiting = (each for each in self.jobs if each.job in self._sandbox.without_room)
+        waiting = (each for each in self.jobs if each.job in self._without_room)
         pairs = ((each, each.job.room.excess(each.job.gang)) for each in waiting)
         return [(each, names) for each, names in pairs if names]
 
@@ -211,14 +206,10 @@ class PlannedFlows:
                     for target in dict.fromkeys(read)
                     if not any(run.outputs for run in runs_of(conditions[target]))
                 ]
-                planned = PlannedStep(
-                    flow=flow.metadata.name,
-                    step=each.place + name,
-                    phase=condition.phase or StepPhase.WAITING,
-                    reason=condition.reason,
-                    message=condition.message,
-                    remedy=_remedy(without) if without else "",
-                )
+                place, phase = each.place + name, condition.phase or StepPhase.WAITING
+                reason, message = condition.reason, condition.message
+                remedy = _remedy(without) if without else ""
+                planned = PlannedStep(flow.metadata.name, place, phase, reason, message, remedy)
                 found.append(planned)
         return found
 

@@ -1,10 +1,7 @@
 """Job controller and scheduler of the sandbox: runs vcjobs against any API server.
 
-`state_machine`, `policies` and `job_queue` decide, and a runner runs the pods. This module connects
-them to watches, writes and clocks.
-
-Level-triggered: its state can be lost at any moment, and a new controller continues from the vcjobs
-and pods that it finds. The garbage collector deletes the pods of a deleted vcjob.
+`state_machine`, `policies` and `job_queue` decide, and a runner runs the pods. All state can be
+lost at any moment: a new controller continues from the vcjobs and pods that it finds.
 """
 
 import asyncio
@@ -100,9 +97,6 @@ class JobController:
         self._writes = Writes(client)
         self._jobs = Cache[VcjobObject](self._job_changed)
         self._pods = Cache[Pod](self._pod_changed)
-        self._synced = asyncio.Event()
-        for cache in (self._jobs, self._pods):
-            cache.on_state = self._check_synced
         self._reflectors = (
             Reflector(client, JOBS, VcjobObject, self._jobs),
             Reflector(client, PODS, Pod, self._pods, query=[("labelSelector", JOB_NAME)]),
@@ -119,13 +113,20 @@ class JobController:
         """UIDs of the pods that the controller deleted and that still exist."""
 
     async def run(self) -> None:
+        synced = asyncio.Event()
+
+        def check_synced() -> None:
+            if self._jobs.synced and self._pods.synced:
+                synced.set()
+
+        self._jobs.on_state = self._pods.on_state = check_synced
         try:
             async with asyncio.TaskGroup() as tasks:
                 for reflector in self._reflectors:
                     tasks.create_task(reflector.run())
                 # Before both copies are complete, an existing pod would look missing and be created
                 # again.
-                await self._synced.wait()
+                await synced.wait()
                 self._tasks = tasks
                 self._node = SandboxNode(
                     self._runner, self._writes, tasks, self._pods.learn, self._clock
@@ -140,10 +141,6 @@ class JobController:
             self._tasks = self._node = None
             for tracked in self._tracked.values():
                 tracked.stop_alarm()
-
-    def _check_synced(self) -> None:
-        if self._jobs.synced and self._pods.synced:
-            self._synced.set()
 
     def _job_changed(self, old: VcjobObject | None, new: VcjobObject | None) -> None:
         if self._tasks is None:

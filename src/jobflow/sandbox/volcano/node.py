@@ -1,7 +1,5 @@
-"""The sandbox's node: it lets a runner run the pods, and confirms deletions.
-
-It keeps nothing that must survive: a new node continues pods from their status.
-"""
+"""The sandbox's node: it lets a runner run the pods, and confirms deletions. A new node continues
+pods from their status."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -38,7 +36,7 @@ class SandboxNode:
 
     def handle(self, pod: Pod, job: Vcjob | None, siblings: Iterable[Pod]) -> None:
         """Run a pod, or confirm its deletion, unless that has already started. `siblings` are all
-        pods of its vcjob. Without its vcjob, a running pod continues, but no pod starts."""
+        pods of its vcjob, without which no pod starts."""
         uid = pod.metadata.uid
         if pod.metadata.deletion_timestamp is not None:
             # The watch reports a deleted pod again with each change of it.

@@ -1,7 +1,4 @@
-"""Writes of the sandbox's job controller: a few at a time, repeated after temporary errors.
-
-A write that the API server refuses permanently raises Refused.
-"""
+"""Writes of the sandbox's job controller: a few at a time, repeated after temporary errors."""
 
 import asyncio
 from collections.abc import Collection

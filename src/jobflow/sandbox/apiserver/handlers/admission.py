@@ -1,8 +1,5 @@
-"""Admission webhooks: matching, calls and refusals, as in kube-apiserver.
-
-Rules, selectors and match conditions (CEL) choose the webhooks; mutating ones are called one after
-another, validating ones at once. A refusal keeps the webhook's own status, prefixed with its name.
-"""
+"""Admission webhooks: matching, calls and refusals, as in kube-apiserver. Mutating ones are called
+one after another, validating ones at once."""
 
 import asyncio
 import base64
@@ -76,31 +73,27 @@ class Admission:
                 raise answer
 
     def _asked(self, kind: Kind, operation: WriteOperation) -> Iterator[Webhook]:
-        configurations = self._storage.bucket(kind.bucket)
+        configurations, target = self._storage.bucket(kind.bucket), operation.target
         # Configurations themselves are not reviewed, or a bad one could not be deleted.
-        if not configurations.objects or operation.target.kind.group == kind.group:
+        if not configurations.objects or target.kind.group == kind.group:
             return
+        labels: Mapping[str, str] | None = None  # other cluster-scoped objects always match
+        if target.kind.bucket == builtin.NAMESPACE.bucket:
+            labels = _labels(operation.obj or operation.old or {})
+        elif target.namespace:
+            namespace = self._storage.get(builtin.NAMESPACE.bucket, ("", target.namespace))
+            labels = namespace.labels if namespace else {}
+        objects = [obj for obj in (operation.obj, operation.old) if obj is not None]
         for configuration in configurations.select(""):
             for webhook in configuration.obj.get("webhooks") or ():
-                if self._matches(webhook, operation):
+                near = webhook.get("namespaceSelector") or {}
+                own = webhook.get("objectSelector") or {}
+                if (
+                    any(_rule_matches(rule, operation) for rule in webhook.get("rules") or ())
+                    and (labels is None or matches(near, labels))
+                    and any(matches(own, _labels(obj)) for obj in objects)
+                ):
                     yield webhook
-
-    def _matches(self, webhook: Webhook, operation: WriteOperation) -> bool:
-        if not any(_rule_matches(rule, operation) for rule in webhook.get("rules") or ()):
-            return False
-        target = operation.target
-        if wanted := webhook.get("namespaceSelector"):
-            labels: Mapping[str, str] | None = None  # other cluster-scoped objects always match
-            if target.kind.bucket == builtin.NAMESPACE.bucket:
-                labels = _labels(operation.obj or operation.old or {})
-            elif target.namespace:
-                namespace = self._storage.get(builtin.NAMESPACE.bucket, ("", target.namespace))
-                labels = namespace.labels if namespace else {}
-            if labels is not None and not matches(wanted, labels):
-                return False
-        wanted = webhook.get("objectSelector")
-        objects = (obj for obj in (operation.obj, operation.old) if obj is not None)
-        return not wanted or any(matches(wanted, _labels(obj)) for obj in objects)
 
     async def _ask(
         self, webhook: Webhook, operation: WriteOperation, obj: Object | None
@@ -172,20 +165,18 @@ class Admission:
         return response
 
 
-def _rule_matches(rule: Mapping[str, Any], operation: WriteOperation) -> Any:
+def _rule_matches(rule: Mapping[str, Any], operation: WriteOperation) -> bool:
     """Match a rule, with resources like `jobflows`, `jobflows/status`, `jobflows/*`, `*`, `*/*`."""
-    target = operation.target
-    kind = target.kind
-    scope = "Namespaced" if kind.namespaced else "Cluster"
-    resources = rule.get("resources") or ()
+    target, kind = operation.target, operation.target.kind
+    wanted = {"operations": operation.operation, "apiGroups": kind.group}
+    wanted["apiVersions"] = kind.version
+    resources = (each.partition("/") for each in rule.get("resources") or ())
     return (
-        {"*", operation.operation} & set(rule.get("operations") or ())
-        and {"*", kind.group} & set(rule.get("apiGroups") or ())
-        and {"*", kind.version} & set(rule.get("apiVersions") or ())
-        and (rule.get("scope") or "*") in ("*", scope)
+        all({"*", word} & {*(rule.get(field) or ())} for field, word in wanted.items())
+        and (rule.get("scope") or "*") in ("*", "Namespaced" if kind.namespaced else "Cluster")
         and any(
             plural in ("*", kind.plural) and subresource in (target.subresource, "*")
-            for plural, _, subresource in (each.partition("/") for each in resources)
+            for plural, _, subresource in resources
         )
     )
 

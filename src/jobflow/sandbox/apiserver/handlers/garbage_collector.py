@@ -1,9 +1,5 @@
-"""Garbage collector and namespace controller, as in kube-controller-manager.
-
-A dependent is deleted after its last owner; foreground and orphan finalizers are processed; a
-terminating namespace and a deleted CRD are emptied first. It works from changes, one object at a
-time, and retries after a second if admission refuses.
-"""
+"""Garbage collector and namespace controller, as in kube-controller-manager. It works from changes,
+one object at a time, and retries after a second if admission refuses."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""`pods/NAME/log`: the log of a container, as an API server and a kubelet answer together.
-
-Sources: k8s.io/kubernetes pkg/registry/core/pod (LogLocation), pkg/apis/core/validation
-(ValidatePodLogOptions), pkg/kubelet (validateContainerLogStatus).
-"""
+"""`pods/NAME/log`: the log of a container, as an API server and a kubelet answer together
+(k8s.io/kubernetes LogLocation, ValidatePodLogOptions, validateContainerLogStatus)."""
 
 from __future__ import annotations
 
@@ -31,8 +28,7 @@ class RunLog(Protocol):
     def read(
         self, *, tail: int | None, since: datetime | None, timestamps: bool, follow: bool
     ) -> Generator[bytes, None, None]:
-        """Yield the log in blocks. With `follow`, yield b"" at the present end until the run has
-        ended."""
+        """Yield the log in blocks; with `follow`, b"" at the present end until the run ends."""
 
 
 class LogSource(Protocol):

@@ -1,7 +1,5 @@
-"""Get, list and watch requests: versions, selectors, pages.
-
-Source of the valid combinations of options: k8s.io/apimachinery pkg/apis/meta/internalversion.
-"""
+"""Get, list and watch requests. The valid combinations of their options are those of
+k8s.io/apimachinery pkg/apis/meta/internalversion."""
 
 import asyncio
 import base64

@@ -1,9 +1,5 @@
-"""Creates, updates and deletes: server-set fields, admission, validation, compare and swap.
-
-A webhook call takes place between reading the current state and storing the next. A write in
-between is a conflict, or is retried if the request names no version. A delete stores a deletion
-timestamp if finalizers remain; the garbage collector deletes dependents.
-"""
+"""Creates, updates and deletes. Webhooks are called between reading the current state and storing
+the next: a write in between is a conflict, or is retried if the request names no version."""
 
 from dataclasses import replace
 from typing import Any

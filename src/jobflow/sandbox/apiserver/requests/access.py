@@ -1,8 +1,8 @@
 """Access to the server: only with its token, and never from a web page.
 
-Other users of the machine can reach a loopback port. So can any web page through the user's
-browser, by a foreign name that resolves to loopback (DNS rebinding) or by a cross-origin request.
-With `--runner process`, each of them could run commands as the user.
+Other users of the machine can reach a loopback port, and so can web pages, by a foreign name that
+resolves to loopback (DNS rebinding) or by a cross-origin request. With `--runner process`, each of
+them could run commands as the user.
 """
 
 import base64
@@ -23,7 +23,6 @@ from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure
 from jobflow.sandbox.apiserver.requests.http import Request
 
 HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
-
 
 User = dict[str, Any]
 """A user as `userInfo` of a review has it."""

@@ -1,7 +1,5 @@
-"""Objects and changes that request bodies ask for, with field validation.
-
-Unknown and duplicate fields are an error (Strict), a warning (Warn) or dropped (Ignore).
-"""
+"""Objects and changes that request bodies ask for. Unknown and duplicate fields are an error
+(Strict), a warning (Warn) or dropped (Ignore)."""
 
 import re
 from collections.abc import Callable

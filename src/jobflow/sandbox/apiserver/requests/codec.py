@@ -18,7 +18,6 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 _decode = msgspec.json.Decoder().decode
 
-
 GO_WORDS = {"int": "number", "float": "number", "dict": "object", "list": "array", "str": "string"}
 """Go's word for a type of JSON, by Python's."""
 

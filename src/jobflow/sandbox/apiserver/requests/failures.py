@@ -1,8 +1,5 @@
-"""Failures of a request, each as a `v1` Status.
-
-The messages are kube-apiserver's (k8s.io/apimachinery/pkg/api/errors), because kubectl prints them
-and clients parse them.
-"""
+"""Failures of a request, each as a `v1` Status, with kube-apiserver's messages
+(k8s.io/apimachinery/pkg/api/errors), because kubectl prints them and clients parse them."""
 
 from collections.abc import Sequence
 from typing import Any

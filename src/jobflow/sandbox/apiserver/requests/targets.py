@@ -108,8 +108,7 @@ def write_options(kind: str, request: Request, body: Mapping[str, Any] = {}) -> 
 
 
 class Selector:
-    """Selector of a request in the namespace and of the name of its target. Raises RequestFailure,
-    400."""
+    """Selector of a request, and of the name that it targets. Raises RequestFailure, 400."""
 
     def __init__(self, target: Target, request: Request) -> None:
         self._target = target

@@ -1,7 +1,5 @@
-"""Built-in kinds, which no CustomResourceDefinition defines: their rules and columns.
-
-Source of the columns of `kubectl get`: k8s.io/kubernetes pkg/printers/internalversion.
-"""
+"""Built-in kinds: their rules, and their columns in `kubectl get` (k8s.io/kubernetes
+pkg/printers/internalversion)."""
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
@@ -113,12 +111,8 @@ _NONE = "<none>"
 _UNSET = "<unset>"
 
 
-def _text(name: str, value: Callable[[Object], Any], priority: int = 0) -> Column:
-    return Column(name, "string", value, priority)
-
-
 def _field(name: str, path: str, default: str = "", priority: int = 0) -> Column:
-    return _text(name, lambda obj: str(value_at(obj, path) or default), priority)
+    return Column(name, lambda obj: str(value_at(obj, path) or default), priority)
 
 
 def _containers(pod: Object) -> list[dict[str, Any]]:
@@ -170,8 +164,8 @@ def _age_of(*paths: str) -> Callable[[Object], str]:
     return lambda obj: age(next((text for path in paths if (text := value_at(obj, path))), None))
 
 
-def _size(*names: str) -> Callable[[Object], int]:
-    return lambda obj: sum(len(obj.get(name) or ()) for name in names)
+def _size(name: str, *fields: str) -> Column:
+    return Column(name, lambda obj: sum(len(obj.get(f) or ()) for f in fields), type="integer")
 
 
 _MODES = {
@@ -214,14 +208,14 @@ POD = Kind(
     rules=PodRules(),
     columns=(
         NAME,
-        _text("Ready", _ready),
-        _text("Status", _status),
-        _text("Restarts", _restarts),
+        Column("Ready", _ready),
+        Column("Status", _status),
+        Column("Restarts", _restarts),
         AGE,
         _field("IP", "status.podIP", _NONE, 1),
         _field("Node", "spec.nodeName", _NONE, 1),
         _field("Nominated Node", "status.nominatedNodeName", _NONE, 1),
-        _text("Readiness Gates", _readiness_gates, 1),
+        Column("Readiness Gates", _readiness_gates, 1),
     ),
     selectable=_selectable(
         *("status.phase", "status.podIP", "spec.nodeName", "spec.restartPolicy"),
@@ -234,16 +228,16 @@ EVENT = Kind(
     short_names=("ev",),
     rules=EventRules(),
     columns=(
-        _text("Last Seen", _age_of("series.lastObservedTime", "lastTimestamp", "eventTime")),
+        Column("Last Seen", _age_of("series.lastObservedTime", "lastTimestamp", "eventTime")),
         _field("Type", "type"),
         _field("Reason", "reason"),
-        _text("Object", _object),
+        Column("Object", _object),
         _field("Subobject", "involvedObject.fieldPath", priority=1),
-        _text("Source", _source, 1),
-        _text("Message", lambda event: str(event.get("message", "")).strip()),
-        _text("First Seen", _age_of("firstTimestamp", "eventTime"), 1),
-        Column("Count", "integer", lambda e: value_at(e, "series.count") or e.get("count") or 1, 1),
-        Column("Name", "string", NAME.value, 1, format="name"),
+        Column("Source", _source, 1),
+        Column("Message", lambda event: str(event.get("message", "")).strip()),
+        Column("First Seen", _age_of("firstTimestamp", "eventTime"), 1),
+        Column("Count", lambda e: value_at(e, "series.count") or e.get("count") or 1, 1, "integer"),
+        replace(NAME, priority=1, description=""),
     ),
     selectable=_selectable(
         *(f"involvedObject.{name}" for name in ("kind", "namespace", "name", "uid", "apiVersion")),
@@ -280,7 +274,7 @@ EVENT_VIEW = replace(
 SECRET = Kind(
     plural="secrets",
     kind="Secret",
-    columns=(NAME, _field("Type", "type"), Column("Data", "integer", _size("data")), AGE),
+    columns=(NAME, _field("Type", "type"), _size("Data", "data"), AGE),
     rules=SecretRules(),
     selectable=_selectable("type"),
 )
@@ -288,7 +282,7 @@ CONFIG_MAP = Kind(
     plural="configmaps",
     kind="ConfigMap",
     short_names=("cm",),
-    columns=(NAME, Column("Data", "integer", _size("data", "binaryData")), AGE),
+    columns=(NAME, _size("Data", "data", "binaryData"), AGE),
 )
 VOLUME_CLAIM = Kind(
     plural="persistentvolumeclaims",
@@ -302,7 +296,7 @@ VOLUME_CLAIM = Kind(
         _field("Status", "status.phase"),
         _field("Volume", "spec.volumeName"),
         _field("Capacity", "status.capacity.storage"),
-        _text("Access Modes", _modes),
+        Column("Access Modes", _modes),
         _field("StorageClass", "spec.storageClassName"),
         _field("VolumeAttributesClass", "spec.volumeAttributesClassName", _UNSET),
         AGE,
@@ -332,7 +326,7 @@ VALIDATING = Kind(
     group="admissionregistration.k8s.io",
     plural="validatingwebhookconfigurations",
     kind="ValidatingWebhookConfiguration",
-    columns=(NAME, Column("Webhooks", "integer", _size("webhooks")), AGE),
+    columns=(NAME, _size("Webhooks", "webhooks"), AGE),
     rules=WebhookRules(),
     namespaced=False,
     categories=("api-extensions",),

@@ -288,7 +288,6 @@ _TYPES: dict[type[Any], str] = {
     **{dict: "object", list: "array", type(None): "null"},
 }
 
-
 _LOGIC = {
     "allOf": "must validate all the schemas (allOf)",
     "anyOf": "must validate at least one schema (anyOf)",

@@ -1,7 +1,5 @@
-"""Metadata of objects: server-set fields, immutability and syntax.
-
-The rules and messages are those of k8s.io/apimachinery/pkg/api/validation.
-"""
+"""Metadata of objects: server-set fields, immutability and syntax, with the rules and messages of
+k8s.io/apimachinery/pkg/api/validation."""
 
 import random
 import re

@@ -13,8 +13,7 @@ from jobflow.sandbox.apiserver.storage import Stored
 TABLE, PARTIAL = "Table", "PartialObjectMetadata"
 """Forms of answers besides the whole object."""
 _UNIQUE = "Name must be unique within a namespace."
-NAME = Column("Name", "string", lambda obj: obj["metadata"]["name"], 0, "name", _UNIQUE)
-
+NAME = Column("Name", lambda obj: obj["metadata"]["name"], format="name", description=_UNIQUE)
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "y": 365 * 86400}
 _UNITS = (
@@ -43,8 +42,8 @@ def age(timestamp: str | None) -> str:
     return f"{count}{unit}{rest}{inner}" if inner != unit and rest else f"{count}{unit}"
 
 
-AGE = Column("Age", "string", lambda obj: age(obj["metadata"].get("creationTimestamp")))
-CREATED = Column("Created At", "date", lambda obj: obj["metadata"].get("creationTimestamp"))
+AGE = Column("Age", lambda obj: age(obj["metadata"].get("creationTimestamp")))
+CREATED = Column("Created At", lambda obj: obj["metadata"].get("creationTimestamp"), type="date")
 
 
 def crd_column(given: dict[str, Any]) -> Column:
@@ -64,7 +63,7 @@ def crd_column(given: dict[str, Any]) -> Column:
         return " ".join(texts)
 
     optional = {name: given[name] for name in ("priority", "description") if name in given}
-    return Column(given["name"], kind, value, **optional)
+    return Column(given["name"], value, type=kind, **optional)
 
 
 class Renderer:
