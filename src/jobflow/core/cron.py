@@ -308,6 +308,7 @@ def build_flow(
     names = {"name": scheduled_name(meta.name, time)}
     if instantiation is Instantiation.MANUAL:
         names = {"generateName": manual_prefix(meta.name)}
+    # our labels and annotations win, because flows are found and counted by them
     return {
         **JOBFLOWS.type_meta,
         "metadata": {

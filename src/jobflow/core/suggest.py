@@ -33,6 +33,7 @@ class Suggester:
 
     @lazy_property
     def _by_plain_form(self) -> dict[str, str]:
+        # reversed, so that the first of several alike wins
         return {normalize_word(word): word for word in reversed(self._known) if word}
 
     def nearest(self, word: str) -> str | None:

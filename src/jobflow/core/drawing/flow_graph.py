@@ -168,6 +168,7 @@ def _summed_up(graphs: Sequence[FlowGraph]) -> FlowGraph:
     """Return one graph for child flows of the same steps: a step has their phase, or `3 Completed,
     1 Failed` if they differ."""
     first, *others = graphs
+    # graphs of different steps cannot be added up
     if any(len(each.nodes) != len(first.nodes) for each in others):
         return first
     nodes = []

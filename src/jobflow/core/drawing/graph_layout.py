@@ -204,6 +204,7 @@ def _place(sized: _Sized, x: float, y: float) -> PlacedGraph:
         for at, row in layout.bends.get((arrow.source, arrow.target), ()):
             left = x + sized.lefts[at]
             stops.append(Stop(left, left + sized.widths[at], sized.middle(y, row)))
+        # before the node, which would cover the tip
         end = nodes[arrow.target].x - 2
         arrows.append(PlacedArrow(arrow, [*stops, Stop(end, end, middles[arrow.target])]))
     labels = []

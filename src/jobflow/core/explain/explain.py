@@ -46,6 +46,7 @@ def list_queued_jobs(
     if name is None:
         return list(find_queued_jobs(ctx, range(len(ctx.layout.steps))))
     paths = find_root_causes(ctx, ctx.layout.graph.index[name])
+    # those of the steps that an explanation describes
     found = find_queued_jobs(ctx, [path[-1] for path in paths[: MAX_NAMES + 1]])
     return [job for job in found if index in (None, job.index) or job.step != name]
 

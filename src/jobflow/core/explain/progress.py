@@ -28,6 +28,7 @@ def format_run_progress(step: Step, condition: StepCondition, *, brief: bool = F
     """
     runs = condition.runs or ()
     finished = condition.phase in ENDED_STEP_PHASES
+    # a run from before a retry of the flow is none of its present runs
     if step.repeat is not None:
         runs = [run for run in runs if not run.is_left_over]
     if step.repeat is not None and runs:

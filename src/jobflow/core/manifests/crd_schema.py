@@ -181,6 +181,7 @@ def _json_schema(schema: Schema, strict: bool, *, nullable: bool = False) -> Sch
         out["additionalProperties"] = False
     if "properties" in schema:
         fields = schema["properties"].items()
+        # a null counts as a missing field
         out["properties"] = {n: _json_schema(s, strict, nullable=True) for n, s in fields}
     return out
 

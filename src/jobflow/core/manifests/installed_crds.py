@@ -71,6 +71,7 @@ def _defaults(schema: Schema, path: str, roots: tuple[str, ...]) -> Iterator[str
     inside = any(
         path == root or path.startswith((f"{root}.", f"{root}[", f"{root}{{")) for root in roots
     )
+    # a default in the spec of a job would become part of every job
     if inside and "default" in schema:
         yield path
     if not inside and path and not any(root.startswith(path) for root in roots):

@@ -209,6 +209,7 @@ def read_facts(failure: StepFailure | None, *, of_child: bool = False) -> dict[s
 def _clip(text: str, size: int) -> str:
     """Return a text in one line, cut with an ellipsis if it has more than `size` bytes as JSON."""
     text = _in_one_line(text)
+    # the quotes do not count
     while (excess := len(msgspec.json.encode(text)) - 2 - size) > 0:
         # a character has at most 6 bytes as JSON, so this never cuts too much
         text = text.removesuffix("…")[: -max(excess // 6, 1)] + "…"
