@@ -234,4 +234,4 @@ def test_every_rule_of_templates_has_a_refused_example(rule: Callable[..., Any])
         for manifest in load([str(path)], io.BytesIO()).objects
         if manifest.kind == "JobTemplate"
     ]
-    assert any(list(rule(job_view(spec, "spec", None))) for spec in specs)
+    assert any(list(rule(job_view(spec, "spec"))) for spec in specs)

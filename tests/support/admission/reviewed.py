@@ -78,9 +78,9 @@ def faults(flow: JobFlow, known: Known = NOTHING_KNOWN) -> list[str]:
     return reported(validate_flow(flow, known))
 
 
-def job_faults(spec: Any, name: str | None = None) -> list[str]:
-    """Return the faults of a vcjob spec; `name` is the name of the vcjob."""
-    return [str(violation) for violation in job_violations(spec, "spec", name)]
+def job_faults(spec: Any) -> list[str]:
+    """Return the faults of a vcjob spec."""
+    return [str(violation) for violation in job_violations(spec, "spec")]
 
 
 _FAULT = re.compile(

@@ -201,7 +201,7 @@ def validate_template(template: JobTemplate, known: Known) -> Verdict:
     of_types = misfits(template.spec, "spec")
     violations = chain(
         object_name_violations(template.metadata),
-        job_violations(template.spec, "spec", None),
+        job_violations(template.spec, "spec"),
         of_types.violations,
     )
     field_warnings = chain(of_types.field_warnings, template_warnings(template.spec, "spec"))

@@ -80,7 +80,7 @@ def outputs_have_room(facts: FlowFacts) -> Iterator[FieldWarning]:
     crowded: dict[int, int] = {}
     for each in facts.resolved_specs:
         # the first task has the outputs
-        pods = [task.pod_spec for task in job_view(each.spec, "", None).tasks[:1]]
+        pods = [task.pod_spec for task in job_view(each.spec, "").tasks[:1]]
         lists = ("containers", "initContainers")
         sharing = sum(len([*elements(pod, field)]) for pod in pods for field in lists)
         if message_limit(sharing) < MAX_MESSAGE_BYTES:

@@ -302,7 +302,7 @@ def template_warnings(spec: Any, path: str) -> Iterator[FieldWarning]:
 
 
 def _pod_warnings(spec: Any, path: str) -> Iterator[FieldWarning]:
-    job = job_view(spec, path, None)
+    job = job_view(spec, path)
     # Volcano reads missing replicas as 0; an explicit 0 is legal beside a task that has pods
     unset = [task for task in job.tasks if task.raw.get("replicas") is None]
     for task in unset:

@@ -74,7 +74,7 @@ GOOD: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("spec", GOOD.values(), ids=GOOD.keys())
 def test_valid_specs_are_accepted(spec: dict[str, Any]):
-    assert job_faults(spec, "test-a") == []
+    assert job_faults(spec) == []
 
 
 JOBS: list[tuple[dict[str, Any], list[str]]] = [
@@ -224,7 +224,7 @@ def test_invalid_dependencies_between_tasks_are_refused(tasks: list[Any], words:
 
 def test_wrong_types_cause_no_further_faults():
     spec = job(task(replicas="2", minAvailable=2), "x", minAvailable=5, volumes=[{"mountPath": 3}])
-    assert [violation.path for violation in job_violations(spec, "spec", "f-a")] == [
+    assert [violation.path for violation in job_violations(spec, "spec")] == [
         "spec.tasks[0].replicas",
         "spec.tasks[1]",
         "spec.volumes[0].mountPath",
@@ -234,7 +234,7 @@ def test_wrong_types_cause_no_further_faults():
 
 @pytest.mark.parametrize("spec", [3, [], "x"])
 def test_a_spec_that_is_no_map_is_refused(spec: Any):
-    first, second = job_violations(spec, "spec", None)
+    first, second = job_violations(spec, "spec")
     assert first.path == "spec"
     assert str(second) == "spec.tasks: Required value: a job has at least one task"
 

@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.admission.volcano.job import job_violations
 from support.admission.reviewed import brief, job_faults
 
 
-def reported(pod: Any, name: str | None = None, **task: Any) -> list[str]:
+def reported(pod: Any, **task: Any) -> list[str]:
     spec = {"tasks": [{"name": "w", "replicas": 1, "template": {"spec": pod}, **task}]}
-    return job_faults(spec, name)
+    return job_faults(spec)
 
 
 def containers(*names: Any, **fields: Any) -> dict[str, Any]:
@@ -95,17 +94,3 @@ def test_init_containers_need_whole_cpus():
     pod = containers("a", resources={"limits": {"cpu": 2}}) | init
     (words,) = reported(pod, topologyPolicy="restricted")
     assert words.startswith(f"{AT}.initContainers[0].resources.requests.cpu: ")
-
-
-def test_a_pod_name_has_at_most_63_characters():
-    assert reported(containers("a"), "j" * 59) == []
-    pod = "j" * 60 + "-w-0"
-    assert reported(containers("a"), "j" * 60) == [
-        f'spec.tasks: Invalid value: "{"j" * 60}": its pod {pod} would have 64 characters, 1 too '
-        "many: shorten the name of the flow, the step or the task"
-    ]
-
-
-def test_pod_names_of_a_job_without_tasks_are_not_checked():
-    (violation,) = job_violations({}, "spec", "j" * 70)
-    assert violation.path == "spec.tasks"

@@ -29,11 +29,11 @@ _INTEGER = re.compile(
 )
 
 
-def job_violations(spec: Any, path: str, job_name: str | None) -> Iterator[Violation]:
+def job_violations(spec: Any, path: str) -> Iterator[Violation]:
     """Yield the faults for which Volcano would refuse the vcjob spec at `path`, wrong types
-    included. `job_name`, if known, is for checking the names of pods. Never raises on any JSON."""
+    included, but not those of the names of pods. Never raises on any JSON."""
     yield from job_spec_violations(spec, path)
-    job = view.job_view(spec, path, job_name)
+    job = view.job_view(spec, path)
     for rule in _RULES:
         yield from rule(job)
 
@@ -42,7 +42,7 @@ def changed_violations(spec: Any, changed: Collection[str]) -> Iterator[Violatio
     """Yield the faults, with paths from the root, of a spec that differs from another in these
     fields at most. Rules that read none of them are skipped."""
     yield from job_spec_violations(spec, "")
-    job = view.job_view(spec, "", None)
+    job = view.job_view(spec, "")
     for rule, fields in _FIELDS_OF_RULES.items():
         if not fields.isdisjoint(changed):
             yield from rule(job)
@@ -262,6 +262,5 @@ _FIELDS_OF_RULES: Mapping[Callable[[view.JobView], Iterator[Violation]], frozens
         (pod_violations, "tasks"),
     )
 }
-"""The fields of a spec that each rule looks at. Pod names depend on the plugins too, but only
-`job_violations` checks them."""
+"""The fields of a spec that each rule looks at."""
 _RULES = tuple(_FIELDS_OF_RULES)

@@ -37,10 +37,9 @@ class JobView:
     raw: Map
     tasks: list[TaskView]
     plugins: Map
-    job_name: str | None
 
 
-def job_view(spec: Any, path: str, job_name: str | None) -> JobView:
+def job_view(spec: Any, path: str) -> JobView:
     raw = spec if isinstance(spec, dict) else _NOTHING
     tasks = []
     for i, task in elements(raw, "tasks"):
@@ -49,7 +48,7 @@ def job_view(spec: Any, path: str, job_name: str | None) -> JobView:
         replicas = integer(task, "replicas") if task.get("replicas") is not None else 0
         at, least = f"{path}.tasks[{i}]", integer(task, "minAvailable")
         tasks.append(TaskView(i, at, task, name, replicas, least))
-    return JobView(path, raw, tasks, mapping(raw, "plugins"), job_name)
+    return JobView(path, raw, tasks, mapping(raw, "plugins"))
 
 
 def integer(raw: Map, key: str) -> int | None:

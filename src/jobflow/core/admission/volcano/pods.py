@@ -1,15 +1,14 @@
 """Volcano's rules of admission for the pods of tasks.
 
 Source: pkg/webhooks/admission/jobs/validate/admit_job.go (validateTaskTemplate,
-validateTaskTopoPolicy, validateK8sPodNameLength). The API server checks pod
-templates in a dry run. Only their containers are checked here, because a patch easily breaks them.
+validateTaskTopoPolicy). The API server checks pod templates in a dry run. Only their containers are
+checked here, because a patch easily breaks them; `generated_names` checks the names of pods.
 """
 
 from collections.abc import Iterator
 
 from jobflow.core.admission.object_names import DNS_LABEL, word_violations
 from jobflow.core.admission.volcano.job_view import JobView, TaskView, elements, mapping, text
-from jobflow.core.names import MAX_NAME, predict_pod_names
 from jobflow.core.pods.resources import parse_quantity
 from jobflow.core.violations import Reason, Violation
 
@@ -36,14 +35,6 @@ def pod_violations(job: JobView) -> Iterator[Violation]:
                     at = f"{task.path}.template.spec.{key}[{index}].resources.requests.cpu"
                     detail = f"with topologyPolicy {policy} each container requests whole CPUs"
                     yield Violation(at, Reason.INVALID, cpu, detail)
-    if job.job_name and job.tasks:
-        pod = job.job_name + predict_pod_names(job.raw).longest
-        if (more := len(pod) - MAX_NAME) > 0:
-            detail = (
-                f"its pod {pod} would have {len(pod)} characters, {more} too many: shorten the "
-                "name of the flow, the step or the task"
-            )
-            yield Violation(f"{job.path}.tasks", Reason.INVALID, job.job_name, detail)
 
 
 def _containers(task: TaskView) -> Iterator[Violation]:

@@ -312,7 +312,7 @@ class KnownTasks:
             for spec in self._specs[step]:
                 if id(spec) not in self._of_specs:
                     tasks = self._of_specs[id(spec)] = {}
-                    for task in job_view(spec, "", None).tasks:
+                    for task in job_view(spec, "").tasks:
                         if task.name is not None:
                             known = task.replicas is not None and task.replicas >= 0
                             tasks.setdefault(task.name, task.replicas if known else None)

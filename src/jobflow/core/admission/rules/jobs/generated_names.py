@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
 
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.job_counts import JobCount, origins, prefixes
@@ -100,14 +99,6 @@ def jobs_are_unique(facts: FlowFacts) -> Iterator[Violation]:
                     yield Violation(f"{facts.path(i)}.name", Reason.DUPLICATE, job, detail)
 
 
-class _Clash(NamedTuple):
-    """Tasks of two vcjobs whose pods get the same name."""
-
-    shorter: str
-    """The task of the vcjob with the shorter name."""
-    longer: str
-
-
 def pods_are_unique(facts: FlowFacts) -> Iterator[Violation]:
     """Step a with task b-c and step a-b with task c generate the same pod names, and so does step a
     with task r1-b when it is retried. Volcano would take the other's pod for its own.
@@ -128,15 +119,6 @@ def pods_are_unique(facts: FlowFacts) -> Iterator[Violation]:
                 yield violation
 
 
-class _RetryClash(NamedTuple):
-    """Tasks of one template whose pods get the same name in two attempts of a run."""
-
-    retry: int
-    """Number of the second attempt, counted from 0 for the first."""
-    first_task: str
-    task: str
-
-
 class _ClashSearch:
     def __init__(self, facts: FlowFacts, pods: Mapping[int, PodNames]) -> None:
         self._facts = facts
@@ -153,31 +135,31 @@ class _ClashSearch:
         )
         """Whether a task begins like the suffix of a job."""
         self._tasks = {key: frozenset(each.tasks) for key, each in pods.items()}
-        self._retry_clashes: dict[int, _RetryClash | None] = {}
-        """The first clash: task `r1-b`, and task `b` of the first retry."""
+        self._retry_clashes: dict[int, tuple[int, str, str] | None] = {}
+        """A retry whose pod gets the name of one of the first attempt: (1, "r1-b", "b")."""
         for key, tasks in self._tasks.items():
             found = (
-                _RetryClash(retry, first_task, task)
+                (retry, first_task, task)
                 for first_task in tasks
                 for index, retry, task in prefixes(first_task)
                 if index is None and retry and task in tasks
             )
             self._retry_clashes[key] = min(found, default=None)
-        self._clashes: dict[tuple[int, int, str, JobCount], _Clash | None] = {}
+        self._clashes: dict[tuple[int, int, str, JobCount], tuple[str, str] | None] = {}
 
     def violations(self, longer: ResolvedStep) -> Iterator[Violation]:
         """Yield the clashes with steps whose name this one's begins with, and of its attempts."""
         facts, i = self._facts, longer.step
         name, count, path = facts.names[i], facts.job_counts[i], f"{facts.path(i)}.name"
         again = self._retry_clashes[id(longer.pods)]
-        if again and again.retry <= count.retries:
+        if again and again[0] <= count.retries:
+            retry, first_task, task = again
             detail = (
-                "two attempts generate the same pod name, the first for task "
-                f'"{again.first_task}", retry {again.retry} for task "{again.task}"; rename one of '
-                "the tasks"
+                f'two attempts generate the same pod name, the first for task "{first_task}", '
+                f'retry {retry} for task "{task}"; rename one of the tasks'
             )
             run = "" if count.runs is None else "-0"
-            pod = f"{format_job_name(facts.flow_name, name)}{run}-{again.first_task}-0"
+            pod = f"{format_job_name(facts.flow_name, name)}{run}-{first_task}-0"
             yield Violation(path, Reason.DUPLICATE, pod, detail)
         # where the name of another vcjob may end, so that its tasks can be the remainder
         ends = [at for at in _dashes(name) if name[at + 1 :] in self._beginnings]
@@ -196,18 +178,19 @@ class _ClashSearch:
             for shorter in shorters:  # never the same step: its runs have a suffix
                 if (clash := self._clash(shorter, longer, name[at + 1 :])) is None:
                     continue
-                first, second = (shorter.step, clash.shorter), (i, clash.longer)
-                if first > second:
-                    first, second = second, first
+                first, second = sorted([(shorter.step, clash[0]), (i, clash[1])])
                 detail = (
                     f'a pod of step "{facts.names[first[0]]}" (task "{first[1]}") would have the '
                     f'same name as one of this step (task "{second[1]}"); rename one of them'
                 )
-                pod = f"{format_job_name(facts.flow_name, name[:at])}-{clash.shorter}-0"
+                pod = f"{format_job_name(facts.flow_name, name[:at])}-{clash[0]}-0"
                 yield Violation(f"{facts.path(second[0])}.name", Reason.DUPLICATE, pod, detail)
 
-    def _clash(self, shorter: ResolvedStep, longer: ResolvedStep, more: str) -> _Clash | None:
-        """`more`: the remainder of the longer name, up to its index or retry."""
+    def _clash(
+        self, shorter: ResolvedStep, longer: ResolvedStep, more: str
+    ) -> tuple[str, str] | None:
+        """Return their tasks whose pods get the same name. `more`: the remainder of the longer
+        name, up to its index or retry."""
         rests = self._splits[id(shorter.pods)].get(more)
         if not rests:
             return None
@@ -216,7 +199,7 @@ class _ClashSearch:
         if key not in self._clashes:
             tasks = self._tasks[id(longer.pods)]
             found = (
-                _Clash(f"{more}-{rest}" if more else rest, task)
+                (f"{more}-{rest}" if more else rest, task)
                 for rest in rests
                 for index, retry, task in prefixes(rest)
                 if task in tasks and count.has(index, retry)

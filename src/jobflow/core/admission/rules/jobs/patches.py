@@ -179,7 +179,7 @@ class _SpecFaults:
         """Yield the faults at their paths in the spec, without those of the template itself, which
         was judged when it was created."""
         if resolved.template is None:
-            yield from job_violations(resolved.spec, "", None)
+            yield from job_violations(resolved.spec, "")
             return
         fields = {key for layer in (self._defaults, *resolved.layers) for key in layer.content}
         if any(field.startswith("$") for field in fields):  # a directive may change every field
@@ -187,7 +187,7 @@ class _SpecFaults:
         for fault in changed_violations(resolved.spec, fields):
             spec = resolved.template.spec
             if id(spec) not in self._of_templates:
-                own = job_violations(spec, "", None)
+                own = job_violations(spec, "")
                 self._of_templates[id(spec)] = frozenset((each.path, each.message) for each in own)
             if (fault.path, fault.message) not in self._of_templates[id(spec)]:
                 yield fault
@@ -197,7 +197,7 @@ def _faults_without_template(layer: ResolvedLayer) -> Iterator[Violation]:
     spec = merge({}, layer.content)
     locations = LayerLocations(layer, spec)
     holds = _holds_for_any_run(spec) if layer.open else lambda fault: True
-    for fault in job_violations(spec, "", None):
+    for fault in job_violations(spec, ""):
         needs_none = fault.reason in _REASONS_WITHOUT_TEMPLATE
         if _REPLACED_LIST.search(fault.path):
             needs_none = True
