@@ -95,9 +95,6 @@ class EvaluationScope:
     """Shared by all expressions that are evaluated here."""
 
 
-# ------------------------------------------------------------------ expressions
-
-
 def evaluate_condition(field: str, text: str, scope: EvaluationScope) -> bool | EvaluationFailure:
     """Return whether an expression holds, or a failure as in `evaluate`."""
     value: bool | EvaluationFailure = evaluate(field, text, scope, find_condition_fault)
@@ -169,9 +166,6 @@ def evaluate(
         if fault is None:
             return value
     return EvaluationFailure(f"{field} `{shorten(text, _MAX_SHOWN)}`: {fault}")
-
-
-# -------------------------------------------------------------------- variables
 
 
 def build_variables(mentions: Sequence[Mention], scope: EvaluationScope) -> dict[str, Any]:
@@ -312,9 +306,6 @@ ATTEMPT_FIELDS: Mapping[str, Callable[[AttemptFacts], Any]] = {
     "attempt": lambda attempt: attempt.number,
     "retries": lambda attempt: attempt.retries,
 }
-
-
-# ------------------------------------------------------------------- references
 
 
 class _NoValueError(Exception):

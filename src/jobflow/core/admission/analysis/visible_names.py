@@ -58,8 +58,6 @@ class NameScope:
         self._param_suggester = Suggester([param.name for param in flow.spec.params or ()])
         self._step_suggester = Suggester(graph.names)
 
-    # -------------------------------------------------------------------- variables
-
     def _variables(self, place: places.ExpressionPlace) -> list[str]:
         return places.variables_of(place, None if place.is_of_flow else self._steps[place.position])
 
@@ -149,8 +147,6 @@ class NameScope:
             return "only flows that a CronJobFlow creates have flow.scheduledTime"
         return unknown_field("a flow", keys, names)
 
-    # ------------------------------------------------------------------------- steps
-
     def _step(self, place: places.ExpressionPlace, name: str) -> str | None:
         target, first = self._upstream.find(name), len(self._graph)
         if target is None:
@@ -236,8 +232,6 @@ class NameScope:
             if name != mention.keys[0] and self._upstream.find(name) is not None:
                 return name
         return None
-
-    # -------------------------------------------------------------------- references
 
     def reference_fault(
         self, place: places.ExpressionPlace, root: str, keys: tuple[str, ...]

@@ -93,8 +93,6 @@ def _compile(text: str) -> Any:
     return re2.compile(text, options)  # RE2 keeps the patterns that it compiled
 
 
-# ------------------------------------------------------------------------ the compiler
-
 FunctionCall = tuple[str, int]
 """A function or macro that an expression calls, and the position of its name, from 0."""
 
@@ -132,8 +130,6 @@ class Program:
     def compile_all(self, nodes: Sequence[SyntaxNode]) -> list[CompiledNode]:
         return [self.compile(node) for node in nodes]
 
-    # ---------------------------------------------------------------------- values
-
     def literal(self, node: tree.LiteralNode) -> CompiledNode:
         value = node.value
         return lambda frame: value
@@ -169,8 +165,6 @@ class Program:
 
     def name(self, node: tree.NameNode) -> CompiledNode:
         return self.chain(tree.ChainNode(node.at, node, []))
-
-    # ---------------------------------------------------------------------- chains
 
     def chain(self, node: tree.ChainNode) -> CompiledNode:
         """Compile a chain, in which a variable and its literal keys are read in one go."""
@@ -235,8 +229,6 @@ class Program:
 
         return read
 
-    # --------------------------------------------------------------------- functions
-
     def call(self, node: tree.CallNode) -> CompiledNode:
         self.calls.append((node.name, node.at))
         if node.name == "has":
@@ -295,8 +287,6 @@ class Program:
         self.bound.pop()
         inner, self.cost = self.cost, outer
         return partial(macros.MACROS[name], macros.MacroLoop(name, len(self.bound), bodies, inner))
-
-    # -------------------------------------------------------------------- operators
 
     def sign(self, node: tree.SignNode) -> CompiledNode:
         operand = self.compile(node.operand)

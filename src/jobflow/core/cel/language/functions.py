@@ -62,18 +62,12 @@ def call_function(name: str, arguments: Sequence[Any], is_method: bool, budget: 
     return overload.run(*arguments)
 
 
-# ---------------------------------------------------------------------------- costs
-
-
 def _cost_of_copy(budget: Budget, text: str | bytes) -> None:
     budget.add_text(len(text), wide=True)
 
 
 def _cost_of_prefix(budget: Budget, text: str, part: str) -> None:
     budget.read(part)
-
-
-# ----------------------------------------------------------------------- conversions
 
 
 def _float_to_int(value: float) -> int:
@@ -118,9 +112,6 @@ def _text_to_bool(text: str) -> bool:
 
 def _quote(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:39] + "…")
-
-
-# --------------------------------------------------------------------------- tables
 
 
 def _paying(run: Callable[..., Any]) -> Overload:

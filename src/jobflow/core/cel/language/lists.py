@@ -37,9 +37,6 @@ def cost_of_path(budget: Budget, entries: list[Any], path: str) -> None:
     budget.spend(sum([len(each) for each in ranks if each.__class__ is str]) // 64)
 
 
-# ----------------------------------------------------------------------- one entry
-
-
 def get_or_default(budget: Budget, value: Any, key: Any, default: Any) -> Any:
     """Return the entry of a map or a list, or the default if it does not exist. Raises CelError."""
     budget.spend(1)
@@ -95,9 +92,6 @@ def _check_comparable(name: str, values: Sequence[Any]) -> None:
     if not all(type(each) in NUMBERS for each in values):
         if not all(each.__class__ is str for each in values):
             raise CelError(f"{name} compares a list of numbers or a list of texts")
-
-
-# ------------------------------------------------------------------------ new lists
 
 
 def make_range(budget: Budget, count: int) -> list[int]:

@@ -87,8 +87,6 @@ class _Parser:
             raise self._unexpected()
         return node
 
-    # ---------------------------------------------------------------------- tokens
-
     def _advance(self) -> int:
         """Go to the next token and return the position of this one."""
         at = self._at
@@ -111,8 +109,6 @@ class _Parser:
         elif kind == "name" and text in _KEYS_ONLY:
             why = f"{text} is a reserved word"
         return _make_error(why, self._at)
-
-    # ------------------------------------------------------------------- operators
 
     def _expression(self) -> SyntaxNode:
         at = self._at
@@ -160,8 +156,6 @@ class _Parser:
             negative = True
         operand = self._chain(negative)
         return tree.SignNode(at, sign, times, operand) if times else operand
-
-    # ------------------------------------------------------------------------ values
 
     def _chain(self, negative: bool = False) -> SyntaxNode:
         at = self._at
@@ -236,8 +230,6 @@ class _Parser:
 def _make_error(why: str, at: int) -> CelSyntaxError:
     return CelSyntaxError(f"is not a CEL expression: {why}", at)
 
-
-# ------------------------------------------------------------------------- literals
 
 _ESCAPE = re.compile(
     r"\\(?:x([0-9a-fA-F]{2})|X([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))",

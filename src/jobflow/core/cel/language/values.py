@@ -67,9 +67,6 @@ def make_type_error(name: str, *given: Any) -> CelError:
     return CelError(f"{name} does not take {words or 'nothing'}{hint}")
 
 
-# ---------------------------------------------------------------------- keys and entries
-
-
 def normalize_number(value: int) -> int | float:
     """Return a whole number of JSON as an int, Uint or float."""
     if MIN_INT <= value <= MAX_INT:
@@ -123,9 +120,6 @@ def to_key(value: Any) -> Any:
 def iterate_keys(value: dict[Any, Any]) -> Iterator[Any]:
     """Yield the keys of a map as values: the inverse of `to_key`."""
     return (key[0] if key.__class__ is tuple else key for key in value)
-
-
-# --------------------------------------------------------------------------- comparing
 
 
 def is_equal(one: Any, other: Any, budget: Budget, depth: int = 1) -> bool:
@@ -193,9 +187,6 @@ _ORDERS: Mapping[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-
-
-# ------------------------------------------------------------------------- arithmetic
 
 
 def calculate(sign: str, one: Any, other: Any, budget: Budget) -> Any:
