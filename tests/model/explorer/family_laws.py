@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition
+from jobflow.api.flow.status import ENDED_STEP_PHASES, HALTS, RunCondition
 from jobflow.api.volcano.command import RETRIES
 from jobflow.core.planning.actions import CommandFlow, CreateJob
-from jobflow.core.planning.lifecycle import HALTS
 from model.books import FLOW_ERRORS
 from model.explorer.families import Member, family
 from model.explorer.sight import Sight

@@ -12,6 +12,7 @@ from jobflow.api.crd import openapi_schema
 from jobflow.api.flow.control import to_number
 from jobflow.api.flow.status import (
     ENDED_STEP_PHASES,
+    HALTS,
     JobFlowStatus,
     StepCondition,
     StepPhase,
@@ -28,7 +29,6 @@ from jobflow.core.planning.actions import (
     DeleteFlow,
     DeleteJob,
 )
-from jobflow.core.planning.lifecycle import HALTS
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from model.carrying import mounted_by
 from model.explorer.configurations import DISRUPTIONS

@@ -19,11 +19,10 @@ from hypothesis import strategies as st
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import RunCondition
+from jobflow.api.flow.status import HALTS, RunCondition
 from jobflow.api.flow.traits import WorkKind
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.planning.actions import Action, CommandFlow, CreateJob
-from jobflow.core.planning.lifecycle import HALTS
 from jobflow.core.planning.observed.child_flow import ChildFlow, observe
 from model.random_flows import METADATA, Drawing
 from model.random_values import TEMPLATES

@@ -43,6 +43,8 @@ CANCELLED = "Cancelled"
 """`reason` of a cancelled flow, and of the steps that it ended."""
 TIMEOUT = "Timeout"
 """`reason` of a flow that exceeded its timeout, and of the steps that this or their own ended."""
+HALTS = frozenset({CANCELLED, TIMEOUT})
+"""Reasons that end a flow before its steps do."""
 
 
 class FlowState(Struct):

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import CANCELLED, ENDED_STEP_PHASES, FlowPhase, StepPhase
+from jobflow.api.flow.status import CANCELLED, ENDED_STEP_PHASES, HALTS, FlowPhase, StepPhase
 from jobflow.api.resources import COMMANDS, JOBFLOWS, Object, ObjectMeta, OwnerReference
 from jobflow.api.volcano.command import Action, Command, encoded
 from jobflow.client.errors import FAILED, SUCCESS, CommandError, print_error
 from jobflow.client.flows.find_flow import state_of
 from jobflow.core.explain.remedies import format_submit
 from jobflow.core.names import format_job_name, root_of
-from jobflow.core.planning.lifecycle import BY_PARENTS, HALTS
+from jobflow.core.planning.lifecycle import BY_PARENTS
 from jobflow.core.reasons import FlowReason
 from jobflow.core.spec.readiness import has_tolerated_failures
 from jobflow.core.text import format_command

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from jobflow.api.flow.control import FailurePolicy
-from jobflow.api.flow.status import ENDED_STEP_PHASES, FlowPhase, StepPhase
+from jobflow.api.flow.status import ENDED_STEP_PHASES, HALTS, FlowPhase, StepPhase
 from jobflow.core.explain.progress import format_run_progress, has_failed_pods
 from jobflow.core.explain.remedies import format_submit
 from jobflow.core.explain.root_causes import TARGET_WAITS, find_failed_steps
@@ -15,7 +15,7 @@ from jobflow.core.names import root_of
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.flow.cleanup import expires
 from jobflow.core.planning.flow.failure_policy import policy_of
-from jobflow.core.planning.lifecycle import BY_SPEC, HALTS, deadline
+from jobflow.core.planning.lifecycle import BY_SPEC, deadline
 from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.spec.concurrency import Group
 from jobflow.core.spec.readiness import fails_flow, has_tolerated_failures

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from jobflow.api.duration import parse_duration
 from jobflow.api.flow.control import ConcurrencyPolicy
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import CANCELLED, TIMEOUT
+from jobflow.api.flow.status import CANCELLED, HALTS, TIMEOUT
 from jobflow.api.volcano.command import Action
 from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.spec.concurrency import get_group, get_limit, get_policy, needs_place
@@ -26,8 +26,6 @@ BY_PARENT_ABORT = "parent/AbortJob"
 BY_PARENTS = frozenset({BY_PARENT, BY_PARENT_ABORT})
 """`suspendedBy` of child flows that only a resume of a flow above them resumes."""
 _ABORTS = frozenset({Action.ABORT_JOB, BY_PARENT_ABORT})
-HALTS = frozenset({CANCELLED, TIMEOUT})
-"""Reasons that end a flow before its steps do."""
 IN_FINALLY = "; in finally: "
 """In the message of a flow that was cancelled or timed out, before what its `finally` waits for."""
 

@@ -12,11 +12,10 @@ import msgspec
 
 from jobflow.api.flow.control import ConcurrencyPolicy
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import CANCELLED, TIMEOUT
+from jobflow.api.flow.status import HALTS
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import EvaluationScope, resolve_references
 
-_ENDING = frozenset({CANCELLED, TIMEOUT})
 _FIRST = datetime.min.replace(tzinfo=UTC)
 _POLICIES = {str(policy): policy for policy in ConcurrencyPolicy}
 
@@ -91,7 +90,7 @@ def holds_place(flow: JobFlow) -> bool:
 
 
 def is_ending(flow: JobFlow) -> bool:
-    ending = flow.status.state.reason in _ENDING
+    ending = flow.status.state.reason in HALTS
     return ending or flow.metadata.deletion_timestamp is not None
 
 

@@ -24,7 +24,6 @@ _PHASES: Mapping[str, str] = {
     api.FlowPhase.FAILED: JobPhase.FAILED,
     api.FlowPhase.TERMINATING: JobPhase.TERMINATING,
 }
-_HALTS = frozenset({api.CANCELLED, api.TIMEOUT})
 _FLOW_ERRORS = frozenset(
     {FlowReason.INVALID, FlowReason.EXPRESSION_ERROR, FlowReason.OUTPUTS_TOO_LARGE}
 )
@@ -87,7 +86,7 @@ def observe(flow: JobFlow) -> ChildFlow:
             conditions=None if running is None else [begun],
             running_duration=status.duration if flow.final else None,
         ),
-        ending=state.reason if state.reason in _HALTS else "",
+        ending=state.reason if state.reason in api.HALTS else "",
         finally_too=status.finally_cancelled,
         retries=status.retries,
         outputs=status.outputs if flow.final else None,

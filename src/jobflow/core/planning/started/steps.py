@@ -10,14 +10,13 @@ from typing import cast
 
 from jobflow.api import labels
 from jobflow.api.flow.control import FailurePolicy
-from jobflow.api.flow.status import ENDED_STEP_PHASES
+from jobflow.api.flow.status import ENDED_STEP_PHASES, HALTS
 from jobflow.api.volcano.job import Job
 from jobflow.core.planning import target_ends
 from jobflow.core.planning.actions import Action
 from jobflow.core.planning.context import PlanContext, must_be_stored
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.flow.failure_policy import policy_of
-from jobflow.core.planning.lifecycle import HALTS
 from jobflow.core.planning.started.loop import continue_loop
 from jobflow.core.planning.started.loop_summary import summarize
 from jobflow.core.planning.started.run import decide_run, refused_for_good

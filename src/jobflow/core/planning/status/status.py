@@ -16,7 +16,7 @@ from jobflow.core.limits import MAX_STEP_OUTPUTS
 from jobflow.core.planning.context import PlanContext, with_job_as_child
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.flow.volume_claims import created_claims
-from jobflow.core.planning.lifecycle import HALTS, IN_FINALLY
+from jobflow.core.planning.lifecycle import IN_FINALLY
 from jobflow.core.planning.observed.children import has_tolerated_children
 from jobflow.core.planning.status.job_records import job_lists, job_records
 from jobflow.core.planning.status.size_limit import fitted
@@ -133,14 +133,14 @@ def flow_state(
     if ctx.terminating:
         phase = api.FlowPhase.TERMINATING
     elif is_over:
-        phase = api.FlowPhase.FAILED if failed or reason in HALTS else api.FlowPhase.SUCCEED
+        phase = api.FlowPhase.FAILED if failed or reason in api.HALTS else api.FlowPhase.SUCCEED
     elif ctx.flow.status.state.phase == api.FlowPhase.RUNNING or _has_begun(ctx, records):
         phase = api.FlowPhase.RUNNING
     else:
         phase = api.FlowPhase.PENDING
     if ctx.terminating:
         message = "the flow is being deleted"
-    elif reason in HALTS and held_up:
+    elif reason in api.HALTS and held_up:
         message = shorten(f"{message}{IN_FINALLY}{_trouble(held_up)[1]}")
     elif not reason and lifecycle.pause is not None and not is_over:
         reason, message = ("", "") if lifecycle.starting else lifecycle.pause
