@@ -14,7 +14,6 @@ from jobflow.api.volcano.job import JobSpec
 Column = tuple[str, str, str, int]
 """Name, type, JSON path and priority (0: always shown, 1: with -o wide) of a printer column."""
 FlowObject = JobFlow | JobTemplate | CronJobFlow
-"""An object of a kind in the table below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,6 @@ class FlowKind:
 
     resource: Resource
     object_type: type[FlowObject]
-    """The type that an object is decoded to."""
     spec_type: type[msgspec.Struct]
     status_type: type
     short_name: str
@@ -31,7 +29,6 @@ class FlowKind:
 
     @property
     def name(self) -> str:
-        """The `kind` of an object."""
         return self.resource.kind
 
     @property
@@ -100,4 +97,3 @@ _ROWS = (
 )
 
 KINDS = {row.name: row for row in _ROWS}
-"""The rows by kind."""

@@ -55,7 +55,6 @@ class ObjectMeta(Struct):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The owner reference that has `controller: true`, if any."""
         return next((ref for ref in self.owner_references or () if ref.controller), None)
 
     def is_owned_by(self, other: "ObjectMeta") -> bool:
@@ -81,8 +80,6 @@ class ListMeta(Struct):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A resource of an API server."""
-
     group: str
     version: str
     plural: str
@@ -179,8 +176,6 @@ class StatusCause(Struct):
 
 
 class StatusDetails(Struct):
-    """The object of a `Status` and its faults."""
-
     name: str = ""
     group: str = ""
     kind: str = ""

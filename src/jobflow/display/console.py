@@ -11,12 +11,10 @@ from rich.text import Text
 from jobflow.core.text import printable
 
 GAP = "   "
-"""Between the columns of a table."""
 MAX_WIDTH = 100
 """Columns of a paragraph on a wider terminal, because longer lines are hard to read."""
 _COMMAND = re.compile("`[^`]+`")
 _INDENT = "  "
-"""Before the further lines of a sentence."""
 _SPACE = "\ue000"
 """Stands for a space at which a line is not broken; of private use, so no text has it."""
 
@@ -62,6 +60,13 @@ def print_sentences(sentences: Sequence[str], console: Console) -> None:
             for number, row in enumerate(rows)
         ]
     print_lines(console, map(Text, lines))
+
+
+def column_sizes(names: Iterable[str], rows: Sequence[Mapping[str, str]]) -> dict[str, int]:
+    """Return the size of each column: that of its heading or of its widest cell."""
+    return {
+        name: max(map(cell_len, (name, *(row.get(name, "") for row in rows)))) for name in names
+    }
 
 
 def fitting(sizes: Mapping[str, int], optional: Iterable[str], width: int | None) -> dict[str, int]:

@@ -3,7 +3,6 @@
 from enum import StrEnum
 
 Output = StrEnum("Output", ["TEXT", "JSON"])
-"""Text, or JSON for programs."""
 ObjectOutput = StrEnum("ObjectOutput", ["NAME", "JSON", "YAML"])
 """Objects that a command sent or made."""
 GetOutput = StrEnum("GetOutput", ["TABLE", "WIDE", "TREE", "JSON", "YAML", "NAME"])
@@ -15,7 +14,6 @@ ConvertOutput = StrEnum("ConvertOutput", ["YAML", "PYTHON"])
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON for programs and people."""
     import json  # help prints none
 
     print(json.dumps(value, indent=2, ensure_ascii=False))

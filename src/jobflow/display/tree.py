@@ -154,7 +154,11 @@ class Tree:
         line = Text.assemble((self.flow.metadata.name, "bold"), _GAP, (phase, style_of(phase)))
         for part in (status.progress, duration):
             line.append(_GAP + part if part else "")
-        outcomes = format_outcomes(line.row for line in lines if line.is_own)
+        phases = Counter(line.row.phase for line in lines if line.is_own)
+        outcomes = ""  # the progress tells the steps that are Completed
+        if phases[StepPhase.FAILED] + phases[StepPhase.SKIPPED]:
+            ended = (StepPhase.COMPLETED, StepPhase.FAILED, StepPhase.SKIPPED)
+            outcomes = ", ".join(f"{phases[each]} {each.lower()}" for each in ended if phases[each])
         message = without(printable(status.state.message), told)
         why = printable(with_reason(status.state.reason, message))
         outputs = format_outputs(status.outputs or {})
@@ -208,16 +212,6 @@ def without(message: str, told: Iterable[str]) -> str:
         if at >= 0 and each.startswith(whole[at + 2 :].removesuffix("…")):
             return whole[2:at]
     return message
-
-
-def format_outcomes(rows: Iterable[StepRow]) -> str:
-    """Return `4 completed, 1 failed, 1 skipped`, the steps that have ended."""
-    phases = Counter(row.phase for row in rows)
-    # the progress tells the steps that are Completed
-    if not phases[StepPhase.FAILED] + phases[StepPhase.SKIPPED]:
-        return ""
-    ended = (StepPhase.COMPLETED, StepPhase.FAILED, StepPhase.SKIPPED)
-    return ", ".join(f"{phases[phase]} {phase.lower()}" for phase in ended if phases[phase])
 
 
 def _messages_of(row: StepRow, shown: Mapping[str, JobFlow]) -> list[str]:

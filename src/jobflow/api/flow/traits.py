@@ -198,7 +198,6 @@ class FlowField(NamedTuple):
     """A field of a type of the API."""
 
     name: str
-    """Its name in Python."""
     json: str
     """Its name in JSON."""
     traits: tuple[Trait, ...]
@@ -227,7 +226,6 @@ class Found(NamedTuple, Generic[T]):
     owner: Any
     """The object that has the field."""
     json: str
-    """The JSON name of the field."""
 
 
 @cache

@@ -4,8 +4,6 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from rich.cells import cell_len
-
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.labels import CRON
 from jobflow.api.resources import CRONJOBFLOWS
@@ -18,7 +16,7 @@ from jobflow.core.cron import belongs_to, format_scheduled_time
 from jobflow.core.explain.cron import explain_cron
 from jobflow.core.names import to_label_value
 from jobflow.core.text import format_duration, printable
-from jobflow.display.console import join_cells, make_console, print_sentences
+from jobflow.display.console import column_sizes, join_cells, make_console, print_sentences
 from jobflow.display.formats import GetOutput, print_json
 from jobflow.display.objects import print_raw
 from jobflow.kube.cache import key_of
@@ -61,7 +59,7 @@ async def get_crons(
         columns += ["NAME", "SCHEDULE", "SUSPEND", "ACTIVE", "LAST SCHEDULE", "AGE"]
         columns += ["TIME ZONE", "LAST SUCCESS"] if output is GetOutput.WIDE else []
         rows = [{name: name for name in columns}, *(_cells(each.cron, now) for each in found)]
-        sizes = {name: max(cell_len(row[name]) for row in rows) for name in columns}
+        sizes = column_sizes(columns, rows)
         print("\n".join(join_cells(row, sizes) for row in rows))
     return errors.code
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from rich.cells import cell_len
 from rich.text import Text
 
 from jobflow.api import labels
@@ -28,7 +27,7 @@ from jobflow.core.pods.resources import parse_quantity
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import format_count, format_duration, join_names, printable
 from jobflow.core.timelines.time_left import History, learn
-from jobflow.display.console import GAP, columns_of, fitting, line_width, make_console
+from jobflow.display.console import GAP, column_sizes, columns_of, fitting, line_width, make_console
 from jobflow.display.formats import PlanOutput, print_json
 from jobflow.kube.answers import ItemList
 from jobflow.kube.client import ApiError, Client
@@ -248,19 +247,14 @@ def print_planned(planned: PlannedFlows, output: PlanOutput) -> None:
             print_error(sentence, severity="warning")
         return
     has_path = output is PlanOutput.GANTT
-    if has_path:
-        lines = gantt_lines(planned, width or 100, ascii_only=ascii_only)
-    else:
-        lines = table_lines(planned, width, ascii_only=ascii_only)
-    for line in lines:
+    make_lines = gantt_lines if has_path else table_lines
+    for line in make_lines(planned, width, ascii_only):
         console.print(line, soft_wrap=True)
-    for text in summary(planned, has_path=has_path, ascii_only=ascii_only):
+    for text in summary(planned, has_path, ascii_only):
         console.print(Text(text), soft_wrap=width is None)
 
 
-def table_lines(
-    planned: PlannedFlows, width: int | None, *, ascii_only: bool = False
-) -> Iterator[Text]:
+def table_lines(planned: PlannedFlows, width: int | None, ascii_only: bool) -> Iterator[Text]:
     """Yield a header, a line for each vcjob, and one for each step without a vcjob."""
     rows = [_cells(each, planned) for each in planned.jobs]
     # approvals, skipped steps and child flows have no vcjob of their own
@@ -270,10 +264,7 @@ def table_lines(
         for each in planned.steps
         if (each.flow, each.step) not in with_job
     ]
-    sizes = {
-        name: max(cell_len(cell) for cell in (name, *(row.get(name, "") for row in rows)))
-        for name in _HEADER
-    }
+    sizes = column_sizes(_HEADER, rows)
     # most plans have no retries
     if all(row.get("ATTEMPT", "1") == "1" for row in rows):
         del sizes["ATTEMPT"]
@@ -307,17 +298,17 @@ def _cells(each: planned_flows.StepJob, planned: PlannedFlows) -> dict[str, str]
     }
 
 
-def gantt_lines(planned: PlannedFlows, width: int, *, ascii_only: bool = False) -> Iterator[Text]:
+def gantt_lines(planned: PlannedFlows, width: int | None, ascii_only: bool) -> Iterator[Text]:
     flows = planned.cluster.flows
     for flow in flows:
         if len(flows) > 1:
             yield Text(flow.metadata.name, style="bold")
-        yield from timeline_lines(planned.timeline_of(flow), width, ascii_only=ascii_only)
+        yield from timeline_lines(planned.timeline_of(flow), width or 100, ascii_only=ascii_only)
         if flow is not flows[-1]:
             yield Text()
 
 
-def summary(planned: PlannedFlows, *, has_path: bool, ascii_only: bool = False) -> Iterator[str]:
+def summary(planned: PlannedFlows, has_path: bool, ascii_only: bool) -> Iterator[str]:
     """Yield why steps did not complete, the makespan, the critical path unless it is shown already,
     the requested hours, and the steps whose times are only assumed."""
     flows = planned.cluster.flows
