@@ -48,19 +48,16 @@ def expand_options(command: Callable[..., int | Work | None]) -> Callable[..., N
     flags: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
         kind: Any = parameter.annotation
-        if not is_dataclass(parameter.annotation):
-            flags.append(parameter)
-            continue
-        sets[parameter.name] = kind
-        for field in inspect.signature(kind, eval_str=True).parameters.values():
-            if get_origin(field.annotation) is not Annotated:  # a field of `client.options`
-                flag = FLAGS_OF_FIELDS[field.name]
-                field = field.replace(annotation=Annotated[field.annotation, flag])
-            flags.append(field)
-    flags = [
-        flag.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=_with_parser(flag.annotation))
-        for flag in flags
-    ]
+        own = [parameter]
+        if is_dataclass(parameter.annotation):
+            sets[parameter.name] = kind
+            own = [*inspect.signature(kind, eval_str=True).parameters.values()]
+        for flag in own:
+            annotation = flag.annotation
+            if get_origin(annotation) is not Annotated:  # a field of `client.options`
+                annotation = Annotated[annotation, FLAGS_OF_FIELDS[flag.name]]
+            option, only_by_name = _with_parser(annotation), inspect.Parameter.KEYWORD_ONLY
+            flags.append(flag.replace(kind=only_by_name, annotation=option))
 
     @wraps(command)
     def run(**values: Any) -> None:

@@ -185,27 +185,25 @@ class _Flow:
     def flow(
         self, wanted: str, metadata: _Fields, spec: Mapping[str, Any], *, is_only: bool
     ) -> str:
-        fields = self._fields(spec, wanted, params=_params(self.module, spec, wanted))
-        call = Call(self.module.imported("Flow"), [*metadata, *fields])
-        self.name = self.module.assign("flow" if is_only else wanted, call)
-        self._steps(spec)
-        return self.name
+        params: dict[str, Code] = {}
+        for entry in spec.get("params") or ():
+            value = self.module.value(entry.get("value"), wanted, entry["name"])
+            if entry.get("enum") is not None:
+                allowed = self.module.value(entry["enum"], wanted, entry["name"])
+                given: _Fields = [("value", value)] if value is not None else []
+                value = Call(self.module.imported("Param"), [*given, ("enum", allowed)])
+            params[entry["name"]] = value
+        head = metadata if spec.get("params") is None else [*metadata, ("params", params)]
+        return self._write("Flow", "flow" if is_only else wanted, head, spec, wanted)
 
-    def child(self, raw: Mapping[str, Any], owner: str) -> Name:
-        child = _Flow(self.module, self.templates)
-        params = self.module.value(raw.get("params") or {}, owner, "params")
-        fields = child._fields(raw, owner, params=params if raw.get("params") else None)
-        call = Call(self.module.imported("ChildFlow"), fields)
-        child.name = self.module.assign(f"{owner}_flow", call)
-        child._steps(raw)
-        return Name(child.name)
-
-    def _fields(self, spec: Mapping[str, Any], owner: str, params: Code) -> _Fields:
+    def _write(
+        self, kind: str, variable: str, head: _Fields, spec: Mapping[str, Any], owner: str
+    ) -> str:
+        """Write the flow, whose first arguments are given, and its steps. Return its variable."""
         rest = {key: each for key, each in spec.items() if key not in (*_STEP_METHODS, "params")}
-        found = self.module.fields(rest, JobFlowSpec, owner)
-        return [*([("params", params)] if params is not None else []), *found]
-
-    def _steps(self, spec: Mapping[str, Any]) -> None:
+        fields = self.module.fields(rest, JobFlowSpec, owner)
+        call = Call(self.module.imported(kind), [*head, *fields])
+        self.name = self.module.assign(variable, call)
         for key, method in _STEP_METHODS.items():
             steps = spec.get(key) or []
             groups = dict(_edges(steps))
@@ -219,6 +217,7 @@ class _Flow:
                 if "Steps(" in line:
                     self.module.imported("Steps")
                 self.module.lines.append(line)
+        return self.name
 
     def _step(self, step: Mapping[str, Any], method: str, *, with_targets: bool) -> None:
         owner = step["name"]
@@ -248,8 +247,11 @@ class _Flow:
         self, works: Mapping[str, Any], struct: type[msgspec.Struct], owner: str
     ) -> list[tuple[str, Code]]:
         special: dict[str, Code] = {}
-        if works.get("flow") is not None:
-            special["flow"] = self.child(works["flow"], owner)
+        if (raw := works.get("flow")) is not None:
+            params = raw.get("params")
+            head = [("params", self.module.value(params, owner, "params"))] if params else []
+            child = _Flow(self.module, self.templates)
+            special["flow"] = Name(child._write("ChildFlow", f"{owner}_flow", head, raw, owner))
         if works.get("template") is not None:
             special["template"] = self._template(works["template"])
         if works.get("switch") is not None:
@@ -266,21 +268,6 @@ class _Flow:
             return name
         self.module.named.add(self.templates[name])
         return Name(self.templates[name])
-
-
-def _params(module: _Module, spec: Mapping[str, Any], owner: str) -> Code:
-    entries = spec.get("params")
-    if entries is None:
-        return None
-    made: dict[str, Code] = {}
-    for entry in entries:
-        value = module.value(entry.get("value"), owner, entry["name"])
-        if entry.get("enum") is not None:
-            allowed = module.value(entry["enum"], owner, entry["name"])
-            given: _Fields = [("value", value)] if value is not None else []
-            value = Call(module.imported("Param"), [*given, ("enum", allowed)])
-        made[entry["name"]] = value
-    return made
 
 
 def _edges(steps: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str, ...], list[str]]]:

@@ -25,7 +25,25 @@ async def check_leader(cluster: Cluster) -> AsyncIterator[Result]:
     # by the API server's clock, because that of the holder may differ
     now = cluster.client.clock.now()
     async for name, by_url, lease in _leases(cluster):
-        yield describe_lease(lease, name, now, by_url=by_url)
+        spec = (lease or {}).get("spec") or {}
+        duration = timedelta(seconds=spec.get("leaseDurationSeconds") or 0)
+        renewed = datetime.fromisoformat(spec.get("renewTime") or "1970-01-01T00:00:00Z")
+        holder = spec.get("holderIdentity")
+        if lease is None and by_url:  # replicas outside the cluster may have none
+            yield warning(
+                f"There is no Lease {name}, so it is not known whether a replica runs the flows.",
+                "This is intended in a sandbox and with --no-leader-election.",
+            )
+        elif not holder:
+            what = "does not exist" if lease is None else "has no holder"
+            yield fault(f"The Lease {name} {what}, so no replica runs flows.", _START)
+        # another replica takes the Lease over within this time, if there is one
+        elif renewed + duration + TOLERANCE < now:
+            ago = format_elapsed(renewed, now)
+            lapsed = f"{holder} has not renewed the Lease {name} for {ago}"
+            yield fault(f"{lapsed}, so no replica runs flows.", _START)
+        else:
+            yield ok(f"{holder} leads.")
 
 
 async def check_clocks(cluster: Cluster) -> AsyncIterator[Result]:
@@ -78,25 +96,3 @@ def describe_offset(offset: float, whose: str) -> str:
     difference = timedelta(seconds=round(abs(offset)))
     word = "behind" if offset > 0 else "ahead of"
     return f"The clock of {whose} is {difference} {word} that of the API server."
-
-
-def describe_lease(lease: Json | None, name: str, now: datetime, *, by_url: bool) -> Result:
-    """Return whether a replica holds the Lease. `by_url`: one outside the cluster may need none."""
-    if lease is None and by_url:
-        return warning(
-            f"There is no Lease {name}, so it is not known whether a replica runs the flows.",
-            "This is intended in a sandbox and with --no-leader-election.",
-        )
-    spec = (lease or {}).get("spec") or {}
-    if lease is None or not spec.get("holderIdentity"):
-        what = "does not exist" if lease is None else "has no holder"
-        return fault(f"The Lease {name} {what}, so no replica runs flows.", _START)
-    holder = spec["holderIdentity"]
-    duration = timedelta(seconds=spec.get("leaseDurationSeconds") or 0)
-    renewed = datetime.fromisoformat(spec.get("renewTime") or "1970-01-01T00:00:00Z")
-    # another replica takes the Lease over within this time, if there is one
-    if renewed + duration + TOLERANCE < now:
-        ago = format_elapsed(renewed, now)
-        message = f"{holder} has not renewed the Lease {name} for {ago}, so no replica runs flows."
-        return fault(message, _START)
-    return ok(f"{holder} leads.")
