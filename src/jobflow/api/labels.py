@@ -27,6 +27,9 @@ ROOT = "flow.volcano.sh/root"
 TARGET_ENDS = "flow.volcano.sh/target-ends"
 """How the targets of a vcjob's step had ended when the vcjob was created: annotation of every vcjob
 of a flow, JSON, at most 16 KiB (`core.planning.target_ends`)."""
+FINGERPRINT = "flow.volcano.sh/fingerprint"
+"""What a vcjob does and what it is made of, for flows that reuse its result: annotation
+(`core.manifests.fingerprint`). It goes into the status when the run has completed."""
 TEMPLATE_GENERATION = "flow.volcano.sh/template-generation"
 """`metadata.generation` of a vcjob's template: annotation."""
 TTL_SECONDS = "flow.volcano.sh/ttl-seconds-after-finished"

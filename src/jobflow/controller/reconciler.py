@@ -27,6 +27,7 @@ from jobflow.core.planning.observed.identity import find_edits
 from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.plan import is_unjudged
 from jobflow.core.planning.plan import plan as plan_flow
+from jobflow.core.spec.compiled import compile_flow
 from jobflow.kube.cache import Key, full_name, key_of
 from jobflow.kube.write_order import WriteOrder, starting
 from jobflow.store import Listener, Store, flow_of
@@ -296,9 +297,18 @@ class Reconciler(Listener):
         parent = self._store.parent_of(flow)
         answers.outdate(jobs)  # before the View takes them
         uids = [job.metadata.uid for job in jobs.values()]
+        source, source_children = None, {}
+        if (reuse := flow.status.reuse or flow.spec.reuse) is not None:
+            source = self._store.flows.get(flow.metadata.namespace, reuse.flow)
+        if source is not None and compile_flow(flow).has_children:
+            keys = self._store.children_of(source.metadata.uid)
+            found = (self._store.flows.get(*key) for key in keys)
+            source_children = {f.metadata.name: f.metadata.uid for f in found if f is not None}
         return View(
             templates=self._store.templates_in(flow.metadata.namespace),
             jobs=jobs,
+            source=source,
+            source_children=source_children,
             parent=None if parent is None else self.foreign.own(parent),
             deleted=deleted | (answers.missing - jobs.keys()),
             holders=dict(answers.holders),

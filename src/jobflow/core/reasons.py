@@ -37,6 +37,7 @@ class StepReason(StrEnum):
     DAEMON_ENDED = "DaemonEnded"
     # Completed
     OUTPUTS_MISSING = "OutputsMissing"
+    REUSED = "Reused"
     # Failed
     JOB_FAILED = "JobFailed"
     FLOW_FAILED = "FlowFailed"
@@ -75,6 +76,8 @@ class FlowReason(StrEnum):
     EXPRESSION_ERROR = "ExpressionError"
     """An output of the flow has no value."""
     OUTPUTS_TOO_LARGE = "OutputsTooLarge"
+    REUSE_NOT_FOUND = "ReuseNotFound"
+    """The flow in spec.reuse was gone, had not ended or was another one when this flow started."""
 
 
 WITH_THE_FLOW = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})

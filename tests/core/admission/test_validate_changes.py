@@ -104,6 +104,7 @@ FIELDS = {
     "jobDefaults": ({"labels": {"a": "x"}}, {"labels": {"a": "y"}}, "jobDefaults.labels.a"),
     "volumeClaims": ({"data": {"a": 1}}, {"data": {"a": 2}}, "volumeClaims.data.a"),
     "targets": (["a"], ["b"], "targets[0]"),
+    "reuse": ({"flow": "e"}, {"flow": "d"}, "reuse.flow"),
     "concurrency": ({"group": "g"}, {"group": "h"}, "concurrency.group"),
     "parallelism": (2, None, "parallelism"),
     "timeout": ("1h", "2h", "timeout"),

@@ -252,6 +252,23 @@ class JobDefaults(Struct):
     """Annotations of the jobs."""
 
 
+class ReusePolicy(StrEnum):
+    """Whether a step may take the results of an earlier flow."""
+
+    IF_UNCHANGED = "IfUnchanged"
+    NEVER = "Never"
+
+
+class Reuse(Struct):
+    """The ended flow whose completed runs count here as Completed, as far as nothing has changed in
+    what they do and in what they are made of."""
+
+    flow: Annotated[str, Required("write the name of the flow whose results are reused")] = ""
+    """Name of a flow of the same namespace that has ended. Required."""
+    uid: str | None = None
+    """UID of that flow, so that no other flow of its name is taken. Default: any."""
+
+
 class Concurrency(Struct):
     """Limits how many flows of a group run at once in a namespace. A flow holds a place in its
     group from its start to its end."""

@@ -5,7 +5,14 @@ from typing import Annotated, Any
 
 import msgspec
 
-from jobflow.api.flow.control import Concurrency, DurationOrParam, IntOrParam, JobDefaults, Param
+from jobflow.api.flow.control import (
+    Concurrency,
+    DurationOrParam,
+    IntOrParam,
+    JobDefaults,
+    Param,
+    Reuse,
+)
 from jobflow.api.flow.status import FINAL_PHASES, JobFlowStatus
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import (
@@ -53,6 +60,9 @@ class JobFlowSpec(Struct):
     parallelism: Annotated[IntOrParam | None, InChild()] = None
     """Maximum number of jobs at a time. Steps start in the order of flows. It may be a reference to
     a param, such as $(params.n)."""
+    reuse: Reuse | None = None
+    """Ended flow whose results are reused: what completed there and is unchanged does not run
+    again. Default: every step runs."""
     concurrency: Concurrency | None = None
     """Group of flows of which only some run at once. Default: every flow starts at once."""
     timeout: Annotated[DurationOrParam | None, InChild()] = None

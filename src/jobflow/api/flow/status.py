@@ -135,8 +135,15 @@ class RunCondition(Struct):
     uid: str = ""
     """Until its end: UID of the job or child flow, as 22 characters of base64url. An object of its
     name with another UID is not the one that the step has created."""
+    fingerprint: str = ""
+    """Of a completed run: SHA-256, as 22 characters of base64url, of what its job does and of the
+    jobs that made what it depends on. A flow that names this one in spec.reuse compares it."""
+    origin: str = ""
+    """Of a result that another flow has made: the identity of the job that made it, as 22
+    characters of base64url. Not set if it is `job` in the flow of status.reuse."""
     attempts: Int32 = 0
-    """Number of jobs or child flows that were created, or of times that approval was asked for."""
+    """Number of jobs or child flows that were created, or of times that approval was asked for. 1
+    if the result was reused."""
     next_attempt_time: datetime | None = None
     """Between two attempts: when the next one may start."""
     deadline: datetime | None = None
@@ -182,6 +189,9 @@ class Decisions(Struct):
     """Index of the case of switch that was taken, from 0."""
     items: list[Any] | None = None
     """Value of forEach.from."""
+    compared: str = ""
+    """With spec.reuse: the items that have no result to take, as a hexadecimal number with a bit
+    for each; 1 for a step without items."""
 
 
 class StepCondition(RunCondition):
@@ -200,6 +210,15 @@ class StepCondition(RunCondition):
         in the retry; None without one."""
         begun = (run for run in reversed(self.runs or ()) if not run.is_left_over)
         return next(begun, None)
+
+
+class ReusedFlow(Struct):
+    """The flow whose results are reused, as it was found at the start."""
+
+    flow: str = ""
+    """Name of the flow."""
+    uid: str = ""
+    """UID of the flow."""
 
 
 class JobRunningHistory(Struct):
@@ -287,6 +306,8 @@ class JobFlowStatus(Struct):
     """Whether continueOnFailure tolerates a failure in a child flow, at any level."""
     finally_cancelled: bool = False
     """Whether finally is cancelled too (TerminateNow, `jobflow cancel --now`)."""
+    reuse: ReusedFlow | None = None
+    """The flow whose results are reused; not set if it was gone when a child flow started."""
     volume_claims: list[str] | None = None
     """PersistentVolumeClaims of the flow that were created, by name."""
     handled_commands: list[str] | None = None

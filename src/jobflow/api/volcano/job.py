@@ -15,6 +15,11 @@ Int32 = Annotated[int, Schema(format="int32")]
 Opaque = Schema(**{"x-kubernetes-preserve-unknown-fields": True})
 
 
+NOT_COMPARED = object()
+"""Mark of a field that says where, when or how often a job runs, not what it does: a flow that
+reuses another does not compare it (`core/manifests/fingerprint.py`)."""
+
+
 class JobPhase(StrEnum):
     """`status.state.phase` of a vcjob, which is empty at first."""
 
@@ -98,11 +103,11 @@ class Task(Struct):
     """Number of pods that must be available for the task to run."""
     template: Annotated[dict[str, Any] | None, Opaque] = None
     """Pod template; see `kubectl explain pod.spec`."""
-    policies: list[LifecyclePolicy] | None = None
+    policies: Annotated[list[LifecyclePolicy] | None, NOT_COMPARED] = None
     """Lifecycle policies of the task, evaluated before the job's."""
-    max_retry: Int32 | None = None
+    max_retry: Annotated[Int32 | None, NOT_COMPARED] = None
     """Maximum number of restarts of the task before the job fails."""
-    topology_policy: str | None = None
+    topology_policy: Annotated[str | None, NOT_COMPARED] = None
     """NUMA policy: none, best-effort, restricted or single-numa-node."""
     depends_on: TaskDependsOn | None = None
     """Tasks of the job that must start before this one."""
@@ -124,7 +129,7 @@ class Volume(Struct):
 class JobSpec(Struct):
     """Specification of a Volcano job."""
 
-    scheduler_name: str | None = None
+    scheduler_name: Annotated[str | None, NOT_COMPARED] = None
     """Scheduler of the pods. Volcano's default: volcano."""
     min_available: Int32 | None = None
     """Number of pods that must be available for the job to run (gang), at most all replicas."""
@@ -134,21 +139,21 @@ class JobSpec(Struct):
     """Volumes that are mounted into every pod."""
     tasks: list[Task] | None = None
     """Tasks of the job, at least one."""
-    policies: list[LifecyclePolicy] | None = None
+    policies: Annotated[list[LifecyclePolicy] | None, NOT_COMPARED] = None
     """Lifecycle policies for events of any task."""
     plugins: dict[str, list[str]] | None = None
     """Arguments of Volcano's job plugins (env, svc, ssh, pytorch, mpi …), by plugin name."""
-    running_estimate: str | None = None
+    running_estimate: Annotated[str | None, NOT_COMPARED] = None
     """Expected running time of the job, such as "2h"."""
-    queue: str | None = None
+    queue: Annotated[str | None, NOT_COMPARED] = None
     """Queue of the job. Volcano's default: default."""
-    max_retry: Int32 | None = None
+    max_retry: Annotated[Int32 | None, NOT_COMPARED] = None
     """Maximum number of restarts before the job fails. Volcano's default: 3."""
-    ttl_seconds_after_finished: Int32 | None = None
+    ttl_seconds_after_finished: Annotated[Int32 | None, NOT_COMPARED] = None
     """Seconds after which the finished job is deleted. Default: never."""
-    priority_class_name: str | None = None
+    priority_class_name: Annotated[str | None, NOT_COMPARED] = None
     """Priority class of the pods."""
-    network_topology: NetworkTopology | None = None
+    network_topology: Annotated[NetworkTopology | None, NOT_COMPARED] = None
     """Required proximity of the pods."""
 
 

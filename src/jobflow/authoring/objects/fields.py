@@ -29,6 +29,7 @@ Param = _object("Param", "name value enum")
 JobDefaults = _object(
     "JobDefaults", "queue priority_class_name scheduler_name plugins labels annotations"
 )
+Reuse = _object("Reuse", "flow uid")
 Concurrency = _object("Concurrency", "group limit policy")
 JobSpec = _object(
     "JobSpec",

@@ -27,6 +27,7 @@ __all__ = [
     "Probe",
     "Repeat",
     "Retry",
+    "Reuse",
     "TCPSocketProbe",
     "Task",
     "TaskDependsOn",
@@ -259,6 +260,16 @@ class JobDefaults(Fields):
     """Annotations of the jobs."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Reuse(Fields):
+    """The ended flow whose completed runs count here as Completed, as far as nothing has
+    changed in what they do and in what they are made of."""
+
+    flow: ChildFlow | Mapping[str, Any] | None = None
+    """Name of a flow of the same namespace that has ended. Required."""
+    uid: str | None = None
+    """UID of that flow, so that no other flow of its name is taken. Default: any."""
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Concurrency(Fields):
     """Limits how many flows of a group run at once in a namespace. A flow holds a place in its
     group from its start to its end."""
@@ -454,6 +465,10 @@ class StepFields(TypedDict, total=False):
     daemon: bool | None
     """The step is a service. Dependants start once it runs, or once their probe passes. It is
     stopped when no step needs it to run any more."""
+    reuse_policy: str | None
+    """With spec.reuse: IfUnchanged (default) takes the result of the step in the named flow if
+    nothing has changed, Never runs the step again. On a daemon, IfUnchanged says that steps
+    which depend on it may be reused although it starts again."""
     continue_on_failure: bool | None
     """If the step fails, the flow does not fail and dependants start, except after an error of
     the flow itself, such as ExpressionError. With forEach, every item runs even if others
@@ -494,6 +509,9 @@ class FlowFields(ChildFields, total=False):
     claim <flow>-<name> is created before the first job that mounts it, and deleted with the
     flow. A pod whose containers mount a volume of that name gets it. Strings may contain
     references such as $(params.size)."""
+    reuse: Reuse | None
+    """Ended flow whose results are reused: what completed there and is unchanged does not run
+    again. Default: every step runs."""
     concurrency: Concurrency | None
     """Group of flows of which only some run at once. Default: every flow starts at once."""
     ttl_seconds_after_finished: int | None

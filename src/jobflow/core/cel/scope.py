@@ -91,6 +91,8 @@ class EvaluationScope:
     """In patches: the values of `vars`."""
     last: Any = UNSET
     """With repeat: outputs and index of the run before, an empty map in the first."""
+    names_steps: bool = False
+    """Whether the job of a step has the name of the step: for a comparison of jobs of two flows."""
     budget: Budget = field(default_factory=Budget)
     """Shared by all expressions that are evaluated here."""
 
@@ -197,7 +199,8 @@ def build_variables(mentions: Sequence[Mention], scope: EvaluationScope) -> dict
                     if key in STEP_FIELDS and key not in fields:
                         value = STEP_FIELDS[key](scope.flow, *step)
                         if value is not UNSET:
-                            fields[key] = value
+                            is_name = key == "job" and scope.names_steps
+                            fields[key] = names[0] if is_name else value
         elif (value := _variable_of_run(root, scope)) is not UNSET:
             variables[root] = value
     return variables

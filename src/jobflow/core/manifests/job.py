@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api import labels
-from jobflow.api.flow.control import Case, JobDefaults
+from jobflow.api.flow.control import Case, JobDefaults, Reuse
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, JobTemplate
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import InChild, fields_of
@@ -55,6 +55,8 @@ class Attempt(msgspec.Struct, frozen=True):
     """Value of the annotation on how the targets of the step have ended."""
     seen: EvaluationScope | None = None
     """Values of references; None: references stay."""
+    reuse: Reuse | None = None
+    """The flow whose results a child flow reuses."""
 
 
 def build_job(
@@ -63,7 +65,7 @@ def build_job(
     """Return the manifest of one attempt, or a Failure if a reference has no value. The spec is the
     template's, or the step's own work if `template` is None. Labels and annotations are ours, else
     those of the template, else those of jobDefaults. The result shares nothing with its source."""
-    spec = _spec(flow, step, template, attempt)
+    spec = build_spec(flow, step, template, attempt)
     if isinstance(spec, EvaluationFailure):
         return spec
     # after the layers, so that no patch can remove it
@@ -119,9 +121,10 @@ def build_job(
     }
 
 
-def _spec(
+def build_spec(
     flow: JobFlow, step: Step, template: JobTemplate | None, attempt: Attempt
 ) -> dict[str, Any] | EvaluationFailure:
+    """Return the spec of the vcjob of an attempt, before the nodes that it avoids, or a Failure."""
     defaults = flow.spec.job_defaults
     spec = with_defaults(template.spec if template is not None else {}, defaults)
     has_values = False
@@ -229,6 +232,8 @@ def build_child(
     spec = copy_json({key: value for key, value in raw.items() if key != "params"})
     if params:
         spec["params"] = [{"name": name, "value": value} for name, value in params.items()]
+    if attempt.reuse is not None:
+        spec["reuse"] = msgspec.to_builtins(attempt.reuse)
     values = ((json, getattr(flow.spec, name)) for name, json in INHERITED.items())
     # beneath the child's own fields, which win
     inherited = {json: msgspec.to_builtins(each) for json, each in values if each is not None}

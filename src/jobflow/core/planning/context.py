@@ -6,6 +6,7 @@ context that differs from the first one in its facts alone.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -15,13 +16,26 @@ import msgspec
 from msgspec import UNSET
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import FlowPhase, JobRecord, RunCondition, StepCondition, StepPhase
+from jobflow.api.flow.status import (
+    FlowPhase,
+    JobRecord,
+    ReusedFlow,
+    RunCondition,
+    StepCondition,
+    StepPhase,
+)
 from jobflow.api.flow.step import Step
 from jobflow.core.cel.budget import NEXT_PLAN_DELAY, PlanBudget
 from jobflow.core.cel.scope import AttemptFacts, EvaluationScope, StepAndCondition, list_failures
 from jobflow.core.lazy import lazy_property
-from jobflow.core.planning.actions import COMMAND_AGAIN
-from jobflow.core.planning.decision import CreateBudget, CreateFault, StepDecision, TargetEnd
+from jobflow.core.planning.actions import COMMAND_AGAIN, CreateJob
+from jobflow.core.planning.decision import (
+    CreateBudget,
+    CreateFault,
+    RunDecision,
+    StepDecision,
+    TargetEnd,
+)
 from jobflow.core.planning.lifecycle import Lifecycle, Pause, stored_lifecycle
 from jobflow.core.planning.observed.children import with_facts_of_children
 from jobflow.core.planning.observed.identity import assign, without_namesakes
@@ -62,6 +76,24 @@ class Facts:
 
 
 @dataclass(slots=True)
+class Reusing:
+    """What a plan notes of the results of the flow that is reused (`reuse`)."""
+
+    decided: dict[str, RunDecision | None] = field(default_factory=dict)
+    """By the key of a run; None: it runs here."""
+    left: dict[str, dict[str, deque[RunCondition]]] = field(default_factory=dict)
+    """The results of each step that nothing has taken, by fingerprint."""
+    repeats: dict[str, list[RunCondition]] = field(default_factory=dict)
+    """The further runs of each repeat that is taken."""
+    built: dict[str, CreateJob] = field(default_factory=dict)
+    """The creates that were built for the comparison, by name."""
+    has_taken: bool = False
+    """Whether this plan has taken a result that is not stored yet."""
+    compared: dict[str, int] = field(default_factory=dict)
+    """The runs of each step that this plan has compared and that run here, as a bit set."""
+
+
+@dataclass(slots=True)
 class Progress:
     """Notes that the decisions of one plan make for later ones. Each entry is written once a plan;
     `standing`, `ends` and `target_ends` once in every round of decisions."""
@@ -81,6 +113,9 @@ class Progress:
     outputs: dict[str, dict[str, object] | OutputsTooLarge | None] = field(default_factory=dict)
     """Outputs of the vcjobs that end in this plan, by UID (`finish`)."""
     outputs_room: OutputsRoom | None = None
+    reusing: Reusing = field(default_factory=Reusing)
+    made_of: dict[tuple[int, int | None], Any] = field(default_factory=dict)
+    """What stands for the targets of a step that is compared (`reuse`), by position and item."""
     pod_suffixes: dict[str, int] = field(default_factory=dict)
     """Length of the longest suffix of pod names, by step (`create`)."""
     recorded_ends: dict[int, TargetEnd] | None = None
@@ -131,13 +166,21 @@ class PlanContext:
         terminating = flow.metadata.deletion_timestamp is not None
         return cls(flow, view, now, second, terminating, layout, records, observed, facts, progress)
 
+    def bound_to(self, source: JobFlow) -> PlanContext:
+        """Return the context of a flow that takes the results of this one from now on."""
+        reuse = ReusedFlow(flow=source.metadata.name, uid=source.metadata.uid)
+        status = msgspec.structs.replace(self.flow.status, reuse=reuse)
+        return replace(self, flow=msgspec.structs.replace(self.flow, status=status))
+
     def with_facts(self, facts: Facts) -> PlanContext:
         """Return the context for another round of decisions. The effects of Commands make the
         notes of earlier rounds void."""
         standing, ends = _stored(self.observed, facts)
         if (facts.lifecycle, facts.answers) == (self.facts.lifecycle, self.facts.answers):
             # facts of this plan do not change what expressions and pods have said
-            progress = replace(self.progress, standing=standing, ends=ends, target_ends={})
+            progress = replace(
+                self.progress, standing=standing, ends=ends, target_ends={}, made_of={}
+            )
         else:
             progress = Progress(standing, ends, PlanBudget(), self.progress.creates)
         if facts.faults:  # so many creates were built in vain
@@ -153,6 +196,13 @@ class PlanContext:
     def later(self) -> datetime:
         """When expressions are evaluated for which this plan has no budget left."""
         return self.now + NEXT_PLAN_DELAY
+
+    @lazy_property
+    def source(self) -> JobFlow | None:
+        """The flow whose results this one takes, if it still exists."""
+        reuse, source = self.flow.status.reuse, self.view.source
+        is_bound = reuse is not None and source is not None and source.metadata.uid == reuse.uid
+        return source if is_bound else None
 
     @lazy_property
     def flow_phase(self) -> FlowPhase:

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
 
+from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.status import Decisions, RunCondition, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.core.cel.budget import PlanBudget
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.cel.scope import evaluate_vars
+from jobflow.core.cel.scope import AttemptFacts, evaluate_vars
 from jobflow.core.json_values import count_values
-from jobflow.core.manifests.job import Attempt
+from jobflow.core.manifests.fingerprint import digest, what_it_does
+from jobflow.core.manifests.job import Attempt, build_spec
 from jobflow.core.planning.actions import Action, CommandFlow, CreateJob, Guard, ReadPods, Want
 from jobflow.core.planning.observed.steps import NOTHING, ObservedRun, ObservedStep
 from jobflow.core.reasons import StepReason
@@ -51,6 +53,11 @@ class Draft(msgspec.Struct, frozen=True):
     attempt: Attempt
     make: Builder
     guard: Guard | None = None
+    compares: Callable[[], Any] | None = None
+    """Returns what else is compared when another flow reuses the result, besides what the vcjob
+    does: what it is made of. None: it is not compared."""
+    names_jobs: bool = False
+    """Whether the names of other jobs may be in it."""
 
     @property
     def name(self) -> str:
@@ -59,19 +66,45 @@ class Draft(msgspec.Struct, frozen=True):
 
     def build(self, flow: JobFlow, allowance: PlanBudget) -> CreateJob | EvaluationFailure:
         """Return the create, or the Failure of a var or of a reference without a value."""
-        attempt = self.attempt
-        # vars are evaluated only for an attempt that is created: each costs a part of the budget
-        if self.step.vars and attempt.seen is not None:
-            seen = replace(attempt.seen, budget=allowance.share())
-            values = evaluate_vars(self.step.vars, seen)
-            if isinstance(values, EvaluationFailure):
-                return values
-            attempt = msgspec.structs.replace(attempt, seen=replace(seen, vars=values))
+        attempt = self._with_vars(self.attempt, allowance)
+        if isinstance(attempt, EvaluationFailure):
+            return attempt
         manifest = self.make(flow, self.step, self.template, attempt)
         if isinstance(manifest, EvaluationFailure):
             return manifest
+        if self.compares is not None:
+            spec = manifest["spec"]
+            if attempt.number > 1 or self.names_jobs:
+                spec = self._first_spec(flow, allowance)
+            if not isinstance(spec, EvaluationFailure):
+                made = digest([what_it_does(spec), self.compares()])
+                manifest["metadata"]["annotations"][labels.FINGERPRINT] = made
         kind = self.step.kind_of(attempt.case)
         return CreateJob(self.step.name, attempt.name, manifest, self.guard, kind)
+
+    def _with_vars(self, attempt: Attempt, allowance: PlanBudget) -> Attempt | EvaluationFailure:
+        # vars are evaluated only for an attempt that is created: each costs a part of the budget
+        if not self.step.vars or attempt.seen is None:
+            return attempt
+        seen = replace(attempt.seen, budget=allowance.share())
+        values = evaluate_vars(self.step.vars, seen)
+        if isinstance(values, EvaluationFailure):
+            return values
+        return msgspec.structs.replace(attempt, seen=replace(seen, vars=values))
+
+    def _first_spec(
+        self, flow: JobFlow, allowance: PlanBudget
+    ) -> dict[str, Any] | EvaluationFailure:
+        """Return the spec of the vcjob as if it were the first of its run, with the names of steps
+        in place of those of jobs."""
+        last = self.attempt
+        assert last.seen is not None
+        seen = replace(last.seen, attempt=AttemptFacts(), names_steps=True)
+        first = Attempt(last.name, index=last.index, case=last.case, seen=seen)
+        attempt = self._with_vars(first, allowance)
+        if isinstance(attempt, EvaluationFailure):
+            return attempt
+        return build_spec(flow, self.step, self.template, attempt)
 
 
 MAX_CREATE_WORK = 40_000

@@ -18,6 +18,7 @@ from jobflow.api.flow.status import FINAL_PHASES
 from jobflow.api.volcano.command import Action
 from jobflow.api.volcano.job import Job
 from jobflow.core.admission.validate import find_violations
+from jobflow.core.planning import reuse
 from jobflow.core.planning.actions import DeleteFlow, Event, EventType, Plan
 from jobflow.core.planning.context import Facts, PlanContext, with_times
 from jobflow.core.planning.decision import StepDecision, collect
@@ -34,8 +35,14 @@ from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.pending.step import PendingSteps
 from jobflow.core.planning.started.steps import begun_steps, end_strays
 from jobflow.core.planning.status.events import flow_events, step_events
-from jobflow.core.planning.status.status import flow_status, has_ended, invalid_status
+from jobflow.core.planning.status.status import (
+    flow_status,
+    has_ended,
+    invalid_status,
+    never_begun_status,
+)
 from jobflow.core.planning.work.approval import open_approvals
+from jobflow.core.reasons import FlowReason
 from jobflow.core.spec.compiled import compile_flow
 from jobflow.core.timestamps import truncate_to_second
 from jobflow.core.violations import Violation
@@ -56,6 +63,13 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         status = invalid_status(ctx, view.violations)
         events = tuple(flow_events(flow, status))
         return Plan(actions=(), status=status, urgent=True, events=events)
+    if flow.spec.reuse is not None and untouched(flow):
+        if (why := reuse.not_reusable(flow, view.source)) and not flow.is_child:
+            message = f"spec.reuse: the flow {flow.spec.reuse.flow} {why}"
+            status = never_begun_status(ctx, FlowReason.REUSE_NOT_FOUND, message)
+            return Plan((), status, urgent=True, events=tuple(flow_events(flow, status)))
+        if not why and view.source is not None:
+            ctx = ctx.bound_to(view.source)
     flow, view = ctx.flow, ctx.view  # with params resolved, and without namesakes
     ctx, decisions = _decide(ctx)
     commands = read_commands(
@@ -185,6 +199,8 @@ def _decide(ctx: PlanContext) -> tuple[PlanContext, list[StepDecision]]:
             names = frozenset(layout.steps[position].name for position in daemons)
             grown = replace(facts, ending_daemons=names)
         else:
+            if ctx.source is not None:
+                decisions = reuse.noted(decisions, ctx)
             made = in_room(ctx, decisions)
             if not made.faults or facts.faults:
                 return ctx, with_times(ctx, made.decisions)

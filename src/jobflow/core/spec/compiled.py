@@ -132,6 +132,13 @@ class CompiledFlow:
         return {to_label_value(name): position for position, name in enumerate(self.graph.names)}
 
     @lazy_property
+    def naming_jobs(self) -> frozenset[str]:
+        """Names of steps in which a reference or an expression may name the job of another one."""
+        if b".job" not in msgspec.json.encode((self.spec.flows, self.spec.finally_)):
+            return frozenset()
+        return frozenset(s.name for s in self.steps if b".job" in msgspec.json.encode(s))
+
+    @lazy_property
     def outputs_needed(self) -> frozenset[str]:
         return find_needed_outputs(self.spec)
 

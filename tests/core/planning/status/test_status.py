@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 from typing import Any
+from unittest.mock import ANY
 
 import msgspec
 import pytest
@@ -82,6 +83,7 @@ def test_a_finished_flow_has_a_complete_status() -> None:
                 "runningDuration": "3s",
                 "taskStatusCount": {"t": {"phase": {"Running": 1}}},
                 "job": "f-a",
+                "fingerprint": ANY,
                 "attempts": 1,
                 "lastTransitionTime": "2026-01-01T12:00:03Z",
             }

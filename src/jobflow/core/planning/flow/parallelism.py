@@ -128,8 +128,11 @@ def _build(
         if budget.is_spent(for_waiting=was_held) or (has_vars and ctx.progress.allowance.spent):
             built.is_late = True
             break
-        create = draft.build(ctx.flow, ctx.progress.allowance)
-        budget.take(draft, create)
+        create: CreateJob | CommandFlow | EvaluationFailure | None
+        create = ctx.progress.reusing.built.get(draft.name)  # for a comparison
+        if create is None:
+            create = draft.build(ctx.flow, ctx.progress.allowance)
+            budget.take(draft, create)
         if isinstance(create, EvaluationFailure):
             built.faults[draft.name] = CreateFault(StepReason.EXPRESSION_ERROR, create.message)
             continue

@@ -15,7 +15,7 @@ from jobflow.api.resources import JOBFLOWS, ObjectMeta
 from jobflow.api.volcano.job import Job, JobCondition, JobPhase, JobState, JobStatus
 from jobflow.core.names import stored_condition
 from jobflow.core.pods.resources import replace_hours
-from jobflow.core.reasons import FlowReason
+from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.spec.readiness import fails_flow, has_tolerated_failures, is_flow_error
 
 _PHASES: Mapping[str, str] = {
@@ -48,6 +48,8 @@ class ChildFlow(Job):
     flow_error: bool = False
     """Whether it failed by an error of the flow itself, or one of its steps did."""
     hours: api.RequestedHours | None = None
+    counterpart: str = ""
+    """The name of the flow of which it has all its results, if no job had to run in it."""
     has_tolerated_failures: bool = False
     """Whether it has ended with failures that continueOnFailure tolerates, at any level."""
 
@@ -94,8 +96,17 @@ def observe(flow: JobFlow) -> ChildFlow:
         flow_error=state.phase == api.FlowPhase.FAILED
         and (state.reason in _FLOW_ERRORS or any(map(is_flow_error, failed))),
         hours=hours,
+        counterpart=_counterpart(flow) if flow.final else "",
         has_tolerated_failures=flow.final and has_tolerated_failures(flow),
     )
+
+
+def _counterpart(flow: JobFlow) -> str:
+    """Return the flow of which a flow that has ended has all its results, or ""."""
+    conditions = (flow.status.conditions or {}).values()
+    runs = [run for each in conditions for run in each.runs or (each,) if run.job or run.flow]
+    has_all = all(run.reason == StepReason.REUSED or run.origin for run in runs)
+    return flow.status.reuse.flow if flow.status.reuse is not None and runs and has_all else ""
 
 
 def _first_running(flow: JobFlow) -> datetime | None:

@@ -96,6 +96,10 @@ class View:
     """vcjobs and child flows (`children.ChildFlow`) by name whose controller owner is this flow's
     UID, or whose UID its status has, and vcjobs without a controller that this flow has created. A
     deleted one stays, as it was last seen, until the flow's status holds its end."""
+    source: JobFlow | None = None
+    """The flow that `spec.reuse` names, if it exists; later the one that the status names."""
+    source_children: Mapping[str, str] = field(default_factory=dict)
+    """UIDs of its child flows that exist, by name."""
     parent: JobFlow | None = None
     """The flow of which this one is a child; None if it is no child, or its parent is gone."""
     deleted: frozenset[str] = frozenset()

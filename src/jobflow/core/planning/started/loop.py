@@ -23,6 +23,7 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision, TargetEnd
 from jobflow.core.planning.flow.failure_policy import is_last_failure, runs_every_item
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, fresh
+from jobflow.core.planning.reuse import rest_of_repeat
 from jobflow.core.planning.started.matched_items import ItemStates
 from jobflow.core.planning.started.run import FindEnd, decide_run, refused_for_good, start_run
 from jobflow.core.planning.work.abort import aborted, ending_reason
@@ -217,8 +218,11 @@ def _continue(loop: Loop, ctx: PlanContext, *, is_sure: bool) -> None:
     elif loop.next_at is not None:
         loop.wake_at = loop.next_at
     else:
-        loop.start(index, ctx)
-        if loop.failed:
+        decision = loop.start(index, ctx)
+        for condition in rest_of_repeat(loop.decided[index][0], ctx):  # taken as a whole
+            further = loop.run(condition.index or 0, ctx)
+            loop.decided[condition.index or 0] = further, RunDecision(condition)
+        if loop.failed or decision.condition.reason == StepReason.REUSED:
             loop.verdict = LoopEnd()
 
 
@@ -243,6 +247,8 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
     runs = loop.decided.values()
     is_failing = not loop.every and any(d.unjudged and is_last_failure(run) for run, d in runs)
     if not (why or ctx.terminating or ctx.pause or loop.starts_no_more or is_failing):
+        if ctx.source is not None:
+            ended += _take_results(loop, ctx)
         each = loop.observed.step.for_each
         most = to_number(each.parallelism) if each is not None else None
         room = loop.total if most is None or most < 1 else most
@@ -271,6 +277,22 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
     elif for_good:
         count = f"{ended} of {loop.total} items had ended"
         loop.verdict = LoopEnd(why, aborted(why, count, loop.observed, ctx))
+
+
+def _take_results(loop: Loop, ctx: PlanContext) -> int:
+    """End the items that take the result of an earlier flow, whatever room there is. Return how
+    many they are."""
+    taken = 0
+    for index in range(loop.total):
+        if index in loop.decided or loop.run(index, ctx).attempts:
+            continue
+        if loop.states is None or loop.states.of(index) is TargetState.MET:
+            run = loop.run(index, ctx)
+            decision = start_run(run, ctx)
+            if decision.condition.reason == StepReason.REUSED:
+                loop.decided[index] = run, decision
+                taken += 1
+    return taken
 
 
 def _after_repeat(loop: Loop, run: ObservedRun, ended: RunCondition, ctx: PlanContext) -> None:

@@ -194,14 +194,15 @@ def _ended(loop: Loop, verdict: LoopEnd, runs: Sequence[RunCondition]) -> dict[s
             first = next(of_targets, skipped[0])
             count = f"{len(bad or skipped)} of {format_count(loop.total, 'item')} skipped"
             item = _name(loop.observed, first)
-            skip = ": ".join(
-                filter(None, (item, first.message))
-            )  # a large status drops the message
+            # a large status drops the message
+            skip = ": ".join(filter(None, (item, first.message)))
             fields = {
                 "phase": StepPhase.FAILED if has_begun else StepPhase.SKIPPED,
                 "reason": first.reason,
                 "message": shorten(f"{count}; {skip}"),
             }
+    elif runs and all(run.reason == StepReason.REUSED for run in runs):
+        fields |= {"reason": StepReason.REUSED, "message": runs[0].message}
     if loop.observed.step.repeat is not None and loop.decided:
         last = loop.decided[max(loop.decided)][1].condition
         fields |= {

@@ -6,15 +6,18 @@ ended.
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from itertools import count
 
 import msgspec
 
 from jobflow.api.flow.control import Backoff
+from jobflow.api.flow.jobflow import JobTemplate
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RequestedHours, RunCondition, StepPhase
 from jobflow.core.cel.scope import AttemptFacts
 from jobflow.core.manifests.job import Attempt
 from jobflow.core.names import format_attempt_name
+from jobflow.core.planning import reuse
 from jobflow.core.planning.actions import Guard, ReadJob
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Draft, RunDecision, TargetEnd, wait
@@ -226,6 +229,9 @@ def create(
     if needed is not None and template is None:
         message = f"waits for the JobTemplate {needed}"
         return RunDecision(wait(run, StepReason.WAITING_FOR_TEMPLATE, message))
+    draft = _draft(run, ctx, template, name, number, guard)
+    if ctx.source is not None and (taken := reuse.take(run, draft, ctx)) is not None:
+        return taken
     if (refusal := ctx.view.refusals.get(name)) is not None:
         retry_at = refusal.retry_at
         if refusal.is_final:
@@ -247,6 +253,17 @@ def create(
     # the build of this plan's round before has shown that it can never be created
     if (fault := ctx.facts.faults.get(name)) is not None:
         return _failed(run, fault.reason, fault.message)
+    return RunDecision(condition, drafts=(draft,))
+
+
+def _draft(
+    run: ObservedRun,
+    ctx: PlanContext,
+    template: JobTemplate | None,
+    name: str,
+    number: int,
+    guard: Guard | None,
+) -> Draft:
     facts = AttemptFacts(number, run.stored.failures, run.stored.failure, may_run_steps(run.step))
     planned = Attempt(
         name,
@@ -257,9 +274,21 @@ def create(
         target_ends=ends_of_targets(run, ctx),
         retried=run.stored.failures > 0,
         seen=ctx.seen(run, attempt=facts),
+        reuse=None if ctx.source is None else reuse.counterpart(run, ctx),
     )
-    draft = Draft(run.step, template, planned, OBJECT_WORK[run.kind].build, guard)
-    return RunDecision(condition, drafts=(draft,))
+    step, position = run.step, ctx.layout.graph.index[run.step.name]
+    is_compared = run.work.has_pods and position < ctx.layout.last_from
+    return Draft(
+        step,
+        template,
+        planned,
+        OBJECT_WORK[run.kind].build,
+        guard,
+        compares=partial(reuse.what_it_is_made_of, run, ctx)
+        if is_compared and not (step.repeat is not None and run.index)
+        else None,
+        names_jobs=step.name in ctx.layout.naming_jobs,
+    )
 
 
 def _failed(run: ObservedRun, reason: str, message: str) -> RunDecision:

@@ -244,5 +244,9 @@ DROPS: tuple[Callable[[JobFlowStatus, NamedFailures], JobFlowStatus], ...] = (
 )
 """One after the other, each on top of those before it."""
 # without its UID, each job is taken by its name in the next plan, as at first sight
-LAST_DROPS = (_known_from_jobs, partial(_conditions, empty={"uid": ""}))
+LAST_DROPS = (
+    _known_from_jobs,
+    partial(_conditions, empty={"uid": ""}),
+    partial(_conditions, empty={"fingerprint": ""}),
+)
 """For a status that is larger than MOST after all others."""

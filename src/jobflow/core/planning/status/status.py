@@ -80,6 +80,7 @@ def flow_status(
         job_status_list=records or None,
         next_jobs=next_jobs or None,
         pod_failure_ratio=pod_failure_ratio(decisions),
+        reuse=stored.reuse,
         volume_claims=created_claims(ctx) if ctx.view.claims else stored.volume_claims,
         handled_commands=handled,
         suspended_seconds=lifecycle.suspended_seconds,
@@ -99,11 +100,13 @@ def invalid_status(ctx: PlanContext, violations: Iterable[Violation]) -> api.Job
     """Return the Failed status of a flow that admission would have refused, with its message."""
     words = [str(violation) for violation in violations]
     more = f"; and {len(words) - MAX_NAMES} more" if len(words) > MAX_NAMES else ""
-    message = "; ".join(words[:MAX_NAMES]) + more
+    return never_begun_status(ctx, FlowReason.INVALID, "; ".join(words[:MAX_NAMES]) + more)
+
+
+def never_begun_status(ctx: PlanContext, reason: FlowReason, message: str) -> api.JobFlowStatus:
+    """Return the Failed status of a flow of which nothing has begun."""
     return api.JobFlowStatus(
-        state=api.FlowState(
-            phase=api.FlowPhase.FAILED, reason=FlowReason.INVALID, message=shorten(message)
-        ),
+        state=api.FlowState(phase=api.FlowPhase.FAILED, reason=reason, message=shorten(message)),
         progress=f"0/{len(ctx.layout.steps)}",
         start_time=ctx.second,
         completion_time=ctx.second,
@@ -161,7 +164,7 @@ def pod_failure_ratio(decisions: Sequence[StepDecision]) -> str:
     pods = failed = 0
     for decision in decisions:
         counts = decision.condition.task_status_count
-        if counts is None:
+        if counts is None or decision.condition.reason == StepReason.REUSED:
             continue
         for task in counts.values():
             for phase, count in (task.phase or _NO_PODS).items():

@@ -6,13 +6,17 @@ from the status of its parent.
 
 from datetime import datetime
 
+import msgspec
+
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
-from jobflow.api.flow.status import RequestedHours
+from jobflow.api.flow.status import RequestedHours, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.command import Action
 from jobflow.api.volcano.job import Job
 from jobflow.core.cel.expression import EvaluationFailure
+from jobflow.core.manifests.fingerprint import digest, identity_of
 from jobflow.core.manifests.job import Attempt, build_child
+from jobflow.core.names import stored_condition
 from jobflow.core.planning.actions import COMMAND_AGAIN, CommandFlow
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Continuation, RunDecision, wait
@@ -83,7 +87,22 @@ def settle(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
         hours=hours(run, job, ctx),
         flow_error=job.flow_error,
     )
-    return RunDecision(ended(run, job, end, ctx))
+    condition = ended(run, job, end, ctx)
+    if condition.phase == StepPhase.COMPLETED and job.counterpart:
+        origin = _origin(run, job.counterpart, ctx)
+        condition = msgspec.structs.replace(condition, origin=origin)
+    return RunDecision(condition)
+
+
+def _origin(run: ObservedRun, name: str, ctx: PlanContext) -> str:
+    """Return the identity of the child flow of this name in the flow that is reused."""
+    bound, source = ctx.flow.status.reuse, ctx.source
+    if source is not None:
+        condition = stored_condition(source, run.step.name) or StepCondition()
+        for old in condition.runs or (condition,):
+            if old.flow == name:
+                return identity_of(old, "", source)
+    return "" if bound is None else digest([bound.uid, name])
 
 
 def hours(run: ObservedRun, job: Job, ctx: PlanContext) -> RequestedHours | None:

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from jobflow.api import labels
 from jobflow.api.duration import parse_duration
 from jobflow.api.flow.status import RequestedHours, RunCondition, StepFailure, StepPhase
 from jobflow.api.volcano.job import Job, JobPhase, TaskState
@@ -108,7 +109,12 @@ def ended(run: ObservedRun, job: Job, end: AttemptEnd, ctx: PlanContext) -> RunC
     if phase == StepPhase.FAILED and retry is not None and retry.avoid_nodes:
         before = [node for node in run.stored.avoid_nodes or () if node not in end.failed_on]
         avoided = [*before, *sorted(end.failed_on - {""})][-MOST_AVOIDED:] or None
-    return msgspec.structs.replace(condition, avoid_nodes=avoided)
+    made = (job.metadata.annotations or {}).get(labels.FINGERPRINT, "")
+    return msgspec.structs.replace(
+        condition,
+        avoid_nodes=avoided,
+        fingerprint=made if phase == StepPhase.COMPLETED else "",
+    )
 
 
 def ends_as(reason: str) -> StepPhase:

@@ -1,0 +1,306 @@
+"""Reuse: which runs take the result of an ended flow, because the same was done there.
+
+A run is compared when it would start. Its fingerprint is made of what its job does and of the
+identities of the jobs that made what it depends on; it is on each vcjob, and in the status once the
+run has completed. A run takes the result of a completed run of the step of the same name with an
+equal fingerprint, and keeps that one's identity. So whatever is made of something that runs here
+runs here too. Nothing is created in a plan that has taken a result, so that each is stored before a
+job that depends on it exists (docs/decisions/reuse.md).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from jobflow.api import labels
+from jobflow.api.flow.control import Reuse, ReusePolicy
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import (
+    ENDED_STEP_PHASES,
+    Decisions,
+    FlowPhase,
+    RunCondition,
+    StepCondition,
+    StepPhase,
+)
+from jobflow.api.flow.step import Step, Strategy
+from jobflow.core.manifests.fingerprint import digest, identity_of
+from jobflow.core.names import format_job_name, format_latest_name, stored_condition
+from jobflow.core.planning.actions import CreateJob
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import Draft, RunDecision, StepDecision, wait
+from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep
+from jobflow.core.planning.work.end import take_outputs
+from jobflow.core.pods.outputs import OutputsTooLarge
+from jobflow.core.reasons import StepReason
+from jobflow.core.spec.compiled import compile_flow
+from jobflow.core.spec.items import get_items
+
+# ------------------------------------------------------- what a run is made of
+
+
+def what_it_is_made_of(run: ObservedRun, ctx: PlanContext) -> Any:
+    """Return the JSON that is compared besides what the job does: the identities of the jobs that
+    its targets ran, and the end of a loop, of which the first run stands for all."""
+    position = ctx.layout.graph.index[run.step.name]
+    repeat = run.step.repeat
+    return [_targets_of(position, run.index, ctx), repeat and [repeat.max, repeat.until]]
+
+
+def _targets_of(position: int, index: int | None, ctx: PlanContext) -> Any:
+    need, names = ctx.layout.needs[position], ctx.layout.graph.names
+    if need.how is Strategy.ANY:
+        # which of them had ended when it started is a matter of time (`_may_reuse`)
+        return sorted(names[target] for target in need.targets)
+    found = {}
+    for target in need.targets:
+        found[names[target]] = _made(target, index if target in need.matched else None, ctx)
+    return found
+
+
+def _made(position: int, index: int | None, ctx: PlanContext) -> Any:
+    """Return what stands for a target: the identities of the jobs of its runs, of the item with
+    this index only if it is not None. Work without jobs counts by its end and its outputs, and by
+    what it depends on."""
+    key = (position, index)
+    if (noted := ctx.progress.made_of.get(key)) is not None:
+        return noted
+    observed, condition = ctx.observed[position], ctx.shown_to_dependants(position)
+    runs = list(condition.runs or ()) if observed.loops else [condition]
+    if index is not None:
+        runs = [run for run in runs if run.index == index]
+    if observed.step.daemon and observed.step.reuse_policy == ReusePolicy.IF_UNCHANGED:
+        # it starts again, and counts as if it had not
+        found = [["daemon", _fingerprint_of(observed, condition)]]
+    else:
+        found = [_stands_for(position, run, ctx) for run in runs]
+        if not any(isinstance(each, str) for each in found):
+            found.append(_targets_of(position, index, ctx))
+    ctx.progress.made_of[key] = found
+    return found
+
+
+def _stands_for(position: int, run: RunCondition, ctx: PlanContext) -> Any:
+    if _has_job(position, run, ctx):
+        return identity_of(run, ctx.layout.keys[position], ctx.flow)
+    return [run.phase, run.outputs]
+
+
+def _has_job(position: int, run: RunCondition, ctx: PlanContext) -> bool:
+    has_run = run.attempts > 0 and not run.is_left_over and run.phase != StepPhase.SKIPPED
+    return has_run and ctx.layout.has_objects[position]
+
+
+def _fingerprint_of(observed: ObservedStep, condition: StepCondition) -> str:
+    annotations = observed.job.metadata.annotations if observed.job is not None else None
+    return condition.fingerprint or (annotations or {}).get(labels.FINGERPRINT, "")
+
+
+# ---------------------------------------------------------- the flow that is reused
+
+
+def not_reusable(flow: JobFlow, source: JobFlow | None) -> str:
+    """Return a clause that says why a flow cannot reuse the one that its spec names, as it is when
+    the flow starts; "" if it can."""
+    reuse = flow.spec.reuse or Reuse()
+    if source is None:
+        return "does not exist"
+    if reuse.uid and source.metadata.uid != reuse.uid:
+        return f"is another one than that with the UID {reuse.uid}"
+    if not source.final:
+        return f"has not ended: it is {source.status.state.phase or FlowPhase.PENDING}"
+    return ""
+
+
+def take(run: ObservedRun, draft: Draft, ctx: PlanContext) -> RunDecision | None:
+    """Return the decision that a run which would start now takes an earlier result, or is compared
+    by the next plan; None if it runs here."""
+    notes, source = ctx.progress.reusing, ctx.source
+    if source is None or draft.compares is None or run.attempts:
+        return None
+    if run.key in notes.decided:
+        return notes.decided[run.key]
+    if _was_compared(run) or not _may_reuse(run, ctx):
+        return None
+    allowance, budget = ctx.progress.allowance, ctx.progress.creates
+    if budget.is_spent() or (run.step.vars and allowance.spent):
+        message = f"is being compared with {source.metadata.name}"
+        return RunDecision(wait(run, StepReason.STARTING, message), wake_at=ctx.later)
+    create = draft.build(ctx.flow, allowance)
+    budget.take(draft, create)
+    found: RunDecision | None = None
+    if isinstance(create, CreateJob):
+        notes.built[draft.name] = create
+        made = create.manifest["metadata"]["annotations"].get(labels.FINGERPRINT, "")
+        found = _take_result(run, made, source, ctx)
+    notes.decided[run.key] = found
+    if found is None:
+        name = run.step.name
+        notes.compared[name] = notes.compared.get(name, 0) | 1 << (run.index or 0)
+    return found
+
+
+def noted(decisions: Sequence[StepDecision], ctx: PlanContext) -> list[StepDecision]:
+    """Return the decisions with a note of what was compared, so that each run is compared once. In
+    a plan that has taken results, nothing is created before these are stored."""
+    notes, index = ctx.progress.reusing, ctx.layout.graph.index
+    found = list(decisions)
+    for name, bits in notes.compared.items():
+        decision = found[index[name]]
+        condition = decision.condition
+        if condition.phase in ENDED_STEP_PHASES:
+            continue
+        before = condition.decisions or Decisions()
+        compared = f"{bits | _bits(before):x}"
+        made = msgspec.structs.replace(
+            condition, decisions=msgspec.structs.replace(before, compared=compared)
+        )
+        found[index[name]] = msgspec.structs.replace(decision, condition=made)
+    if notes.has_taken:
+        found = [
+            msgspec.structs.replace(each, drafts=()) if each.drafts else each for each in found
+        ]
+    return found
+
+
+def _bits(decided: Decisions | None) -> int:
+    text = decided.compared if decided is not None else ""
+    try:
+        return int(text or "0", 16)
+    except ValueError:  # somebody else wrote it: the run is compared once more
+        return 0
+
+
+def _was_compared(run: ObservedRun) -> bool:
+    return bool(_bits(run.decided) >> (run.index or 0) & 1)
+
+
+def rest_of_repeat(run: ObservedRun, ctx: PlanContext) -> list[RunCondition]:
+    """Return the further runs of a repeat whose first run has taken its result in this plan."""
+    return ctx.progress.reusing.repeats.get(run.step.name, [])
+
+
+def counterpart(run: ObservedRun, ctx: PlanContext) -> Reuse | None:
+    """Return the child flow whose results the child of a run reuses: that of the last attempt of
+    the run with an equal item, else of the one with its index; None if there is none any more."""
+    source, position = ctx.source, ctx.layout.graph.index[run.step.name]
+    if source is None or run.attempts or not _lets(run.step, position, ctx):
+        return None
+    before = compile_flow(source).steps
+    step = next((each for each in before if each.name == run.step.name), None)
+    if step is None:
+        return None
+    condition = stored_condition(source, step.name) or StepCondition()
+    runs = {each.index: each for each in condition.runs or (condition,)}
+    items = get_items(step, condition.decisions) if run.step.for_each is not None else None
+    equal = (i for i, item in enumerate(items or ()) if item == run.item and i in runs)
+    old = runs.get(next(equal, run.index))
+    uid = None if old is None else ctx.view.source_children.get(old.flow)
+    return None if old is None or uid is None else Reuse(flow=old.flow, uid=uid)
+
+
+def _lets(step: Step, position: int, ctx: PlanContext) -> bool:
+    return step.reuse_policy != ReusePolicy.NEVER and position < ctx.layout.last_from
+
+
+def _may_reuse(run: ObservedRun, ctx: PlanContext) -> bool:
+    position = ctx.layout.graph.index[run.step.name]
+    if not _lets(run.step, position, ctx) or run.step.daemon:
+        return False
+    if run.step.repeat is not None and run.index != 0:
+        return False
+    need = ctx.layout.needs[position]
+    return need.how is not Strategy.ANY or all(_is_reused(t, ctx) for t in need.targets)
+
+
+def _is_reused(position: int, ctx: PlanContext) -> bool:
+    """Whether a target has ended, and no job of it, or of what it depends on if it has no job, has
+    run here."""
+    observed, condition = ctx.observed[position], ctx.shown_to_dependants(position)
+    if condition.phase not in ENDED_STEP_PHASES:
+        return False
+    runs = list(condition.runs or ()) if observed.loops else [condition]
+    with_jobs = [run for run in runs if _has_job(position, run, ctx)]
+    if with_jobs:
+        return all(run.reason == StepReason.REUSED or run.origin for run in with_jobs)
+    return all(_is_reused(target, ctx) for target in ctx.layout.needs[position].targets)
+
+
+def _take_result(
+    run: ObservedRun, fingerprint: str, source: JobFlow, ctx: PlanContext
+) -> RunDecision | None:
+    """Take a result of this fingerprint that nothing else has taken."""
+    step, notes = run.step, ctx.progress.reusing
+    if step.name not in notes.left:
+        notes.left[step.name] = _results(step, source, ctx)
+    results = notes.left[step.name].get(fingerprint)
+    if not fingerprint or not results:
+        return None
+    old = results[0]
+    if old.outputs is None and step.name in ctx.layout.outputs_needed:
+        return None  # nobody has read them
+    outputs = take_outputs(f"reused {run.key}", lambda: old.outputs, ctx)
+    if isinstance(outputs, OutputsTooLarge):
+        return None
+    results.popleft()
+    notes.has_taken = True
+    if step.repeat is not None:
+        before = stored_condition(source, step.name)
+        runs = [_reused(run, each, source) for each in (before and before.runs) or ()]
+        notes.repeats[step.name] = runs[1:]
+    return RunDecision(_reused(run, old, source), urgent=True)
+
+
+def _results(step: Step, source: JobFlow, ctx: PlanContext) -> dict[str, deque[RunCondition]]:
+    """Return the results of the step of this name, by fingerprint and in order, without those that
+    this flow has taken."""
+    found: dict[str, deque[RunCondition]] = {}
+    if not any(each.name == step.name for each in source.spec.flows or ()):
+        return found
+    condition = stored_condition(source, step.name)
+    if condition is None:
+        return found
+    runs: list[RunCondition] = list(condition.runs or (condition,))
+    if step.repeat is not None:  # as a whole, or not at all
+        runs = runs[:1] if condition.phase == StepPhase.COMPLETED else []
+    key = format_job_name(source.metadata.name, step.name)
+    stored = ctx.observed[ctx.layout.graph.index[step.name]].stored
+    taken = {
+        identity_of(each, "", ctx.flow)
+        for each in stored.runs or (stored,)
+        if each.reason == StepReason.REUSED
+    }
+    for run in runs:
+        is_result = run.phase == StepPhase.COMPLETED and run.fingerprint
+        if is_result and identity_of(run, key, source) not in taken:
+            found.setdefault(run.fingerprint, deque()).append(run)
+    return found
+
+
+def _reused(run: ObservedRun, old: RunCondition, source: JobFlow) -> RunCondition:
+    """Return the condition of a run with an earlier result."""
+    key = format_job_name(source.metadata.name, run.step.name)
+    first = key if old.index is None else f"{key}-{old.index}"
+    name = old.job or format_latest_name(first, old.attempts)
+    identity = identity_of(old, key, source)
+    condition = run.new_condition(
+        phase=StepPhase.COMPLETED,
+        reason=StepReason.REUSED,
+        message=f"unchanged since {source.metadata.name}",
+        job=name,
+        fingerprint=old.fingerprint,
+        origin="" if identity == digest([source.metadata.uid, name]) else identity,
+        attempts=1,
+        create_time=old.create_time,
+        running_duration=old.running_duration,
+        task_status_count=old.task_status_count,
+        last_transition_time=old.last_transition_time,
+        outputs=old.outputs,
+    )
+    if run.step.repeat is not None:
+        condition = msgspec.structs.replace(condition, index=old.index)
+    return condition
