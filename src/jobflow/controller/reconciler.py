@@ -303,7 +303,7 @@ class Reconciler(Listener):
         if source is not None and compile_flow(flow).has_children:
             keys = self._store.children_of(source.metadata.uid)
             found = (self._store.flows.get(*key) for key in keys)
-            source_children = {f.metadata.name: f.metadata.uid for f in found if f is not None}
+            source_children = {f.metadata.name: f.metadata for f in found if f is not None}
         return View(
             templates=self._store.templates_in(flow.metadata.namespace),
             jobs=jobs,

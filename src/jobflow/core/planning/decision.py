@@ -26,6 +26,7 @@ from jobflow.core.planning.actions import Action, CommandFlow, CreateJob, Guard,
 from jobflow.core.planning.observed.steps import NOTHING, ObservedRun, ObservedStep
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
+from jobflow.core.work import WORK
 
 C = TypeVar("C", bound=RunCondition)
 
@@ -72,14 +73,15 @@ class Draft(msgspec.Struct, frozen=True):
         manifest = self.make(flow, self.step, self.template, attempt)
         if isinstance(manifest, EvaluationFailure):
             return manifest
-        if self.compares is not None:
-            spec = manifest["spec"]
-            if attempt.number > 1 or self.names_jobs:
-                spec = self._first_spec(flow, allowance)
-            if not isinstance(spec, EvaluationFailure):
-                made = digest([what_it_does(spec), self.compares()])
-                manifest["metadata"]["annotations"][labels.FINGERPRINT] = made
         kind = self.step.kind_of(attempt.case)
+        if self.compares is not None:
+            spec: Any = None  # the steps of a child flow are compared for themselves
+            if WORK[kind].has_pods:
+                is_first = attempt.number == 1 and not self.names_jobs
+                spec = manifest["spec"] if is_first else self._first_spec(flow, allowance)
+            if not isinstance(spec, EvaluationFailure):
+                made = digest([spec and what_it_does(spec), self.compares()])
+                manifest["metadata"]["annotations"][labels.FINGERPRINT] = made
         return CreateJob(self.step.name, attempt.name, manifest, self.guard, kind)
 
     def _with_vars(self, attempt: Attempt, allowance: PlanBudget) -> Attempt | EvaluationFailure:

@@ -47,8 +47,10 @@ def what_it_is_made_of(run: ObservedRun, ctx: PlanContext) -> Any:
     """Return the JSON that is compared besides what the job does: the identities of the jobs that
     its targets ran, and the end of a loop, of which the first run stands for all."""
     position = ctx.layout.graph.index[run.step.name]
-    repeat = run.step.repeat
-    return [_targets_of(position, run.index, ctx), repeat and [repeat.max, repeat.until]]
+    targets, repeat = _targets_of(position, run.index, ctx), run.step.repeat
+    if repeat is None or not run.work.has_pods:
+        return [targets]
+    return [targets, repeat.max, repeat.until]
 
 
 def _targets_of(position: int, index: int | None, ctx: PlanContext) -> Any:
@@ -120,7 +122,7 @@ def take(run: ObservedRun, draft: Draft, ctx: PlanContext) -> RunDecision | None
     """Return the decision that a run which would start now takes an earlier result, or is compared
     by the next plan; None if it runs here."""
     notes, source = ctx.progress.reusing, ctx.source
-    if source is None or draft.compares is None or run.attempts:
+    if source is None or draft.compares is None or run.attempts or not run.work.has_pods:
         return None
     if run.key in notes.decided:
         return notes.decided[run.key]
@@ -186,7 +188,8 @@ def rest_of_repeat(run: ObservedRun, ctx: PlanContext) -> list[RunCondition]:
 
 def counterpart(run: ObservedRun, ctx: PlanContext) -> Reuse | None:
     """Return the child flow whose results the child of a run reuses: that of the last attempt of
-    the run with an equal item, else of the one with its index; None if there is none any more."""
+    the run with an equal item, else of the one with its index; None if there is none any more, or
+    it is made of something else."""
     source, position = ctx.source, ctx.layout.graph.index[run.step.name]
     if source is None or run.attempts or not _lets(run.step, position, ctx):
         return None
@@ -199,8 +202,12 @@ def counterpart(run: ObservedRun, ctx: PlanContext) -> Reuse | None:
     items = get_items(step, condition.decisions) if run.step.for_each is not None else None
     equal = (i for i, item in enumerate(items or ()) if item == run.item and i in runs)
     old = runs.get(next(equal, run.index))
-    uid = None if old is None else ctx.view.source_children.get(old.flow)
-    return None if old is None or uid is None else Reuse(flow=old.flow, uid=uid)
+    child = None if old is None else ctx.view.source_children.get(old.flow)
+    if child is None:
+        return None
+    made = digest([None, what_it_is_made_of(run, ctx)])
+    is_same = (child.annotations or {}).get(labels.FINGERPRINT) == made
+    return Reuse(flow=child.name, uid=child.uid) if is_same else None
 
 
 def _lets(step: Step, position: int, ctx: PlanContext) -> bool:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
-from jobflow.api.resources import OwnerReference
+from jobflow.api.resources import ObjectMeta, OwnerReference
 from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
@@ -98,8 +98,8 @@ class View:
     deleted one stays, as it was last seen, until the flow's status holds its end."""
     source: JobFlow | None = None
     """The flow that `spec.reuse` names, if it exists; later the one that the status names."""
-    source_children: Mapping[str, str] = field(default_factory=dict)
-    """UIDs of its child flows that exist, by name."""
+    source_children: Mapping[str, ObjectMeta] = field(default_factory=dict)
+    """The metadata of its child flows that exist, by name."""
     parent: JobFlow | None = None
     """The flow of which this one is a child; None if it is no child, or its parent is gone."""
     deleted: frozenset[str] = frozenset()

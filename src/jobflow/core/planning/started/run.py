@@ -277,7 +277,7 @@ def _draft(
         reuse=None if ctx.source is None else reuse.counterpart(run, ctx),
     )
     step, position = run.step, ctx.layout.graph.index[run.step.name]
-    is_compared = run.work.has_pods and position < ctx.layout.last_from
+    is_compared = position < ctx.layout.last_from
     return Draft(
         step,
         template,
@@ -285,7 +285,7 @@ def _draft(
         OBJECT_WORK[run.kind].build,
         guard,
         compares=partial(reuse.what_it_is_made_of, run, ctx)
-        if is_compared and not (step.repeat is not None and run.index)
+        if is_compared and not (run.work.has_pods and step.repeat is not None and run.index)
         else None,
         names_jobs=step.name in ctx.layout.naming_jobs,
     )
