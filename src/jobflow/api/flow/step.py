@@ -233,10 +233,16 @@ class Step(Struct):
     ] = None
     """The step is a service. Dependants start once it runs, or once their probe passes. It is
     stopped when no step needs it to run any more."""
-    reuse_policy: str | None = None
+    reuse_policy: Annotated[
+        str | None,
+        For(
+            (WorkKind.JOB, WorkKind.FLOW),
+            {WorkKind.APPROVAL: "an approval is always asked again, so remove it"},
+        ),
+    ] = None
     """With spec.reuse: IfUnchanged (default) takes the result of the step in the named flow if
     nothing has changed, Never runs the step again. On a daemon, IfUnchanged says that steps which
-    depend on it may be reused although it starts again."""
+    depend on it may be reused although it starts again. Not in finally, which always runs."""
     continue_on_failure: Annotated[bool | None, Plain(), EVERY_KIND] = None
     """If the step fails, the flow does not fail and dependants start, except after an error of the
     flow itself, such as ExpressionError. With forEach, every item runs even if others fail."""

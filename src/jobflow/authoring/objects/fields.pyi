@@ -468,7 +468,8 @@ class StepFields(TypedDict, total=False):
     reuse_policy: str | None
     """With spec.reuse: IfUnchanged (default) takes the result of the step in the named flow if
     nothing has changed, Never runs the step again. On a daemon, IfUnchanged says that steps
-    which depend on it may be reused although it starts again."""
+    which depend on it may be reused although it starts again. Not in finally, which always
+    runs."""
     continue_on_failure: bool | None
     """If the step fails, the flow does not fail and dependants start, except after an error of
     the flow itself, such as ExpressionError. With forEach, every item runs even if others

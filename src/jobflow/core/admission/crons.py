@@ -70,6 +70,16 @@ def template_metadata_is_valid(cron: CronJobFlow) -> Iterator[Violation]:
         yield from annotation_violations(f"{path}.annotations", own.annotations or {}, "a flow")
 
 
+def flows_reuse_nothing(cron: CronJobFlow) -> Iterator[Violation]:
+    template = cron.spec.job_flow_template
+    if template is not None and template.spec is not None and template.spec.reuse is not None:
+        detail = (
+            "every flow of the schedule would reuse the same flow; remove it, and use "
+            "`jobflow resubmit FLOW --reuse` for one that failed"
+        )
+        yield Violation(f"{TEMPLATE}.spec.reuse", Reason.FORBIDDEN, None, detail)
+
+
 CRON_RULES: tuple[CronRule, ...] = (
     required_fields_are_set,
     schedule_has_times,
@@ -77,6 +87,7 @@ CRON_RULES: tuple[CronRule, ...] = (
     numbers_are_not_negative,
     concurrency_policy_exists,
     template_metadata_is_valid,
+    flows_reuse_nothing,
 )
 
 

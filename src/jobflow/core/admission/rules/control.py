@@ -1,15 +1,22 @@
-"""Rules of switch, loops, limits, timeouts, retries, the ttl, and concurrency groups."""
+"""Rules of switch, loops, limits, timeouts, retries, the ttl, concurrency groups, and reuse."""
 
+import re
 from collections.abc import Iterator
 
 import msgspec
 
 from jobflow.api.duration import parse_duration
-from jobflow.api.flow.control import Backoff, ConcurrencyPolicy, FailurePolicy, to_number
+from jobflow.api.flow.control import (
+    Backoff,
+    ConcurrencyPolicy,
+    FailurePolicy,
+    ReusePolicy,
+    to_number,
+)
 from jobflow.api.flow.traits import Setting, find_set
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.job_counts import MOST_DISRUPTIONS, MOST_RETRIES
-from jobflow.core.admission.object_names import word_violations
+from jobflow.core.admission.object_names import name_violations, word_violations
 from jobflow.core.admission.rule import RuleGroup, Rules, flow_with_options
 from jobflow.core.admission.rules.expressions import faults_before_start
 from jobflow.core.cel.expression import EvaluationFailure
@@ -26,6 +33,7 @@ _DEFAULT_DURATION, _DEFAULT_MAX = "1s", "5m"
 _ZERO_TIMEOUT = "a timeout is longer than 0s; leave it out for no timeout"
 MAX_GROUP = 253
 """Characters of the name of a group."""
+_UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _REDUCE_RUNS = "let each job do several, or split the step"
 
 
@@ -234,6 +242,33 @@ def groups_have_a_limit_and_a_policy(facts: FlowFacts) -> Iterator[Violation]:
     yield from word_violations("spec.concurrency.policy", concurrency.policy, ConcurrencyPolicy)
 
 
+def reuse_names_another_flow(facts: FlowFacts) -> Iterator[Violation]:
+    reuse, flow = facts.flow.spec.reuse, facts.flow
+    # the controller names the flow that a child flow reuses
+    if reuse is None or flow.is_child:
+        return
+    if reuse.flow and reuse.flow == flow.metadata.name:
+        detail = "a flow cannot reuse itself; name an earlier flow of this namespace"
+        yield Violation("spec.reuse.flow", Reason.INVALID, reuse.flow, detail)
+    elif reuse.flow:
+        yield from name_violations("spec.reuse.flow", reuse.flow)
+    if reuse.uid is not None and not _UID.fullmatch(reuse.uid):
+        detail = "the UID of a flow is its metadata.uid, a UUID in lower case; leave it out for any"
+        yield Violation("spec.reuse.uid", Reason.INVALID, reuse.uid, detail)
+
+
+def reuse_policies_are_known(facts: FlowFacts) -> Iterator[Violation]:
+    for i, step in facts.steps_with_options:
+        if (policy := step.reuse_policy) is None:
+            continue
+        path = f"{facts.path(i)}.reusePolicy"
+        if i >= len(facts.flows):
+            detail = "steps of finally run in every flow, so their results are never reused"
+            yield Violation(path, Reason.FORBIDDEN, None, f"{detail}; remove it")
+        else:
+            yield from word_violations(path, policy, ReusePolicy)
+
+
 RULES: Rules = (
     RuleGroup(
         flow_with_options,
@@ -252,8 +287,10 @@ RULES: Rules = (
             backoffs_grow,
             backoffs_have_room_to_grow,
             ttls_are_numbers_of_seconds,
+            reuse_policies_are_known,
         ),
     ),
+    RuleGroup(lambda facts: facts.flow.spec.reuse, (reuse_names_another_flow,)),
     RuleGroup(
         lambda facts: facts.flow.spec.concurrency,
         (groups_have_names, groups_have_a_limit_and_a_policy),
