@@ -114,7 +114,7 @@ class Progress:
     """Outputs of the vcjobs that end in this plan, by UID (`finish`)."""
     outputs_room: OutputsRoom | None = None
     reusing: Reusing = field(default_factory=Reusing)
-    made_of: dict[tuple[int, int | None], Any] = field(default_factory=dict)
+    made_of: dict[tuple[int, int | None], str] = field(default_factory=dict)
     """What stands for the targets of a step that is compared (`reuse`), by position and item."""
     pod_suffixes: dict[str, int] = field(default_factory=dict)
     """Length of the longest suffix of pod names, by step (`create`)."""

@@ -64,7 +64,9 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         events = tuple(flow_events(flow, status))
         return Plan(actions=(), status=status, urgent=True, events=events)
     if flow.spec.reuse is not None and untouched(flow):
-        if (why := reuse.not_reusable(flow, view.source)) and not flow.is_child:
+        why = reuse.not_reusable(flow, view.source)
+        # a status that was lost is made anew, whatever has become of that flow
+        if why and not (flow.is_child or view.jobs):
             message = f"spec.reuse: the flow {flow.spec.reuse.flow} {why}"
             status = never_begun_status(ctx, FlowReason.REUSE_NOT_FOUND, message)
             return Plan((), status, urgent=True, events=tuple(flow_events(flow, status)))

@@ -64,7 +64,7 @@ def _targets_of(position: int, index: int | None, ctx: PlanContext) -> Any:
     return found
 
 
-def _made(position: int, index: int | None, ctx: PlanContext) -> Any:
+def _made(position: int, index: int | None, ctx: PlanContext) -> str:
     """Return what stands for a target: the identities of the jobs of its runs, of the item with
     this index only if it is not None. Work without jobs counts by its end and its outputs, and by
     what it depends on."""
@@ -82,8 +82,9 @@ def _made(position: int, index: int | None, ctx: PlanContext) -> Any:
         found = [_stands_for(position, run, ctx) for run in runs]
         if not any(isinstance(each, str) for each in found):
             found.append(_targets_of(position, index, ctx))
-    ctx.progress.made_of[key] = found
-    return found
+    made = digest(found)  # short, because a thousand items may depend on a thousand others
+    ctx.progress.made_of[key] = made
+    return made
 
 
 def _stands_for(position: int, run: RunCondition, ctx: PlanContext) -> Any:

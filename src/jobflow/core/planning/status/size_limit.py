@@ -37,6 +37,8 @@ ROOM_FOR_CAUSES = 32 * 1024
 """Bytes that the causes of failures may have beside all that is not dropped, if that alone exceeds
 LIMIT."""
 
+_FINGERPRINT = len('"fingerprint":"",') + 22
+"""Bytes of a fingerprint."""
 _replace = msgspec.structs.replace
 
 _ASKED_AGAIN = frozenset({StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE})
@@ -62,7 +64,7 @@ def fitted(
 ) -> JobFlowStatus:
     """Return the status with as little dropped as possible to fit; `stored` if it is this status
     with more dropped, because dropped parts would come and go."""
-    fits = status if _size(status) <= LIMIT else None
+    fits = status if _fits(status) else None
     # histories are dropped first
     is_whole = not stored.conditions or any(
         len(record.running_histories or ()) > 1 for record in stored.job_status_list or ()
@@ -83,7 +85,7 @@ def fitted(
             continue
         if status == stored:
             return stored
-        if fits is None and _size(status) <= LIMIT:
+        if fits is None and _fits(status):
             fits = status
     for drop in LAST_DROPS:
         if fits is None and _size(status) > MOST:
@@ -91,6 +93,14 @@ def fitted(
             if status == stored:
                 return stored
     return fits if fits is not None else status
+
+
+def _fits(status: JobFlowStatus) -> bool:
+    if (size := _size(status)) <= LIMIT:
+        return True
+    # nothing else gives way to fingerprints, which are dropped last
+    runs = (run for each in (status.conditions or {}).values() for run in each.runs or (each,))
+    return size - _FINGERPRINT * sum(bool(run.fingerprint) for run in runs) <= LIMIT
 
 
 def _size(status: JobFlowStatus) -> int:
