@@ -1,5 +1,4 @@
-"""Texts in patches that look like references but are not, so that they stay unchanged; and what
-references can be in their place."""
+"""Texts in patches that look like references but are not, and what can be in their place."""
 
 import re
 from collections.abc import Callable, Iterator

@@ -204,7 +204,7 @@ def validate_template(template: JobTemplate, known: Known) -> Verdict:
         job_violations(template.spec, "spec"),
         of_types.violations,
     )
-    field_warnings = chain(of_types.field_warnings, template_warnings(template.spec, "spec"))
+    field_warnings = chain(of_types.field_warnings, template_warnings(template.spec))
     warnings = [] if known.queues is None else queue_warnings([template.spec], known.queues)
     return Verdict(
         tuple(islice(violations, MAX_FINDINGS)),
