@@ -23,6 +23,7 @@ from jobflow.kube.cache import key_of
 async def get_flows(
     names: Sequence[str], connection: Connection, selection: Selection, options: GetOptions
 ) -> int:
+    # with a flag that only flows have, `checked` refuses cjf
     if means_crons(names) and options.phase is None and not options.items:
         from jobflow.cli.show.crons import get_crons
 
