@@ -70,7 +70,7 @@ class ItemStates:
                 continue
             self._names.append(ctx.layout.graph.names[target])
             state = need.rows[place][ctx.progress.ends[target]]
-            # since the step began
+            # a step that has begun has met them all, and they stay so
             is_met = own.started and need.how is Strategy.ALL
             if is_met or (place in need.to_run and ctx.has_run_for(own, target)):
                 state = TargetState.MET
