@@ -25,16 +25,13 @@ from jobflow.core.work import WORK, Work, may_run_steps, work_of
 
 NOTHING = StepCondition()
 """The stored condition of a step without one."""
-
 FAILURES: Mapping[str, str] = {
     JobPhase.FAILED: StepReason.JOB_FAILED,
     JobPhase.TERMINATED: StepReason.JOB_TERMINATED,
     JobPhase.ABORTED: StepReason.JOB_ABORTED,
 }
 """Reason of a Failed step, by the phase in which its vcjob ended."""
-
 C = TypeVar("C", bound=RunCondition)
-
 _OWN_PHASES = frozenset({StepPhase.WAITING, StepPhase.SKIPPED})
 _EMPTY: Mapping[str, str] = {}
 _DIGITS = 10

@@ -25,7 +25,6 @@ from jobflow.core.text import MAX_NAMES, format_count, join_names
 
 _ENDS_AFTER_ITEMS = (StepEnd.COMPLETED, StepEnd.FAILED, StepEnd.TOLERATED)
 """Ends of steps whose items may have run. The items of a skipped step did not."""
-
 _NEVER_BEGUN: Mapping[Condition, TargetState] = {
     Condition.COMPLETED: TargetState.UPSTREAM_FAILED,
     Condition.RUNNING: TargetState.UPSTREAM_FAILED,

@@ -29,19 +29,14 @@ from jobflow.core.spec.expressions import NO_FIELDS, NamedFailure, keep_fields
 
 LIMIT = 256 * 1024
 """Bytes of a status as JSON above which parts of it are dropped."""
-
 MOST = 1024 * 1024
 """Most bytes of a status; admission (`rules/size_limits.py`) relies on it."""
-
 ROOM_FOR_CAUSES = 32 * 1024
 """Bytes that the causes of failures may have beside all that is not dropped, if that alone exceeds
 LIMIT."""
-
 _replace = msgspec.structs.replace
-
 _ASKED_AGAIN = frozenset({StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE})
 _ENDED_WELL = ENDED_STEP_PHASES - {StepPhase.FAILED}
-
 _RUNS = attrgetter("runs")
 _TIME = {"last_transition_time": None}
 _NUMBERS: Mapping[str, Any] = {"create_time": None, "running_duration": "", "requested_hours": None}
@@ -51,8 +46,6 @@ _CAUSE = {"message": "", "failure": None}
 K = TypeVar("K")
 C = TypeVar("C", bound=RunCondition)
 """The condition of a step or of one of its runs."""
-
-
 NamedFailures = Mapping[str, NamedFailure]
 """By key of a step, the fields of its failure that are never dropped."""
 
