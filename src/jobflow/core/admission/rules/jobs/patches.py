@@ -252,7 +252,6 @@ RULES: Rules = (
         ),
     ),
     RuleGroup(
-        lambda facts: facts.resolved_layers or facts.flow.spec.job_defaults,
-        (jobs_are_valid,),
+        lambda facts: facts.resolved_layers or facts.flow.spec.job_defaults, (jobs_are_valid,)
     ),
 )
