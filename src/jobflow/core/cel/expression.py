@@ -196,6 +196,7 @@ def explain_failure(
                 read = {"the run before": variables.get("last", {}).get("outputs", {})}
             case _:
                 continue
+        # `text` is there, so it is not what is missing
         for owner, outputs in read.items() if keys[:1] != ["text"] else ():
             if fault := _find_fault(outputs):
                 return f"{failure.message}; the output of {owner} {fault}"

@@ -192,7 +192,7 @@ class FlowFacts:
 
     @lazy_property
     def takers(self) -> list[tuple[int, list[int]]]:
-        """Steps that have the items of targets, each after these targets and with them."""
+        """Steps that have the items of their targets, in running order, each with these targets."""
         # a target has its items before the step that takes them
         graphs = self.graphs if self.matching else ()
         order = (first + position for first, graph in graphs for position in graph.order)
