@@ -90,25 +90,27 @@ def _size(status: JobFlowStatus) -> int:
     return len(msgspec.json.encode(status))
 
 
-def _records(status: JobFlowStatus, _: NamedFailures, *, ended: bool) -> JobFlowStatus:
-    """Drop the records of ended vcjobs, or all histories but the last of each record."""
+def _histories_but_the_last(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
     stored = status.job_status_list or []
-    if ended:
-        records = [record for record in stored if not has_end(record)]
-    else:
-        records = [
-            _replace(record, running_histories=histories[-1:])
-            if (histories := record.running_histories) is not None and len(histories) > 1
-            else record
-            for record in stored
-        ]
-    return status if records == stored else _replace(status, job_status_list=records or None)
+    records = [
+        _replace(record, running_histories=histories[-1:])
+        if (histories := record.running_histories) is not None and len(histories) > 1
+        else record
+        for record in stored
+    ]
+    return status if records == stored else _replace(status, job_status_list=records)
 
 
 def _task_status_counts(status: JobFlowStatus, named: NamedFailures) -> JobFlowStatus:
     if status.pod_failure_ratio:
         status = _replace(status, pod_failure_ratio="")
     return _conditions(status, named, empty={"task_status_count": None})
+
+
+def _records_of_ended_jobs(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
+    stored = status.job_status_list or []
+    records = [record for record in stored if not has_end(record)]
+    return status if records == stored else _replace(status, job_status_list=records or None)
 
 
 def _has_failed(condition: RunCondition) -> bool:
@@ -223,7 +225,7 @@ def _conditions(
 
 
 DROPS: tuple[Callable[[JobFlowStatus, NamedFailures], JobFlowStatus], ...] = (
-    partial(_records, ended=False),
+    _histories_but_the_last,
     # the last history of a job has the time
     partial(_conditions, empty=_TIME, concerns=lambda each: bool(each.job)),
     _task_status_counts,
@@ -231,7 +233,7 @@ DROPS: tuple[Callable[[JobFlowStatus, NamedFailures], JobFlowStatus], ...] = (
     partial(_conditions, empty={"message": ""}, concerns=lambda each: not _has_failed(each)),
     partial(_conditions, empty=_DETAILS, concerns=lambda each: each.phase in _ENDED_WELL),
     partial(_conditions, empty=_NUMBERS, concerns=_has_failed),
-    partial(_records, ended=True),
+    _records_of_ended_jobs,
     partial(_conditions, empty=_TIME),
     _causes,
 )
