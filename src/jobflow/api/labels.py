@@ -101,6 +101,7 @@ def holds(labels: Mapping[str, str], key: str, operator: str, values: Collection
             return value is not None
         case "DoesNotExist":
             return value is None
+    # `<` and `>` compare whole numbers, and hold for no other value
     if value is None or not re.fullmatch(r"[-+]?[0-9]+", value):
         return False
     (limit,) = map(int, values)

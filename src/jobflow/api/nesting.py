@@ -64,8 +64,8 @@ def cut(raw: bytes, most: int = CUT_DEPTH) -> bytes:
 
 def way_beyond(value: Any, most: int) -> list[str | int] | None:
     """Return the keys of the path to the first list or map deeper than `most`, or None."""
+    # values with the entry of the level above that holds them, and their key
     level: list[tuple[Any, Any, str | int]] = [(value, None, "")]
-    """Values with the entry of the level above that holds them, and their key."""
     for _ in range(most):
         level = [
             (part, entry, key)

@@ -21,6 +21,7 @@ WITHIN_SECONDS = 2.0
 
 def complete_flow(params: Mapping[str, Any], incomplete: str) -> list[str]:
     """Return the names of flows that start like this and are not given yet."""
+    # `delete a a` would be a mistake
     given = params.get("flows") or ()
     found = _complete_kind(JOBFLOWS, PREFIXES, params, incomplete)
     return [name for name in found if name.rpartition("/")[2] not in given]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from jobflow.client.options import Connection
-from jobflow.display.formats import GetOutput, ObjectOutput, Output
+from jobflow.display.formats import GetOutput, ObjectOutput, Output, PlanOutput
 
 COMPLETE_VARIABLE = "_JOBFLOW_COMPLETE"
 """Environment variable by which the script of `jobflow completion` asks for words."""
@@ -173,6 +173,42 @@ class GetOptions:
     output: Annotated[GetOutput | None, output_flag("Default: tree for one FLOW, else table.")] = (
         None
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    durations: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="How long jobs run: YAML or JSON with a line such as `train: 1h30m` for a step, "
+            "or for all steps of a JobTemplate.",
+        ),
+    ] = None
+    learn: Annotated[
+        bool,
+        typer.Option(
+            "--learn",
+            help="Let jobs run as long as the median of those of the same JobTemplate in the "
+            "finished flows of the namespace.",
+        ),
+    ] = False
+    capacity: Annotated[
+        str | None,
+        typer.Option(
+            metavar="R=N,...",
+            help="What the flows share, such as cpu=64,memory=256Gi,nvidia.com/gpu=8. Default: for "
+            "a FLOW the capability of its queues, else unlimited.",
+        ),
+    ] = None
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Set a param of every flow in FILEs that declares it. May be repeated.",
+        ),
+    ] = None
+    output: Annotated[PlanOutput, output_flag("The format.")] = PlanOutput.TABLE
 
 
 @dataclass(frozen=True, slots=True)

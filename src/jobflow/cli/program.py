@@ -17,6 +17,7 @@ from jobflow.cli.commands.command import read_without_pydantic
 from jobflow.cli.flags import COMPLETE_VARIABLE, completers
 from jobflow.client.errors import INTERRUPTED, SUCCESS, UNUSABLE, discard_output, print_error
 
+# a disk that is full, or fails
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 

@@ -22,7 +22,7 @@ _SPACE = "\ue000"
 def make_console(*, stderr: bool = False) -> Console:
     return Console(
         stderr=stderr,
-        # rich itself would still print bold and dim
+        # with NO_COLOR, rich itself would still print bold and dim
         color_system=None if os.environ.get("NO_COLOR") else "auto",
         highlight=False,
         markup=False,  # names and messages may have brackets

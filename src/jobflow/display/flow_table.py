@@ -52,6 +52,7 @@ class FlowTable:
 
     def without_times(self, flow: JobFlow) -> Cells:
         """Return the cells of a flow that change only with the flow."""
+        # any time, because the cells that it changes are left out
         cells = self._cells(flow, datetime.max.replace(tzinfo=UTC))
         return {name: cell for name, cell in cells.items() if name not in ("DURATION", "AGE")}
 

@@ -58,7 +58,9 @@ def _list_of(objects: Sequence[JSONObject]) -> JSONObject:
     return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list(objects)}
 
 
-def print_raw(objects: Sequence[bytes | msgspec.Raw], output: GetOutput, *, single: bool) -> None:
+def print_raw(
+    objects: Sequence[bytes | msgspec.Raw], output: GetOutput | None, *, single: bool
+) -> None:
     """Print objects as the API server sent them: one, or a List."""
     # types would drop the fields that this version does not know
     raw = bytes(objects[0]) if single else b""

@@ -1,6 +1,5 @@
 """A flow as a tree and as a table of text, drawn from its status."""
 
-import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from jobflow.display.console import columns_of, fitting, join_cells, offset_of, 
 
 _GAP = "  "
 _UNLIMITED = 1_000_000
-"""Columns of a line if there is no terminal."""
+"""Columns, lines and child flows if there is no terminal."""
 _REQUESTED = "requested: "
 _DURATION = 6
 """Columns of a duration in a tree."""
@@ -78,10 +77,10 @@ class Tree:
         failed or run are shown first, and the last line counts the others."""
         columns = width or _UNLIMITED
         # a display with a height is drawn several times a second
-        lines = self._lines(sys.maxsize if height is None else MOST_LIVE_CHILDREN)
+        lines = self._lines(_UNLIMITED if height is None else MOST_LIVE_CHILDREN)
         told = [printable(line.row.condition.message) for line in lines if line.is_own]
         head = self._header(lines, now, columns, told)
-        room = sys.maxsize if height is None else max(height - len(head), 0)
+        room = _UNLIMITED if height is None else max(height - len(head), 0)
         shown = _most_important(lines, room)  # a step has at least one line
         blocks = self._blocks(shown, now, columns)
         if len(shown) == len(lines) and sum(map(len, blocks)) <= room:

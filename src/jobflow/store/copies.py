@@ -99,15 +99,13 @@ class Store:
         self.started_over = asyncio.Event()
         """Set when a copy was replaced because the API server went back in time: what is known from
         before, here and elsewhere, may not be true."""
-        self.commands.on_state = self._commands_state_changed
-        # any of them may be the last that was missing
-        for cache in (self.flows, self.templates, self.jobs, self.queues, self.crons):
-            cache.on_state = self._update_synced
-        self.pods.cache.on_state = self._update_synced
         followed = (self.flows, self.templates, self.jobs, self.queues, self.crons, self.commands)
         copies: set[Cache[Any]] = {*followed, self.pods.cache}
         for each in copies:
+            # any of them may be the last that was missing
+            each.on_state = self._update_synced
             each.on_start_over = partial(self._start_over, copies - {each})
+        self.commands.on_state = self._commands_state_changed
 
     def templates_in(self, namespace: str) -> Mapping[str, JobTemplate]:
         """Return all templates of a namespace by name: a view that changes with the store."""

@@ -61,11 +61,8 @@ _owners: Callable[[OwnerReference], list[OwnerReference]] = lru_cache(SHARED)(la
 
 
 def _own_words(table: dict[str, str] | None) -> dict[str, str] | None:
-    if not table:
-        return None
-    return {
-        intern(key): intern(value) for key, value in table.items() if key.startswith(KEPT_PREFIXES)
-    } or None
+    own = (entry for entry in (table or {}).items() if entry[0].startswith(KEPT_PREFIXES))
+    return {intern(key): intern(value) for key, value in own} or None
 
 
 def slim_pod(pod: Pod) -> Pod:

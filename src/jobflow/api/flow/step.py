@@ -251,6 +251,7 @@ class Step(Struct):
         """Return the JobTemplate that the step runs in this case of `switch`, or None."""
         if self.kind_of(case) is not WorkKind.JOB:
             return None
+        # a case without a work of its own runs that of the step
         for work in (case, self):
             if work is not None:
                 if work.job_spec is not None or work.container is not None:

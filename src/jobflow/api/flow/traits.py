@@ -1,9 +1,9 @@
 """Traits: what a field is, written once at its type, as in
 `when: Annotated[str | None, Evaluated(Stage.DECISION)] = None`.
 
-All lists of fields are derived, with `fields_of` for a type and `find_set` for an object. A field
-without a trait is an option and takes plain values; one of a step is refused beside an approval,
-one of the spec in a child flow.
+Lists of fields are derived from them, with `fields_of` for a type and `find_set` for an object. A
+field without a trait is an option and takes plain values; one of a step is refused beside an
+approval, one of the spec in a child flow.
 """
 
 import types

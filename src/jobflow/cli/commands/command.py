@@ -6,9 +6,10 @@ import inspect
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from functools import cached_property, partial, wraps
+from types import SimpleNamespace
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
@@ -116,22 +117,16 @@ def read_without_pydantic(param: Any) -> Any:
     Typer would do this by pydantic, whose import takes as long as a command."""
     kind, parser = param.type_descriptor.annotation, param.type_descriptor.parameter_info.parser
     if parser is not None or kind in (bool, str, list[str]):
-        reader = _TextReader(parser or str, is_list=kind == list[str])
-        param.get_runtime_param = lambda: reader
+        read, is_list = parser or str, kind == list[str]
+
+        def coerce(value: Any, param: Any, ctx: Any) -> Any:
+            if value is None:
+                return () if is_list else None
+            return [*map(read, value)] if is_list else read(value)
+
+        # all that Typer calls of its RuntimeParam
+        param.get_runtime_param = lambda: SimpleNamespace(coerce=coerce)
     return param
-
-
-@dataclass(frozen=True, slots=True)
-class _TextReader:
-    """Reads the values of a flag, as the RuntimeParam of Typer does."""
-
-    read: Callable[[str], Any]
-    is_list: bool
-
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        if value is None:
-            return () if self.is_list else None
-        return [*map(self.read, value)] if self.is_list else self.read(value)
 
 
 class Command(TyperCommand):

@@ -8,7 +8,7 @@ from jobflow.cli import flags
 from jobflow.cli.commands.command import Commands, Work, run_command
 from jobflow.client.errors import UNUSABLE, exit_on
 from jobflow.client.options import Connection, Selection
-from jobflow.display.formats import GraphOutput, ObjectOutput, PlanOutput, TimelineOutput
+from jobflow.display.formats import GraphOutput, ObjectOutput, TimelineOutput
 
 commands = Commands()
 
@@ -202,42 +202,7 @@ def logs(
     "jobflow plan train.yaml --durations hours.yaml --capacity cpu=64,nvidia.com/gpu=8",
     "jobflow plan train night.yaml --capacity cpu=64 -o json",
 )
-def plan(
-    flows: flags.FlowsOrFiles,
-    connection: Connection,
-    durations: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="How long jobs run: YAML or JSON with a line such as `train: 1h30m` for a step, "
-            "or for all steps of a JobTemplate.",
-        ),
-    ] = None,
-    learn: Annotated[
-        bool,
-        typer.Option(
-            "--learn",
-            help="Let jobs run as long as the median of those of the same JobTemplate in the "
-            "finished flows of the namespace.",
-        ),
-    ] = False,
-    capacity: Annotated[
-        str | None,
-        typer.Option(
-            metavar="R=N,...",
-            help="What the flows share, such as cpu=64,memory=256Gi,nvidia.com/gpu=8. Default: for "
-            "a FLOW the capability of its queues, else unlimited.",
-        ),
-    ] = None,
-    param: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="Set a param of every flow in FILEs that declares it. May be repeated.",
-        ),
-    ] = None,
-    output: Annotated[PlanOutput, flags.output_flag("The format.")] = PlanOutput.TABLE,
-) -> Work:
+def plan(flows: flags.FlowsOrFiles, connection: Connection, options: flags.PlanOptions) -> Work:
     """Run flows in virtual time, with the real planner and Volcano's rules for jobs, and show each
     job with its start and end, the makespan, the critical path and the requested hours. Times count
     from the creation of the flows; a flow that already runs is planned as if it was new.
@@ -251,15 +216,7 @@ def plan(
     """
     from jobflow.cli.show.plan import print_plan
 
-    return print_plan(
-        flows,
-        connection,
-        param or (),
-        output,
-        durations=durations,
-        from_history=learn,
-        shared=capacity,
-    )
+    return print_plan(flows, connection, options)
 
 
 @commands.add(

@@ -44,6 +44,7 @@ def run_flows(
     if report.faults:
         print_report(report, errors)
         return UNUSABLE
+    # a schedule is tried without waiting for its time
     crons = add_flows_of_crons(report)
     if not report.flows:
         print_error("the files contain no JobFlow: add one that uses these JobTemplates")

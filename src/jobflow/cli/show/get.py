@@ -23,12 +23,13 @@ from jobflow.kube.cache import key_of
 async def get_flows(
     names: Sequence[str], connection: Connection, selection: Selection, options: GetOptions
 ) -> int:
+    # with a flag that only flows have, `checked` refuses cjf
     if means_crons(names) and options.phase is None and not options.items:
         from jobflow.cli.show.crons import get_crons
 
         async with await find_flow.connect(connection) as client:
             return await get_crons(client, names, selection, options.output)
-    names, options, output = checked(names, selection, options)
+    names, options = checked(names, selection, options)
     async with await find_flow.connect(connection) as client:
         errors = Errors()
         found: list[find_flow.FoundFlow] = []
@@ -46,31 +47,31 @@ async def get_flows(
             await find_flow.check_namespace(client, selection)
         place = find_flow.describe_place(client, selection)
         children: Mapping[str, JobFlow] = {}
-        if output is GetOutput.TREE:
+        if options.output is GetOutput.TREE:
             from jobflow.client.flows.children import read_children  # a tree alone shows them
 
             children = await read_children(client, (each.flow for each in found))
     found = [each for each in found if is_wanted(options, each.flow)]
-    if output in (GetOutput.JSON, GetOutput.YAML):
+    if options.output in (GetOutput.JSON, GetOutput.YAML):
         if found or len(names) != 1:
-            print_raw([each.raw for each in found], output, single=len(names) == 1)
+            print_raw([each.raw for each in found], options.output, single=len(names) == 1)
     elif not found and not errors.code:
         selected = options.phase is not None or selection.selector is not None
         print(f"no JobFlow {place}{' matches' if selected else ''}", file=sys.stderr)
     elif found:
-        print_flows([each.flow for each in found], output, selection, options, children)
+        print_flows([each.flow for each in found], selection, options, children)
     return errors.code
 
 
 def checked(
     names: Sequence[str], selection: Selection, options: GetOptions
-) -> tuple[Sequence[str], GetOptions, GetOutput]:
-    """Return each FLOW once, the options with the phase in the case of the API, and the format.
+) -> tuple[Sequence[str], GetOptions]:
+    """Return each FLOW once, and the options with the format and the phase in the case of the API.
     Raises CommandError if they contradict each other."""
     if means_crons(names):
         raise CommandError(UNUSABLE, "--phase, --watch and --items are for flows")
     find_flow.check_exclusive(names, selection)
-    names, wanted = find_flow.unique_names(names), options.phase
+    names, wanted, phase = find_flow.unique_names(names), options.phase, None
     if wanted is not None:
         phase = next((each for each in FlowPhase if each.lower() == wanted.lower()), None)
         if phase is None:
@@ -78,12 +79,11 @@ def checked(
             phases = ", ".join(FlowPhase)
             sentence = f'"{wanted}" is not a phase of a flow: use one of {phases}{guess}'
             raise CommandError(UNUSABLE, sentence)
-        options = replace(options, phase=phase)
     is_tree = len(names) == 1 or options.items
     output = options.output or (GetOutput.TREE if is_tree else GetOutput.TABLE)
     if options.items and output is not GetOutput.TREE:
         raise CommandError(UNUSABLE, f"--items lists items in a tree: leave out -o {output}")
-    return names, options, output
+    return names, replace(options, phase=phase, output=output)
 
 
 def is_wanted(options: GetOptions, flow: JobFlow) -> bool:
@@ -92,24 +92,23 @@ def is_wanted(options: GetOptions, flow: JobFlow) -> bool:
 
 def print_flows(
     flows: Sequence[JobFlow],
-    output: GetOutput,
     selection: Selection,
     options: GetOptions,
     children: Mapping[str, JobFlow],
 ) -> None:
-    if output is GetOutput.NAME:
+    if options.output is GetOutput.NAME:
         print("\n".join(map(full_name, flows)))
         return
     console = make_console()
-    if output is GetOutput.TREE:
+    if options.output is GetOutput.TREE:
         from jobflow.display.tree import print_trees  # a table needs none of what it imports
 
         print_trees(console, flows, children, items=options.items)
         return
-    table = make_table(selection, output, columns_of(console))
+    table = make_table(selection, options, columns_of(console))
     print_lines(console, table.lines(flows, datetime.now(UTC)))
 
 
-def make_table(selection: Selection, output: GetOutput, width: int | None) -> FlowTable:
-    wide = output is GetOutput.WIDE
+def make_table(selection: Selection, options: GetOptions, width: int | None) -> FlowTable:
+    wide = options.output is GetOutput.WIDE
     return FlowTable(width, namespaces=selection.all_namespaces, wide=wide)

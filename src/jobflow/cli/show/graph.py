@@ -192,7 +192,9 @@ class _Drawing:
             names = self._names(sources, last="or" if is_any else "and")
             verb = "is" if is_any or len(sources) == 1 else "are"
             when = f"{names} {verb} {condition}"
-            parts.append(f"when {f'its probe passes on {names}' if condition == PROBE else when}")
+            if condition == PROBE:
+                when = f"its probe passes on {names}"
+            parts.append(f"when {when}")
         return ", ".join(parts)
 
 

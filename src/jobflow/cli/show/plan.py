@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,6 +13,7 @@ from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, child_spec
 from jobflow.api.flow.status import StepPhase
 from jobflow.api.resources import QUEUES
 from jobflow.api.volcano.scheduling import Queue
+from jobflow.cli.flags import PlanOptions
 from jobflow.cli.show.sources import FoundFlows, flows_of, is_file
 from jobflow.cli.show.timeline import cut_name, ends_of_path, timeline_lines
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error
@@ -83,38 +83,29 @@ class Script:
         return annotations
 
 
-async def print_plan(
-    names: Sequence[str],
-    connection: Connection,
-    param: Sequence[str],
-    output: PlanOutput,
-    *,
-    durations: str | None,
-    from_history: bool,
-    shared: str | None,
-) -> int:
-    """Plan the flows, and print what would happen. `durations`: a file. `shared`: the capacity."""
-    capacity: Amounts | None = None
-    if shared is not None:
+async def print_plan(names: Sequence[str], connection: Connection, options: PlanOptions) -> int:
+    """Plan the flows, and print what would happen."""
+    output, capacity = options.output, None
+    if options.capacity is not None:
         try:
-            capacity = parse_capacity(shared)
+            capacity = parse_capacity(options.capacity)
         except ValueError as error:
             faults = "\n".join(f"--capacity: {line}" for line in str(error).splitlines())
             raise CommandError(UNUSABLE, faults) from None
-    found = await flows_of(names, connection, param)
+    found = await flows_of(names, connection, options.param or ())
     if output is PlanOutput.SVG and len(found.flows) > 1:
         raise CommandError(UNUSABLE, "-o svg shows one flow: give one, or use -o gantt")
     given: Mapping[str, float] = {}
-    if durations is not None:
+    if options.durations is not None:
         steps = (name for flow in found.flows for name in _step_names(flow.spec))
         templates = (name for flow in found.flows for name in flow.templates)
-        given = read_durations(durations, dict.fromkeys((*steps, *templates)))
+        given = read_durations(options.durations, dict.fromkeys((*steps, *templates)))
     history, queues = History(), dict[str, Amounts]()
     # a file alone is planned without a cluster
     reads_queues = capacity is None and not all(map(is_file, names))
-    if from_history or reads_queues:
+    if options.learn or reads_queues:
         async with await connect(connection) as client:
-            if from_history:
+            if options.learn:
                 history = learn([flow for flow in await find_flows(client) if flow.final])
             if reads_queues:
                 queues = await _capabilities(client)
@@ -159,12 +150,11 @@ def _run(
 ) -> VirtualCluster:
     """Return the cluster after all flows have ended. Raises CommandError if one never does."""
     # --capacity is shared by all queues; without it each queue has its own, or none
-    rooms: dict[str, Room] = defaultdict(lambda: Room({}))
-    rooms.update({queue: Room(limits) for queue, limits in queues.items()})
+    rooms = {queue: Room(limits) for queue, limits in queues.items()}
     shared = None if capacity is None else Room(capacity)
     cluster = VirtualCluster(
         _START,
-        room_of=lambda queue: shared or rooms[queue],
+        room_of=lambda queue: shared or rooms.setdefault(queue, Room({})),
         annotate=script.annotate,
         approve_after=script.approve_after,
     )

@@ -28,9 +28,9 @@ async def watch_flows(
     names: Sequence[str], connection: Connection, selection: Selection, options: GetOptions
 ) -> int:
     """Show the named flows until all have ended, or all flows until the command is interrupted."""
-    names, options, output = checked(names, selection, options)
+    names, options = checked(names, selection, options)
     async with await connect(connection) as client:
-        watch = _Watch(client, selection, options, output)
+        watch = _Watch(client, selection, options)
         with interruption() as stop:
             if not names:
                 query = [("labelSelector", selection.selector)] if selection.selector else []
@@ -45,29 +45,26 @@ async def watch_flows(
         if watch.is_live_tree:
             last = watch.seen or flows
             children = await read_children(client, last)
-            print_flows(last, output, selection, options, children)
+            print_flows(last, selection, options, children)
         return watch.code if done else INTERRUPTED
 
 
 class _Watch:
-    def __init__(
-        self, client: Client, selection: Selection, options: GetOptions, output: GetOutput
-    ) -> None:
+    def __init__(self, client: Client, selection: Selection, options: GetOptions) -> None:
         self.seen: list[JobFlow] = []
         """The named flows as last seen."""
         self.code = SUCCESS
         """The exit code by the ends of the named flows."""
         self._client = client
         self._options = options
-        self._output = output
         self._changed: dict[Key, JobFlow] = {}
         """Flows to print as objects."""
         console = make_console()
         self._display = follow.Display()  # objects are printed as the API server has them
-        if output is GetOutput.TREE:
+        if options.output is GetOutput.TREE:
             self._display = tree_display(console, items=options.items)
-        elif output not in _OBJECTS:
-            table = make_table(selection, output, columns_of(console))
+        elif options.output not in _OBJECTS:
+            table = make_table(selection, options, columns_of(console))
             kind = LiveTable if console.is_terminal else TableLog
             self._display = kind(console, table, partial(is_wanted, options))
         self.is_live_tree = isinstance(self._display, LiveTrees)
@@ -101,7 +98,7 @@ class _Watch:
         self.code = errors.code
 
     def _show(self, flow: JobFlow) -> None:
-        if self._output in _OBJECTS:
+        if self._options.output in _OBJECTS:
             if is_wanted(self._options, flow):
                 self._changed[key_of(flow)] = flow
         else:
@@ -115,7 +112,7 @@ class _Watch:
             # several versions that come at once are printed as one
             changed, self._changed = self._changed, {}
             for key, flow in changed.items():
-                if self._output is GetOutput.NAME:
+                if self._options.output is GetOutput.NAME:
                     print(full_name(flow), flush=True)
                     continue
                 try:
@@ -125,7 +122,7 @@ class _Watch:
                     if error.not_found:  # deleted since
                         continue
                     raise_unless_missing(error)
-                if self._output is GetOutput.YAML:
+                if self._options.output is GetOutput.YAML:
                     print("---")
-                print_raw([raw], self._output, single=True)
+                print_raw([raw], self._options.output, single=True)
             is_done = ends and follower.all_final and not self._changed

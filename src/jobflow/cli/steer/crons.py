@@ -54,6 +54,7 @@ async def backfill_cron(name: str, connection: Connection, options: BackfillOpti
             begin, end = options.begin, options.end
             raise CommandError(FAILED, f"the schedule has no time from {begin} to {end}")
         flows = [flow_at(found, time, Instantiation.BACKFILL) for time in times]
+        # without values, the flows are those of the schedule, which the webhook has accepted
         if values:
             cron = found.cron.metadata.name
             flows = [checked(flow, values, cron).flows[0].data for flow in flows]

@@ -100,6 +100,7 @@ async def resubmit_flow(
     name: str, connection: Connection, param: Sequence[str], options: SubmitOptions
 ) -> int:
     options.check()
+    # a wrong value is named without a cluster
     values = parse_params(param)
     async with await connect(connection) as client:
         # the spec as it is stored: a type would drop the fields that this version does not know

@@ -22,7 +22,7 @@ from jobflow.core.text import format_command, format_count, join_names
 from jobflow.core.violations import Reason, Violation
 
 _ENDED = frozenset(chain(ENDED_STEP_PHASES, ENDED_PHASES))
-"""Phases of a step that starts no job any more. Volcano leaves a vcjob's phase in conditions."""
+"""Phases of a step that starts no job any more; Volcano's own controller leaves those of vcjobs."""
 
 _CHANGED = "this was changed"
 _NULL = "this null was added"

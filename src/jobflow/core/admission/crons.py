@@ -8,11 +8,7 @@ from collections.abc import Callable, Iterator
 
 from jobflow.api.flow.cronjobflow import ConcurrencyPolicy, CronJobFlow
 from jobflow.api.flow.traits import Required, find_unset
-from jobflow.core.admission.object_names import (
-    annotation_violations,
-    label_violations,
-    word_violations,
-)
+from jobflow.core.admission.object_names import metadata_violations, word_violations
 from jobflow.core.admission.rules.fields import missing_field
 from jobflow.core.cron import ScheduleFault, parse_schedule, parse_zone
 from jobflow.core.violations import FieldWarning, Reason, Violation
@@ -66,8 +62,7 @@ def template_metadata_is_valid(cron: CronJobFlow) -> Iterator[Violation]:
     template = cron.spec.job_flow_template
     if template is not None and (own := template.metadata) is not None:
         path = f"{TEMPLATE}.metadata"
-        yield from label_violations(f"{path}.labels", own.labels or {})
-        yield from annotation_violations(f"{path}.annotations", own.annotations or {}, "a flow")
+        yield from metadata_violations(path, own.labels, own.annotations, "a flow")
 
 
 def flows_reuse_nothing(cron: CronJobFlow) -> Iterator[Violation]:

@@ -1,5 +1,4 @@
-"""Texts in patches that look like references but are not, so that they stay unchanged; and what
-references can be in their place."""
+"""Texts in patches that look like references but are not, and what can be in their place."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -166,7 +165,7 @@ _EXAMPLES = {
 
 
 def nearest_reference(facts: FlowFacts, place: ExpressionPlace, path: str) -> str:
-    """Return the path, with a name as its placeholder, if a reference can have it, or ""."""
+    """Return the path with a name for its placeholder, or "" if no reference here can have it."""
     root, *keys = path.split(".")
     paths = [path]
     if keys[:1] == [PLACEHOLDER]:

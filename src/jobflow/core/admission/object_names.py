@@ -89,9 +89,12 @@ def word_violations(path: str, word: str | None, words: Iterable[str]) -> Iterat
         yield Violation(path, Reason.NOT_SUPPORTED, word, list_supported(word, words))
 
 
-def label_violations(path: str, labels: Mapping[str, str]) -> Iterator[Violation]:
-    for key, value in labels.items():
-        at = join_path(path, key)
+def metadata_violations(
+    path: str, labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None, owner: str
+) -> Iterator[Violation]:
+    """Yield the faults of labels and annotations. `owner`: the object that gets them."""
+    for key, value in (labels or {}).items():
+        at = join_path(f"{path}.labels", key)
         yield from _key_violations(at, key)
         if len(value) > MAX_NAME:
             detail = f"{len(value)} characters, but a label has at most {MAX_NAME}"
@@ -102,14 +105,8 @@ def label_violations(path: str, labels: Mapping[str, str]) -> Iterator[Violation
                 "letter or digit; use an annotation for other text"
             )
             yield Violation(at, Reason.INVALID, value, detail)
-
-
-def annotation_violations(
-    path: str, annotations: Mapping[str, str], owner: str
-) -> Iterator[Violation]:
-    """Yield the faults of the annotations at `path`. `owner`: the object that gets them."""
-    size = 0
-    for key, value in annotations.items():
+    path, size = f"{path}.annotations", 0
+    for key, value in (annotations or {}).items():
         yield from _key_violations(join_path(path, key), key)
         size += len(key.encode(errors="replace")) + len(value.encode(errors="replace"))
     if size > MAX_ANNOTATIONS:

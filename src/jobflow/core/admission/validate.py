@@ -171,7 +171,7 @@ def facts_of_cron(cron: CronJobFlow, known: Known, most: float = math.inf) -> Fl
 
 
 def verdict_of_cron(cron: CronJobFlow, of_flow: Verdict) -> Verdict:
-    """Return the verdict on a CronJobFlow with that on a flow of it, at the paths of the cron."""
+    """Return the verdict on a CronJobFlow, with that on one of its flows at the paths in it."""
     # a fault of a schedule is read before those of a flow
     own = chain(
         object_name_violations(cron.metadata),
@@ -204,7 +204,7 @@ def validate_template(template: JobTemplate, known: Known) -> Verdict:
         job_violations(template.spec, "spec"),
         of_types.violations,
     )
-    field_warnings = chain(of_types.field_warnings, template_warnings(template.spec, "spec"))
+    field_warnings = chain(of_types.field_warnings, template_warnings(template.spec))
     warnings = [] if known.queues is None else queue_warnings([template.spec], known.queues)
     return Verdict(
         tuple(islice(violations, MAX_FINDINGS)),

@@ -292,10 +292,10 @@ FLOW_FIELD_WARNINGS: tuple[rule.RuleGroup[rule.FieldWarningRule], ...] = (
 )
 
 
-def template_warnings(spec: Any, path: str) -> Iterator[FieldWarning]:
-    """Yield the warnings about the spec of a JobTemplate at `path`, except unknown fields."""
-    yield from _pod_warnings(spec, path)
-    for place, reference in islice(find_references(spec, path), MAX_MISTAKEN):
+def template_warnings(spec: Any) -> Iterator[FieldWarning]:
+    """Yield the warnings about the spec of a JobTemplate, except unknown fields."""
+    yield from _pod_warnings(spec, "spec")
+    for place, reference in islice(find_references(spec, "spec"), MAX_MISTAKEN):
         text = quote(f"$({reference.path})")
         detail = f"{text} is left as it is, because references have no meaning there"
         yield FieldWarning(place, detail)

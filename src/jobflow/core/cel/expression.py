@@ -181,28 +181,26 @@ def explain_failure(
 ) -> str:
     """Return the message of a failure, with the mentioned outputs that are not JSON if a key is
     missing. `variables`: the values of the mentions."""
+    steps = variables.get("steps", {})
     for mention in mentions if failure.missing else ():
-        for owner, outputs, keys in _list_outputs(mention, variables):
-            if tuple(keys[:1]) != ("text",) and (fault := _find_fault(outputs)):
+        keys: Sequence[str] = ()
+        match (mention.root, *mention.keys):
+            case ("steps", name, "outputs", *keys) if name in steps:
+                read = {name: steps[name].get("outputs", {})}
+            case ("steps", name, "items", *_) if name in steps:
+                items = enumerate(steps[name].get("items", ()))
+                read = {f"{name}/{i}": item["outputs"] for i, item in items}
+            case ("outputs", *keys):
+                read = {"this run": variables.get("outputs", {})}
+            case ("last", "outputs", *keys):
+                read = {"the run before": variables.get("last", {}).get("outputs", {})}
+            case _:
+                continue
+        # `text` is there, so it is not what is missing
+        for owner, outputs in read.items() if keys[:1] != ["text"] else ():
+            if fault := _find_fault(outputs):
                 return f"{failure.message}; the output of {owner} {fault}"
     return failure.message
-
-
-def _list_outputs(
-    mention: Mention, variables: Mapping[str, Any]
-) -> Iterator[tuple[str, Mapping[str, Any], Sequence[Any]]]:
-    """Yield whose outputs a variable has, these outputs, and the keys that it reads in them."""
-    steps = variables.get("steps", {})
-    match (mention.root, *mention.keys):
-        case ("steps", name, "outputs", *keys) if name in steps:
-            yield name, steps[name].get("outputs", {}), keys
-        case ("steps", name, "items", *_) if name in steps:
-            for i, item in enumerate(steps[name].get("items", ())):
-                yield f"{name}/{i}", item["outputs"], ()
-        case ("outputs", *keys):
-            yield "this run", variables.get("outputs", {}), keys
-        case ("last", "outputs", *keys):
-            yield "the run before", variables.get("last", {}).get("outputs", {}), keys
 
 
 def _find_fault(outputs: Mapping[str, Any]) -> str | None:

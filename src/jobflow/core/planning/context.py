@@ -111,13 +111,13 @@ class Progress:
     answers: dict[str, Any] = field(default_factory=dict)
     """The answers of expressions (`PlanContext.answer`)."""
     outputs: dict[str, dict[str, object] | OutputsTooLarge | None] = field(default_factory=dict)
-    """Outputs of the vcjobs that end in this plan, by UID (`finish`)."""
+    """Outputs of the vcjobs that end in this plan, by UID (`take_outputs`)."""
     outputs_room: OutputsRoom | None = None
     reusing: Reusing = field(default_factory=Reusing)
     made_of: dict[tuple[int, int | None], str] = field(default_factory=dict)
     """What stands for the targets of a step that is compared (`reuse`), by position and item."""
     pod_suffixes: dict[str, int] = field(default_factory=dict)
-    """Length of the longest suffix of pod names, by step (`create`)."""
+    """Length of the longest suffix of pod names, by step (`longest_suffix`)."""
     recorded_ends: dict[int, TargetEnd] | None = None
     """Ends in annotations of vcjobs, by position (`target_ends`)."""
     recorded_item_ends: dict[int, dict[int, TargetEnd]] = field(default_factory=dict)

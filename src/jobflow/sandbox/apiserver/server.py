@@ -30,9 +30,8 @@ from jobflow.sandbox.apiserver.storage import Storage
 
 
 class ApiServer:
-    """A small Kubernetes API server in this process, over real HTTP. With `access`, it speaks HTTPS
-    and requires the token; only tests omit it. Entering raises OSError if the port is in use,
-    leaving the exceptions of crashed requests."""
+    """A small Kubernetes API server in this process, over HTTPS; over HTTP and without tokens for
+    tests. Entering raises OSError if the port is in use, leaving those of crashed requests."""
 
     protocol: type[HttpToolsProtocol] = HttpToolsProtocol
 

@@ -118,10 +118,7 @@ class Bucket:
 
 
 class Expired(Exception):
-    """The revision is no longer kept; `oldest` is the first that can be watched."""
-
-    def __init__(self, asked: int, oldest: int) -> None:
-        super().__init__(f"too old resource version: {asked} ({oldest})")
+    """The revision is no longer kept."""
 
 
 class ObjectTooLarge(Exception):
@@ -175,7 +172,7 @@ class Storage:
         """Return a watch on all changes after `since`, even in the future. Raises Expired."""
         where = self.bucket(bucket)
         if since < where.forgotten:
-            raise Expired(since, where.forgotten + 1)
+            raise Expired(f"too old resource version: {since} ({where.forgotten + 1})")
         watch = PendingChanges(since, limit)
         # First what happened since that version, then what happens from now on.
         for change in where.history:

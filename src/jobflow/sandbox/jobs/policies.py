@@ -121,17 +121,15 @@ def decide(spec: JobSpec, version: int, request: JobRequest) -> tuple[BusAction,
         # The policies of a task precede those of its job.
         own = task.policies or () if task is not None else ()
         for policy in (*own, *(spec.policies or ())):
-            if policy.action and _matches(policy, request.event, pod):
+            if {request.event, BusEvent.ANY} & {*(policy.events or ()), policy.event}:
+                # Every pod begins as Pending, so without a timeout this would act at once.
+                is_met = request.event is not BusEvent.POD_PENDING or policy.timeout is not None
+            else:
+                code = pod.exit_code if request.event is BusEvent.POD_FAILED else 0
+                is_met = policy.exit_code == code
+            if policy.action and is_met:
                 return BusAction(policy.action), _timeout(policy)
     return BusAction.SYNC, timedelta()
-
-
-def _matches(policy: LifecyclePolicy, event: BusEvent, pod: PodFacts) -> bool:
-    events = [*(policy.events or ()), *([policy.event] if policy.event else ())]
-    if event in events or BusEvent.ANY in events:
-        # Every pod begins as Pending, so without a timeout this would act at once.
-        return event is not BusEvent.POD_PENDING or policy.timeout is not None
-    return policy.exit_code == (pod.exit_code if event is BusEvent.POD_FAILED else 0)
 
 
 def _timeout(policy: LifecyclePolicy) -> timedelta:

@@ -242,9 +242,8 @@ class _LogFile:
 
     def _entry(self, index: int) -> tuple[int, int]:
         assert self._times is not None
-        offset, nanoseconds = TIME.unpack(
-            os.pread(self._times.fileno(), TIME.size, index * TIME.size)
-        )
+        entry = os.pread(self._times.fileno(), TIME.size, index * TIME.size)
+        offset, nanoseconds = TIME.unpack(entry)
         return offset, nanoseconds
 
     def _entries(self) -> int:

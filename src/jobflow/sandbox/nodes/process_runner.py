@@ -25,8 +25,8 @@ from jobflow.sandbox.nodes.simulate import utc_now
 
 
 class ProcessRunner:
-    """Runs pods as local processes. A context manager that creates a folder for the logs under
-    `logs` and, on exit, removes it if it is empty. Entering raises OSError."""
+    """Runs pods as local processes, in a context with a folder for their logs under `logs`, which
+    is removed if it is empty. Entering raises OSError."""
 
     graceful = True
 

@@ -1,9 +1,5 @@
-"""Capacity of a queue in virtual time, and what the pods of a vcjob request of it.
-
-As Volcano's gang scheduling does it: the first `minAvailable` pods of a vcjob start together or not
-at all, further pods start one by one. Vcjobs are considered in the order of their creation; one
-that does not fit at the moment does not hold back later ones.
-"""
+"""Capacity of a queue in virtual time, and what the pods of a vcjob request of it. As in Volcano's
+gang scheduling, the first `minAvailable` pods start together or not at all, others one by one."""
 
 from __future__ import annotations
 
@@ -62,14 +58,11 @@ def _container_requests(container: Mapping[str, Any]) -> Iterator[tuple[str, flo
 def gang_requests(spec: JobSpec) -> dict[str, float]:
     """Return the requests of the pods that must start together: `minAvailable` of the job, first
     those that its tasks require."""
-    tasks = spec.tasks or []
-    replicas = [task.replicas or 0 for task in tasks]
-    required = [
-        min(task.min_available or 0, most) for task, most in zip(tasks, replicas, strict=True)
-    ]
-    others = [most - least for most, least in zip(replicas, required, strict=True)]
+    replicas = [(task, task.replicas or 0) for task in spec.tasks or ()]
+    required = [(task, min(task.min_available or 0, most)) for task, most in replicas]
+    others = [(task, max(most - (task.min_available or 0), 0)) for task, most in replicas]
     left, total = spec.min_available or 0, dict[str, float]()
-    for task, count in (*zip(tasks, required, strict=True), *zip(tasks, others, strict=True)):
+    for task, count in (*required, *others):
         pods = min(count, left)
         left -= pods
         for name, amount in pod_requests(task).items():

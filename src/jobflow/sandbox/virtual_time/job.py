@@ -11,7 +11,7 @@ import msgspec
 
 from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobOutline, JobSpec, JobStatus
-from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
+from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase, PodStatus
 from jobflow.core.timestamps import add, truncate_to_second
 from jobflow.sandbox.jobs import policies
 from jobflow.sandbox.jobs.job_queue import JobQueue
@@ -33,10 +33,6 @@ class _VirtualPod:
     """How often the vcjob had been restarted when the pod was created."""
     began: datetime | None = None
     change: PhaseChange | None = None
-
-    @property
-    def uses_room(self) -> bool:
-        return self.began is not None and self.facts.phase not in ENDED_POD_PHASES
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +105,8 @@ class VirtualJob:
         """Start the pods that have room, those of the gang first; yield their phase changes."""
         tasks = self.spec.tasks or []
         waiting = [pod for pod in self._pods.values() if pod.began is None]
-        for pod in sorted(
-            waiting, key=lambda pod: pod.index >= (tasks[pod.task].min_available or 0)
-        ):
+        waiting.sort(key=lambda pod: pod.index >= (tasks[pod.task].min_available or 0))
+        for pod in waiting:
             asked = self._requests[pod.task]
             if self.room.fits(asked):
                 self.room.take(asked)
@@ -189,9 +184,7 @@ class VirtualJob:
             if pod.change is not None and pod.began is not None:
                 since = pod.facts.since or pod.began
                 status = pod_status(found, progress_of(found, pod.change, pod.began, since))
-                found = msgspec.structs.replace(
-                    found, status=msgspec.convert(status, type(found.status))
-                )
+                found = msgspec.structs.replace(found, status=msgspec.convert(status, PodStatus))
             pods.append(found)
         return tuple(pods)
 
@@ -203,5 +196,5 @@ class VirtualJob:
         return {name: pod.facts for name, pod in self._pods.items()}
 
     def _free(self, pod: _VirtualPod) -> None:
-        if pod.uses_room:
+        if pod.began is not None and pod.facts.phase not in ENDED_POD_PHASES:
             self.room.give_back(self._requests[pod.task])

@@ -44,8 +44,7 @@ class StepJob:
 
 
 class SandboxJobs:
-    """Vcjobs that run as the sandbox runs them. `room_of` returns the room of a queue. `annotate`
-    may set how long vcjobs run."""
+    """Vcjobs that run as the sandbox runs them. `room_of` returns the room of a queue."""
 
     def __init__(self, room_of: Callable[[str], Room], annotate: Annotate) -> None:
         self.all: list[StepJob] = []
@@ -62,9 +61,8 @@ class SandboxJobs:
         annotations = self._annotate(action.step, of_job)
         metadata = {**manifest["metadata"], "annotations": annotations}
         queue = manifest["spec"].get("queue") or "default"
-        job = VirtualJob(
-            {**manifest, "metadata": metadata}, f"job-{len(self.all)}", now, self._room_of(queue)
-        )
+        uid, room = f"job-{len(self.all)}", self._room_of(queue)
+        job = VirtualJob({**manifest, "metadata": metadata}, uid, now, room)
         index = annotations.get(labels.INDEX)
         step, number = flow.place + action.step, None if index is None else int(index)
         self.all.append(StepJob(flow, step, number, job))
@@ -99,7 +97,7 @@ class SandboxJobs:
                 if job.admit(time.now):
                     self._wake(job, flow)
                     return True
-                continue
+                continue  # it does not hold back later ones
             for due in job.start_pods(time.now):
                 time.at(due.at, partial(self._move, job, flow, due, time))
             if not job.waits_for_room:

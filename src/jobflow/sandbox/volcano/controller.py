@@ -84,10 +84,6 @@ class TrackedJob:
             self.alarm = None
 
 
-class NameInUse(Exception):
-    """A pod of another vcjob still has the name; it will be garbage-collected."""
-
-
 class JobController:
     """Runs all vcjobs of an API server. `run` may be awaited once."""
 
@@ -223,9 +219,8 @@ class JobController:
             if self._node is not None:
                 self._node.forget(old)
             if (tracked := self._tracked.get(old.owner)) is not None:
-                self._offer(
-                    tracked, policies.SYNC if is_ours else policies.evicted_request(pod_facts(old))
-                )
+                evicted = policies.evicted_request(pod_facts(old))
+                self._offer(tracked, policies.SYNC if is_ours else evicted)
         if new is None or not new.owner:
             return
         name = new.metadata.name
@@ -273,7 +268,7 @@ class JobController:
                 tracked.refusals, tracked.not_before = 0, None
                 tracked.backoff.reset()
                 continue
-            except (Gone, NameInUse):
+            except Gone:
                 pass
             except Refused as error:
                 tracked.refusals += 1
@@ -320,9 +315,9 @@ class JobController:
     async def _create(self, tracked: TrackedJob, task: int, index: int) -> None:
         manifest = build_pod(tracked.job, (tracked.job.spec.tasks or [])[task], index)
         pod = await self._writes.create_pod(tracked.job.metadata.namespace, manifest)
-        # The name is free only after the garbage collector has deleted that pod.
+        # The name is free only after the garbage collector has deleted the pod of another vcjob.
         if pod.owner != tracked.uid:
-            raise NameInUse
+            raise Gone
         # The next sync must not create it again before the watch brings it.
         self._pods.learn(pod)
 

@@ -42,7 +42,7 @@ async def find_configurations(cluster: Cluster, *, of_commands: bool = False) ->
     """Return the configurations that send JobFlows, or Commands about them, to JobFlow's webhook.
     Raises NotReadable."""
     found = await cluster.read_all(MUTATING_WEBHOOKS if of_commands else VALIDATING_WEBHOOKS)
-    # by the names of webhooks: releases are several, and name their configurations as they like
+    # by the names of webhooks: each release has a configuration, of any name
     names = COMMAND_WEBHOOKS if of_commands else OUR_WEBHOOKS
     return [each for each in found if _ours(each, names)]
 

@@ -97,11 +97,7 @@ def written_in(position: int, owner: Step | JobFlowSpec, path: str) -> Iterator[
 
 class FlowExpressions:
     def __init__(
-        self,
-        written: Sequence[WrittenExpression],
-        names: NameScope,
-        budget: TreeBudget,
-        level: int,
+        self, written: Sequence[WrittenExpression], names: NameScope, budget: TreeBudget, level: int
     ) -> None:
         self.scope = names
         self.characters = sum(len(each.text) for each in written)

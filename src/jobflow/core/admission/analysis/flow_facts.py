@@ -89,7 +89,7 @@ class FlowFacts:
         last = graph.Outline(flow.spec.finally_) if flow.spec.finally_ else graph.NO_STEPS
         self.flows: Sequence[Step] = first.steps
         self.finally_steps: Sequence[Step] = last.steps
-        self.steps: Sequence[Step] = [*first.steps, *last.steps] if last.steps else first.steps
+        self.steps: Sequence[Step] = first.steps
         """All steps, those of `finally` last. One with the items of its targets has an empty
         `forEach`."""
         self.graph = first.graph
@@ -105,10 +105,14 @@ class FlowFacts:
         """Steps with an option set (`core/spec/graph.py`). Rules of options walk only these."""
         # the outline of a plan knows the steps of flows only
         if last.steps:
+            self.steps = [*first.steps, *last.steps]
             self.dependencies_with_options = graph.select_dependencies(self.steps)
             self.steps_with_options = graph.select_steps(self.steps)
-        has_options = self.steps_with_options or self.dependencies_with_options
-        self.is_plain = not (has_options or graph.select_specs((flow.spec,)))
+        self.is_plain = not (
+            self.steps_with_options
+            or self.dependencies_with_options
+            or graph.select_specs((flow.spec,))
+        )
         """Whether no field is set but those of plain steps, plain dependencies and plain flows."""
 
     def path(self, step: int) -> str:
@@ -188,7 +192,7 @@ class FlowFacts:
 
     @lazy_property
     def takers(self) -> list[tuple[int, list[int]]]:
-        """Steps that have the items of targets, each after these targets and with them."""
+        """Steps that have the items of their targets, in running order, each with these targets."""
         # a target has its items before the step that takes them
         graphs = self.graphs if self.matching else ()
         order = (first + position for first, graph in graphs for position in graph.order)

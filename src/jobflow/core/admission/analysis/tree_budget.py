@@ -1,8 +1,7 @@
-"""The budget of a review: the work that is left for a flow and all flows in it, and the values of
-references that are known before anything runs, within it.
+"""The budget of a review: the work that is left for a flow and all flows in it.
 
-The controller judges each child flow again when it is created, so whatever the budget leaves
-unjudged in one is judged then. The verdict warns of it.
+The controller judges each child flow again when it is created, so what the budget leaves unjudged
+is judged then. The verdict warns of it.
 """
 
 import math

@@ -200,7 +200,6 @@ RULES: Rules = (
         ),
     ),
     RuleGroup(
-        lambda facts: facts.steps_with_options,
-        (names_in_references_exist, references_are_small),
+        lambda facts: facts.steps_with_options, (names_in_references_exist, references_are_small)
     ),
 )

@@ -1,5 +1,4 @@
-"""Rules that the traits of fields say: what is required, what excludes another, what needs another,
-and of what at most one is set."""
+"""Rules that the traits of fields say: what is required, excludes others, or needs another."""
 
 from collections.abc import Iterator
 from typing import Any

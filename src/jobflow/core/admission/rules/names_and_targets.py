@@ -151,11 +151,7 @@ PLAIN_RULES: Rules = (
     ),
     RuleGroup(
         lambda facts: facts.unsound_graphs,
-        (
-            targets_are_steps,
-            targets_are_other_steps,
-            dependencies_have_an_order,
-        ),
+        (targets_are_steps, targets_are_other_steps, dependencies_have_an_order),
     ),
 )
 

@@ -158,12 +158,7 @@ def outputs_have_names(facts: FlowFacts) -> Iterator[Violation]:
 RULES: Rules = (
     RuleGroup(
         lambda facts: facts.flow.spec.params,
-        (
-            params_are_few,
-            params_have_names,
-            params_have_allowed_values,
-            param_values_are_small,
-        ),
+        (params_are_few, params_have_names, params_have_allowed_values, param_values_are_small),
     ),
     RuleGroup(flow_with_options, (settings_refer_to_params, vars_are_few, vars_have_names)),
     RuleGroup(lambda facts: facts.flow.spec.outputs, (outputs_are_few, outputs_have_names)),

@@ -64,14 +64,6 @@ def text(raw: Map, key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def texts(raw: Map, key: str) -> list[tuple[int, str]]:
-    """Return the texts of a list in a map, each with its index."""
-    value = raw.get(key)
-    if not isinstance(value, list):
-        return []
-    return [(i, item) for i, item in enumerate(value) if isinstance(item, str)]
-
-
 def mapping(raw: Map, key: str) -> Map:
     """Return a map in a map, or an empty one."""
     value = raw.get(key)

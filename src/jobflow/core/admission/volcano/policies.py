@@ -7,7 +7,7 @@ fault.
 import re
 from collections.abc import Iterator
 
-from jobflow.core.admission.volcano.job_view import JobView, Map, elements, integer, text, texts
+from jobflow.core.admission.volcano.job_view import JobView, Map, elements, integer, text
 from jobflow.core.suggest import list_supported
 from jobflow.core.violations import Reason, Violation
 
@@ -109,8 +109,10 @@ def _of_one(policy: Map, path: str) -> Iterator[Violation]:
 def _events(policy: Map, path: str) -> Iterator[tuple[str, str]]:
     if event := text(policy, "event"):
         yield f"{path}.event", event
-    for index, item in texts(policy, "events"):
-        yield f"{path}.events[{index}]", item
+    events = policy.get("events")
+    for index, item in enumerate(events if isinstance(events, list) else ()):
+        if isinstance(item, str):
+            yield f"{path}.events[{index}]", item
 
 
 def _supported(word: str, words: tuple[str, ...], volcanos: frozenset[str]) -> str:

@@ -45,33 +45,6 @@ class Pattern(NamedTuple):
     """Instructions of its program."""
 
 
-@dataclass(slots=True)
-class Patterns:
-    cost: int = 0
-    """Steps to compile the patterns, once for each evaluation."""
-    _length: int = 0
-    _classes: int = 0
-
-    def add(self, text: str, at: int) -> Pattern:
-        """Check a pattern at this position in the expression. Raises CelSyntaxError."""
-        self._length += len(text)
-        self._classes += (classes := text.lower().count("\\p"))
-        if self._length > MAX_PATTERNS or self._classes > MAX_CLASSES:
-            raise tree.CelSyntaxError(f"the pattern of matches {_TOO_LARGE}", at)
-        import re2  # late: few expressions have a pattern
-
-        try:
-            # decides what a search costs
-            size = _compile(text).programsize
-        except re2.error as error:
-            why = "is not a regular expression"
-            if "too large" in str(error):
-                why = _TOO_LARGE
-            raise tree.CelSyntaxError(f"the pattern of matches {why}", at) from None
-        self.cost += 50 + 4 * len(text) + 2 * size + _CLASS * classes
-        return Pattern(text, size)
-
-
 def search_pattern(text: Any, pattern: Pattern, budget: Budget) -> bool:
     """Return whether a text contains a pattern. Raises CelError and BudgetExceededError."""
     if text.__class__ is not str:
@@ -102,7 +75,7 @@ def compile_program(root: SyntaxNode) -> Program:
     program = Program()
     program.run = program.compile(root)
     # RE2 may have forgotten them, so each evaluation pays
-    program.cost += program.patterns.cost
+    program.cost += program.pattern_cost
     return program
 
 
@@ -121,7 +94,10 @@ class Program:
     compared: list[tree.Compared] = field(default_factory=list)
     bound: list[str] = field(default_factory=list)
     """Variables of the macros around the node that is compiled, by slot."""
-    patterns: Patterns = field(default_factory=Patterns)
+    pattern_cost: int = 0
+    """Steps to compile the patterns."""
+    pattern_length: int = 0
+    pattern_classes: int = 0
 
     def compile(self, node: SyntaxNode) -> CompiledNode:
         self.cost += 1
@@ -249,7 +225,21 @@ class Program:
             example = 'params.x.matches("^v[0-9]+$")'
             message = f"the pattern of matches must be a literal text, as in {example}"
             raise tree.CelSyntaxError(message, node.at)
-        return self.patterns.add(pattern.value, node.at)
+        text = pattern.value
+        self.pattern_length += len(text)
+        self.pattern_classes += (classes := text.lower().count("\\p"))
+        if self.pattern_length > MAX_PATTERNS or self.pattern_classes > MAX_CLASSES:
+            raise tree.CelSyntaxError(f"the pattern of matches {_TOO_LARGE}", node.at)
+        import re2  # late: few expressions have a pattern
+
+        try:
+            # decides what a search costs
+            size = _compile(text).programsize
+        except re2.error as error:
+            why = _TOO_LARGE if "too large" in str(error) else "is not a regular expression"
+            raise tree.CelSyntaxError(f"the pattern of matches {why}", node.at) from None
+        self.pattern_cost += 50 + 4 * len(text) + 2 * size + _CLASS * classes
+        return Pattern(text, size)
 
     def _has(self, node: tree.CallNode) -> CompiledNode:
         """Compile `has(a.b)`: whether the map `a`, which must exist, has the key `b`."""

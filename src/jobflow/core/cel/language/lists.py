@@ -1,8 +1,4 @@
-"""Functions that look into lists and maps, or make lists.
-
-`flatten`, `distinct`, `sort`, `range` and `product` take their cost from the budget themselves,
-before they make anything.
-"""
+"""Functions that look into lists and maps, or make lists."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

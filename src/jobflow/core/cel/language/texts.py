@@ -1,9 +1,5 @@
-"""Functions of texts (`split`, `join`, `replace`, `format`, `trim`, the cases of ASCII, `json`),
-and timestamps and durations as texts.
-
-Functions of texts take their cost from the budget themselves, before they make anything. They are
-those of cel-go's extension for strings; `json` is an addition.
-"""
+"""Functions of texts, which are those of cel-go's extension for strings and `json`; timestamps and
+durations as texts."""
 
 import math
 import re

@@ -25,16 +25,13 @@ from jobflow.core.work import WORK, Work, may_run_steps, work_of
 
 NOTHING = StepCondition()
 """The stored condition of a step without one."""
-
 FAILURES: Mapping[str, str] = {
     JobPhase.FAILED: StepReason.JOB_FAILED,
     JobPhase.TERMINATED: StepReason.JOB_TERMINATED,
     JobPhase.ABORTED: StepReason.JOB_ABORTED,
 }
 """Reason of a Failed step, by the phase in which its vcjob ended."""
-
 C = TypeVar("C", bound=RunCondition)
-
 _OWN_PHASES = frozenset({StepPhase.WAITING, StepPhase.SKIPPED})
 _EMPTY: Mapping[str, str] = {}
 _DIGITS = 10
@@ -180,15 +177,12 @@ def gather(
     the status, by name. `among`: the positions, in this order; default: all."""
     conditions = flow.status.conditions or {}
     found = []
-    kinds: Iterable[tuple[Step, str, bool, bool]]
-    kinds = zip(layout.steps, layout.keys, layout.loops, layout.runs_steps, strict=True)
-    if among is not None:
-        steps, keys, loops, flows = layout.steps, layout.keys, layout.loops, layout.runs_steps
-        kinds = ((steps[i], keys[i], loops[i], flows[i]) for i in among)
-    for step, key, again, runs_steps in kinds:
+    steps, keys, loops = layout.steps, layout.keys, layout.loops
+    for position in range(len(steps)) if among is None else among:
+        step, key, again = steps[position], keys[position], loops[position]
         stored = conditions.get(key, NOTHING)
         runs: Sequence[ObservedRun] = ()
-        if runs_steps:
+        if layout.runs_steps[position]:
             stored = with_child_as_job(stored)
         if again:
             by_index: dict[int, ObservedRun] = {}

@@ -24,7 +24,6 @@ from jobflow.core.text import format_count
 
 Counts = Mapping[str, Mapping[str, int]]
 """How many pods were seen, by task and phase."""
-
 REACHED: Mapping[str | None, frozenset[str]] = {
     PodPhase.PENDING: ENDED_POD_PHASES | {PodPhase.PENDING, PodPhase.RUNNING, PodPhase.UNKNOWN},
     PodPhase.RUNNING: ENDED_POD_PHASES | {PodPhase.RUNNING},
@@ -33,7 +32,6 @@ REACHED: Mapping[str | None, frozenset[str]] = {
 }
 """The phases of pods that have reached a phase or passed it. A pod whose node is lost (Unknown) was
 Pending; it is not known whether it runs."""
-
 _HIGHEST_PORT = 65535
 _UNSEEN: Mapping[StepEnd, TargetState] = {
     StepEnd.NOT_TAKEN: TargetState.PASSED_OVER,

@@ -193,9 +193,8 @@ def _ended(loop: Loop, verdict: LoopEnd, runs: Sequence[RunCondition]) -> dict[s
             of_targets = (run for run in bad if run.reason == StepReason.UPSTREAM_FAILED)
             first = next(of_targets, skipped[0])
             count = f"{len(bad or skipped)} of {format_count(loop.total, 'item')} skipped"
-            item = _name(loop.observed, first)
             # a large status drops the message
-            skip = ": ".join(filter(None, (item, first.message)))
+            skip = ": ".join(filter(None, (_name(loop.observed, first), first.message)))
             fields = {
                 "phase": StepPhase.FAILED if has_begun else StepPhase.SKIPPED,
                 "reason": first.reason,

@@ -25,7 +25,6 @@ from jobflow.core.text import MAX_NAMES, format_count, join_names
 
 _ENDS_AFTER_ITEMS = (StepEnd.COMPLETED, StepEnd.FAILED, StepEnd.TOLERATED)
 """Ends of steps whose items may have run. The items of a skipped step did not."""
-
 _NEVER_BEGUN: Mapping[Condition, TargetState] = {
     Condition.COMPLETED: TargetState.UPSTREAM_FAILED,
     Condition.RUNNING: TargetState.UPSTREAM_FAILED,
@@ -70,7 +69,7 @@ class ItemStates:
                 continue
             self._names.append(ctx.layout.graph.names[target])
             state = need.rows[place][ctx.progress.ends[target]]
-            # since the step began
+            # a step that has begun has met them all, and they stay so
             is_met = own.started and need.how is Strategy.ALL
             if is_met or (place in need.to_run and ctx.has_run_for(own, target)):
                 state = TargetState.MET

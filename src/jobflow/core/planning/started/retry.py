@@ -29,7 +29,6 @@ DURATION = timedelta(seconds=1)
 FACTOR = 2.0
 LONGEST = timedelta(minutes=5)
 """The backoff of a lost job, and of a step that does not set one."""
-
 _FOR_GOOD = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
 """Stored reasons after which no further attempt follows."""
 

@@ -19,7 +19,6 @@ TROUBLES: frozenset[str] = frozenset(
 )
 """Reasons of a waiting step that send one warning."""
 _NOT_BEGUN = api.RunCondition()
-
 _HALTED: Mapping[str, tuple[EventType, str]] = {
     api.CANCELLED: (EventType.NORMAL, "FlowCancelled"),
     api.TIMEOUT: (EventType.WARNING, "FlowTimedOut"),

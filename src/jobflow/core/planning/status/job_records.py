@@ -35,10 +35,8 @@ _LISTS: Mapping[str, str] = {
 UNKNOWN_LIST = "un_know_jobs"
 """The list of vcjobs in another phase, and of those that are gone and whose end was not seen."""
 JOB_LISTS = frozenset({*_LISTS.values(), UNKNOWN_LIST})
-
 _INDEX_BITS = 32
 """Bits of a record's rank for the run's index; the step's position is above them."""
-
 _CLOSED = frozenset({StepPhase.WAITING, StepPhase.COMPLETED, StepPhase.FAILED})
 _PHASE_OF: Mapping[str, str] = {
     **{reason: phase for phase, reason in FAILURES.items()},

@@ -29,21 +29,16 @@ from jobflow.core.spec.expressions import NO_FIELDS, NamedFailure, keep_fields
 
 LIMIT = 256 * 1024
 """Bytes of a status as JSON above which parts of it are dropped."""
-
 MOST = 1024 * 1024
 """Most bytes of a status; admission (`rules/size_limits.py`) relies on it."""
-
 ROOM_FOR_CAUSES = 32 * 1024
 """Bytes that the causes of failures may have beside all that is not dropped, if that alone exceeds
 LIMIT."""
-
 _FINGERPRINT = len('"fingerprint":"",') + 22
 """Bytes of a fingerprint."""
 _replace = msgspec.structs.replace
-
 _ASKED_AGAIN = frozenset({StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE})
 _ENDED_WELL = ENDED_STEP_PHASES - {StepPhase.FAILED}
-
 _RUNS = attrgetter("runs")
 _TIME = {"last_transition_time": None}
 _NUMBERS: Mapping[str, Any] = {"create_time": None, "running_duration": "", "requested_hours": None}
@@ -53,8 +48,6 @@ _CAUSE = {"message": "", "failure": None}
 K = TypeVar("K")
 C = TypeVar("C", bound=RunCondition)
 """The condition of a step or of one of its runs."""
-
-
 NamedFailures = Mapping[str, NamedFailure]
 """By key of a step, the fields of its failure that are never dropped."""
 
@@ -107,25 +100,27 @@ def _size(status: JobFlowStatus) -> int:
     return len(msgspec.json.encode(status))
 
 
-def _records(status: JobFlowStatus, _: NamedFailures, *, ended: bool) -> JobFlowStatus:
-    """Drop the records of ended vcjobs, or all histories but the last of each record."""
+def _histories_but_the_last(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
     stored = status.job_status_list or []
-    if ended:
-        records = [record for record in stored if not has_end(record)]
-    else:
-        records = [
-            _replace(record, running_histories=histories[-1:])
-            if (histories := record.running_histories) is not None and len(histories) > 1
-            else record
-            for record in stored
-        ]
-    return status if records == stored else _replace(status, job_status_list=records or None)
+    records = [
+        _replace(record, running_histories=histories[-1:])
+        if (histories := record.running_histories) is not None and len(histories) > 1
+        else record
+        for record in stored
+    ]
+    return status if records == stored else _replace(status, job_status_list=records)
 
 
 def _task_status_counts(status: JobFlowStatus, named: NamedFailures) -> JobFlowStatus:
     if status.pod_failure_ratio:
         status = _replace(status, pod_failure_ratio="")
     return _conditions(status, named, empty={"task_status_count": None})
+
+
+def _records_of_ended_jobs(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
+    stored = status.job_status_list or []
+    records = [record for record in stored if not has_end(record)]
+    return status if records == stored else _replace(status, job_status_list=records or None)
 
 
 def _has_failed(condition: RunCondition) -> bool:
@@ -240,7 +235,7 @@ def _conditions(
 
 
 DROPS: tuple[Callable[[JobFlowStatus, NamedFailures], JobFlowStatus], ...] = (
-    partial(_records, ended=False),
+    _histories_but_the_last,
     # the last history of a job has the time
     partial(_conditions, empty=_TIME, concerns=lambda each: bool(each.job)),
     _task_status_counts,
@@ -248,7 +243,7 @@ DROPS: tuple[Callable[[JobFlowStatus, NamedFailures], JobFlowStatus], ...] = (
     partial(_conditions, empty={"message": ""}, concerns=lambda each: not _has_failed(each)),
     partial(_conditions, empty=_DETAILS, concerns=lambda each: each.phase in _ENDED_WELL),
     partial(_conditions, empty=_NUMBERS, concerns=_has_failed),
-    partial(_records, ended=True),
+    _records_of_ended_jobs,
     partial(_conditions, empty=_TIME),
     _causes,
 )

@@ -15,7 +15,7 @@ import msgspec
 
 from jobflow.api.flow.status import RequestedHours
 from jobflow.api.volcano.job import Job, JobPhase, TaskState
-from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
+from jobflow.api.volcano.pod import ENDED_POD_PHASES, PodPhase
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.manifests.job import Attempt, build_job
 from jobflow.core.names import predict_pod_names
@@ -111,7 +111,13 @@ def settle(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
         if until is None or ctx.now >= until:
             waits = None  # the end is stored without its pods
     if waits is None:
-        return RunDecision(ended(run, job, _end(run, job, seen, ctx), ctx))
+        text = seen.message or ""
+        outputs = take_outputs(job.metadata.uid, lambda: parse_outputs(text, seen.containers), ctx)
+        # the kubelet keeps the end of a long message
+        if isinstance(outputs, OutputsTooLarge) and text.rstrip().endswith("]"):
+            outputs = OutputsTooLarge(f"{outputs}{_FOR_A_LIST}")
+        end = seen.end._replace(outputs=outputs, hours=hours(run, job, ctx))
+        return RunDecision(ended(run, job, end, ctx))
     # until then the step and the record stay as before the end, so that nothing follows from it
     decision = not_judged(run, job, ctx)
     if until is not None:
@@ -140,19 +146,18 @@ def hours(run: ObservedRun, job: Job, ctx: PlanContext) -> RequestedHours | None
 class _Seen(NamedTuple):
     """Facts that pods show about the end of their vcjob."""
 
-    pods: tuple[Pod, ...] = ()
-    blamed: PodFailure | None = None
-    outputs: str | None = None
+    end: AttemptEnd
+    """Without outputs and hours."""
+    message: str | None
     """The termination message with the step's outputs; None if it is not known."""
-    containers: int = 1
+    containers: int
     """The containers of its pod."""
-    is_enough: bool = True
+    is_enough: bool
     """Whether a live read would show nothing more."""
-    missing: str = ""
-    """Why outputs that another step needs are not known, else ""."""
 
 
 def _look(run: ObservedRun, job: Job, ctx: PlanContext) -> _Seen:
+    """Return what pods that are watched, or were read live, show."""
     uid, has_failed = job.metadata.uid, job.phase in FAILURES
     read = ctx.view.read.get(uid)
     by_name = dict(ctx.view.pods.get(uid, {}))
@@ -160,61 +165,50 @@ def _look(run: ObservedRun, job: Job, ctx: PlanContext) -> _Seen:
         by_name |= {pod.metadata.name: pod for pod in read.pods}
     pods = tuple(by_name.values())
     pod = find_output_pod(job.spec, (*pods, *ctx.view.gone_pods.get(uid, {}).values()))
-    outputs = None if pod is None else read_message(job.spec, pod)
-    containers = 1 if pod is None else len(pod.containers)
-    if has_failed and is_aborted(run, job):  # its reason is known without its pods
-        return _Seen(pods, outputs=outputs, containers=containers)
+    text = None if pod is None else read_message(job.spec, pod)
     needed = run.step.name in ctx.layout.outputs_needed and has_output_pod(job.spec)
-    blamed = None
-    if has_failed:
+    blamed, is_enough = None, True
+    if has_failed and is_aborted(run, job):
+        needed = False  # its reason is known without its pods
+    elif has_failed:
         blamed = find_first_failure(pods)
         evicted = None if blamed is not None and blamed.sure else find_eviction_by_policy(job)
         if evicted is not None:
             blamed = PodFailure(evicted, False, "one of its pods was evicted")
-        is_enough = blamed is not None and blamed.sure and (outputs is not None or not needed)
+        is_enough = blamed is not None and blamed.sure and (text is not None or not needed)
     else:
         # pods that ended well may have outputs; without any known pod there may be none
         hidden = bool(pods) or not ctx.view.pods_followed
-        is_enough = outputs is not None or not (needed or (hidden and has_output_pod(job.spec)))
+        is_enough = text is not None or not (needed or (hidden and has_output_pod(job.spec)))
     missing = ""
-    if needed and outputs is None:
+    if needed and text is None:
         missing = (read.trouble if read is not None else "") or "its pod is gone"
-    return _Seen(pods, blamed, outputs, containers, is_enough, missing)
-
-
-def _end(run: ObservedRun, job: Job, seen: _Seen, ctx: PlanContext) -> AttemptEnd:
-    state, blamed = job.status.state, seen.blamed
-    failed_on = {pod.spec.node_name for pod in seen.pods if pod.phase == PodPhase.FAILED}
+    state = job.status.state
+    failed_on = {each.spec.node_name for each in pods if each.phase == PodPhase.FAILED}
     if blamed is not None:
         failed_on.add(blamed.failure.node)
-    text = seen.outputs or ""
-    outputs = take_outputs(job.metadata.uid, lambda: parse_outputs(text, seen.containers), ctx)
-    # the kubelet keeps the end of a long message
-    if isinstance(outputs, OutputsTooLarge) and text.rstrip().endswith("]"):
-        outputs = OutputsTooLarge(f"{outputs}{_FOR_A_LIST}")
     # Volcano drops its counts in Completing, before it has counted the last pods
     counts = dict(last_counts(run, job) or {})
     by_task: dict[str, Counter[str]] = {}
-    for pod in seen.pods:
-        if pod.task and pod.metadata.deletion_timestamp is None:  # as in Volcano
-            by_task.setdefault(pod.task, Counter())[pod.phase] += 1
+    for each in pods:
+        if each.task and each.metadata.deletion_timestamp is None:  # as in Volcano
+            by_task.setdefault(each.task, Counter())[each.phase] += 1
     for task, phases in sorted(by_task.items()):
         known = counts[task].phase or {} if task in counts else {}
         if sum(phases.values()) < sum(known.values()):
             continue  # pods that are gone are in the counts only
-        new, old = (sum(each.get(p, 0) for p in ENDED_POD_PHASES) for each in (phases, known))
+        new, old = (sum(of.get(p, 0) for p in ENDED_POD_PHASES) for of in (phases, known))
         if new > old or not known:
             counts[task] = TaskState(phase=dict(sorted(phases.items())))
-    return AttemptEnd(
+    end = AttemptEnd(
         reason=FAILURES.get(job.phase, ""),
         detail=blamed.message if blamed is not None else state.message or state.reason,
         failure=blamed.failure if blamed is not None else None,
-        outputs=outputs,
-        missing=seen.missing,
+        missing=missing,
         counts=counts or None,
         failed_on=frozenset(failed_on),
-        hours=hours(run, job, ctx),
     )
+    return _Seen(end, text, 1 if pod is None else len(pod.containers), is_enough)
 
 
 class Unread(NamedTuple):

@@ -121,8 +121,6 @@ class GarbageCollector:
         return "gone" if is_served else "alive"
 
     async def _keep(self, target: Target, field: str, stays: Callable[[Any], bool]) -> None:
-        """Remove entries of a list in the metadata of an object."""
-
         def change(current: Stored) -> Object:
             kept = [each for each in current.metadata.get(field) or () if stays(each)]
             return {**current.obj, "metadata": {**current.metadata, field: kept}}

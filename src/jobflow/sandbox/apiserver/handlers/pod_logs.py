@@ -151,9 +151,8 @@ def _choose_run(pod: Object, container: str, *, previous: bool) -> int:
         return latest - 1
     if waits and not ended_before:
         reason = (state.get("waiting") or {}).get("reason", "")
-        raise failures.bad_request(
-            f"{where} is waiting to start: {_IMAGE_PROBLEMS.get(reason, reason)}"
-        )
+        why = _IMAGE_PROBLEMS.get(reason, reason)
+        raise failures.bad_request(f"{where} is waiting to start: {why}")
     return latest
 
 

@@ -34,11 +34,14 @@ class DefinitionRules(Rules):
     def begin(self, obj: Object) -> None:
         spec = obj.get("spec") or {}
         stored = (version for version in spec.get("versions") or () if version.get("storage"))
-        established = ("InitialNamesAccepted", "the initial names have been accepted")
+        accepted = {"reason": "NoConflicts", "message": "no conflicts found"}
+        why = "the initial names have been accepted"
+        established = {"reason": "InitialNamesAccepted", "message": why}
+        holds = {"status": "True", "lastTransitionTime": now()}
         obj["status"] = {
             "conditions": [
-                _condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-                _condition("Established", *established),
+                {"type": "NamesAccepted", **holds, **accepted},
+                {"type": "Established", **holds, **established},
             ],
             "acceptedNames": spec.get("names") or {},
             "storedVersions": [version.get("name") for version in stored],
@@ -79,11 +82,6 @@ class DefinitionRules(Rules):
         if spec.get("conversion", {}).get("strategy") != "None":
             detail = "this server converts by changing apiVersion alone"
             yield Violation("spec.conversion.strategy", Reason.NOT_SUPPORTED, "Webhook", detail)
-
-
-def _condition(kind: str, reason: str, message: str) -> dict[str, str]:
-    condition = {"type": kind, "status": "True", "lastTransitionTime": now()}
-    return {**condition, "reason": reason, "message": message}
 
 
 def _structural(schema: Any, path: str) -> Iterator[Violation]:
@@ -172,9 +170,8 @@ class SchemaNode:
             self.type = "integer,string"
         additional, items = schema.get("additionalProperties"), schema.get("items")
         self.nullable = bool(schema.get("nullable"))
-        self.keeps_unknown = (
-            bool(schema.get("x-kubernetes-preserve-unknown-fields")) or additional is True
-        )
+        keeps = schema.get("x-kubernetes-preserve-unknown-fields")
+        self.keeps_unknown = bool(keeps) or additional is True
         self.embedded = bool(schema.get("x-kubernetes-embedded-resource"))
         self.default = schema.get("default", _ABSENT)
         self.required = tuple(schema.get("required", ()))

@@ -1,5 +1,4 @@
-"""Vcjob specs that a flow's steps and cases may create, and their tasks, as far as templates are
-known.
+"""Vcjob specs that the steps of a flow may create, and their tasks, if the templates are known.
 
 References to params and to the flow have their values here; others stay (`open_paths`).
 """

@@ -24,7 +24,7 @@ from jobflow.core.admission.analysis.jobs.layer_locations import (
     open_paths,
 )
 from jobflow.core.admission.analysis.jobs.resolved_specs import ResolvedLayer, ResolvedSpec
-from jobflow.core.admission.object_names import annotation_violations, label_violations
+from jobflow.core.admission.object_names import metadata_violations
 from jobflow.core.admission.rule import RuleGroup, Rules
 from jobflow.core.admission.volcano.job import changed_violations, job_violations
 from jobflow.core.manifests.job import is_inherited
@@ -55,9 +55,7 @@ _TASK = re.compile(r"tasks(?:\[\d+\](?:\.name)?)?")
 
 def default_labels_and_annotations_are_valid(facts: FlowFacts) -> Iterator[Violation]:
     if (defaults := facts.flow.spec.job_defaults) is not None:
-        yield from label_violations(f"{_DEFAULTS}.labels", defaults.labels or {})
-        annotations = defaults.annotations or {}
-        yield from annotation_violations(f"{_DEFAULTS}.annotations", annotations, "a job")
+        yield from metadata_violations(_DEFAULTS, defaults.labels, defaults.annotations, "a job")
 
 
 def defaults_are_not_bookkeeping(facts: FlowFacts) -> Iterator[Violation]:
@@ -254,7 +252,6 @@ RULES: Rules = (
         ),
     ),
     RuleGroup(
-        lambda facts: facts.resolved_layers or facts.flow.spec.job_defaults,
-        (jobs_are_valid,),
+        lambda facts: facts.resolved_layers or facts.flow.spec.job_defaults, (jobs_are_valid,)
     ),
 )
