@@ -15,6 +15,7 @@ from jobflow.api.volcano.command import Command, targets
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.cron import belongs_to
+from jobflow.core.manifests.volume_claims import may_have_taken
 from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.work import work_of_object
 from jobflow.kube.cache import Cache, Key
@@ -90,6 +91,7 @@ class Store:
         self._templates: dict[str, dict[str, JobTemplate]] = {}
         self._users: dict[Key, dict[str, None]] = {}
         self._flows_of: dict[str, dict[str, JobFlow]] = {}
+        self._takers: dict[str, dict[str, JobFlow]] = {}
         self._jobs_of: dict[str, dict[str, Job]] = {}
         self._gone: dict[str, dict[str, Job]] = {}
         self._commands: dict[Key, dict[str, Command]] = {}
@@ -181,6 +183,16 @@ class Store:
             if work_of_object(job).has_steps:
                 yield job.metadata.namespace, name
 
+    def parties_to_claims(self, flow: JobFlow) -> list[JobFlow]:
+        """Return the child flows of a flow, at any depth, and the flows of its namespace that may
+        have taken volume claims from others (`holder_of_claims`)."""
+        found = [*self._takers.get(flow.metadata.namespace, EMPTY).values()]
+        family = [flow] if found else []
+        for each in family:  # which grows
+            children = (self.flows.get(*key) for key in self.children_of(each.metadata.uid))
+            family += (child for child in children if child is not None)
+        return found + family[1:]
+
     def parent_of(self, flow: JobFlow) -> JobFlow | None:
         """Return the flow of which a flow is a child; None if it is no child, or that is gone."""
         owner = self.owners.of(flow)
@@ -198,6 +210,10 @@ class Store:
         after = new.metadata.controller if new is not None else None
         if new is not None and after is not None:
             self._flows_of.setdefault(after.uid, {})[new.metadata.name] = new
+        if old is not None and may_have_taken(old):
+            discard(self._takers, namespace, old.metadata.name)
+        if new is not None and may_have_taken(new):
+            self._takers.setdefault(namespace, {})[new.metadata.name] = new
         # jobs whose UID the flow has got or lost, if it is not their controller
         for name in self.owners.flow_changed(old, new):
             child, job = self.flows.get(namespace, name), self.jobs.get(namespace, name)

@@ -1,10 +1,22 @@
 """Volumes that pods get for the claims that their containers mount."""
 
+from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
-from jobflow.core.manifests.volume_claims import mounted_claims, with_claims, with_placeholders
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
+from jobflow.api.flow.status import JobFlowStatus, ReusedFlow
+from jobflow.api.resources import JOBFLOWS, ObjectMeta, OwnerReference
+from jobflow.core.manifests.volume_claims import (
+    holder_of_claims,
+    mounted_claims,
+    why_spent,
+    with_claims,
+    with_placeholders,
+)
+from support.plan.world_state import NOW
 
 CLAIMS = {"data": "f-data", "logs": "f-logs"}
 VOLUME = {"name": "data", "persistentVolumeClaim": {"claimName": "f-data"}}
@@ -81,3 +93,67 @@ def test_a_job_may_name_claims_of_the_flow_itself() -> None:
 def test_the_dry_run_of_a_template_has_a_placeholder_for_each_missing_volume() -> None:
     made = with_placeholders(spec(containers=mounts("data", "x")))
     assert volumes(made) == [{"name": "data", "emptyDir": {}}, {"name": "x", "emptyDir": {}}]
+
+
+def owning(
+    name: str,
+    after: str = "",
+    *,
+    seconds: int = 0,
+    child_of: str = "",
+    moving: bool = False,
+    **claims: str,
+) -> JobFlow:
+    """A flow with a claim `data`. `after`: the flow that it reuses; `claims`: its reusedClaims."""
+    created = NOW + timedelta(seconds=seconds)
+    owner = JOBFLOWS.owner_reference(ObjectMeta(name=child_of, uid=f"uid-{child_of}"))
+    owners = [msgspec.convert(owner, OwnerReference)] if child_of else None
+    meta = ObjectMeta(
+        name=name,
+        namespace="ns",
+        uid=f"uid-{name}-{seconds}",
+        creation_timestamp=created,
+        owner_references=owners,
+    )
+    reuse = ReusedFlow(flow=after, uid=f"uid-{after}", moving_claims=moving) if after else None
+    status = JobFlowStatus(reuse=reuse, reused_claims=claims or None)
+    return JobFlow(metadata=meta, spec=JobFlowSpec(volume_claims={"data": {}}), status=status)
+
+
+FIRST = owning("first")
+SECOND = owning("second", "first-0", seconds=1, data="first-data")
+THIRD = owning("third", "second-1", seconds=2, data="first-data")
+
+
+@pytest.mark.parametrize(
+    ("of", "others", "holder"),
+    [
+        (FIRST, [], None),
+        (FIRST, [SECOND], "second"),
+        (FIRST, [SECOND, THIRD], "third"),
+        (FIRST, [THIRD], "third"),  # the one between them is deleted
+        (SECOND, [FIRST, THIRD], "third"),
+        (SECOND, [FIRST], None),
+        (THIRD, [FIRST, SECOND, THIRD], None),
+        (FIRST, [owning("loser", "first-0", seconds=1)], None),  # another flow got them
+        (FIRST, [owning("other", seconds=1)], None),
+    ],
+)
+def test_the_last_flow_that_took_the_claims_has_them(
+    of: JobFlow, others: list[JobFlow], holder: str | None
+) -> None:
+    found = holder_of_claims(of, others)
+    assert (found and found.metadata.name) == holder
+
+
+def test_a_later_flow_of_the_first_name_takes_them_back() -> None:
+    again = owning("first", "second-1", seconds=2)
+    assert why_spent(SECOND, [again]) == "its volume claims belong to the flow first"
+    assert why_spent(again, [SECOND]) == ""
+    assert why_spent(SECOND, [owning("first", "second-1", seconds=2, moving=True)]) == ""
+
+
+def test_a_flow_is_spent_with_the_claims_of_its_child_flows() -> None:
+    top, child = owning("top"), owning("first", child_of="top-0")
+    assert holder_of_claims(top, [child, SECOND]) is SECOND
+    assert holder_of_claims(top, [child]) is None

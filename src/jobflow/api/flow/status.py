@@ -219,6 +219,8 @@ class ReusedFlow(Struct):
     """Name of the flow."""
     uid: str = ""
     """UID of the flow."""
+    moving_claims: bool = False
+    """Whether its volume claims are being moved to this flow, before anything starts."""
 
 
 class JobRunningHistory(Struct):
@@ -309,6 +311,9 @@ class JobFlowStatus(Struct):
     reuse: ReusedFlow | None = None
     """The flow whose results are reused; not set if it was gone when a child flow started."""
     volume_claims: list[str] | None = None
-    """PersistentVolumeClaims of the flow that were created, by name."""
+    """PersistentVolumeClaims of the flow that were created, or moved to it, by name."""
+    reused_claims: dict[str, str] | None = None
+    """Name of each PersistentVolumeClaim whose name is not <flow>-<name>, by its name in
+    spec.volumeClaims: it has moved to this flow, or one that has moved away has its name."""
     handled_commands: list[str] | None = None
     """UIDs of Commands that were executed or refused and still exist."""

@@ -1,6 +1,6 @@
 """PersistentVolumeClaims of a flow, and the volumes of the pods that mount them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from jobflow.api import labels
@@ -13,9 +13,59 @@ from jobflow.core.names import format_job_name, qualify_name, to_label_value
 
 
 def claim_names(flow: JobFlow) -> dict[str, str]:
-    """Return the name of each PersistentVolumeClaim, `<flow>-<name>`, by its name in the flow."""
-    name = flow.metadata.name
-    return {claim: format_job_name(name, claim) for claim in flow.spec.volume_claims or ()}
+    """Return the name of each PersistentVolumeClaim by its name in the flow: `<flow>-<name>`, if
+    the status has no other one."""
+    name, reused = flow.metadata.name, flow.status.reused_claims or {}
+    return {
+        claim: reused.get(claim) or format_job_name(name, claim)
+        for claim in flow.spec.volume_claims or ()
+    }
+
+
+def holder_of_claims(flow: JobFlow, others: Iterable[JobFlow]) -> JobFlow | None:
+    """Return the flow to which volume claims of a flow, or of its child flows, have moved, because
+    it reuses them directly or through others; None if they have not. A flow whose claims have moved
+    is spent: it can neither be reused nor go on. `others`: at least the flow's child flows, and the
+    flows of its namespace that reuse others."""
+    children: dict[str, list[JobFlow]] = {}
+    takers: list[JobFlow] = []
+    for each in others:
+        if each.is_child and (owner := each.metadata.controller) is not None:
+            children.setdefault(owner.uid, []).append(each)
+        if may_have_taken(each):
+            takers.append(each)
+    family = [flow] if takers else []
+    for each in family:  # which grows
+        family += children.get(each.metadata.uid, ())
+    takers = [each for each in takers if any(_has_taken(each, old) for old in family)]
+    return next((t for t in takers if not any(_has_taken(each, t) for each in takers)), None)
+
+
+def may_have_taken(flow: JobFlow) -> bool:
+    """Whether volume claims of another flow may have moved to this one."""
+    return flow.status.reuse is not None and flow.spec.volume_claims is not None
+
+
+def why_spent(flow: JobFlow, others: Iterable[JobFlow]) -> str:
+    """Return a clause that says which flow has the claims of this one (`holder_of_claims`), or ""
+    if it has them itself."""
+    holder = holder_of_claims(flow, others)
+    return "" if holder is None else f"its volume claims belong to the flow {holder.metadata.name}"
+
+
+def _has_taken(new: JobFlow, old: JobFlow) -> bool:
+    """Whether a claim of the old flow has moved to the new one, also through other flows."""
+    names = {*claim_names(old).values()} & {*claim_names(new).values()}
+    if not names or new.metadata.uid == old.metadata.uid:
+        return False
+    if (reuse := new.status.reuse) is not None and reuse.uid == old.metadata.uid:
+        return not reuse.moving_claims
+    if old.status.reuse is not None and old.status.reuse.uid == new.metadata.uid:
+        return False
+    # the flow between them is deleted, or the next one
+    taken = {*(new.status.reused_claims or {}).values()}
+    was, since = old.metadata.creation_timestamp, new.metadata.creation_timestamp
+    return bool(names & taken) and was is not None and since is not None and was < since
 
 
 def build_claim(flow: JobFlow, claim: str) -> dict[str, Any] | EvaluationFailure:
@@ -28,7 +78,7 @@ def build_claim(flow: JobFlow, claim: str) -> dict[str, Any] | EvaluationFailure
     return {
         **VOLUME_CLAIMS.type_meta,
         "metadata": {
-            "name": format_job_name(flow.metadata.name, claim),
+            "name": claim_names(flow)[claim],
             "namespace": namespace,
             "labels": {labels.CREATED_BY_FLOW: to_label_value(created_by)},
             "annotations": {labels.CREATED_BY_FLOW: created_by},

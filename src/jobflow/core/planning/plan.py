@@ -44,6 +44,7 @@ from jobflow.core.planning.status.status import (
 from jobflow.core.planning.work.approval import open_approvals
 from jobflow.core.reasons import FlowReason
 from jobflow.core.spec.compiled import compile_flow
+from jobflow.core.spec.reuse import not_reusable
 from jobflow.core.timestamps import truncate_to_second
 from jobflow.core.violations import Violation
 
@@ -64,11 +65,10 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         events = tuple(flow_events(flow, status))
         return Plan(actions=(), status=status, urgent=True, events=events)
     if flow.spec.reuse is not None and untouched(flow):
-        why = reuse.not_reusable(flow, view.source)
+        why = not_reusable(flow, view.source)
         # a status that was lost is made anew, whatever has become of that flow
         if why and not (flow.is_child or view.jobs):
-            message = f"spec.reuse: the flow {flow.spec.reuse.flow} {why}"
-            status = never_begun_status(ctx, FlowReason.REUSE_NOT_FOUND, message)
+            status = never_begun_status(ctx, FlowReason.REUSE_NOT_FOUND, f"spec.reuse: {why}")
             return Plan((), status, urgent=True, events=tuple(flow_events(flow, status)))
         if not why and view.source is not None:
             ctx = ctx.bound_to(view.source)

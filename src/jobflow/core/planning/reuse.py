@@ -22,7 +22,6 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import (
     ENDED_STEP_PHASES,
     Decisions,
-    FlowPhase,
     RunCondition,
     StepCondition,
     StepPhase,
@@ -101,22 +100,6 @@ def _has_job(position: int, run: RunCondition, ctx: PlanContext) -> bool:
 def _fingerprint_of(observed: ObservedStep, condition: StepCondition) -> str:
     annotations = observed.job.metadata.annotations if observed.job is not None else None
     return condition.fingerprint or (annotations or {}).get(labels.FINGERPRINT, "")
-
-
-# ---------------------------------------------------------- the flow that is reused
-
-
-def not_reusable(flow: JobFlow, source: JobFlow | None) -> str:
-    """Return a clause that says why a flow cannot reuse the one that its spec names, as it is when
-    the flow starts; "" if it can."""
-    reuse = flow.spec.reuse or Reuse()
-    if source is None:
-        return "does not exist"
-    if reuse.uid and source.metadata.uid != reuse.uid:
-        return f"is another one than that with the UID {reuse.uid}"
-    if not source.final:
-        return f"has not ended: it is {source.status.state.phase or FlowPhase.PENDING}"
-    return ""
 
 
 def take(run: ObservedRun, draft: Draft, ctx: PlanContext) -> RunDecision | None:

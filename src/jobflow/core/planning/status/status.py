@@ -82,6 +82,7 @@ def flow_status(
         pod_failure_ratio=pod_failure_ratio(decisions),
         reuse=stored.reuse,
         volume_claims=created_claims(ctx) if ctx.view.claims else stored.volume_claims,
+        reused_claims=stored.reused_claims,
         handled_commands=handled,
         suspended_seconds=lifecycle.suspended_seconds,
         suspended_at=lifecycle.suspended_at,

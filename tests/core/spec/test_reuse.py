@@ -1,0 +1,83 @@
+"""Which flows can be reused."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.resources import OwnerReference
+from jobflow.core.spec.reuse import not_reusable, spent
+from support.admission.reviewed import flow_of
+
+ANOTHER = "name another flow of this namespace that has ended, or leave out reuse"
+
+
+def first(phase: str, **metadata: Any) -> JobFlow:
+    return msgspec.convert(
+        {
+            "metadata": {"name": "first", "namespace": "team", "uid": "1"} | metadata,
+            "status": {"state": {"phase": phase}},
+        },
+        JobFlow,
+    )
+
+
+def owner(name: str, uid: str, kind: str = "JobFlow") -> OwnerReference:
+    return OwnerReference(kind=kind, name=name, uid=uid, controller=True)
+
+
+def second(**reuse: str) -> JobFlow:
+    return flow_of("a", name="second", reuse={"flow": "first"} | reuse)
+
+
+@pytest.mark.parametrize("phase", ["Succeed", "Failed"])
+def test_a_flow_that_has_ended_in_any_way_can_be_reused(phase: str) -> None:
+    assert not_reusable(second(), first(phase)) == ""
+    assert not_reusable(second(uid="1"), first(phase)) == ""
+    assert not_reusable(second(uid="1"), first(phase), {"first-data": owner("first", "1")}) == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        (None, f"flow first does not exist; {ANOTHER}"),
+        (
+            first("Failed", deletionTimestamp=datetime(2026, 1, 1, tzinfo=UTC)),
+            f"flow first is being deleted; {ANOTHER}",
+        ),
+        (
+            first("Running"),
+            "flow first is Running; wait until it has ended, or cancel it "
+            "(`jobflow cancel first -n team`)",
+        ),
+        (
+            first(""),
+            "flow first is Pending; wait until it has ended, or cancel it "
+            "(`jobflow cancel first -n team`)",
+        ),
+        (
+            first("Succeed", uid="2"),
+            "flow first has the UID 2, so it is another flow of this name; leave out uid to reuse "
+            "it nevertheless",
+        ),
+    ],
+)
+def test_other_flows_cannot_be_reused(source: JobFlow | None, why: str) -> None:
+    assert not_reusable(second(uid="1"), source) == why
+
+
+def test_a_flow_whose_claim_is_that_of_another_flow_is_spent() -> None:
+    owners = {"first-data": owner("first", "1"), "first-cache": owner("third", "3")}
+    why = (
+        "flow first is spent: its volume claim first-cache is now that of flow third; use flow "
+        "third instead"
+    )
+    assert not_reusable(second(), first("Succeed"), owners) == why
+    assert spent(first("Succeed"), owners) == why
+
+
+@pytest.mark.parametrize("other", [None, owner("x", "3", kind="Pod"), owner("first", "1")])
+def test_a_claim_that_no_other_flow_has_is_not_taken(other: OwnerReference | None) -> None:
+    assert spent(first("Succeed"), {"first-data": other}) == ""
