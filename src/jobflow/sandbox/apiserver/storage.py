@@ -126,7 +126,7 @@ class ObjectTooLarge(Exception):
 
 
 class Storage:
-    def __init__(self, *, history: int = 10_000) -> None:
+    def __init__(self, *, history: int) -> None:
         self.revision = 1
         self.listeners: list[Callable[[str, ObjectChange], None]] = []
         """Called with bucket and change on every write, in the same step of the event loop."""
@@ -184,13 +184,6 @@ class Storage:
         for bucket in self._buckets.values():
             for watch in list(bucket.watches):
                 watch.close()
-
-    def compact(self) -> None:
-        """Forget all changes: an older resource version gets 410."""
-        for bucket in self._buckets.values():
-            bucket.history.clear()
-            bucket.held = 0
-            bucket.forgotten = self.revision
 
     def _next(self, key: Key, obj: Object) -> Stored:
         revision = self.revision + 1
