@@ -117,7 +117,9 @@ class ReadHandler:
             async with closing_with_client(storage, kind.bucket, watch, receive):
                 frames = [_frame("ADDED", render.event(stored)) for stored in initial]
                 if has_bookmarks and request.flag("sendInitialEvents"):
-                    frames.append(_bookmark(kind, storage.revision, {INITIAL_EVENTS_END: "true"}))
+                    frames.append(
+                        _bookmark(kind, storage.revision, {"k8s.io/initial-events-end": "true"})
+                    )
                 yield b"".join(frames)
                 while not watch.closed or watch.pending:
                     with suppress(TimeoutError):
@@ -196,9 +198,6 @@ def check_token(token: str) -> None:
     if version != "meta.k8s.io/v1":
         why = f"server does not recognize this encoded version {version}"
         raise failures.bad_request(f"{fault}: {why}")
-
-
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 @asynccontextmanager
