@@ -9,6 +9,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBS
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.storage import Storage
+from support.sandbox.api_server import compact
 from support.sandbox.following_replica import FollowingReplica
 from support.sandbox.running_controller import Cluster, flow, set_phase, template
 from support.time.alongside import until
@@ -23,7 +24,7 @@ def snapshot(storage: Storage) -> Callable[[], None]:
 
     def restore() -> None:
         storage.revision += 1000
-        storage.compact()
+        compact(storage)
         for name, bucket in storage._buckets.items():
             bucket.objects, bucket.keys = map(copy, held.get(name, ({}, [])))
         storage.close_watches()

@@ -194,7 +194,7 @@ class Store:
         return found + family[1:]
 
     def parent_of(self, flow: JobFlow) -> JobFlow | None:
-        """Return the flow of which a flow is a child; None if it is no child, or that is gone."""
+        """Return the parent of a flow; None if the flow is no child, or its parent is gone."""
         owner = self.owners.of(flow)
         parent = self.flows.get(flow.metadata.namespace, owner.name) if owner else None
         return parent if parent and owner and parent.metadata.uid == owner.uid else None

@@ -46,7 +46,7 @@ class Owners:
         return find_owner(job)
 
     def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> set[str]:
-        """Return the names of the jobs that only one of the statuses knows by UID."""
+        """Apply a change. Return the names of the jobs whose UIDs only one of both statuses has."""
         before = self._jobs.pop(old.metadata.uid, EMPTY) if old is not None else EMPTY
         after = {run.uid: name for name, run in known_runs(new)} if new is not None else EMPTY
         # a retry forgets the jobs of the runs that it repeats

@@ -148,7 +148,7 @@ def entries(flow: JobFlow) -> Iterator[tuple[str, RunCondition]]:
 
 
 def is_recorded(flow: JobFlow, last: Job) -> bool:
-    """Return whether the flow's status has the end of a deleted job, or the job if it has none."""
+    """Return whether a flow's status has the end of a deleted job, or the job if it has none."""
     name = last.metadata.name
     if last.ended:
         return name in recorded_ends(flow)

@@ -297,12 +297,6 @@ async def test_an_overdue_pod_ends_immediately(clock: Clock) -> None:
     assert await reported_phases(clock, assignment(duration="5s")) == [("Succeeded", 60)]
 
 
-@pytest.mark.parametrize("speed", [0, -1, math.nan])
-def test_an_invalid_speed_is_refused(speed: float) -> None:
-    with pytest.raises(ValueError, match="not above 0"):
-        SimulateRunner(speed)
-
-
 def status_of(change: PhaseChange, pod: Pod | None = None) -> dict[str, Any]:
     """Return the status of a pod that began at START, after a change."""
     at = START + timedelta(seconds=change.at)

@@ -13,6 +13,7 @@ from jobflow.sandbox.apiserver import server
 from jobflow.sandbox.apiserver.requests import http
 from jobflow.sandbox.apiserver.requests.access import kubeconfig
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
+from jobflow.sandbox.apiserver.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,13 @@ class InjectedFault:
         if self.times is not None:
             self.times -= 1
         return True
+
+
+def compact(storage: Storage) -> None:
+    """Forget all changes: an older resource version gets 410."""
+    for bucket in storage._buckets.values():
+        bucket.history.clear()
+        bucket.held, bucket.forgotten = 0, storage.revision
 
 
 class _BrokenConnection(BaseException):
@@ -107,5 +115,5 @@ class ApiServer(server.ApiServer):
 
     def expire_history(self) -> None:
         """Forget all changes and pages: older versions get 410."""
-        self.storage.compact()
+        compact(self.storage)
         self.reader.pages.clear()

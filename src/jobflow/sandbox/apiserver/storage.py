@@ -27,7 +27,8 @@ CREATOR: Manager = ("", "")
 MAX_OBJECT = 1536 * 1024
 """Maximum size of a stored object in bytes: etcd's request limit."""
 
-MAX_HISTORY = 16 * 1024 * 1024
+MAX_HISTORY, MAX_PENDING = 16 * 1024 * 1024, 100_000
+"""Maximum of the changes of a kind in bytes, and of those that a watch has not read yet."""
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -75,18 +76,17 @@ class ObjectChange:
 
 
 class PendingChanges:
-    def __init__(self, since: int, limit: int) -> None:
+    def __init__(self, since: int) -> None:
         self.pending: deque[ObjectChange] = deque()
         self.wake = asyncio.Event()
         self.closed = False
         self._since = since
-        self._limit = limit
 
     def offer(self, change: ObjectChange) -> None:
         if change.new.revision <= self._since:
             return
         # A client that does not read must not hold all changes in memory.
-        if len(self.pending) >= self._limit:
+        if len(self.pending) >= MAX_PENDING:
             self.close()
         else:
             self.pending.append(change)
@@ -126,7 +126,7 @@ class ObjectTooLarge(Exception):
 
 
 class Storage:
-    def __init__(self, *, history: int = 10_000) -> None:
+    def __init__(self, *, history: int) -> None:
         self.revision = 1
         self.listeners: list[Callable[[str, ObjectChange], None]] = []
         """Called with bucket and change on every write, in the same step of the event loop."""
@@ -168,12 +168,12 @@ class Storage:
         self._publish(bucket, ObjectChange("DELETED", gone, old))
         return gone
 
-    def watch(self, bucket: str, since: int, *, limit: int = 100_000) -> PendingChanges:
+    def watch(self, bucket: str, since: int) -> PendingChanges:
         """Return a watch on all changes after `since`, even in the future. Raises Expired."""
         where = self.bucket(bucket)
         if since < where.forgotten:
             raise Expired(f"too old resource version: {since} ({where.forgotten + 1})")
-        watch = PendingChanges(since, limit)
+        watch = PendingChanges(since)
         # First what happened since that version, then what happens from now on.
         for change in where.history:
             watch.offer(change)
@@ -184,13 +184,6 @@ class Storage:
         for bucket in self._buckets.values():
             for watch in list(bucket.watches):
                 watch.close()
-
-    def compact(self) -> None:
-        """Forget all changes: an older resource version gets 410."""
-        for bucket in self._buckets.values():
-            bucket.history.clear()
-            bucket.held = 0
-            bucket.forgotten = self.revision
 
     def _next(self, key: Key, obj: Object) -> Stored:
         revision = self.revision + 1

@@ -52,7 +52,7 @@ def test_without_a_topology_policy_cpus_may_be_shared(policy: Any):
 
 
 @pytest.mark.parametrize(
-    "cpu", [1, 1.0, [], "9" * 40, *"2 2.0 2000m 4e0 1k 3. 1Ti what 2x".split()]
+    "cpu", [1, 1.0, [], "9" * 40, *"2 +2 2.0 2000m 15000000000n 4e0 1k 3. 1Ti what 2x".split()]
 )
 def test_whole_cpus_are_accepted(cpu: Any):
     """The API server refuses malformed and huge quantities."""
@@ -71,6 +71,8 @@ def test_whole_cpus_are_accepted(cpu: Any):
         ("1e-1", '"1e-1"'),
         ("1u", '"1u"'),
         ("1n", '"1n"'),
+        ("0.1n", '"0.1n"'),
+        ("+1.5", '"+1.5"'),
         (None, "null"),
     ],
 )

@@ -28,10 +28,10 @@ def pod_violations(job: JobView) -> Iterator[Violation]:
             for index, container in elements(task.pod_spec, key):
                 resources = mapping(container, "resources")
                 cpu = (mapping(resources, "requests") or mapping(resources, "limits")).get("cpu")
-                amount = parse_quantity(cpu)
-                # the API server refuses what is no quantity, and counts nanos
-                is_whole = amount is None or (amount > 0 and round(amount, 9).is_integer())
-                if cpu is None or not is_whole:
+                amount = parse_quantity(cpu.removeprefix("+") if isinstance(cpu, str) else cpu)
+                # the API server refuses what is no quantity, and reads nine decimals of others
+                cores = 1.0 if amount is None else round(amount, 9)
+                if cpu is None or cores <= 0 or not cores.is_integer():
                     at = f"{task.path}.template.spec.{key}[{index}].resources.requests.cpu"
                     detail = f"with topologyPolicy {policy} each container requests whole CPUs"
                     yield Violation(at, Reason.INVALID, cpu, detail)

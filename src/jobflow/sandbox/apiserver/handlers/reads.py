@@ -8,7 +8,6 @@ import random
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -26,19 +25,12 @@ _SNAPSHOTS = 64
 """Maximum number of unfinished paged lists; the oldest gets 410."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
-    revision: int
-    start: int
-    items: list[Stored]
-
-
 class ReadHandler:
     def __init__(self, storage: Storage, *, bookmark_seconds: float) -> None:
         self._storage = storage
         self._bookmark_seconds = bookmark_seconds
-        self.pages: OrderedDict[str, _Page] = OrderedDict()
-        """The rest of each list that was not read to its end, by its continue token."""
+        self.pages: OrderedDict[str, tuple[int, list[Stored]]] = OrderedDict()
+        """Revision and rest of each list that was not read to its end, by its continue token."""
 
     def get(self, target: Target, request: Request) -> Response:
         self._check_reached(version(request))
@@ -61,7 +53,7 @@ class ReadHandler:
                     "The provided continue parameter is too old to display a consistent list "
                     "result. You can start a new list without the continue parameter."
                 )
-            page = self.pages[token]
+            revision, found = self.pages[token]
         else:
             asked = version(request)
             self._check_reached(asked)
@@ -72,21 +64,19 @@ class ReadHandler:
             found = self._storage.bucket(target.kind.bucket).select(target.namespace)
             if not wanted.everything:
                 found = [stored for stored in found if wanted(stored)]
-            page = _Page(self._storage.revision, 0, found)
-        items = page.items[: limit or None]
-        rest = page.items[len(items) :]
-        following = ""
+            revision = self._storage.revision
+        items = found[: limit or None]
+        rest, following = found[len(items) :], ""
         if rest:
-            at = {"rv": page.revision, "start": page.start + len(items)}
-            start = {"v": "meta.k8s.io/v1", **at, "id": random.getrandbits(32)}
+            start = {"v": "meta.k8s.io/v1", "rv": revision, "id": random.getrandbits(64)}
             following = base64.urlsafe_b64encode(msgspec.json.encode(start)).decode().rstrip("=")
-            self.pages[following] = _Page(page.revision, page.start + len(items), rest)
+            self.pages[following] = revision, rest
             # A client may leave a list unfinished, and then nobody drops its page.
             while len(self.pages) > _SNAPSHOTS:
                 self.pages.popitem(last=False)
         # As in kube-apiserver, which cannot count the rest of a selection.
         remaining = len(rest) if rest and wanted.everything else 0
-        return render.response(render.many(items, page.revision, following, remaining))
+        return render.response(render.many(items, revision, following, remaining))
 
     def watch(self, target: Target, request: Request, receive: Receive) -> Response:
         check_options(request, watching=True)
@@ -127,7 +117,9 @@ class ReadHandler:
             async with closing_with_client(storage, kind.bucket, watch, receive):
                 frames = [_frame("ADDED", render.event(stored)) for stored in initial]
                 if has_bookmarks and request.flag("sendInitialEvents"):
-                    frames.append(_bookmark(kind, storage.revision, {INITIAL_EVENTS_END: "true"}))
+                    frames.append(
+                        _bookmark(kind, storage.revision, {"k8s.io/initial-events-end": "true"})
+                    )
                 yield b"".join(frames)
                 while not watch.closed or watch.pending:
                     with suppress(TimeoutError):
@@ -206,9 +198,6 @@ def check_token(token: str) -> None:
     if version != "meta.k8s.io/v1":
         why = f"server does not recognize this encoded version {version}"
         raise failures.bad_request(f"{fault}: {why}")
-
-
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 @asynccontextmanager
