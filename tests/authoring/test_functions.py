@@ -11,10 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
+from jobflow.api.labels import NOT_COMPARED
 from jobflow.authoring import Flow, item
 from jobflow.core.cel.references import replace_references
 from jobflow.core.pods.outputs import parse_outputs
 from jobflow.sandbox.nodes.pod_spec import expand
+
+FIXED = 4
+"""Arguments before the values of the run: the program, the source, its place, its call."""
 
 
 @pytest.fixture
@@ -29,10 +33,11 @@ def step_of(flow: Flow) -> dict[str, Any]:
 def outputs_of(flow: Flow, folder: Path, **values: str) -> Any:
     """Return the outputs of the last step of a flow, run as a container would run it."""
     message = folder / "message"
-    program, *texts = step_of(flow)["container"]["args"]
-    program = expand(replace_references(program, lambda reference: "?"), {"x": "?"})
+    args = step_of(flow)["container"]["args"]
+    fixed = [expand(replace_references(arg, lambda _: "?"), {"x": "?"}) for arg in args[:FIXED]]
+    texts = args[FIXED:]
     texts = [f"{text.partition('=')[0]}={values[text.partition('=')[0]]}" for text in texts]
-    command = [sys.executable, "-I", "-c", program, *texts]
+    command = [sys.executable, "-I", "-c", *fixed, *texts]
     subprocess.run(command, check=True, env={"TERMINATION_LOG": str(message)})
     return json.loads(message.read_text()) if message.exists() else None
 
@@ -40,8 +45,8 @@ def outputs_of(flow: Flow, folder: Path, **values: str) -> Any:
 def failure_of(flow: Flow, folder: Path) -> tuple[str, str]:
     """Return the log and the termination message of the last step of a flow, which fails."""
     message = folder / "message"
-    program = expand(step_of(flow)["container"]["args"][0], {})
-    command = [sys.executable, "-I", "-c", program]
+    fixed = [expand(arg, {}) for arg in step_of(flow)["container"]["args"]]
+    command = [sys.executable, "-I", "-c", *fixed]
     environment = {"TERMINATION_LOG": str(message)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 1
@@ -68,9 +73,12 @@ def test_a_function_becomes_a_container(flow: Flow) -> None:
     assert container["image"] == "python:3.13"
     assert container["workingDir"] == "/x"
     assert container["command"] == ["python3", "-c"]
-    program, *texts = container["args"]
-    assert "def train_model(rate: float, epochs: int = 3) -> float:" in program
-    assert "@flow.task" not in program
+    program, source, place, call, *texts = container["args"]
+    assert source.startswith("def train_model(rate: float, epochs: int = 3) -> float:")
+    # a flow that reuses results compares the source and the call alone
+    assert [arg.startswith(NOT_COMPARED) for arg in (program, source, place, call)] == [
+        True, False, True, False,
+    ]  # fmt: skip
     assert texts == ["rate=$(item)"]
     assert train_model.function(0.5) == 1.5
 
@@ -109,7 +117,7 @@ def test_texts_stay_texts_for_parameters_that_take_other_values_too(
 
     echo(item.a, item.b, item.c, item.d, item.e, item.f)
     step = step_of(flow)
-    assert step["container"]["args"][1] == "a=$(vars.value)"
+    assert step["container"]["args"][FIXED] == "a=$(vars.value)"
     assert step["vars"]["value"] == "[item.a]"
     assert step["container"]["args"][-1] == "f=$(item.f)"
     values = {"a": '["1.10"]', "b": '["true"]', "c": "[null]", "d": "[1.5]", "e": '["1"]', "f": "1"}
@@ -220,7 +228,7 @@ def test_values_that_contain_values_of_the_run_are_computed(flow: Flow) -> None:
 
     echo([1, item.n], name=item.first + item.last)
     step = step_of(flow)
-    assert step["container"]["args"][1:] == ["layers=$(vars.value)", "name=$(vars.value2)"]
+    assert step["container"]["args"][FIXED:] == ["layers=$(vars.value)", "name=$(vars.value2)"]
     assert step["vars"] == {"value": "[1, item.n]", "value2": "item.first + item.last"}
 
 
@@ -306,4 +314,4 @@ def test_a_function_can_run_in_finally(flow: Flow) -> None:
 
     report(flow.failures)
     [step] = yaml.safe_load(flow.yaml(check=False))["spec"]["finally"]
-    assert step["container"]["args"][1:] == ["failures=$(flow.failures)"]
+    assert step["container"]["args"][FIXED:] == ["failures=$(flow.failures)"]

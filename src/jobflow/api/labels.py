@@ -27,6 +27,9 @@ ROOT = "flow.volcano.sh/root"
 TARGET_ENDS = "flow.volcano.sh/target-ends"
 """How the targets of a vcjob's step had ended when the vcjob was created: annotation of every vcjob
 of a flow, JSON, at most 16 KiB (`core.planning.target_ends`)."""
+NOT_COMPARED = "#jobflow:not-compared\n"
+"""First line of an element of command or args that a fingerprint leaves out: the program around a
+function in Python, and its place in a file."""
 FINGERPRINT = "flow.volcano.sh/fingerprint"
 """What a vcjob does and what it is made of, for flows that reuse its result: annotation
 (`core.manifests.fingerprint`). It goes into the status when the run has completed."""

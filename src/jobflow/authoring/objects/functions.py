@@ -17,6 +17,7 @@ from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Unpack
 
+from jobflow.api.labels import NOT_COMPARED
 from jobflow.authoring.objects.expressions import Expr, has_expr, has_reference, to_cel
 from jobflow.authoring.objects.faults import Place, caller, display_name, ends_at_caller, refuse
 from jobflow.authoring.objects.returns import find_outputs
@@ -41,49 +42,41 @@ _NO_TEXTS = frozenset(
 )
 _LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _STORES = frozenset({"STORE_GLOBAL", "STORE_NAME", "DELETE_NAME"})
-_HEAD = "from __future__ import annotations\n\n\n"
-_MAIN = """
+# The arguments of the program are the source of the function, its place in a file, its call, and
+# values of the run as NAME=VALUE. A flow that reuses results compares neither program nor place.
+_PROGRAM = """\
+# Written by jobflow.authoring: arguments in, outputs out. Tracebacks have lines of the file.
+import __future__, json, os, sys
 
-def _main(function, values, texts, boxed, file, line):
-    # Written by jobflow.authoring: arguments in, outputs out. Tracebacks have lines of the file.
-    import json, os, sys
 
-    def locate(code):
-        lines = line - first + code.co_firstlineno
-        inner = (locate(each) if isinstance(each, type(code)) else each for each in code.co_consts)
-        return code.replace(co_filename=file, co_firstlineno=lines, co_consts=tuple(inner))
-
-    def call():
-        for argument in sys.argv[1:]:
-            name, _, text = argument.partition("=")
+def main(source, place, call, *later):
+    file, line = json.loads(place.partition("\\n")[2])
+    name, values, texts, boxed = json.loads(call)
+    flags = __future__.annotations.compiler_flag
+    globals = {"__name__": "__main__"}
+    exec(compile("\\n" * (line - 1) + source, file, "exec", flags, dont_inherit=True), globals)
+    try:
+        for argument in later:
+            key, _, text = argument.partition("=")
             try:
-                values[name] = text if name in texts else json.loads(text)
+                values[key] = text if key in texts else json.loads(text)
             except ValueError:
-                values[name] = text
-            if name in boxed:
-                [values[name]] = values[name]
-        result = function(**values)
+                values[key] = text
+            if key in boxed:
+                [values[key]] = values[key]
+        result = globals[name](**values)
         outputs = result if isinstance(result, dict) else {"result": result}
         for key, value in outputs.items():
             try:
                 json.dumps({key: value}, allow_nan=False)
             except (TypeError, ValueError) as error:
                 why = "NaN and infinity are not allowed" if "float" in str(error) else error
-                sys.exit(f"{function.__name__} returned no JSON in {key!r}: {why}")
+                sys.exit(f"{name} returned no JSON in {key!r}: {why}")
         text = json.dumps(outputs, ensure_ascii=False).encode(errors="replace")
         if len(text) > 4096:
-            sys.exit(f"{function.__name__} returned {len(text)} bytes; at most 4096 are allowed")
+            sys.exit(f"{name} returned {len(text)} bytes; at most 4096 are allowed")
         if result is not None:
             write(text)
-
-    def write(text):
-        with open(os.environ.get("TERMINATION_LOG") or "/dev/termination-log", "wb") as log:
-            log.write(text)
-
-    first = function.__code__.co_firstlineno
-    function.__code__ = locate(function.__code__)
-    try:
-        call()
     except (Exception, SystemExit) as error:
         has_text = isinstance(error, SystemExit)
         why = error.code if has_text else f"{type(error).__name__}: {error}"
@@ -92,6 +85,12 @@ def _main(function, values, texts, boxed, file, line):
         raise
 
 
+def write(text):
+    with open(os.environ.get("TERMINATION_LOG") or "/dev/termination-log", "wb") as log:
+        log.write(text)
+
+
+main(*sys.argv[1:])
 """
 
 
@@ -237,10 +236,10 @@ class TaskFunction(Generic[P]):
             else:
                 known[name] = self._json(name, value, place)
         source = self._source
-        listed = repr(tuple(dict.fromkeys(texts))), repr(tuple(boxed))
-        place_of = f"{source.short_file!r}, {source.line}"
-        call = f"_main({source.name}, {known!r}, {', '.join(listed)}, {place_of})\n"
-        return [as_argument(_HEAD + source.text + _MAIN + call), *later]
+        place_of = json.dumps([source.short_file, source.line])
+        call = json.dumps([source.name, known, [*dict.fromkeys(texts)], boxed])
+        fixed = (NOT_COMPARED + _PROGRAM, source.text, NOT_COMPARED + place_of, call)
+        return [*map(as_argument, fixed), *later]
 
     def _json(self, name: str, value: object, place: Place) -> Any:
         if isinstance(value, Step):

@@ -14,6 +14,7 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
+from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition
 from jobflow.api.flow.traits import fields_of
@@ -22,9 +23,6 @@ from jobflow.core.json_values import maps
 from jobflow.core.names import format_latest_name
 from jobflow.core.reasons import StepReason
 
-NOT_COMPARED_PREFIX = "#jobflow:not-compared\n"
-"""First line of an element of command or args that is not compared: the program around a function
-in Python, and its place in a file."""
 NOT_COMPARED_IN_PODS = frozenset(
     {
         "activeDeadlineSeconds", "affinity", "nodeName", "nodeSelector", "overhead",
@@ -96,7 +94,7 @@ def _container(container: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_marked(word: object) -> bool:
-    return isinstance(word, str) and word.startswith(NOT_COMPARED_PREFIX)
+    return isinstance(word, str) and word.startswith(labels.NOT_COMPARED)
 
 
 def find_differences(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
