@@ -47,8 +47,8 @@ def spans(cluster: VirtualCluster) -> dict[str, tuple[float | None, float | None
     """Return the seconds of start and end by step."""
     return {
         each.step: (
-            each.job.start and (each.job.start - START).total_seconds(),
-            each.job.end and (each.job.end - START).total_seconds(),
+            each.start and (each.start - START).total_seconds(),
+            each.end and (each.end - START).total_seconds(),
         )
         for each in cluster.jobs
     }

@@ -23,8 +23,8 @@ def test_plans_of_changes_end_like_those_of_the_whole(manifests: Manifests) -> N
     with patch.object(virtual_flow, "can_replan", lambda flow: False):
         whole = planned(manifests)
     assert of_changes.flows == whole.flows
-    assert [(each.step, each.job.start, each.job.end) for each in of_changes.jobs] == [
-        (each.step, each.job.start, each.job.end) for each in whole.jobs
+    assert [(each.step, each.start, each.end) for each in of_changes.jobs] == [
+        (each.step, each.start, each.end) for each in whole.jobs
     ]
 
 

@@ -33,9 +33,9 @@ def check_same(cluster: VirtualCluster, expected: JobFlow) -> None:
     found = times_of(expected)
     assert times_of(flow) == found
     shown = {
-        each.job.metadata.name: (
-            seconds(each.job.start or each.job.metadata.creation_timestamp),
-            seconds(each.job.end),
+        each.metadata.name: (
+            seconds(each.start or each.metadata.creation_timestamp),
+            seconds(each.end),
         )
         for each in cluster.jobs
         if each.flow.flow.metadata.name == flow.metadata.name  # and not a child flow

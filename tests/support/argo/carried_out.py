@@ -54,7 +54,7 @@ def _errors(cluster: VirtualCluster) -> Iterator[str]:
 def _told(cluster: VirtualCluster) -> list[str]:
     found = []
     for each in cluster.jobs:
-        tasks: Any = each.job.spec.tasks
+        tasks: Any = each.spec.tasks
         template = tasks[0].template
         [text] = [e["value"] for e in template["spec"]["containers"][0]["env"]]
         if text:

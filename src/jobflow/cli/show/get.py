@@ -41,6 +41,7 @@ async def get_flows(
                     found.append(find_flow.FoundFlow(find_flow.to_flow(each), each))
                 except CommandError as error:
                     errors.add(error)
+            # as kubectl lists them
             found.sort(key=lambda each: key_of(each.flow))
         if not found and not names and not errors.code:
             # an empty list is the same for a namespace that does not exist

@@ -32,9 +32,9 @@ from jobflow.display.formats import PlanOutput, print_json
 from jobflow.kube.answers import ItemList
 from jobflow.kube.client import ApiError, Client
 from jobflow.sandbox.nodes.simulate import DEFAULT_SECONDS
-from jobflow.sandbox.virtual_time import planned_flows
 from jobflow.sandbox.virtual_time.capacity import Amounts, Room, parse_capacity
-from jobflow.sandbox.virtual_time.planned_flows import PlannedFlows, VirtualCluster
+from jobflow.sandbox.virtual_time.job import VirtualJob
+from jobflow.sandbox.virtual_time.planned_flows import PlannedFlows, VirtualCluster, to_json
 
 _START = datetime(2000, 1, 1, tzinfo=UTC)
 """Any time: only the time since then is shown."""
@@ -165,9 +165,9 @@ def _run(
         cluster.add(flow, templates)
     cluster.run()
     faults = [
-        f"the job {each.job.metadata.name} of step {each.step} can never start: its first pods ask "
-        f"for {_amounts(each.job.gang, names)}, the capacity is "
-        f"{_amounts(each.job.room.capacity, names)}"
+        f"the job {each.metadata.name} of step {each.step} can never start: its first pods ask "
+        f"for {_amounts(each.gang, names)}, the capacity is "
+        f"{_amounts(each.room.capacity, names)}"
         for each, names in cluster.too_large()
     ]
     faults += _endless(cluster)
@@ -188,10 +188,10 @@ def _endless(cluster: VirtualCluster) -> Iterator[str]:
     # its step waits for ever because of that
     explained = {each.flow.flow.metadata.uid for each, _ in cluster.too_large()}
     running = {
-        each.flow.flow.metadata.uid: f"the job {each.job.metadata.name} of step {each.step} stays "
-        f"{each.job.status.state.phase}"
+        each.flow.flow.metadata.uid: f"the job {each.metadata.name} of step {each.step} stays "
+        f"{each.status.state.phase}"
         for each in reversed(cluster.jobs)  # so that the first job that stays is named
-        if each.job.end is None
+        if each.end is None
     }
     for flow in cluster.flows:
         uid = flow.metadata.uid
@@ -229,7 +229,7 @@ def print_planned(planned: PlannedFlows, output: PlanOutput) -> None:
     width, ascii_only = columns_of(console), console.options.ascii_only
     if output in (PlanOutput.JSON, PlanOutput.SVG):
         if output is PlanOutput.JSON:
-            print_json(planned_flows.to_json(planned))
+            print_json(to_json(planned))
         else:
             [flow] = planned.cluster.flows
             sys.stdout.write(timeline_svg(flow.metadata.name, planned.timeline_of(flow)))
@@ -274,14 +274,13 @@ def table_lines(planned: PlannedFlows, width: int | None, ascii_only: bool) -> I
         yield line
 
 
-def _cells(each: planned_flows.StepJob, planned: PlannedFlows) -> dict[str, str]:
-    job = each.job
+def _cells(job: VirtualJob, planned: PlannedFlows) -> dict[str, str]:
     start, end = job.start, job.end
     return {
         "START": "" if start is None else format_duration(start - planned.start),
         "END": "" if end is None else format_duration(end - planned.start),
         "DURATION": "" if start is None or end is None else format_duration(end - start),
-        "STEP": printable(format_place(each.step, each.index)),
+        "STEP": printable(format_place(job.step, job.index)),
         "ATTEMPT": (job.metadata.labels or {}).get(labels.ATTEMPT, "1"),
         "PHASE": job.status.state.phase,
         "JOB": job.metadata.name,

@@ -80,6 +80,7 @@ async def print_timeline(name: str, connection: Connection, output: TimelineOutp
 
 def to_json(flow: JobFlow, found: Timeline, left: Left) -> dict[str, Any]:
     """Return the timeline as JSON: times in RFC 3339, durations in seconds, null if unknown."""
+    # every key always exists, so that programs need not ask for it
     answer: dict[str, Any] = {
         "namespace": flow.metadata.namespace,
         "flow": flow.metadata.name,

@@ -78,6 +78,7 @@ class _Watch:
                 await self._until(follower, ends=False)
 
     async def follow_named(self, flows: Sequence[JobFlow]) -> None:
+        # a watch of child flows costs requests, and a table has no lines for them
         shown = flows if self._display.shows_children else ()
         async with (
             follow.following_children(self._client, shown, self._display.show_child),

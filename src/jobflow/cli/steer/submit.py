@@ -42,6 +42,7 @@ class SubmitOptions:
         if self.follow.watch or self.follow.log:
             return View.TREES if self.follow.watch else View.LOGS
         if self.follow.wait:
+            # who reads -o gets objects and no lines between them
             return View.PROGRESS if self.follow.output is None else View.NOTHING
         return None
 

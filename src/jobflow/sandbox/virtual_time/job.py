@@ -9,9 +9,11 @@ from typing import Any
 
 import msgspec
 
+from jobflow.api import labels
 from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobOutline, JobSpec, JobStatus
 from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase, PodStatus
+from jobflow.core.planning.virtual_time.flow import VirtualFlow
 from jobflow.core.timestamps import add, truncate_to_second
 from jobflow.sandbox.jobs import policies
 from jobflow.sandbox.jobs.job_queue import JobQueue
@@ -44,9 +46,20 @@ class DueChange:
 
 
 class VirtualJob:
-    """The vcjob of a manifest that is stored at `now`, in whole seconds."""
+    """The vcjob of a manifest that is stored at `now`, in whole seconds, and its step."""
 
-    def __init__(self, manifest: Mapping[str, Any], uid: str, now: datetime, room: Room) -> None:
+    def __init__(
+        self,
+        flow: VirtualFlow,
+        step_name: str,
+        manifest: Mapping[str, Any],
+        uid: str,
+        now: datetime,
+        room: Room,
+    ) -> None:
+        self.flow = flow
+        self.step = flow.place + step_name
+        """Name of its step; of a child flow `train/fit`, or `train/0/fit` with an item."""
         self.metadata = msgspec.structs.replace(
             msgspec.convert(manifest["metadata"], ObjectMeta),
             uid=uid,
@@ -59,6 +72,8 @@ class VirtualJob:
             self.metadata.labels or {},
             (task.name or "" for task in self.spec.tasks or ()),
         )
+        index = (self.metadata.annotations or {}).get(labels.INDEX)
+        self.index = None if index is None else int(index)
         self.room = room
         self.status = JobStatus()
         self.start: datetime | None = None

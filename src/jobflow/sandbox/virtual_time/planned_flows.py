@@ -34,24 +34,15 @@ Annotate = Callable[[str, Mapping[str, str]], Mapping[str, str]]
 """Returns the annotations of a vcjob, from its step and the annotations of its manifest."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepJob:
-    flow: VirtualFlow
-    step: str
-    """Its name; of a child flow `train/fit`, or `train/0/fit` with an item."""
-    index: int | None
-    job: VirtualJob
-
-
 class SandboxJobs:
     """Vcjobs that run as the sandbox runs them. `room_of` returns the room of a queue."""
 
     def __init__(self, room_of: Callable[[str], Room], annotate: Annotate) -> None:
-        self.all: list[StepJob] = []
+        self.all: list[VirtualJob] = []
         self._room_of = room_of
         self._annotate = annotate
-        self._changed: dict[VirtualJob, VirtualFlow] = {}
-        self.without_room: dict[VirtualJob, VirtualFlow] = {}
+        self._changed: dict[VirtualJob, None] = {}
+        self.without_room: dict[VirtualJob, None] = {}
 
     def create(self, flow: VirtualFlow, action: CreateJob, now: datetime) -> RunningJob:
         manifest = action.manifest
@@ -59,59 +50,56 @@ class SandboxJobs:
         tasks = manifest["spec"].get("tasks") or [{}]
         of_job = annotations_of(own, tasks[0].get("template"))
         annotations = self._annotate(action.step, of_job)
-        metadata = {**manifest["metadata"], "annotations": annotations}
-        queue = manifest["spec"].get("queue") or "default"
-        uid, room = f"job-{len(self.all)}", self._room_of(queue)
-        job = VirtualJob({**manifest, "metadata": metadata}, uid, now, room)
-        index = annotations.get(labels.INDEX)
-        step, number = flow.place + action.step, None if index is None else int(index)
-        self.all.append(StepJob(flow, step, number, job))
-        self.without_room[job] = flow
-        self._wake(job, flow)
+        annotated = {**manifest, "metadata": {**manifest["metadata"], "annotations": annotations}}
+        uid, queue = f"job-{len(self.all)}", manifest["spec"].get("queue") or "default"
+        job = VirtualJob(flow, action.step, annotated, uid, now, self._room_of(queue))
+        self.all.append(job)
+        self.without_room[job] = None
+        self._wake(job)
         return job
 
     def abort(self, flow: VirtualFlow, job: RunningJob) -> None:
         assert isinstance(job, VirtualJob)
         job.abort()
-        self._wake(job, flow)
+        self._wake(job)
 
     def act(self, time: VirtualTime) -> bool:
         if not self._changed and not self._give_room(time):
             return False
         job = next(iter(self._changed))
-        flow = self._changed.pop(job)
+        del self._changed[job]
         before = job.status
         job.run(time.now)
         if job.next_due is not None:
-            time.at(job.next_due, partial(self._wake, job, flow))
+            time.at(job.next_due, partial(self._wake, job))
         if job.waits_for_room:
-            self.without_room[job] = flow
+            self.without_room[job] = None
         if job.status is not before:
-            flow.update_job(job)
+            job.flow.update_job(job)
         return True
 
     def _give_room(self, time: VirtualTime) -> bool:
         """Start what has room, in the order of creation; return whether anything did."""
-        for job, flow in list(self.without_room.items()):
+        for job in list(self.without_room):
             if job.start is None and job.end is None:
                 if job.admit(time.now):
-                    self._wake(job, flow)
+                    self._wake(job)
                     return True
                 continue  # it does not hold back later ones
             for due in job.start_pods(time.now):
-                time.at(due.at, partial(self._move, job, flow, due, time))
+                time.at(due.at, partial(self._move, job, due, time))
             if not job.waits_for_room:
                 del self.without_room[job]
             if self._changed:
                 return True
         return False
 
-    def _move(self, job: VirtualJob, flow: VirtualFlow, due: DueChange, time: VirtualTime) -> None:
+    def _move(self, job: VirtualJob, due: DueChange, time: VirtualTime) -> None:
         job.change_pod(due, time.now)
-        self._wake(job, flow)
+        self._wake(job)
 
-    def _wake(self, job: VirtualJob, flow: VirtualFlow) -> None:
-        self._changed[job] = flow
+    def _wake(self, job: VirtualJob) -> None:
+        self._changed[job] = None
 
 
 class VirtualCluster(VirtualTime):
@@ -130,11 +118,11 @@ class VirtualCluster(VirtualTime):
         self.jobs, self._without_room = sandbox.all, sandbox.without_room
         super().__init__(start, sandbox, Groups(), approve_after)
 
-    def too_large(self) -> list[tuple[StepJob, list[str]]]:
+    def too_large(self) -> list[tuple[VirtualJob, list[str]]]:
         """Return the vcjobs that can never start, and the resources that they ask too much of."""
-        waiting = (each for each in self.jobs if each.job in self._without_room)
-        pairs = ((each, each.job.room.excess(each.job.gang)) for each in waiting)
-        return [(each, names) for each, names in pairs if names]
+        waiting = (job for job in self.jobs if job in self._without_room)
+        pairs = ((job, job.room.excess(job.gang)) for job in waiting)
+        return [(job, names) for job, names in pairs if names]
 
 
 _GIB = 2**30
@@ -164,10 +152,10 @@ class PlannedFlows:
         return self.cluster.now - self.start
 
     @cached_property
-    def jobs(self) -> list[StepJob]:
+    def jobs(self) -> list[VirtualJob]:
         """The vcjobs in the order of their start; those that never started last."""
         never = datetime.max.replace(tzinfo=self.start.tzinfo)
-        return sorted(self.cluster.jobs, key=lambda each: each.job.start or never)
+        return sorted(self.cluster.jobs, key=lambda job: job.start or never)
 
     @cached_property
     def critical_path(self) -> tuple[str, ...]:
@@ -176,7 +164,7 @@ class PlannedFlows:
 
     def timeline_of(self, flow: JobFlow) -> Timeline:
         uid = flow.metadata.uid
-        jobs = (each.job for each in self.cluster.jobs if each.flow.flow.metadata.uid == uid)
+        jobs = (job for job in self.cluster.jobs if job.flow.flow.metadata.uid == uid)
         # The status of a large flow has no room for all records of vcjobs, so they are made again.
         status = msgspec.structs.replace(flow.status, job_status_list=list(map(_record, jobs)))
         found = timeline(msgspec.structs.replace(flow, status=status), now=self.cluster.now)
@@ -214,10 +202,10 @@ class PlannedFlows:
     @cached_property
     def hours(self) -> Mapping[str, float]:
         total = {"cpu": 0.0, "memoryGiB": 0.0, "gpu": 0.0}
-        for each in self.jobs:
-            if each.job.start is not None and each.job.end is not None:
-                ran = (each.job.end - each.job.start) / timedelta(hours=1)
-                asked = sum_requests(each.job.outline)
+        for job in self.jobs:
+            if job.start is not None and job.end is not None:
+                ran = (job.end - job.start) / timedelta(hours=1)
+                asked = sum_requests(job.outline)
                 total["cpu"] += asked.cpu * ran
                 total["memoryGiB"] += asked.memory / _GIB * ran
                 total["gpu"] += asked.gpu * ran
@@ -260,14 +248,14 @@ def to_json(planned: PlannedFlows) -> dict[str, Any]:
         "hours": {name: _rounded(amount, 4) for name, amount in planned.hours.items()},
         "jobs": [
             {
-                "step": each.step,
-                "job": each.job.metadata.name,
-                "index": each.index,
-                "start": planned.seconds(each.job.start),
-                "end": planned.seconds(each.job.end),
-                "phase": each.job.status.state.phase,
+                "step": job.step,
+                "job": job.metadata.name,
+                "index": job.index,
+                "start": planned.seconds(job.start),
+                "end": planned.seconds(job.end),
+                "phase": job.status.state.phase,
             }
-            for each in planned.jobs
+            for job in planned.jobs
         ],
         "steps": [msgspec.to_builtins(each) for each in planned.steps],
     }
