@@ -10,6 +10,7 @@ from functools import cached_property
 import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
+from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import Job, JobCondition, JobOutline, JobState, JobStatus, TaskState
 from jobflow.api.volcano.pod import Pod
@@ -60,6 +61,9 @@ class WorldState:
     flow: JobFlow
     templates: Mapping[str, JobTemplate]
     jobs: Mapping[str, Job] = field(default_factory=dict)
+    source: JobFlow | None = None
+    """The flow that is reused."""
+    source_children: Mapping[str, ObjectMeta] = field(default_factory=dict)
     parent: JobFlow | None = None
     deleted: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()
@@ -92,6 +96,8 @@ class WorldState:
         return View(
             templates=self.templates,
             jobs=self.jobs,
+            source=self.source,
+            source_children=self.source_children,
             parent=self.parent,
             deleted=self.deleted | (self.missing - self.jobs.keys()),
             holders=self.holders,
