@@ -64,7 +64,21 @@ class SandboxJobs:
         self._wake(job)
 
     def act(self, time: VirtualTime) -> bool:
-        if not self._changed and not self._give_room(time):
+        # If no vcjob has changed, the first one with room starts, in the order of creation.
+        waiting = [] if self._changed else list(self.without_room)
+        for job in waiting:
+            if job.start is None and job.end is None:
+                # One that does not fit does not hold back later ones.
+                if job.admit(time.now):
+                    self._wake(job)
+            else:
+                for due in job.start_pods(time.now):
+                    time.at(due.at, partial(self._move, job, due, time))
+                if not job.waits_for_room:
+                    del self.without_room[job]
+            if self._changed:
+                break
+        if not self._changed:
             return False
         job = next(iter(self._changed))
         del self._changed[job]
@@ -77,22 +91,6 @@ class SandboxJobs:
         if job.status is not before:
             job.flow.update_job(job)
         return True
-
-    def _give_room(self, time: VirtualTime) -> bool:
-        """Start what has room, in the order of creation; return whether anything did."""
-        for job in list(self.without_room):
-            if job.start is None and job.end is None:
-                if job.admit(time.now):
-                    self._wake(job)
-                    return True
-                continue  # it does not hold back later ones
-            for due in job.start_pods(time.now):
-                time.at(due.at, partial(self._move, job, due, time))
-            if not job.waits_for_room:
-                del self.without_room[job]
-            if self._changed:
-                return True
-        return False
 
     def _move(self, job: VirtualJob, due: DueChange, time: VirtualTime) -> None:
         job.change_pod(due, time.now)
