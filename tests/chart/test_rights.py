@@ -47,6 +47,8 @@ CHECKED_ELSEWHERE = {
     # the API server looks it up when a job is created; see the test below
     ("flow.volcano.sh", "jobflows/finalizers", "update"),
     ("flow.volcano.sh", "cronjobflows/finalizers", "update"),
+    # of no use without the right to delete claims, which the plugin asks for; see the test below
+    ("", "persistentvolumeclaims", "update"),
     # for a leader whose watch lags: see tests/controller, where a watch can be delayed
     ("flow.volcano.sh", "jobtemplates", "get"),
     ("bus.volcano.sh", "commands", "get"),
@@ -122,6 +124,40 @@ async def test_vcjobs_need_the_right_to_finalizers(bare: RealCluster, installed:
     assert "cannot set blockOwnerDeletion" in message
 
 
+async def test_with_the_plugin_a_claim_moves_only_with_the_right_to_delete_it(
+    bare: RealCluster, installed: Release
+) -> None:
+    namespace = bare.new_namespace("moved")
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    await post(bare, JOBTEMPLATES.path(namespace), mounting())
+    async with volcano(await bare.client(), speed=10):
+        for name, more in (("first", {}), ("second", {"reuse": {"flow": "first"}})):
+            flow = jobflow(name, {"mounting": []}, volumeClaims={"data": spec}, **more)
+            await post(bare, JOBFLOWS.path(namespace), flow)
+            path = JOBFLOWS.path(namespace, name)
+            await until(
+                bare, path, lambda flow: phase(flow) == "Succeed" or bool(state(flow).get("reason"))
+            )
+        waiting = state(get(bare, path))
+        assert waiting["reason"] == "CreateRefused"
+        assert "cannot set an ownerRef on a resource you can't delete" in waiting["message"]
+        role = get(bare, f"{RIGHTS}/clusterroles/{NAME}")
+        (rule,) = [r for r in role["rules"] if "persistentvolumeclaims" in r["resources"]]
+        rule["verbs"].append("delete")
+        bare.admin.put(f"{RIGHTS}/clusterroles/{NAME}", json=role).raise_for_status()
+        await succeeds(bare, path)
+    claim = get(bare, VOLUME_CLAIMS.path(namespace, "first-data"))
+    assert claim["metadata"]["ownerReferences"][0]["name"] == "second"
+
+
+def mounting() -> dict[str, Any]:
+    """A template whose container mounts the volume `data`, which its pod does not have."""
+    made = template("mounting")
+    (container,) = made["spec"]["tasks"][0]["template"]["spec"]["containers"]
+    container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    return made
+
+
 def reason(flow: dict[str, Any], key: str) -> str:
     found: str = flow.get("status", {}).get("conditions", {}).get(key, {}).get("reason", "")
     return found
@@ -171,10 +207,7 @@ async def run_a_flow_with_a_claim(bare: RealCluster, namespace: str) -> None:
     claim = VOLUME_CLAIMS.path(namespace, "claims-data")
     head = {"apiVersion": "v1", "kind": VOLUME_CLAIMS.kind, "metadata": {"name": "claims-data"}}
     await post(bare, VOLUME_CLAIMS.path(namespace), {**head, "spec": spec})
-    mounting = template("mounting")
-    (container,) = mounting["spec"]["tasks"][0]["template"]["spec"]["containers"]
-    container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
-    await post(bare, JOBTEMPLATES.path(namespace), mounting)
+    await post(bare, JOBTEMPLATES.path(namespace), mounting())
     flow = jobflow("claims", {"mounting": []}, volumeClaims={"data": spec})
     await post(bare, JOBFLOWS.path(namespace), flow)
     path = JOBFLOWS.path(namespace, "claims")

@@ -23,6 +23,7 @@ from jobflow.controller.probes.pod_index import PodIndex
 from jobflow.controller.queue import WorkQueue
 from jobflow.controller.wants import Wants
 from jobflow.core.planning.actions import Plan
+from jobflow.core.planning.lifecycle import untouched
 from jobflow.core.planning.observed.identity import find_edits
 from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.plan import is_unjudged
@@ -305,6 +306,7 @@ class Reconciler(Listener):
             found = (self._store.flows.get(*key) for key in keys)
             source_children = {f.metadata.name: f.metadata for f in found if f is not None}
         return View(
+            others=self._others(flow, source),
             templates=self._store.templates_in(flow.metadata.namespace),
             jobs=jobs,
             source=source,
@@ -326,6 +328,19 @@ class Reconciler(Listener):
             read=dict(answers.read),
             answers=self._wants.answers(uid),
         )
+
+    def _others(self, flow: JobFlow, source: JobFlow | None) -> Sequence[JobFlow]:
+        """Return the flows that may have volume claims of a flow, if its plan asks who has them: at
+        its start, and for a Command after its end."""
+        if flow.final:
+            asks = bool(self._store.commands_of(*key_of(flow)))
+        else:
+            reuse = flow.status.reuse
+            is_moving = reuse is not None and reuse.moving_claims
+            asks = is_moving or (
+                untouched(flow) and (source is not None or flow.spec.volume_claims is not None)
+            )
+        return self._store.parties_to_claims(source or flow) if asks else ()
 
     def _status_wait(self, flow: JobFlow, plan: Plan, answers: Answers) -> float | None:
         """Return the seconds until the status may be written; None if there is nothing to write."""

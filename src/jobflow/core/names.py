@@ -65,6 +65,11 @@ def format_latest_name(first: str, attempts: int) -> str:
     return format_attempt_name(first, max(attempts - 1, 0))
 
 
+def format_other_name(name: str, uid: str) -> str:
+    """Return a name for an object of the flow with this UID whose own name is taken."""
+    return f"{name}-{_digest(uid)[:5]}"
+
+
 def split_attempt_name(name: str) -> tuple[str, int]:
     """Return what `format_attempt_name` may have made this name of: the name of the first vcjob,
     or what replaces it, and the number of the repetition; 0 if the name has none."""

@@ -219,6 +219,10 @@ class Client:
         path = resource.path(namespace, name, subresource)
         return await self.request("PATCH", path, query=query, body=body, content_type=content_type)
 
+    async def replace(self, resource: Resource, namespace: str, name: str, body: bytes) -> bytes:
+        """PUT an object, which is refused (409) if it has another resource version by now."""
+        return await self.request("PUT", resource.path(namespace, name), body=body)
+
     async def delete(
         self,
         resource: Resource,

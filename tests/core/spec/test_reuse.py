@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.resources import OwnerReference
-from jobflow.core.spec.reuse import not_reusable, spent
+from jobflow.core.spec.reuse import not_reusable
 from support.admission.reviewed import flow_of
 
 ANOTHER = "name another flow of this namespace that has ended, or leave out reuse"
@@ -24,10 +23,6 @@ def first(phase: str, **metadata: Any) -> JobFlow:
     )
 
 
-def owner(name: str, uid: str, kind: str = "JobFlow") -> OwnerReference:
-    return OwnerReference(kind=kind, name=name, uid=uid, controller=True)
-
-
 def second(**reuse: str) -> JobFlow:
     return flow_of("a", name="second", reuse={"flow": "first"} | reuse)
 
@@ -36,7 +31,6 @@ def second(**reuse: str) -> JobFlow:
 def test_a_flow_that_has_ended_in_any_way_can_be_reused(phase: str) -> None:
     assert not_reusable(second(), first(phase)) == ""
     assert not_reusable(second(uid="1"), first(phase)) == ""
-    assert not_reusable(second(uid="1"), first(phase), {"first-data": owner("first", "1")}) == ""
 
 
 @pytest.mark.parametrize(
@@ -68,16 +62,9 @@ def test_other_flows_cannot_be_reused(source: JobFlow | None, why: str) -> None:
     assert not_reusable(second(uid="1"), source) == why
 
 
-def test_a_flow_whose_claim_is_that_of_another_flow_is_spent() -> None:
-    owners = {"first-data": owner("first", "1"), "first-cache": owner("third", "3")}
-    why = (
-        "flow first is spent: its volume claim first-cache is now that of flow third; use flow "
-        "third instead"
+def test_a_flow_whose_claims_another_one_has_is_spent() -> None:
+    spent = "its volume claims belong to the flow third"
+    assert not_reusable(second(), first("Succeed"), spent) == (
+        "flow first is spent, because its volume claims belong to the flow third; name that one "
+        "instead"
     )
-    assert not_reusable(second(), first("Succeed"), owners) == why
-    assert spent(first("Succeed"), owners) == why
-
-
-@pytest.mark.parametrize("other", [None, owner("x", "3", kind="Pod"), owner("first", "1")])
-def test_a_claim_that_no_other_flow_has_is_not_taken(other: OwnerReference | None) -> None:
-    assert spent(first("Succeed"), {"first-data": other}) == ""

@@ -125,9 +125,9 @@ class Applier:
         match action:
             case actions.CreateJob():
                 await self._create(flow, action, applied)
-            case actions.CreateClaim():
+            case actions.CreateClaim() | actions.MoveClaim():
                 applied.again = True
-                await self._claims.create(flow, action)
+                await self._claims.send(flow, action)
             case actions.DeleteJob():
                 await self._delete(OBJECTS[action.kind].resource, flow, action)
                 log.info("job deleted", flow=full_name(flow), job=action.name)

@@ -6,6 +6,7 @@ target owns them, so that they are deleted with it.
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 import msgspec
 import structlog
@@ -16,7 +17,13 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.volcano.command import Action, Command, encoded
 from jobflow.controller.apply.api_answers import Memory, is_refusal
 from jobflow.controller.apply.objects import LiveReads
-from jobflow.core.planning.actions import AbortJob, CancelFlow, CommandFlow, CreateClaim
+from jobflow.core.planning.actions import (
+    AbortJob,
+    CancelFlow,
+    CommandFlow,
+    CreateClaim,
+    MoveClaim,
+)
 from jobflow.kube.cache import full_name
 from jobflow.kube.client import ApiError, Client
 
@@ -120,22 +127,53 @@ class VolumeClaims:
         self._memory = memory
         self._now = now
 
-    async def create(self, flow: JobFlow, action: CreateClaim) -> None:
+    async def send(self, flow: JobFlow, action: CreateClaim | MoveClaim) -> None:
+        """Create or move a claim, and remember the answer."""
+        try:
+            if isinstance(action, CreateClaim):
+                await self._create(flow, action)
+            else:
+                await self._move(flow, action)
+        except ApiError as error:
+            if not is_refusal(error):
+                raise
+            self._memory.refuse_claim(flow, action.name, error, self._now())
+            answer = {"code": error.code, "message": error.message}
+            _log("volume claim refused", flow, action.name, **answer)
+
+    async def _create(self, flow: JobFlow, action: CreateClaim) -> None:
         """Create the claim. If its name is in use, read the claim that has it."""
         name, body = action.name, msgspec.json.encode(action.manifest)
         try:
             await self._client.create(resources.VOLUME_CLAIMS, flow.metadata.namespace, body)
         except ApiError as error:
-            if error.already_exists:
-                await self._read(flow, name)
-            elif is_refusal(error):
-                self._memory.refuse_claim(flow, name, error, self._now())
-                _log("volume claim refused", flow, name, code=error.code, message=error.message)
-            else:
+            if not error.already_exists:
                 raise
+            await self._read(flow, name)
         else:
             self._memory.of(flow).claims[name] = None
             _log("volume claim created", flow, name)
+
+    async def _move(self, flow: JobFlow, action: MoveClaim) -> None:
+        """Make the flow the owner of the claim, unless it is gone or somebody else's."""
+        name, uid = action.name, action.uid
+        found = await self._reads.get(flow, resources.VOLUME_CLAIMS, name, dict[str, Any])
+        meta = msgspec.convert((found or {}).get("metadata") or {}, resources.ObjectMeta)
+        owner, going = meta.controller, found is None or meta.deletion_timestamp is not None
+        is_ours = meta.is_owned_by(flow.metadata)  # the answer to an earlier move was lost
+        if found is None or going or owner is None or not (is_ours or owner.uid == uid):
+            self._memory.hold_claim(flow, name, owner, going=going, now=self._now())
+            _log("volume claim stays", flow, name, going=going)
+            return
+        if not is_ours:
+            owners = [ref for ref in found["metadata"]["ownerReferences"] if ref["uid"] != uid]
+            owners.append(resources.JOBFLOWS.owner_reference(flow.metadata))
+            body = {**found, "metadata": {**found["metadata"], "ownerReferences": owners}}
+            # with its resource version: of two flows that reuse the same one, one gets it
+            claim = resources.VOLUME_CLAIMS, flow.metadata.namespace, name
+            await self._client.replace(*claim, msgspec.json.encode(body))
+        self._memory.of(flow).claims[name] = None
+        _log("volume claim moved", flow, name, before=owner.name)
 
     async def _read(self, flow: JobFlow, name: str) -> None:
         claim = resources.VOLUME_CLAIMS, name, resources.Object

@@ -16,7 +16,7 @@ from jobflow.core.cel.references import OF_JOB_SPEC
 from jobflow.core.cel.scope import EvaluationScope, resolve_references
 from jobflow.core.json_values import copy_json, maps
 from jobflow.core.manifests.layers import Rank, layers_of, with_defaults
-from jobflow.core.manifests.volume_claims import claim_names, with_claims
+from jobflow.core.manifests.volume_claims import claim_names, with_claims, with_real_names
 from jobflow.core.names import qualify_name, root_label, to_label_value
 
 _BOOKKEEPING = (
@@ -149,6 +149,8 @@ def build_spec(
         if (fault := next(job_spec_violations(spec, "spec"), None)) is not None:
             why = "the values of its references make no valid job"
             return EvaluationFailure(f"{why}: {fault.path} {fault.detail}")
+    if flow.status.reused_claims:
+        spec = with_real_names(spec, flow)
     return copy_json(with_claims(spec, claim_names(flow)))
 
 

@@ -9,17 +9,55 @@ from jobflow.api.resources import JOBFLOWS, VOLUME_CLAIMS
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import EvaluationScope, resolve_references
 from jobflow.core.json_values import map_at, maps
-from jobflow.core.names import format_job_name, qualify_name, to_label_value
+from jobflow.core.names import (
+    format_job_name,
+    format_other_name,
+    qualify_name,
+    to_label_value,
+)
 
 
 def claim_names(flow: JobFlow) -> dict[str, str]:
     """Return the name of each PersistentVolumeClaim by its name in the flow: `<flow>-<name>`, if
     the status has no other one."""
-    name, reused = flow.metadata.name, flow.status.reused_claims or {}
-    return {
-        claim: reused.get(claim) or format_job_name(name, claim)
-        for claim in flow.spec.volume_claims or ()
-    }
+    names, reused = default_claim_names(flow), flow.status.reused_claims
+    return names | {claim: reused[claim] for claim in names if claim in reused} if reused else names
+
+
+def default_claim_names(flow: JobFlow) -> dict[str, str]:
+    """Return `<flow>-<name>` for each PersistentVolumeClaim, by its name in the flow."""
+    name = flow.metadata.name
+    return {claim: format_job_name(name, claim) for claim in flow.spec.volume_claims or ()}
+
+
+def movable_claims(flow: JobFlow, source: JobFlow) -> dict[str, str]:
+    """Return the names of the PersistentVolumeClaims of a flow that is reused which have equal
+    specs in both flows, as these ask for them, by their names in the flow."""
+    found = {}
+    for claim, name in claim_names(source).items():
+        if claim in (flow.spec.volume_claims or ()):
+            one, other = claim_spec(flow, claim), claim_spec(source, claim)
+            if one == other and not isinstance(one, EvaluationFailure):
+                found[claim] = name
+    return found
+
+
+def differing_names(
+    flow: JobFlow, moved: Mapping[str, str], others: Iterable[JobFlow], source: JobFlow | None
+) -> dict[str, str] | None:
+    """Return the `reusedClaims` of a flow that starts. `moved`: the names of claims that it has
+    taken; `others`: the flows of its namespace that may have taken claims; `source`: the flow that
+    it reuses. A claim of its own gets no name that stands for another one there."""
+    taken = set(() if source is None else claim_names(source).values())
+    for other in others:
+        if other.metadata.uid != flow.metadata.uid:
+            taken.update((other.status.reused_claims or {}).values())
+    found = {}
+    for claim, default in default_claim_names(flow).items():
+        own = format_other_name(default, flow.metadata.uid) if default in taken else default
+        if (name := moved.get(claim, own)) != default:
+            found[claim] = name
+    return found or None
 
 
 def holder_of_claims(flow: JobFlow, others: Iterable[JobFlow]) -> JobFlow | None:
@@ -95,6 +133,38 @@ def claim_spec(flow: JobFlow, claim: str) -> Any:
     written = (flow.spec.volume_claims or {}).get(claim)
     scope = EvaluationScope(flow, lambda name: None)
     return resolve_references({} if written is None else written, scope)
+
+
+def with_real_names(spec: Mapping[str, Any], flow: JobFlow) -> dict[str, Any]:
+    """Return a vcjob spec in which `<flow>-<claim>` in a volume is the name of the claim. Shares
+    content with `spec`."""
+    names, defaults = claim_names(flow), default_claim_names(flow)
+    real = {default: names[claim] for claim, default in defaults.items()}
+
+    def named(volume: Any, key: str) -> Any:
+        name = volume.get(key) if isinstance(volume, dict) else None
+        return {**volume, key: real[name]} if isinstance(name, str) and name in real else volume
+
+    found = dict(spec)
+    if isinstance(volumes := spec.get("volumes"), list):
+        found["volumes"] = [named(each, "volumeClaimName") for each in volumes]
+    if isinstance(tasks := spec.get("tasks"), list):
+        found["tasks"] = [_with_real_name(each, named) for each in tasks]
+    return found
+
+
+def _with_real_name(task: Any, named: Callable[[Any, str], Any]) -> Any:
+    pod = map_at(task, "template", "spec") or {}
+    if not isinstance(volumes := pod.get("volumes"), list):
+        return task
+    key = "persistentVolumeClaim"
+    volumes = [
+        {**each, key: named(each[key], "claimName")}
+        if isinstance(each, dict) and key in each
+        else each
+        for each in volumes
+    ]
+    return {**task, "template": {**task["template"], "spec": {**pod, "volumes": volumes}}}
 
 
 def with_claims(spec: Mapping[str, Any], claims: Mapping[str, str]) -> Mapping[str, Any]:

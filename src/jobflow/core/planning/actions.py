@@ -53,6 +53,15 @@ class CreateClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveClaim:
+    """Make the flow the owner of this PersistentVolumeClaim, if its owner has this UID; the answer
+    is in the next View."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteJob:
     """Delete this vcjob or ended child flow if it still has this UID; success if it is already
     gone."""
@@ -136,6 +145,7 @@ class ReadPods:
 Action = (
     CreateJob
     | CreateClaim
+    | MoveClaim
     | DeleteJob
     | ReadJob
     | AbortJob

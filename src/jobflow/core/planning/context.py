@@ -28,6 +28,7 @@ from jobflow.api.flow.step import Step
 from jobflow.core.cel.budget import NEXT_PLAN_DELAY, PlanBudget
 from jobflow.core.cel.scope import AttemptFacts, EvaluationScope, StepAndCondition, list_failures
 from jobflow.core.lazy import lazy_property
+from jobflow.core.manifests.volume_claims import differing_names, movable_claims
 from jobflow.core.planning.actions import COMMAND_AGAIN, CreateJob
 from jobflow.core.planning.decision import (
     CreateBudget,
@@ -40,11 +41,13 @@ from jobflow.core.planning.lifecycle import Lifecycle, Pause, stored_lifecycle
 from jobflow.core.planning.observed.children import with_facts_of_children
 from jobflow.core.planning.observed.identity import assign, without_namesakes
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, gather, has_run
-from jobflow.core.planning.observed.view import View
+from jobflow.core.planning.observed.view import Refusal, View
 from jobflow.core.pods.outputs import OutputsRoom, OutputsTooLarge
+from jobflow.core.reasons import StepReason
 from jobflow.core.spec.approvals import ApprovalKey, StepAnswer
 from jobflow.core.spec.compiled import CompiledFlow, compile_flow
 from jobflow.core.spec.readiness import StepEnd, fails_flow, get_end
+from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, truncate_to_second
 from jobflow.core.work import Work, ends_in_status, may_run_steps, work_of, work_of_object, works_of
 
@@ -166,10 +169,18 @@ class PlanContext:
         terminating = flow.metadata.deletion_timestamp is not None
         return cls(flow, view, now, second, terminating, layout, records, observed, facts, progress)
 
-    def bound_to(self, source: JobFlow) -> PlanContext:
-        """Return the context of a flow that takes the results of this one from now on."""
-        reuse = ReusedFlow(flow=source.metadata.name, uid=source.metadata.uid)
-        status = msgspec.structs.replace(self.flow.status, reuse=reuse)
+    def at_start(self, source: JobFlow | None) -> PlanContext:
+        """Return the context of a flow that starts and takes the results of this one, if any."""
+        flow, reuse, names = self.flow, None, None
+        if source is not None:
+            reuse = ReusedFlow(
+                flow=source.metadata.name,
+                uid=source.metadata.uid,
+                moving_claims=bool(movable_claims(flow, source)),
+            )
+        if reuse is None or not reuse.moving_claims:
+            names = differing_names(flow, {}, self.view.others, source)
+        status = msgspec.structs.replace(flow.status, reuse=reuse, reused_claims=names)
         return replace(self, flow=msgspec.structs.replace(self.flow, status=status))
 
     def with_facts(self, facts: Facts) -> PlanContext:
@@ -190,7 +201,19 @@ class PlanContext:
     @lazy_property
     def pause(self) -> Pause | None:
         """Why no step, item or attempt starts at present, or None."""
-        return self.facts.lifecycle.pause or self.facts.failing
+        return self.facts.lifecycle.pause or self._moving_claims or self.facts.failing
+
+    @property
+    def _moving_claims(self) -> Pause | None:
+        reuse = self.flow.status.reuse
+        if reuse is None or not reuse.moving_claims:
+            return None
+        for name, answer in self.view.claims.items():
+            if isinstance(answer, Refusal):
+                what = f"the volume claim {name} cannot be moved from the flow {reuse.flow}"
+                return Pause(StepReason.CREATE_REFUSED, shorten(f"{what}: {answer.message}"))
+        message = f"the volume claims of the flow {reuse.flow} are being moved"
+        return Pause(StepReason.STARTING, message)
 
     @property
     def later(self) -> datetime:

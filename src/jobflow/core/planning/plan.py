@@ -18,6 +18,7 @@ from jobflow.api.flow.status import FINAL_PHASES
 from jobflow.api.volcano.command import Action
 from jobflow.api.volcano.job import Job
 from jobflow.core.admission.validate import find_violations
+from jobflow.core.manifests.volume_claims import why_spent
 from jobflow.core.planning import reuse
 from jobflow.core.planning.actions import DeleteFlow, Event, EventType, Plan
 from jobflow.core.planning.context import Facts, PlanContext, with_times
@@ -27,6 +28,7 @@ from jobflow.core.planning.flow.cleanup import expires, retention
 from jobflow.core.planning.flow.commands import read_commands
 from jobflow.core.planning.flow.parallelism import in_room
 from jobflow.core.planning.flow.restart import restarted
+from jobflow.core.planning.flow.volume_claims import moves
 from jobflow.core.planning.forecast import next_jobs
 from jobflow.core.planning.lifecycle import deadline, stored_lifecycle, untouched
 from jobflow.core.planning.observed.children import with_facts_of_children
@@ -64,14 +66,17 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         status = invalid_status(ctx, view.violations)
         events = tuple(flow_events(flow, status))
         return Plan(actions=(), status=status, urgent=True, events=events)
-    if flow.spec.reuse is not None and untouched(flow):
-        why = not_reusable(flow, view.source)
+    is_bound, source = not untouched(flow), None
+    if flow.spec.reuse is not None and not is_bound:
+        spent = "" if view.source is None else why_spent(view.source, view.others)
+        why = not_reusable(flow, view.source, spent)
         # a status that was lost is made anew, whatever has become of that flow
         if why and not (flow.is_child or view.jobs):
             status = never_begun_status(ctx, FlowReason.REUSE_NOT_FOUND, f"spec.reuse: {why}")
             return Plan((), status, urgent=True, events=tuple(flow_events(flow, status)))
-        if not why and view.source is not None:
-            ctx = ctx.bound_to(view.source)
+        source = None if why else view.source
+    if not is_bound and (source is not None or flow.spec.volume_claims):
+        ctx = ctx.at_start(source)
     flow, view = ctx.flow, ctx.view  # with params resolved, and without namesakes
     ctx, decisions = _decide(ctx)
     commands = read_commands(
@@ -94,7 +99,8 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
     changes = lifecycle != ctx.facts.lifecycle or bool(commands.answers)
     if changes:
         ctx, decisions = _decide(ctx.with_facts(Facts(lifecycle, commands.answers)))
-    status = flow_status(ctx, decisions, next_jobs(ctx, decisions), commands.handled)
+    claims = moves(ctx)
+    status = flow_status(ctx, decisions, claims, next_jobs(ctx, decisions), commands.handled)
     # deletes follow from the stored status, not from the one of this plan
     kept = retention(flow, view, now)
     # a flow that waits for a place may cancel those that have one
@@ -104,19 +110,21 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         kept.urgent
         or commands.urgent
         or changes
+        or claims.are_under_way
         or any(decision.urgent for decision in decisions)
         or (ctx.layout.finally_names and finally_and_daemons.wait_for_status(ctx, decisions))
         or is_final  # the cleanup follows
     )
     # without a new status nothing can wait for its write
     is_news = status is not flow.status
-    moments = [kept.wake_at, times_out_at, replaced.again_at]
+    moments = [kept.wake_at, times_out_at, replaced.again_at, claims.retry_at]
     moments += [decision.wake_at for decision in decisions]
     if flow.spec.outputs and not is_final and not ctx.terminating and has_ended(ctx, decisions):
         moments.append(ctx.later)  # this plan could not evaluate the outputs any more
     return Plan(
         actions=(
             # decisions are in start order: that of `spec.flows`, then that of `finally`
+            *(claims.actions if is_bound else ()),
             *collect(decisions, "actions"),
             *dict.fromkeys(collect(decisions, "reads")),
             *kept.deletes,

@@ -1,22 +1,16 @@
-"""Whether a flow can reuse another one: that one has ended, and has its volume claims still."""
-
-from collections.abc import Mapping
+"""Whether a flow can reuse another one: that one has ended, and still has its volume claims."""
 
 from jobflow.api.flow.control import Reuse
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
-from jobflow.api.resources import JOBFLOWS, OwnerReference
 from jobflow.core.text import format_command
 
-Owners = Mapping[str, OwnerReference | None]
-"""The controller owner of each volume claim of a flow that exists, by the name of the claim."""
-NO_OWNERS: Owners = {}
 _ANOTHER = "name another flow of this namespace that has ended, or leave out reuse"
 
 
-def not_reusable(flow: JobFlow, source: JobFlow | None, owners: Owners = NO_OWNERS) -> str:
+def not_reusable(flow: JobFlow, source: JobFlow | None, spent: str = "") -> str:
     """Return why a flow cannot reuse `source`, which has the name in its spec, and what to do about
-    it; "" if it can. `owners`: those of the claims of `source`."""
+    it; "" if it can. `spent`: why the claims of `source` are no longer its own (`why_spent`)."""
     reuse = flow.spec.reuse or Reuse()
     if source is None:
         return f"flow {reuse.flow} does not exist; {_ANOTHER}"
@@ -30,17 +24,6 @@ def not_reusable(flow: JobFlow, source: JobFlow | None, owners: Owners = NO_OWNE
         phase = source.status.state.phase or FlowPhase.PENDING
         cancel = format_command("jobflow cancel", meta)
         return f"flow {reuse.flow} is {phase}; wait until it has ended, or cancel it ({cancel})"
-    if why := spent(source, owners):
-        return why
-    return ""
-
-
-def spent(flow: JobFlow, owners: Owners) -> str:
-    """Return which flow has a volume claim of this one, which can therefore be neither reused nor
-    retried, and what to do; "" if none has."""
-    for claim, owner in owners.items():
-        is_flow = owner is not None and owner.kind == JOBFLOWS.kind
-        if owner is not None and is_flow and owner.uid != flow.metadata.uid:
-            has = f"its volume claim {claim} is now that of flow {owner.name}"
-            return f"flow {flow.metadata.name} is spent: {has}; use flow {owner.name} instead"
+    if spent:
+        return f"flow {reuse.flow} is spent, because {spent}; name that one instead"
     return ""

@@ -12,6 +12,7 @@ from jobflow.api.flow.control import ApprovalAnswer
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.api.volcano.command import RETRIES, Action, Command
+from jobflow.core.manifests.volume_claims import why_spent
 from jobflow.core.planning.actions import DeleteCommand, Event, EventType
 from jobflow.core.planning.flow.concurrency import refuses_retry
 from jobflow.core.planning.flow.restart import is_retried_with
@@ -189,5 +190,7 @@ class _CommandReader:
             return "it is a child flow: retry its outermost flow"
         if why := refuses_retry(flow, self.view):
             return why
+        if why := why_spent(flow, self.view.others):
+            return f"{why}, which has reused it: retry that flow, or resubmit this one"
         self.retry = Action.RETRY_TOLERATED if tolerated else Action.RESTART_JOB
         return ""

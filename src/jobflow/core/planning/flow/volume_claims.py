@@ -9,16 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
+import msgspec
+
+from jobflow.api.flow.status import ReusedFlow
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.manifests.volume_claims import build_claim, claim_names, mounted_claims
-from jobflow.core.planning.actions import CreateClaim
+from jobflow.core.manifests.volume_claims import (
+    build_claim,
+    claim_names,
+    differing_names,
+    mounted_claims,
+    movable_claims,
+)
+from jobflow.core.planning.actions import CreateClaim, MoveClaim
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import CreateFault
 from jobflow.core.planning.observed.view import ClaimHolder, Refusal
 from jobflow.core.reasons import StepReason
+
+_NOT_ASKED = Refusal(0, "", datetime.min.replace(tzinfo=UTC))
+"""In place of the answer to a request that was not sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +103,48 @@ class Claims:
             if found is None or found.keeps_place:
                 found = wait
         return found
+
+
+class ClaimMoves(NamedTuple):
+    """The volume claims that move to a flow before anything starts."""
+
+    actions: tuple[MoveClaim, ...] = ()
+    reuse: ReusedFlow | None = None
+    """The new `status.reuse`; not `movingClaims` any more once all have been decided."""
+    names: dict[str, str] | None = None
+    """The new `reusedClaims`."""
+    retry_at: datetime | None = None
+    """When a move that was refused is tried again."""
+    are_under_way: bool = False
+    """Whether the steps wait for the status that says that all have been decided."""
+
+
+def moves(ctx: PlanContext) -> ClaimMoves:
+    """Return the claims to move now from the flow that is reused. One that is gone or that another
+    flow has does not move: the flow creates its own."""
+    status, lifecycle, source = ctx.flow.status, ctx.facts.lifecycle, ctx.source
+    reuse = status.reuse
+    if reuse is None or not reuse.moving_claims:
+        return ClaimMoves(reuse=reuse, names=status.reused_claims)
+    wanted: Mapping[str, str] = {}
+    if source is not None and not lifecycle.ending_reason:
+        wanted = movable_claims(ctx.flow, source)
+    moved, open_moves = dict(status.reused_claims or {}), dict[str, Refusal]()
+    for claim, name in wanted.items():
+        answer = ctx.view.claims.get(name, _NOT_ASKED)
+        if answer is None:
+            moved[claim] = name
+        elif isinstance(answer, Refusal):
+            open_moves[name] = answer
+    if open_moves:
+        times = [each.retry_at for each in open_moves.values() if each.retry_at is not None]
+        may_move = not ctx.terminating and lifecycle.pause is None
+        due = (n for n, each in open_moves.items() if each.retry_at and each.retry_at <= ctx.now)
+        actions = tuple(MoveClaim(name, reuse.uid) for name in due) if may_move else ()
+        return ClaimMoves(actions, reuse, moved or None, min(times, default=None), True)
+    names = differing_names(ctx.flow, moved, ctx.view.others, source)
+    decided = msgspec.structs.replace(reuse, moving_claims=False)
+    return ClaimMoves((), decided, names, are_under_way=True)
 
 
 def created_claims(ctx: PlanContext) -> list[str] | None:

@@ -98,6 +98,9 @@ class View:
     deleted one stays, as it was last seen, until the flow's status holds its end."""
     source: JobFlow | None = None
     """The flow that `spec.reuse` names, if it exists; later the one that the status names."""
+    others: Sequence[JobFlow] = ()
+    """The child flows of `source`, or of the flow if it has ended, and the flows of the namespace
+    that may have taken volume claims (`volume_claims.holder_of_claims`), if the plan needs them."""
     source_children: Mapping[str, ObjectMeta] = field(default_factory=dict)
     """The metadata of its child flows that exist, by name."""
     parent: JobFlow | None = None
@@ -111,7 +114,8 @@ class View:
     violations: Sequence[Violation] = ()
     """Faults of a flow that has not begun (`plan.judge`), in case it was stored without review."""
     claims: Mapping[str, Refusal | ClaimHolder | None] = field(default_factory=dict)
-    """Answers to CreateClaim, by the name of the claim; None: it exists and is the flow's."""
+    """Answers to CreateClaim and MoveClaim, by the name of the claim; None: it exists and is the
+    flow's."""
     held: Held | None = None
     """The answer that holds back all creates of the flow but a few, or None."""
     group: Group = NO_GROUP

@@ -70,7 +70,12 @@ def flow_events(flow: JobFlow, status: api.JobFlowStatus) -> Iterator[Event]:
     before = flow.status.volume_claims or ()
     if claims := [name for name in status.volume_claims or () if name not in before]:
         noun = "volume claim" if len(claims) == 1 else "volume claims"
-        yield Event(EventType.NORMAL, "VolumeClaimCreated", f"created {noun} {join_names(claims)}")
+        what = f"{noun} {join_names(claims)}"
+        if (reuse := flow.status.reuse) is not None and reuse.moving_claims:
+            message = f"{what} moved here from the flow {reuse.flow}"
+            yield Event(EventType.NORMAL, "VolumeClaimMoved", message)
+        else:
+            yield Event(EventType.NORMAL, "VolumeClaimCreated", f"created {what}")
     if reason in _HALTED and reason != flow.status.state.reason:
         yield Event(*_HALTED[reason], status.state.message)
     if (flow.status.suspended_at is None) != (status.suspended_at is None):

@@ -15,7 +15,7 @@ from jobflow.core.cel.scope import evaluate
 from jobflow.core.limits import MAX_STEP_OUTPUTS
 from jobflow.core.planning.context import PlanContext, with_job_as_child
 from jobflow.core.planning.decision import StepDecision
-from jobflow.core.planning.flow.volume_claims import created_claims
+from jobflow.core.planning.flow.volume_claims import ClaimMoves, created_claims
 from jobflow.core.planning.lifecycle import IN_FINALLY
 from jobflow.core.planning.observed.children import has_tolerated_children
 from jobflow.core.planning.status.job_records import job_lists, job_records
@@ -38,6 +38,7 @@ Outputs = dict[str, Any]
 def flow_status(
     ctx: PlanContext,
     decisions: Sequence[StepDecision],
+    claims: ClaimMoves,
     next_jobs: list[str],
     handled: list[str] | None = None,
 ) -> api.JobFlowStatus:
@@ -80,9 +81,9 @@ def flow_status(
         job_status_list=records or None,
         next_jobs=next_jobs or None,
         pod_failure_ratio=pod_failure_ratio(decisions),
-        reuse=stored.reuse,
+        reuse=claims.reuse,
         volume_claims=created_claims(ctx) if ctx.view.claims else stored.volume_claims,
-        reused_claims=stored.reused_claims,
+        reused_claims=claims.names,
         handled_commands=handled,
         suspended_seconds=lifecycle.suspended_seconds,
         suspended_at=lifecycle.suspended_at,

@@ -157,7 +157,7 @@ class VirtualTime:
                     flow.create_child(made)
             case actions.CreateJob(name=name) if name not in flow.jobs:
                 flow.create_job(self._jobs.create(flow, action, self.now), action.step)
-            case actions.CreateClaim(name=name):
+            case actions.CreateClaim(name=name) | actions.MoveClaim(name=name):
                 flow.claims[name] = None
             case actions.DeleteJob(name=name, kind=kind) if WORK[kind].has_steps:
                 flow.delete_child(name)
