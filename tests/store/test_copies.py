@@ -48,6 +48,34 @@ async def world() -> World:
     return World()
 
 
+async def test_a_flow_reuses_another_one_until_it_ends(world: World) -> None:
+    def reusing(phase: str, *, kept: str = "", bound: str = "") -> JobFlow:
+        reuse = {"flow": "old"} | ({"uid": kept} if kept else {})
+        status = {"reuse": {"flow": "old", "uid": bound}} if bound else {}
+        manifest = {
+            "metadata": world.meta("new"),
+            "spec": {"reuse": reuse},
+            "status": {"state": {"phase": phase}} | status,
+        }
+        return msgspec.convert(manifest, JobFlow)
+
+    old, flows = world.flow("old"), world.store.flows
+    flows.changed(reusing(""))
+    assert world.store.reused_by(old) == ["new"]
+    for of_another in (reusing("", kept="uid-x"), reusing("Running", bound="uid-x")):
+        flows.changed(of_another)
+        assert world.store.reused_by(old) == []
+    flows.changed(reusing("Running", bound="uid-old"))
+    assert world.store.reused_by(old) == ["new"]
+    assert world.store.reused_by(world.flow("new")) == []
+    flows.changed(reusing("Running", kept="uid-old"))
+    flows.changed(reusing("Failed", kept="uid-old"))
+    assert world.store.reused_by(old) == []
+    flows.changed(reusing(""))
+    flows.deleted(reusing(""))
+    assert world.store.reused_by(old) == []
+
+
 async def test_the_flows_of_a_template_change_with_their_specs(world: World) -> None:
     world.flow("f", "t", "u")
     world.flow("g", "t")

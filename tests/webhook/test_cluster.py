@@ -3,16 +3,20 @@
 import asyncio
 import json
 
+import msgspec
 import pytest
 
-from jobflow.api.resources import NAMESPACES
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.resources import JOBFLOWS, NAMESPACES
 from jobflow.core.admission.changes import Need
 from jobflow.kube.client import Client
 from jobflow.store import Store
 from jobflow.webhook import cluster
 from jobflow.webhook.cluster import StoreCluster
+from jobflow.webhook.review.envelope import NotReady
 from support.admission.reviewed import flow_of
 from support.sandbox.api_server import ApiServer
+from support.sandbox.manifests import jobflow
 
 
 async def test_a_namespace_that_is_being_deleted_is_terminating() -> None:
@@ -64,3 +68,34 @@ async def test_other_tasks_run_during_a_search_of_flows(monkeypatch: pytest.Monk
     assert turns - before == 5
     assert needs == [Need(f"f{i}", "s9") for i in range(10)]
     task.cancel()
+
+
+async def test_a_flow_is_read_as_it_is_now() -> None:
+    async with ApiServer() as server, Client.at(server.url) as client:
+        known = StoreCluster(Store(), client)
+        assert await known.flow("default", "f") is None
+        await client.create(JOBFLOWS, "default", json.dumps(jobflow("f", {"a": []})).encode())
+        found = await known.flow("default", "f")
+        assert found is not None and found.metadata.uid
+
+
+async def test_a_flow_that_cannot_be_read_is_not_taken_for_missing() -> None:
+    async with Client.at("http://127.0.0.1:1") as client:
+        with pytest.raises(NotReady, match="flow f cannot be read .*; try again"):
+            await StoreCluster(Store(), client).flow("default", "f")
+
+
+async def test_a_flow_whose_claims_another_one_has_is_spent() -> None:
+    spec = {"flows": [{"name": "a"}], "volumeClaims": {"data": {}}}
+    first = {"metadata": {"name": "first", "namespace": "team", "uid": "1"}, "spec": spec}
+    second = {
+        "metadata": {"name": "second", "namespace": "team", "uid": "2"},
+        "spec": spec,
+        "status": {"reuse": {"flow": "first", "uid": "1"}, "reusedClaims": {"data": "first-data"}},
+    }
+    store = Store()
+    store.flows.replace([msgspec.convert(each, JobFlow) for each in (first, second)], "1")
+    async with Client.at("http://127.0.0.1:1") as client:
+        known = StoreCluster(store, client)
+    assert known.why_spent("team", "first") == "its volume claims belong to the flow second"
+    assert known.why_spent("team", "second") == known.why_spent("team", "third") == ""

@@ -25,7 +25,7 @@ from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.planning.cron import CreateFlow, CronPlan, RemoveFlow, ReplaceFlow, plan_cron
 from jobflow.kube.cache import Key, full_name, key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
-from jobflow.store import Listener, Store
+from jobflow.store import Listener, Store, reused_flow
 
 log = structlog.get_logger(__name__)
 
@@ -63,7 +63,10 @@ class Crons(Listener):
     def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
         if old is not None and new is not None and old.status.state == new.status.state:
             return  # a plan of its schedule reads nothing else
-        for flow in (old, new):
+        # a flow that is no longer reused may exceed the history limits of its schedule
+        before, after = reused_flow(old), reused_flow(new)
+        source = None if before is None or after is not None else self._store.flows.get(*before)
+        for flow in (old, new, source):
             owner = flow.metadata.controller if flow is not None else None
             if flow is not None and owner is not None and owner.kind == CRONJOBFLOWS.kind:
                 self._queue.add((flow.metadata.namespace, owner.name))
@@ -110,7 +113,7 @@ class Crons(Listener):
         if not self._store.crons.synced:  # the copy may be older than what was written
             self._queue.add_after(key, UNKNOWN_SECONDS)
             return
-        plan = plan_cron(cron, self._store.flows_of(cron), self._now())
+        plan = plan_cron(cron, self._store.flows_of(cron), self._now(), self._store.reused_by)
         noted = self._noted.get(key, frozenset())
         for event in plan.notices:
             if event not in noted:

@@ -31,7 +31,7 @@ from jobflow.core.planning.plan import plan as plan_flow
 from jobflow.core.spec.compiled import compile_flow
 from jobflow.kube.cache import Key, full_name, key_of
 from jobflow.kube.write_order import WriteOrder, starting
-from jobflow.store import Listener, Store, flow_of
+from jobflow.store import Listener, Store, flow_of, reused_flow
 
 log = structlog.get_logger(__name__)
 
@@ -118,6 +118,9 @@ class Reconciler(Listener):
             self._queue.add_soon(key_of(flow), SETTLE_SECONDS)
         else:
             self._queue.add(key_of(flow))
+        # its ttl counts again
+        if (source := reused_flow(old)) is not None and reused_flow(new) is None:
+            self._queue.add(source)
         if old is None or new is None or _suspension(old) != _suspension(new):
             for child in self._store.children_of(flow.metadata.uid):
                 self._queue.add(child)
@@ -311,6 +314,7 @@ class Reconciler(Listener):
             jobs=jobs,
             source=source,
             source_children=source_children,
+            reused_by=self._store.reused_by(flow),
             parent=None if parent is None else self.foreign.own(parent),
             deleted=deleted | (answers.missing - jobs.keys()),
             holders=dict(answers.holders),

@@ -20,7 +20,7 @@ from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.work import work_of_object
 from jobflow.kube.cache import Cache, Key
 from jobflow.store.groups import Groups
-from jobflow.store.indexes import Owners, TemplateJobs, discard, find_owner
+from jobflow.store.indexes import Owners, Reusers, TemplateJobs, discard, find_owner
 from jobflow.store.pods import Pods, is_recorded, recorded_ends
 from jobflow.store.slim import slim_job
 
@@ -88,6 +88,8 @@ class Store:
         self.template_jobs = TemplateJobs(self.jobs)
         self.groups = Groups()
         """The concurrency groups of flows."""
+        self.reusers = Reusers()
+        """The flows that reuse each flow."""
         self._templates: dict[str, dict[str, JobTemplate]] = {}
         self._users: dict[Key, dict[str, None]] = {}
         self._flows_of: dict[str, dict[str, JobFlow]] = {}
@@ -125,6 +127,10 @@ class Store:
         # the index has names only, so that it keeps no old objects
         found = (self.flows.get(namespace, name) for name in names)
         return [flow for flow in found if flow is not None]
+
+    def reused_by(self, flow: JobFlow) -> list[str]:
+        """Return the names of the flows that have not ended and reuse a flow."""
+        return self.reusers.of(flow.metadata.namespace, flow.metadata.name, flow.metadata.uid)
 
     def flows_of(self, cron: CronJobFlow) -> list[JobFlow]:
         """Return the flows that a CronJobFlow controls."""
@@ -226,6 +232,7 @@ class Store:
             for name in [name for name, last in gone.items() if is_recorded(new, last)]:
                 discard(self._gone, uid, name)
         self.pods.flow_changed(old, new)
+        self.reusers.flow_changed(old, new)
         # flows that wait for the place of this one
         others = self.groups.update(old, new)
         # a child flow is among the jobs of its parent, as a plan of the parent sees it

@@ -1,4 +1,5 @@
-"""Indexes of jobs: the flow of each job, and the jobs that were created from each template.
+"""Indexes: the flow of each job, the jobs that were created from each template, and the flows that
+reuse each flow.
 
 The flow of a job is the one whose status has the UID of the job, else its controller owner, else
 the one that has created the vcjob: somebody may remove or change owner references.
@@ -58,6 +59,35 @@ class Owners:
             self._flows.update(dict.fromkeys(after.keys() - before.keys(), owner))
         names = {**before, **after}
         return {names[uid] for uid in before.keys() ^ after.keys()}
+
+
+class Reusers:
+    """The flows that have not ended and name another one in `spec.reuse`."""
+
+    def __init__(self) -> None:
+        self._names: dict[Key, dict[str, str]] = {}
+        """By the flow that they name: their names, each with the UID that it must have, or ""."""
+
+    def of(self, namespace: str, name: str, uid: str) -> list[str]:
+        """Return the names of the flows that reuse a flow."""
+        found = self._names.get((namespace, name), EMPTY)
+        return [each for each, needed in found.items() if needed in ("", uid)]
+
+    def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
+        before, after = reused_flow(old), reused_flow(new)
+        if old is not None and before is not None:
+            discard(self._names, before, old.metadata.name)
+        if new is not None and after is not None:
+            reuse = new.status.reuse or new.spec.reuse
+            uid = (reuse.uid if reuse is not None else None) or ""
+            self._names.setdefault(after, {})[new.metadata.name] = uid
+
+
+def reused_flow(flow: JobFlow | None) -> Key | None:
+    """Return the key of the flow that a flow names in `spec.reuse`; None once it has ended."""
+    if flow is None or flow.spec.reuse is None or flow.final:
+        return None
+    return flow.metadata.namespace, flow.spec.reuse.flow
 
 
 def find_owner(job: Job | JobFlow) -> Owner | None:

@@ -16,12 +16,15 @@ from typing import Any
 import msgspec
 import structlog
 
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, NAMESPACES, POD_TEMPLATES, Object, StatusCause
 from jobflow.core.admission.changes import Need, need_of
+from jobflow.core.manifests.volume_claims import why_spent
 from jobflow.core.pods.resources import parse_quantity
 from jobflow.core.violations import Reason, join_path
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.store import Store
+from jobflow.webhook.review.envelope import NotReady
 from jobflow.webhook.tried_pods import SECONDS, TEMPLATE, DryRun
 
 AT_ONCE = 8
@@ -202,7 +205,8 @@ def _elements(path: str, node: Any) -> Iterator[tuple[str, Any]]:
         yield from ((join_path(path, key), each) for key, each in node.items())
 
 
-NAMESPACE_SECONDS = 3.0
+READ_SECONDS = 3.0
+"""Timeout of a live read; a review has 10 s."""
 STEPS_AT_A_TIME = 10_000
 """Steps of flows that are searched before other tasks of the event loop run."""
 
@@ -229,6 +233,7 @@ class StoreCluster:
         # these methods are the protocol's as they are
         self.templates = store.templates_in
         self.queues = store.queue_states
+        self.reused_by = store.reusers.of
         self.dry_run = DryRuns(client, observe).of
 
     def knows(self, namespace: str) -> bool:
@@ -254,18 +259,34 @@ class StoreCluster:
         """The namespace is read live: this question is too rare for a watch of all namespaces."""
         path = NAMESPACES.path("", name)
         try:
-            body = await self._client.request("GET", path, timeout=NAMESPACE_SECONDS)
+            body = await self._client.request("GET", path, timeout=READ_SECONDS)
         except (ApiError, *NETWORK_ERRORS) as error:
             log.warning("namespace cannot be read", namespace=name, error=str(error))
             return False
         return decoder(Object).decode(body).metadata.deletion_timestamp is not None
+
+    async def flow(self, namespace: str, name: str) -> JobFlow | None:
+        """The flow is read live, because it may have ended a moment ago."""
+        path = JOBFLOWS.path(namespace, name)
+        try:
+            body = await self._client.request("GET", path, timeout=READ_SECONDS)
+        except (ApiError, *NETWORK_ERRORS) as error:
+            if isinstance(error, ApiError) and error.not_found:
+                return None
+            why = str(error) or type(error).__name__
+            raise NotReady(f"flow {name} cannot be read ({why})") from error
+        return decoder(JobFlow).decode(body)
+
+    def why_spent(self, namespace: str, name: str) -> str:
+        flow = self._store.flows.get(namespace, name)
+        return "" if flow is None else why_spent(flow, self._store.parties_to_claims(flow))
 
     async def flow_is_gone(self, namespace: str, name: str, uid: str) -> bool:
         """The flow is read live: the garbage collector, which deletes its child flows, does not
         wait for our copy."""
         path = JOBFLOWS.path(namespace, name)
         try:
-            body = await self._client.request("GET", path, timeout=NAMESPACE_SECONDS)
+            body = await self._client.request("GET", path, timeout=READ_SECONDS)
         except (ApiError, *NETWORK_ERRORS) as error:
             if isinstance(error, ApiError) and error.not_found:
                 return True

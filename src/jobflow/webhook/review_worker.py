@@ -132,6 +132,15 @@ class Replica:
     async def flow_is_gone(self, namespace: str, name: str, uid: str) -> bool:
         return self.ask(bool, "flow_is_gone", namespace, name, uid)
 
+    async def flow(self, namespace: str, name: str) -> JobFlow | None:
+        return self.ask(JobFlow | None, "flow", namespace, name)
+
+    def why_spent(self, namespace: str, name: str) -> str:
+        return self.ask(str, "why_spent", namespace, name)
+
+    def reused_by(self, namespace: str, name: str, uid: str) -> Sequence[str]:
+        return self.ask(list[str], "reused_by", namespace, name, uid)
+
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
         return self.ask(list[DryRun | None], "dry_run", namespace, [*templates])
 

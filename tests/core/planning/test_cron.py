@@ -214,9 +214,11 @@ def test_a_suspension_forgets_a_replacement() -> None:
     assert plan_cron(suspended, [], NOON + 2 * HOUR).status.replacing_for is None
 
 
-def removed(flows: Sequence[JobFlow], **spec: Any) -> list[str]:
-    """Return the names, without the prefix of scheduled flows, of the flows that are deleted."""
-    subject, plan = settled(cron(NOON + 90 * HOUR, **spec), flows, NOON + 90 * HOUR)
+def removed(flows: Sequence[JobFlow], *, reused: str = "", **spec: Any) -> list[str]:
+    """Return the names of the flows that are deleted. `reused`: the one that another one reuses."""
+    now = NOON + 90 * HOUR
+    subject, _ = settled(cron(now, **spec), flows, now)
+    plan = plan_cron(subject, flows, now, lambda flow: ["g"] * (flow.metadata.name == reused))
     return [action.name for action in plan.actions if isinstance(action, RemoveFlow)]
 
 
@@ -233,6 +235,11 @@ def test_history_limits_count_manual_flows_but_not_those_of_a_backfill() -> None
     flows = [flow(cron(), NOON + n * HOUR, "Succeed", by=backfill) for n in range(5)]
     flows += [flow(cron(), NOON + n * HOUR, "Succeed", by=manual) for n in range(4)]
     assert removed(flows) == ["c-manual-1200"]
+
+
+def test_a_flow_that_is_reused_stays_beyond_the_history_limits() -> None:
+    flows = [flow(cron(), NOON + n * HOUR, "Succeed") for n in range(5)]
+    assert removed(flows, reused=name_of(1)) == [name_of(0)]
 
 
 def test_a_flow_is_deleted_only_after_its_end_is_recorded() -> None:

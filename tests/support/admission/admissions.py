@@ -13,6 +13,8 @@ from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import StatusCause
 from jobflow.core.admission.changes import Need, need_of
+from jobflow.core.manifests.volume_claims import why_spent
+from jobflow.store.indexes import Reusers
 from jobflow.webhook.review.envelope import Answer, UserInfo
 from jobflow.webhook.review.judges import UNCHECKED, Right, Rights
 from jobflow.webhook.review.review import LargeReviews, reviewers
@@ -216,6 +218,21 @@ class FakeCluster:
 
     async def flow_is_gone(self, namespace: str, name: str, uid: str) -> bool:
         return (name, uid) in self.gone
+
+    async def flow(self, namespace: str, name: str) -> JobFlow | None:
+        found = (msgspec.convert(flow, JobFlow) for flow in self.flows)
+        return next((flow for flow in found if flow.metadata.name == name), None)
+
+    def why_spent(self, namespace: str, name: str) -> str:
+        flows = [msgspec.convert(flow, JobFlow) for flow in self.flows]
+        found = next((flow for flow in flows if flow.metadata.name == name), None)
+        return "" if found is None else why_spent(found, flows)
+
+    def reused_by(self, namespace: str, name: str, uid: str) -> Sequence[str]:
+        reusers = Reusers()
+        for flow in self.flows:
+            reusers.flow_changed(None, msgspec.convert(flow, JobFlow))
+        return reusers.of(namespace, name, uid)
 
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
         read = [json.loads(template) for template in templates]

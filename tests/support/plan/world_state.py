@@ -64,6 +64,8 @@ class WorldState:
     source: JobFlow | None = None
     """The flow that is reused."""
     source_children: Mapping[str, ObjectMeta] = field(default_factory=dict)
+    reused_by: tuple[str, ...] = ()
+    """The flows that have not ended and reuse this one."""
     parent: JobFlow | None = None
     deleted: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()
@@ -98,6 +100,7 @@ class WorldState:
             jobs=self.jobs,
             source=self.source,
             source_children=self.source_children,
+            reused_by=self.reused_by,
             parent=self.parent,
             deleted=self.deleted | (self.missing - self.jobs.keys()),
             holders=self.holders,

@@ -10,7 +10,7 @@ from jobflow.api.resources import COMMANDS, JOBFLOWS
 from jobflow.webhook.review.commands import CommandReviewer
 from jobflow.webhook.review.envelope import NotReady, ReviewOutcome, UserInfo
 from jobflow.webhook.review.judges import UNCHECKED, Right
-from support.admission.admissions import Response, review
+from support.admission.admissions import FakeCluster, Response, review
 
 BY, OUTPUTS = "flow.volcano.sh/by", "flow.volcano.sh/outputs"
 FLOW = {"apiVersion": JOBFLOWS.api_version, "kind": "JobFlow", "name": "f", "uid": "1"}
@@ -51,10 +51,15 @@ class Rights:
 
 
 async def answer(
-    operation: str, new: Any, old: Any = None, rights: Rights | None = None
+    operation: str,
+    new: Any,
+    old: Any = None,
+    rights: Rights | None = None,
+    cluster: FakeCluster | None = None,
 ) -> Response:
     body = review(operation, new, old, kind="Command", group="bus.volcano.sh")
-    return Response(await CommandReviewer(rights or UNCHECKED).review(body))
+    reviewer = CommandReviewer(cluster or FakeCluster(), rights or UNCHECKED)
+    return Response(await reviewer.review(body))
 
 
 async def annotations(
@@ -154,5 +159,5 @@ async def test_an_answer_with_a_fault_is_refused(wrong: dict[str, Any], field: s
     "body", [b"", b"{}", b"[1]", b"\xff", review("CREATE", {"kind": "JobFlow"})]
 )
 async def test_other_bodies_are_no_reviews_of_commands(body: bytes) -> None:
-    found = await CommandReviewer(None).review(body)
+    found = await CommandReviewer(FakeCluster(), UNCHECKED).review(body)
     assert (found.code, found.outcome) == (400, ReviewOutcome.MALFORMED)

@@ -98,6 +98,33 @@ def flow_has_ended(flow: JobFlow, *, namespace_terminating: bool) -> Iterator[Vi
     yield Violation("status.state.phase", Reason.FORBIDDEN, phase, detail)
 
 
+def flow_is_not_reused(
+    flow: JobFlow, reused_by: Sequence[str], *, namespace_terminating: bool
+) -> Iterator[Violation]:
+    if not namespace_terminating and (why := still_reused(flow.metadata, reused_by)):
+        detail = f"{why} or, to delete it anyway, {_force('jf', flow.metadata)} and delete it again"
+        yield Violation("metadata.name", Reason.FORBIDDEN, flow.metadata.name, detail)
+
+
+def still_reused(flow: ObjectMeta, reused_by: Sequence[str]) -> str:
+    """Return which flows need the results of a flow, which therefore neither goes nor changes; ""
+    if none does, or if the flow has the annotation that forces it. `reused_by`: the flows that have
+    not ended and name it."""
+    if not reused_by or _may_be_deleted(flow):
+        return ""
+    users = join_names(f"flow {name}" for name in sorted(reused_by))
+    ended = "it has" if len(reused_by) == 1 else "they have"
+    return f"flow {flow.name} is reused by {users}: wait until {ended} ended"
+
+
+def command_changes_reused(flow: JobFlow, reused_by: Sequence[str]) -> str:
+    """Return why a Command on a flow is refused, because others reuse it; "" if none does."""
+    # a child flow gets the Commands of its parent
+    if flow.is_child or not (why := still_reused(flow.metadata, reused_by)):
+        return ""
+    return f"{why} or, to change it anyway, {_force('jf', flow.metadata)} and try again"
+
+
 def cron_is_idle(cron: CronJobFlow, *, namespace_terminating: bool) -> Iterator[Violation]:
     # a CronJobFlow with flows that have not ended is not deleted by accident: its flows would be
     # deleted with it

@@ -151,9 +151,18 @@ def validate_flow_update(old: JobFlow, new: JobFlow) -> Verdict:
     return _verdict(changes.spec_stays(old, new))
 
 
-def validate_flow_delete(flow: JobFlow, *, namespace_terminating: bool) -> Verdict:
-    """Validate the deletion of a flow: refused while it runs, unless the user forces it."""
-    return _verdict(changes.flow_has_ended(flow, namespace_terminating=namespace_terminating))
+def validate_flow_delete(
+    flow: JobFlow, reused_by: Sequence[str] = (), *, namespace_terminating: bool
+) -> Verdict:
+    """Validate the deletion of a flow: refused while it runs, or while flows that have not ended
+    name it in `spec.reuse`, unless the user forces it."""
+    is_going = namespace_terminating
+    return _verdict(
+        chain(
+            changes.flow_has_ended(flow, namespace_terminating=is_going),
+            changes.flow_is_not_reused(flow, reused_by, namespace_terminating=is_going),
+        )
+    )
 
 
 def validate_cron(cron: CronJobFlow, known: Known) -> Verdict:

@@ -7,7 +7,7 @@ waits for their end, and flows of a backfill stay out of the history limits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,6 +19,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import CANCELLED, FlowPhase
 from jobflow.api.resources import JOBFLOWS
 from jobflow.core import cron as schedules
+from jobflow.core.admission.changes import still_reused
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.text import join_names
 
@@ -72,8 +73,14 @@ class CronPlan:
     """None: only an event can change anything."""
 
 
-def plan_cron(cron: api.CronJobFlow, flows: Sequence[JobFlow], now: datetime) -> CronPlan:
-    """Return what to do at `now` for a CronJobFlow and the flows that it controls."""
+def plan_cron(
+    cron: api.CronJobFlow,
+    flows: Sequence[JobFlow],
+    now: datetime,
+    reused_by: Callable[[JobFlow], Sequence[str]] = lambda flow: (),
+) -> CronPlan:
+    """Return what to do at `now` for a CronJobFlow and the flows that it controls. `reused_by`: the
+    flows that have not ended and reuse a flow."""
     # the oldest first: only some of a large backfill are named
     active = sorted((flow for flow in flows if not flow.final), key=_age)
     named = [
@@ -103,7 +110,7 @@ def plan_cron(cron: api.CronJobFlow, flows: Sequence[JobFlow], now: datetime) ->
     )
     actions = start.actions
     if status == cron.status:  # a flow is deleted only after the status has recorded its end
-        actions += _surplus(cron, flows)
+        actions += _surplus(cron, flows, reused_by)
     events = tuple(_events(cron, flows, status))
     return CronPlan(status, tuple(actions), events, tuple(start.notices), requeue_after)
 
@@ -117,8 +124,11 @@ def _age(flow: JobFlow) -> tuple[datetime, str]:
     return created or datetime.max.replace(tzinfo=UTC), flow.metadata.name
 
 
-def _surplus(cron: api.CronJobFlow, flows: Sequence[JobFlow]) -> Iterator[RemoveFlow]:
-    """Yield the finished flows that exceed the history limits, the oldest first."""
+def _surplus(
+    cron: api.CronJobFlow, flows: Sequence[JobFlow], reused_by: Callable[[JobFlow], Sequence[str]]
+) -> Iterator[RemoveFlow]:
+    """Yield the finished flows that exceed the history limits, the oldest first, without those that
+    are reused."""
     spec = cron.spec
     kept, kept_failed = spec.successful_jobs_history_limit, spec.failed_jobs_history_limit
     limits = {
@@ -137,7 +147,7 @@ def _surplus(cron: api.CronJobFlow, flows: Sequence[JobFlow]) -> Iterator[Remove
         # admission refuses a negative limit
         for flow in finished[: max(0, len(finished) - max(limit, 0))]:
             meta = flow.metadata
-            if meta.deletion_timestamp is None:
+            if meta.deletion_timestamp is None and not still_reused(meta, reused_by(flow)):
                 yield RemoveFlow(meta.name, meta.uid, meta.resource_version)
 
 

@@ -17,6 +17,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FINAL_PHASES
 from jobflow.api.volcano.command import Action
 from jobflow.api.volcano.job import Job
+from jobflow.core.admission.changes import still_reused
 from jobflow.core.admission.validate import find_violations
 from jobflow.core.manifests.volume_claims import why_spent
 from jobflow.core.planning import reuse
@@ -171,7 +172,7 @@ def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
     status = flow.status
     if commands.handled != status.handled_commands:
         status = msgspec.structs.replace(status, handled_commands=commands.handled)
-    until = expires(flow)
+    until = None if still_reused(flow.metadata, view.reused_by) else expires(flow)
     expired = until is not None and until <= now
     deletes = (DeleteFlow(flow.metadata.uid),) if expired else ()
     return Plan(

@@ -14,12 +14,13 @@ import msgspec
 import structlog
 
 from jobflow.api import labels
-from jobflow.api.resources import COMMANDS, JOBFLOWS
+from jobflow.api.resources import COMMANDS, JOBFLOWS, OwnerReference
 from jobflow.api.volcano.command import Command, targets
+from jobflow.core.admission.changes import command_changes_reused
 from jobflow.core.spec.approvals import ANSWERS, parse_answer
 from jobflow.core.violations import Reason, Verdict, Violation
 from jobflow.webhook.review import envelope
-from jobflow.webhook.review.judges import Right, Rights
+from jobflow.webhook.review.judges import Cluster, Right, Rights
 
 PATH = f"/{COMMANDS.plural}/mutate"
 APPROVE, UPDATE = "approve", "update"
@@ -32,7 +33,8 @@ class CommandReviewer:
     kind = COMMANDS.kind
     path = PATH
 
-    def __init__(self, rights: Rights) -> None:
+    def __init__(self, cluster: Cluster, rights: Rights) -> None:
+        self._cluster = cluster
         self._rights = rights
         decoder = msgspec.json.Decoder(envelope.AdmissionReview[Command])
         self._decode: Callable[[bytes], envelope.AdmissionReview[Command]] = decoder.decode
@@ -83,6 +85,8 @@ class CommandReviewer:
                 right = Right(verb, JOBFLOWS, request.namespace, command.target.name)
                 if reason := await self._rights.lacking(request.user_info, right):
                     raise envelope.Forbidden(reason)
+                if reason := await self._why_reused(request.namespace, command.target):
+                    raise envelope.Forbidden(reason)
             by = request.user_info.username
         path = f"/metadata/annotations/{labels.BY.replace('/', '~1')}"
         if _annotations(command).get(labels.BY) == by:
@@ -93,6 +97,12 @@ class CommandReviewer:
         elif not command.metadata.annotations:
             patch |= {"path": "/metadata/annotations", "value": {labels.BY: by}}
         return envelope.Answer(envelope.patched(request.uid, [patch]), operation=operation)
+
+    async def _why_reused(self, namespace: str, target: OwnerReference) -> str:
+        """Return why the target must not change, because other flows reuse it, or ""."""
+        reused_by = self._cluster.reused_by(namespace, target.name, target.uid)
+        flow = await self._cluster.flow(namespace, target.name) if reused_by else None
+        return "" if flow is None else command_changes_reused(flow, reused_by)
 
 
 def _is_about_a_flow(command: Command) -> bool:

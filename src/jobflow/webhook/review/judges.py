@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -30,7 +31,8 @@ from jobflow.core.admission.validate import (
 from jobflow.core.json_values import is_same_json
 from jobflow.core.manifests.crd_schema import job_spec_violations, schema_violations
 from jobflow.core.manifests.volume_claims import with_placeholders
-from jobflow.core.violations import Verdict
+from jobflow.core.spec.reuse import not_reusable
+from jobflow.core.violations import Reason, Verdict, Violation
 from jobflow.webhook import tried_pods
 from jobflow.webhook.review.envelope import Forbidden, NotReady, UserInfo
 from jobflow.webhook.tried_pods import DryRun
@@ -67,6 +69,15 @@ class Cluster(Protocol):
 
     async def flow_is_gone(self, namespace: str, name: str, uid: str) -> bool:
         """Return whether a flow is gone or being deleted; False if it cannot be read."""
+
+    async def flow(self, namespace: str, name: str) -> JobFlow | None:
+        """Return a flow; None if it does not exist. Raises NotReady if it cannot be read."""
+
+    def why_spent(self, namespace: str, name: str) -> str:
+        """Return which flow has the volume claims of a flow (`why_spent`), as far as known."""
+
+    def reused_by(self, namespace: str, name: str, uid: str) -> Sequence[str]:
+        """Return the names of the flows that have not ended and reuse a flow, as far as known."""
 
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
         """Return the API server's answer to each pod template (JSON); None if it came too late."""
@@ -208,8 +219,27 @@ class FlowJudge(Judge[JobFlow]):
             await self.check_owners(None, new.metadata, user)
         if new.spec.concurrency is not None:
             await self._check_replacement(user, new.metadata.namespace, new.spec.concurrency)
+        # the controller makes child flows, and binds each to what there is
+        if new.spec.reuse is not None and not new.is_child:
+            name = new.spec.reuse.flow
+            if why := await self._why_not_reusable(new, name, user):
+                found = (Violation("spec.reuse.flow", Reason.INVALID, name, why),)
+                return replace(verdict, violations=found)
         await self._check_rights(user, new)
         return await self._try_pods(facts, verdict)
+
+    async def _why_not_reusable(self, new: JobFlow, name: str, user: UserInfo) -> str:
+        """Return why a flow cannot reuse the one of this name, or "". Who creates it needs the
+        rights to read what it takes, and to change what loses its volume claims."""
+        namespace, spent = new.metadata.namespace, ""
+        need = ", which is needed to reuse that flow (spec.reuse)"
+        await self._require(user, Right("get", JOBFLOWS, namespace, name, need=need))
+        source = await self._cluster.flow(namespace, name)
+        if source is not None and (source.spec.volume_claims or source.status.volume_claims):
+            need = ", which is needed to reuse that flow (spec.reuse) because it loses its claims"
+            await self._require(user, Right("update", JOBFLOWS, namespace, name, need=need))
+            spent = self._cluster.why_spent(namespace, name)
+        return not_reusable(new, source, spent)
 
     async def update(self, old: JobFlow, new: JobFlow, user: UserInfo) -> Verdict:
         await self.check_owners(old.metadata, new.metadata, user)
@@ -253,13 +283,15 @@ class FlowJudge(Judge[JobFlow]):
             await self._require(user, right)
 
     async def delete(self, old: JobFlow) -> Verdict:
-        """A running child flow is deleted only with its parent, by the garbage collector."""
-        parent = old.metadata.controller if old.is_child and not old.final else None
-        if parent is not None:
-            namespace = old.metadata.namespace
+        """A child flow that runs or is reused is deleted only with its parent, by the garbage
+        collector."""
+        namespace, name, uid = old.metadata.namespace, old.metadata.name, old.metadata.uid
+        reused_by = self._cluster.reused_by(namespace, name, uid) if old.final else ()
+        parent = old.metadata.controller if old.is_child else None
+        if parent is not None and (reused_by or not old.final):
             if await self._cluster.flow_is_gone(namespace, parent.name, parent.uid):
                 return PASS  # the garbage collector deletes what its parent has left
-        return await self._judge_delete(old, validate_flow_delete)
+        return await self._judge_delete(old, partial(validate_flow_delete, reused_by=reused_by))
 
 
 class TemplateJudge(Judge[JobTemplate]):

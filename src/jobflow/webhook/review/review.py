@@ -149,7 +149,7 @@ def reviewers(
     """Return the reviewer of each path. Without `large_reviews` they judge all reviews themselves;
     without `rights` they check no users."""
     most = math.inf if large_reviews is None else MOST_EFFORT
-    found: list[PathReviewer] = [CommandReviewer(rights)]
+    found: list[PathReviewer] = [CommandReviewer(cluster, rights)]
     found += (Reviewer(judge(cluster, rights, most), cluster, large_reviews) for judge in JUDGES)
     return {each.path: each for each in found}
 

@@ -166,6 +166,15 @@ def test_the_ttl_of_an_end_takes_precedence_over_that_of_both(
         assert is_deleted(world.later(seconds))
 
 
+def test_a_flow_stays_while_it_is_reused_whatever_its_ttl() -> None:
+    world = replace(finished(60), reused_by=("g",)).later(90)
+    assert world.plan().nothing
+    assert is_deleted(replace(world, reused_by=()))
+    forced = {labels.FORCE_DELETE: "true"}
+    metadata = msgspec.structs.replace(world.flow.metadata, annotations=forced)
+    assert is_deleted(replace(world, flow=msgspec.structs.replace(world.flow, metadata=metadata)))
+
+
 def test_a_ttl_of_zero_deletes_the_flow_once_its_end_is_stored() -> None:
     world = flow("a").with_spec(ttl_seconds_after_finished=0).with_jobs(a="Completed")
     assert world.plan().phase == "Succeed"

@@ -62,6 +62,19 @@ def test_commands_are_handled_by_age_and_name() -> None:
     assert planned.message == "the flow was cancelled: first"
 
 
+def test_a_flow_that_is_reused_refuses_commands() -> None:
+    world = replace(finished("Failed"), reused_by=("g",)).with_command("RestartJob")
+    planned = world.plan()
+    assert (planned.phase, planned.status.handled_commands) == ("Failed", ["uid-c"])
+    (event,) = planned.plan.events
+    assert event.message == (
+        "Command c (RestartJob) was refused: flow f is reused by flow g: wait until it has ended "
+        "or, to change it anyway, `kubectl annotate jf f flow.volcano.sh/force-delete=true -n ns` "
+        "and try again"
+    )
+    assert replace(world, reused_by=()).plan().phase == "Running"
+
+
 def test_a_plan_handles_a_limited_number_of_commands() -> None:
     world = running()
     for number in range(3 * AT_ONCE):

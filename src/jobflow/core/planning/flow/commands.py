@@ -12,6 +12,7 @@ from jobflow.api.flow.control import ApprovalAnswer
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.api.volcano.command import RETRIES, Action, Command
+from jobflow.core.admission.changes import command_changes_reused
 from jobflow.core.manifests.volume_claims import why_spent
 from jobflow.core.planning.actions import DeleteCommand, Event, EventType
 from jobflow.core.planning.flow.concurrency import refuses_retry
@@ -105,7 +106,8 @@ class _CommandReader:
         for command in commands:
             if self.retry:
                 return
-            if why := self._apply(command):
+            why = command_changes_reused(self.flow, self.view.reused_by)
+            if why := why or self._apply(command):
                 text = f"Command {command.metadata.name} ({command.action}) was refused: {why}"
                 self.events.append(Event(EventType.WARNING, "CommandRefused", text))
             yield command

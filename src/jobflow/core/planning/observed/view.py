@@ -103,6 +103,8 @@ class View:
     that may have taken volume claims (`volume_claims.holder_of_claims`), if the plan needs them."""
     source_children: Mapping[str, ObjectMeta] = field(default_factory=dict)
     """The metadata of its child flows that exist, by name."""
+    reused_by: Sequence[str] = ()
+    """Names of the flows that have not ended and name this one in `spec.reuse`."""
     parent: JobFlow | None = None
     """The flow of which this one is a child; None if it is no child, or its parent is gone."""
     deleted: frozenset[str] = frozenset()
