@@ -16,8 +16,10 @@ from jobflow.client.errors import CommandError, unreachable
 from jobflow.client.flows.find_cron import find_cron
 from jobflow.client.flows.find_flow import connect, find_flow
 from jobflow.client.flows.follow import FlowFollower, following
+from jobflow.client.manifests.flag_values import ReuseChoice, set_reuse
 from jobflow.client.options import Connection
 from jobflow.client.verbs.copy import create_flow, manual_flow
+from jobflow.client.verbs.reuse import choice_of, free_name
 from jobflow.client.verbs.send_manifests import Sent, send
 from jobflow.kube.answers import NetworkError
 from jobflow.kube.cache import key_of
@@ -73,10 +75,17 @@ class Submitted:
 
 
 def submit(
-    flow: NamedFlow, target: Connection, params: Mapping[str, Any], *, lenient: bool = False
+    flow: NamedFlow,
+    target: Connection,
+    params: Mapping[str, Any],
+    *,
+    reuse: Submitted | Result | str | None = None,
+    lenient: bool = False,
 ) -> Submitted:
-    """Apply the templates of a flow and create it. Raises InvalidFlow and ClusterError."""
-    [meta] = [each.metadata for each in _send(flow, target, params, lenient=lenient).created]
+    """Apply the templates of a flow and create it, to reuse another one or its name if one is
+    given. Raises InvalidFlow and ClusterError."""
+    sent = _send(flow, target, params, reuse=reuse, lenient=lenient)
+    [meta] = [each.metadata for each in sent.created]
     return Submitted(meta.name, meta.namespace, replace(target, namespace=meta.namespace))
 
 
@@ -99,12 +108,20 @@ def trigger(name: str, target: Connection, params: Mapping[str, Any]) -> Submitt
 
 
 def _send(
-    obj: NamedFlow | NamedCron, target: Connection, params: Mapping[str, Any], *, lenient: bool
+    obj: NamedFlow | NamedCron,
+    target: Connection,
+    params: Mapping[str, Any],
+    *,
+    reuse: Submitted | Result | str | None = None,
+    lenient: bool,
 ) -> Sent:
     async def sent_to(client: Client) -> Sent:
         report = check_objects([obj], namespace=client.namespace, params=params, lenient=lenient)
         report.warnings = [each for each in report.warnings if each.path]
         show_warnings(report, [obj])
+        if reuse is not None:
+            set_reuse(await _choice(client, reuse), report.flows)
+            await free_name(client, report.flows)
         sent = await send(client, report)
         if sent.missing_rights:
             raise ClusterError("\n".join(sent.missing_rights.values()))
@@ -113,6 +130,12 @@ def _send(
         return sent
 
     return _with_client(target, sent_to)
+
+
+async def _choice(client: Client, reuse: Submitted | Result | str) -> ReuseChoice:
+    if isinstance(reuse, Result):
+        return choice_of(reuse.flow)
+    return choice_of(await find_flow(client, reuse if isinstance(reuse, str) else reuse.name))
 
 
 def _with_client(target: Connection, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:

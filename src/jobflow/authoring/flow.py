@@ -74,15 +74,20 @@ class Flow(_Runnable, NamedFlow):
         context: str | None = None,
         kubeconfig: str | None = None,
         params: Mapping[str, Any] | None = None,
+        reuse: Submitted | Result | str | None = None,
         lenient: bool = False,
     ) -> Submitted:
         """Apply the templates and create the flow on the cluster of the kubeconfig. Raises
-        InvalidFlow if the flow has faults or the cluster refuses it, and ClusterError."""
+        InvalidFlow if the flow has faults or the cluster refuses it, and ClusterError.
+
+        With `reuse`, a flow that has ended or its name, only steps that have changed since then
+        run, and those that depend on them; the results of the others are taken from it. If its own
+        name is taken, the flow gets that name and a random suffix."""
         from jobflow.authoring.cluster import submit
         from jobflow.client.options import Connection
 
         target = Connection(namespace, kubeconfig, context)
-        self._submitted = submit(self, target, params or {}, lenient=lenient)
+        self._submitted = submit(self, target, params or {}, reuse=reuse, lenient=lenient)
         return self._submitted
 
     def wait(self, timeout: float | None = None) -> Result:

@@ -85,6 +85,23 @@ Message = Annotated[
 NewName = Annotated[
     str | None, typer.Option("--name", metavar="NAME", help="Name of the new flow.")
 ]
+Rerun = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rerun",
+        metavar="STEP",
+        help="With --reuse: run this step, and whatever depends on it, although nothing has "
+        "changed. May be repeated.",
+    ),
+]
+SentDryRun = Annotated[
+    DryRun | None,
+    typer.Option(
+        "--dry-run",
+        help="client: send nothing, print what would be sent, with --reuse also which steps run "
+        "and why. server: send it, but let the server store nothing.",
+    ),
+]
 NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Only print the link.")]
 SentOutput = Annotated[
     ObjectOutput | None, output_flag("Print the new flows instead of one line each.")
@@ -264,8 +281,16 @@ class RetryOptions:
         bool, typer.Option("-y", "--yes", help="Do not ask before long work is repeated.")
     ] = False
     wait: Wait = False
+    param: Annotated[list[str] | None, typer.Option(hidden=True)] = None
+    """Not a flag of a retry, but asked for where `resubmit --reuse` is meant."""
 
     def __post_init__(self) -> None:
+        if self.param:
+            flags = " ".join(f"--param {each}" for each in self.param)
+            raise ValueError(
+                "a retry keeps the spec of its flow, also its params: `jobflow resubmit FLOW "
+                f"{flags} --reuse` creates a flow that runs only what they change"
+            )
         if self.dry_run is DryRun.SERVER:
             # the controller decides what runs again, and it never sees what is not stored
             raise ValueError("a Command has no dry run on the server: use --dry-run client")

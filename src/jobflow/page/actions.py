@@ -19,10 +19,11 @@ from jobflow.client.conditions import condition_of
 from jobflow.client.errors import INTERRUPTED, UNUSABLE, CommandError, unreachable
 from jobflow.client.flows.find_flow import raise_unless_missing, state_of, to_flow
 from jobflow.client.flows.follow import following
+from jobflow.client.manifests.flag_values import parse_params
 from jobflow.client.signals import run_unless
 from jobflow.client.verbs import command as verbs
 from jobflow.client.verbs.answer import APPROVE, REJECT, create_answer
-from jobflow.client.verbs.copy import create_copy
+from jobflow.client.verbs.copy import check_copy, create_checked
 from jobflow.core.admission.object_names import all_names
 from jobflow.core.spec.readiness import has_tolerated_failures
 from jobflow.core.text import format_command, join_names
@@ -297,7 +298,9 @@ async def perform(
     flow, subject, link, home = to_flow(raw), name, "", ""
     if action == "resubmit":
         new = fields.get("name", "").strip() or None
-        subject = await create_copy(client, raw, _lines(fields.get("param", "")), new)
+        params = parse_params(_lines(fields.get("param", "")))
+        created = await create_checked(client, check_copy(raw, params, new))
+        subject = created.metadata.name
         link = flow_path(namespace, subject)
     elif action in ("delete", "cancel-and-delete"):
         await _delete(client, flow, stop, cancels=action != "delete")

@@ -80,6 +80,13 @@ async def test_a_dry_run_of_a_flow_that_runs_is_refused(world: Cluster, kubeconf
     assert "only a Failed flow can be retried" in result.err
 
 
+async def test_a_retry_with_params_is_a_new_flow(world: Cluster, kubeconfig: Path) -> None:
+    result = await run_command(kubeconfig, "retry", "f", "--param", "rate=0.1")
+    assert (result.code, result.out) == (2, "")
+    sentence = "`jobflow resubmit FLOW --param rate=0.1 --reuse` creates a flow that runs only what"
+    assert sentence in " ".join(result.err.split())
+
+
 async def test_a_command_has_no_dry_run_on_the_server(world: Cluster, kubeconfig: Path) -> None:
     result = await run_command(kubeconfig, "retry", "f", "--dry-run", "server")
     assert result.code == 2

@@ -36,6 +36,7 @@ def _only_crons(
     "jobflow submit flow.yaml --param workers=4 --name train-4 -n team",
     "jobflow submit templates/ flow.yaml --dry-run server",
     "jobflow submit flow.yaml --templates && jobflow retry train",
+    "jobflow submit flow.yaml --reuse train --dry-run client",
     "name=$(jobflow submit flow.yaml -o name)",
 )
 def submit(
@@ -50,19 +51,33 @@ def submit(
         flags.DryRun | None,
         typer.Option(
             "--dry-run",
-            help="client: send nothing, print what would be sent. server: send it, but let the "
-            "server store nothing; it warns that new JobTemplates do not exist yet.",
+            help="client: send nothing, print what would be sent, with --reuse also which steps "
+            "run and why. server: send it, but let the server store nothing; it warns that new "
+            "JobTemplates do not exist yet.",
         ),
     ] = None,
     templates: Annotated[
         bool, typer.Option("--templates", help="Send only the JobTemplates of FILEs.")
     ] = False,
+    reuse: Annotated[
+        str | None,
+        typer.Option(
+            "--reuse",
+            metavar="FLOW",
+            help="Run only what has changed since this flow, which has ended, and what depends on "
+            "it; take the results of the rest.",
+        ),
+    ] = None,
+    rerun: flags.Rerun = None,
     follow: flags.FollowOptions,
 ) -> Work:
     """Check FILEs as `jobflow lint` does; if they have no fault, apply their JobTemplates and
     CronJobFlows (server-side, field manager jobflow) and create their JobFlows. A flow that exists
     is not changed, and nothing is sent. With --templates, only JobTemplates are sent: this changes
     the templates of a flow that exists, for its new jobs and for `jobflow retry`.
+
+    With --reuse, the JobFlow of FILEs runs only what has changed since FLOW. If its name is taken,
+    it gets that name and a random suffix.
 
     Objects of other kinds, such as Queue or Namespace, are not sent, because they often belong to
     somebody else and outlive the flow: a warning names each, and `kubectl apply` creates them.
@@ -75,7 +90,8 @@ def submit(
     """
     from jobflow.cli.steer.submit import SubmitOptions, submit_files
 
-    return submit_files(files, connection, SubmitOptions(follow, name, dry_run, templates))
+    options = SubmitOptions(follow, name, dry_run, templates, reuse, rerun or ())
+    return submit_files(files, connection, options)
 
 
 @commands.add(
@@ -275,6 +291,8 @@ def reject(
     "Create a new flow with the spec of another.",
     "jobflow resubmit train",
     "jobflow resubmit train --param workers=8 --name train-8 --watch",
+    "jobflow resubmit train --param rate=0.1 --reuse --dry-run client",
+    "jobflow resubmit train --reuse --rerun evaluate",
 )
 def resubmit(
     flow: flags.FlowName,
@@ -282,18 +300,31 @@ def resubmit(
     *,
     param: flags.Params = None,
     name: flags.NewName = None,
+    reuse: Annotated[
+        bool,
+        typer.Option(
+            "--reuse",
+            help="Run only what has changed since FLOW, which has ended, and what depends on it; "
+            "take the results of the rest.",
+        ),
+    ] = False,
+    rerun: flags.Rerun = None,
+    dry_run: flags.SentDryRun = None,
     follow: flags.FollowOptions,
 ) -> Work:
     """Create a flow with the spec, labels and annotations of an existing one, in its namespace. It
     runs from the beginning, with the JobTemplates as they are now. Without --name it gets the old
-    name and a random suffix. `jobflow retry` instead runs only what failed.
+    name and a random suffix. With --reuse, steps that completed in FLOW and have not changed are
+    not run again: the new flow takes their results. `jobflow retry` instead runs what failed of the
+    same flow, with the same spec.
 
     Exit code: 0 created, with --wait, --watch or --log: the flow is Succeed; 1 faults, refused, or
     the flow is Failed; 2 no such flow, or no cluster; 130 interrupted.
     """
     from jobflow.cli.steer.submit import SubmitOptions, resubmit_flow
 
-    return resubmit_flow(flow, connection, param or (), SubmitOptions(follow, name))
+    options = SubmitOptions(follow, name, dry_run, reuse=flow if reuse else None, rerun=rerun or ())
+    return resubmit_flow(flow, connection, param or (), options)
 
 
 @commands.add(

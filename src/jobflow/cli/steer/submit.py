@@ -1,6 +1,5 @@
 """`jobflow submit` and `resubmit`: check flows, create and follow them."""
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,14 +7,15 @@ from typing import Any
 from jobflow.cli.flags import DryRun, FollowOptions
 from jobflow.cli.steer.until_end import View, until_end
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error
-from jobflow.client.flows.find_flow import connect, read_flow, to_flow
-from jobflow.client.manifests.check import Report, check_files
+from jobflow.client.flows.find_flow import connect, find_flow, read_flow, to_flow
+from jobflow.client.manifests.check import Report, check_loaded, load_files
 from jobflow.client.manifests.flag_values import parse_params
 from jobflow.client.manifests.objects import Manifest
 from jobflow.client.manifests.sources import UNREADABLE, ManifestFault, SourcePlace
 from jobflow.client.manifests.yaml_nodes import Node
 from jobflow.client.options import Connection, FileOptions
-from jobflow.client.verbs.copy import check_flow, copy_of, send_checked
+from jobflow.client.verbs.copy import check_copy, check_flow, send_checked
+from jobflow.client.verbs.reuse import choice_of, free_name
 from jobflow.client.verbs.send_manifests import Applied, Sent, body_of, send
 from jobflow.core.text import printable
 from jobflow.core.violations import Reason, Violation
@@ -35,6 +35,10 @@ class SubmitOptions:
     dry_run: DryRun | None = None
     templates: bool = False
     """Whether only the JobTemplates are sent."""
+    reuse: str | None = None
+    """The name of the flow whose results are reused."""
+    rerun: Sequence[str] = ()
+    """The steps that run nevertheless."""
 
     @property
     def view(self) -> View | None:
@@ -51,8 +55,12 @@ class SubmitOptions:
         follow = self.follow
         given = {"--wait": follow.wait, "--watch": follow.watch, "--log": follow.log}
         follows = [flag for flag, is_given in given.items() if is_given]
-        if self.templates and self.name is not None:
-            follows.insert(0, "--name")
+        if self.rerun and self.reuse is None:
+            sentence = "--rerun needs --reuse: without it, every step runs"
+            raise CommandError(UNUSABLE, sentence)
+        for flag, value in (("--reuse", self.reuse), ("--name", self.name)):
+            if self.templates and value is not None:
+                follows.insert(0, flag)
         if follows and (self.templates or self.dry_run):
             flag = "--templates" if self.templates else "--dry-run"
             sentence = f"{flag} excludes {follows[0]}, because no flow is created"
@@ -67,7 +75,14 @@ class SubmitOptions:
 async def submit_files(files: FileOptions, connection: Connection, options: SubmitOptions) -> int:
     options.check()
     async with await connect(connection) as client:
-        report = check_files(files, namespace=client.namespace, name=options.name)
+        reuse = None
+        if options.reuse is not None:
+            reuse = choice_of(await find_flow(client, options.reuse), options.rerun)
+        loaded = load_files(files, namespace=client.namespace, name=options.name, reuse=reuse)
+        if reuse is not None and options.name is None:
+            if notice := await free_name(client, loaded.objects):
+                print_error(notice, severity="warning")
+        report = check_loaded(loaded, files)
         report.faults += _own_faults(report, connection)
         errors = make_console(stderr=True)
         if report.faults:
@@ -106,15 +121,25 @@ async def resubmit_flow(
     async with await connect(connection) as client:
         # the spec as it is stored: a type would drop the fields that this version does not know
         raw = await read_flow(client, name)
-        flow, spec = to_flow(raw), json.loads(raw).get("spec", {})
-        report = checked(copy_of(flow.metadata, spec, options.name), values, flow.metadata.name)
-        return await finish(client, await send_checked(client, report), options)
+        reuse = None if options.reuse is None else choice_of(to_flow(raw), options.rerun)
+        report = without_faults(check_copy(raw, values, options.name, reuse))
+        if options.dry_run is DryRun.CLIENT:
+            sent = Sent(flows=[*map(body_of, report.flows)])
+        else:
+            is_dry = options.dry_run is DryRun.SERVER
+            sent = await send_checked(client, report, dry_run=is_dry)
+        return await finish(client, sent, options)
 
 
 def checked(flow: dict[str, Any], values: Mapping[str, Node], origin: str) -> Report:
     """Return the report on a flow made from the object named `origin`, with values of params.
     Raises CommandError after it has printed the faults."""
-    report = check_flow(flow, values, origin)
+    return without_faults(check_flow(flow, values, origin))
+
+
+def without_faults(report: Report) -> Report:
+    """Return a report on a flow that is no file. Raises CommandError after it has printed the
+    faults, if there are any."""
     if report.faults:
         errors = make_console(stderr=True)
         for fault in report.faults:  # the source is no file, so its lines mean nothing

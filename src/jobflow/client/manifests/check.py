@@ -17,7 +17,13 @@ from jobflow.api.kinds import KINDS, FlowObject
 from jobflow.api.labels import CRON
 from jobflow.api.resources import FLOW_GROUP, JOBFLOWS
 from jobflow.client.manifests import objects
-from jobflow.client.manifests.flag_values import parse_params, set_name, set_params
+from jobflow.client.manifests.flag_values import (
+    ReuseChoice,
+    parse_params,
+    set_name,
+    set_params,
+    set_reuse,
+)
 from jobflow.client.manifests.objects import Manifest, Manifests
 from jobflow.client.manifests.sources import STDIN, UNREADABLE, ManifestFault, Source, SourcePlace
 from jobflow.client.manifests.yaml_nodes import data_of
@@ -175,6 +181,18 @@ def check_files(
 ) -> Report:
     """Check FILEs with these params. `namespace` is that of objects without one, `name` replaces
     that of the only flow. Raises CommandError."""
+    return check_loaded(load_files(options, namespace=namespace, name=name), options)
+
+
+def load_files(
+    options: FileOptions,
+    *,
+    namespace: str,
+    name: str | None = None,
+    reuse: ReuseChoice | None = None,
+) -> Manifests:
+    """Return the objects in FILEs as `check_files` checks them; with `reuse`, the only flow reuses
+    another one. Raises CommandError."""
     values = parse_params(options.param or ())
     manifests = objects.load(options.files, sys.stdin.buffer)
     manifests.objects = [
@@ -183,8 +201,15 @@ def check_files(
     # with faults, nobody knows how many flows there are
     if name is not None and not manifests.faults:
         set_name(name, manifests.objects)
+    if reuse is not None and not manifests.faults:
+        set_reuse(reuse, manifests.objects)
     if values and manifests.objects:
         set_params(values, manifests.objects)
+    return manifests
+
+
+def check_loaded(manifests: Manifests, options: FileOptions) -> Report:
+    """Check what `load_files` has returned."""
     report = check(manifests, lenient=options.lenient)
     if not (report.faults or report.flows or report.templates or report.crons):
         source = Source(" ".join(STDIN if file == "-" else file for file in options.files))

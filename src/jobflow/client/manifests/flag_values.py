@@ -3,11 +3,12 @@ Lists and mappings are YAML, so that texts need no quotes, but with the numbers 
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from io import BytesIO
 
 from jobflow.api.duration import MAX_SECONDS, parse_duration
+from jobflow.api.flow.control import ReusePolicy
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS
 from jobflow.client.errors import UNUSABLE, CommandError
 from jobflow.client.manifests import yaml_nodes
@@ -79,22 +80,83 @@ def parse_params(arguments: Iterable[str], flag: str = "--param") -> dict[str, y
     return values
 
 
+@dataclass(frozen=True, slots=True)
+class ReuseChoice:
+    """The ended flow whose results a new one takes, and the steps that run nevertheless."""
+
+    flow: str
+    uid: str
+    rerun: Sequence[str] = ()
+
+
 def set_name(name: str, manifests: Iterable[Manifest]) -> None:
     """Set the name of the only flow, also instead of a generateName. Raises CommandError if there
     is no flow or several."""
+    _rename(_only_flow(f"--name {name}: sets the name of", manifests), "name", name)
+
+
+def set_generated_name(flow: Manifest) -> None:
+    """Let the API server make a name of that of the flow."""
+    _rename(flow, "generateName", f"{flow.name}-")
+
+
+def set_reuse(reuse: ReuseChoice, manifests: Iterable[Manifest]) -> None:
+    """Let the only flow reuse another one. Raises CommandError if there is no flow or several, or
+    it has no such steps."""
+    flow = _only_flow(f"--reuse {reuse.flow}: is about", manifests)
+    spec = _child(flow.node, "spec")
+    if not isinstance(spec, yaml_nodes.MappingNode):
+        return  # its fault is found later
+    fields = {"flow": reuse.flow, "uid": reuse.uid}
+    _set(spec, "reuse", {key: yaml_nodes.ScalarNode(spec.span, fields[key]) for key in fields})
+    steps: dict[str, yaml_nodes.MappingNode] = {}
+    for field in ("flows", "finally"):
+        listed = _child(spec, field)
+        for step in listed.items if isinstance(listed, yaml_nodes.ListNode) else ():
+            name = _child(step, "name")
+            if isinstance(step, yaml_nodes.MappingNode) and isinstance(name, yaml_nodes.ScalarNode):
+                steps.setdefault(str(name.value), step)
+    errors = []
+    for step_name in reuse.rerun:
+        if step_name in steps:
+            _set(steps[step_name], "reusePolicy", ReusePolicy.NEVER.value)
+            continue
+        guess = did_you_mean(Suggester([*steps]).nearest(step_name))
+        others = f"; its steps are {join_names([*steps], shown=10)}"
+        errors.append(f"--rerun {step_name}: the flow has no such step{guess or others}")
+    if errors:
+        raise CommandError(UNUSABLE, "\n".join(errors))
+    flow.__dict__.pop("data", None)  # cached as it was before
+
+
+def _set(
+    node: yaml_nodes.MappingNode, key: str, value: str | dict[str, yaml_nodes.ScalarNode]
+) -> None:
+    """Set a value that is in no file: its faults are shown at the mapping."""
+    made: yaml_nodes.Node = yaml_nodes.ScalarNode(node.span, value)
+    if isinstance(value, dict):
+        entries = {name: yaml_nodes.MappingEntry(node.span, each) for name, each in value.items()}
+        made = yaml_nodes.MappingNode(node.span, entries=entries)
+    node.entries[key] = yaml_nodes.MappingEntry(node.span, made)
+    node.duplicates = [each for each in node.duplicates if each.key != key]
+
+
+def _only_flow(what: str, manifests: Iterable[Manifest]) -> Manifest:
     flows = [manifest for manifest in manifests if manifest.kind == JOBFLOWS.kind]
-    if len(flows) != 1:
-        found = format_count(len(flows), "JobFlow") if flows else "no JobFlow"
-        message = f"--name {name}: sets the name of one JobFlow, but the files contain {found}"
-        raise CommandError(UNUSABLE, message)
-    [flow] = flows
+    if len(flows) == 1:
+        return flows[0]
+    found = format_count(len(flows), "JobFlow") if flows else "no JobFlow"
+    raise CommandError(UNUSABLE, f"{what} one JobFlow, but the files contain {found}")
+
+
+def _rename(flow: Manifest, field: str, name: str) -> None:
     metadata = _child(flow.node, "metadata")
     if isinstance(metadata, yaml_nodes.MappingNode):
-        generated = metadata.entries.pop("generateName", None)
+        olds = [metadata.entries.pop(each, None) for each in ("name", "generateName")]
         # faults of the name are shown where the old one is
-        old = metadata.entries.get("name") or generated
+        old = next(filter(None, olds), None)
         span = old.value.span if old is not None else metadata.span
-        metadata.entries["name"] = yaml_nodes.MappingEntry(span, yaml_nodes.ScalarNode(span, name))
+        metadata.entries[field] = yaml_nodes.MappingEntry(span, yaml_nodes.ScalarNode(span, name))
         flow.__dict__.pop("data", None)  # cached with the old name
 
 

@@ -1,7 +1,7 @@
 """New flows with the spec of an existing flow or of a CronJobFlow."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +14,11 @@ from jobflow.client.errors import FAILED, CommandError
 from jobflow.client.flows.find_cron import FoundCron
 from jobflow.client.flows.find_flow import to_flow
 from jobflow.client.manifests.check import Report, check
-from jobflow.client.manifests.flag_values import parse_params, set_params
+from jobflow.client.manifests.flag_values import (
+    ReuseChoice,
+    set_params,
+    set_reuse,
+)
 from jobflow.client.manifests.objects import Manifests, manifest_of
 from jobflow.client.manifests.sources import SourcePlace
 from jobflow.client.manifests.yaml_nodes import Node
@@ -24,14 +28,13 @@ from jobflow.core.manifests.job import is_inherited
 from jobflow.kube.client import Client
 
 
-async def create_copy(client: Client, raw: bytes, param: Sequence[str], name: str | None) -> str:
-    """Create a flow with the spec of another, which is given as JSON, and return its name. Raises
-    CommandError with a line for each fault."""
+def check_copy(
+    raw: bytes, values: Mapping[str, Node], name: str | None, reuse: ReuseChoice | None = None
+) -> Report:
+    """Return the report on a new flow with the spec of another, which is given as JSON."""
     # the spec as it is stored: fields that this version does not know stay
     flow, spec = to_flow(raw), json.loads(raw).get("spec", {})
-    copy = copy_of(flow.metadata, spec, name)
-    created = await create_flow(client, copy, parse_params(param), flow.metadata.name)
-    return created.metadata.name
+    return check_flow(copy_of(flow.metadata, spec, name), values, flow.metadata.name, reuse)
 
 
 async def create_flow(
@@ -39,7 +42,12 @@ async def create_flow(
 ) -> JobFlow:
     """Create a flow that is no file, with these values of params. `origin`: the name of the object
     that it was made from. Raises CommandError with a line for each fault."""
-    report = check_flow(flow, values, origin)
+    return await create_checked(client, check_flow(flow, values, origin))
+
+
+async def create_checked(client: Client, report: Report) -> JobFlow:
+    """Create the flow of a report of `check_flow`. Raises CommandError with a line for each
+    fault."""
     faults, refusals = report.faults, list[str]()
     if not faults:
         sent = await send_checked(client, report)
@@ -49,26 +57,33 @@ async def create_flow(
     raise CommandError(FAILED, "\n".join([*refusals, *(each.sentence for each in faults)]))
 
 
-def check_flow(flow: dict[str, Any], values: Mapping[str, Node], origin: str) -> Report:
+def check_flow(
+    flow: dict[str, Any],
+    values: Mapping[str, Node],
+    origin: str,
+    reuse: ReuseChoice | None = None,
+) -> Report:
     """Return the report on a flow that is no file. `origin`: the object that it was made from."""
     manifest = manifest_of(flow)
     if values:
         set_params(values, [manifest], flow=origin)
+    if reuse is not None:
+        set_reuse(reuse, [manifest])
     return check(Manifests([manifest.source], [manifest]))
 
 
-async def send_checked(client: Client, report: Report) -> Sent:
+async def send_checked(client: Client, report: Report, *, dry_run: bool = False) -> Sent:
     """Create the flow of a report of `check_flow`. Raises CommandError."""
     (manifest,) = report.flows
-    sent = await send(client, report)
+    sent = await send(client, report, dry_run=dry_run)
     # the lines of a flow that is no file mean nothing
     sent.faults = [replace(fault, place=SourcePlace(manifest.source)) for fault in sent.faults]
     return sent
 
 
 def copy_of(meta: ObjectMeta, spec: Any, name: str | None) -> dict[str, Any]:
-    """Return the new flow. Without `name` it gets a generateName: that of the old flow if its name
-    was generated, so that random suffixes do not add up."""
+    """Return the new flow, which reuses nothing. Without `name` it gets a generateName: that of the
+    old flow if its name was generated, so that random suffixes do not add up."""
     if name is not None:
         names = {"name": name}
     elif meta.generate_name and meta.name.startswith(meta.generate_name):
@@ -86,7 +101,7 @@ def copy_of(meta: ObjectMeta, spec: Any, name: str | None) -> dict[str, Any]:
             "namespace": meta.namespace,
             **{key: value for key, value in texts.items() if value},
         },
-        "spec": spec,
+        "spec": {key: value for key, value in spec.items() if key != "reuse"},
     }
 
 

@@ -1,0 +1,132 @@
+"""`jobflow submit --reuse` and `resubmit --reuse` on the sandbox's API server."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobflow.api.resources import JOBS
+from support.sandbox.flow_commands import run_command, volcano_on
+from support.sandbox.manifests import jobflow, template
+from support.sandbox.running_controller import Cluster, flow
+from support.sandbox.submitted import write_flow
+
+FIVE: dict[str, list[str]] = {"a": [], "b": ["a"], "c": ["b"], "d": ["c"], "e": ["d"]}
+
+
+def five(*, is_mended: bool, **spec: Any) -> list[dict[str, Any]]:
+    """Return a chain of five steps, of which the third fails unless it is mended."""
+    made = {name: template(name, duration="0s") for name in FIVE}
+    if is_mended:
+        container = made["c"]["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
+        container["command"] = ["sh", "-c", "exit 0"]
+    else:
+        made["c"] = template("c", duration="0s", exit_code="1")
+    return [*made.values(), jobflow("train", FIVE, **spec)]
+
+
+async def ended(world: Cluster, name: str) -> str:
+    return (await world.ended(name)).status.state.phase
+
+
+async def jobs_of(world: Cluster, name: str) -> list[str]:
+    jobs = [each["metadata"]["name"] for each in await world.raw(JOBS)]
+    return [job.removeprefix(f"{name}-") for job in jobs if job.startswith(f"{name}-")]
+
+
+async def test_a_flow_of_five_goes_on_after_its_third_step_was_mended(
+    world: Cluster, kubeconfig: Path, tmp_path: Path
+) -> None:
+    async with volcano_on(world), world.controller():
+        await run_command(kubeconfig, "submit", write_flow(tmp_path, *five(is_mended=False)))
+        assert await ended(world, "train") == "Failed"
+        file = write_flow(tmp_path, *five(is_mended=True))
+        result = await run_command(kubeconfig, "submit", file, "--reuse", "train")
+        assert result.code == 0
+        [name] = set(await world.flow_names()) - {"train"}
+        assert name.startswith("train-")
+        taken = "the name train is taken, so the new flow is named train-<random>"
+        assert taken in result.err
+        assert await ended(world, name) == "Succeed"
+        assert await jobs_of(world, name) == ["c", "d", "e"]
+    conditions = (await world.flow(name)).status.conditions or {}
+    assert {key[-1] for key, each in conditions.items() if each.reason == "Reused"} == {*"ab"}
+
+
+async def test_a_param_of_the_last_step_runs_that_alone(world: Cluster, kubeconfig: Path) -> None:
+    container = {"image": "busybox", "command": ["train"]}
+    steps = [
+        {"name": "a", "container": container},
+        {
+            "name": "b",
+            "dependsOn": {"targets": ["a"]},
+            "container": {**container, "args": ["--rate", "$(params.rate)"]},
+        },
+    ]
+    first = flow("first", {}, flows=steps, params=[{"name": "rate", "value": "0.01"}])
+    async with volcano_on(world), world.controller():
+        await world.apply(first)
+        assert await ended(world, "first") == "Succeed"
+        flags = ("--reuse", "--param", "rate=0.1", "--name", "second")
+        assert (await run_command(kubeconfig, "resubmit", "first", *flags)).code == 0
+        assert await ended(world, "second") == "Succeed"
+        assert await jobs_of(world, "second") == ["b"]
+        flags = ("--reuse", "--rerun", "a", "--name", "third")
+        assert (await run_command(kubeconfig, "resubmit", "second", *flags)).code == 0
+        assert await ended(world, "third") == "Succeed"
+        assert await jobs_of(world, "third") == ["a", "b"]
+    second, third = await world.flow("second"), await world.flow("third")
+    assert third.spec.reuse is not None
+    assert (third.spec.reuse.flow, third.spec.reuse.uid) == ("second", second.metadata.uid)
+    policies = {step.name: step.reuse_policy for step in third.spec.flows or ()}
+    assert policies == {"a": "Never", "b": None}
+
+
+async def test_a_copy_without_reuse_reuses_nothing(world: Cluster, kubeconfig: Path) -> None:
+    reuse = {"flow": "earlier", "uid": "of-earlier"}
+    await world.apply(flow("train", {"a": ""}, reuse=reuse, suspend=True))
+    result = await run_command(kubeconfig, "resubmit", "train", "--name", "again", "-o", "json")
+    assert (result.code, result.json["spec"].get("reuse")) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("resubmit", "train", "--rerun", "a"), 2, "--rerun needs --reuse"),
+        (("submit", "FILE", "--rerun", "a"), 2, "--rerun needs --reuse"),
+        (
+            ("resubmit", "train", "--reuse", "--rerun", "trian"),
+            2,
+            "--rerun trian: the flow has no such step; its steps are a and b",
+        ),
+        (
+            ("submit", "FILE", "--reuse", "trian"),
+            2,
+            'JobFlow "trian" does not exist in namespace "default"; did you mean "train"?',
+        ),
+        (("submit", "FILE", "--reuse", "train", "--templates"), 2, "--templates excludes --reuse"),
+        (
+            ("submit", "FILE", "FILE2", "--reuse", "train"),
+            2,
+            "--reuse train: is about one JobFlow, but the files contain 2 JobFlows",
+        ),
+    ],
+)
+async def test_what_cannot_be_meant_is_an_error(
+    world: Cluster,
+    kubeconfig: Path,
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    code: int,
+    sentence: str,
+) -> None:
+    await world.apply(flow("train", {"a": "", "b": "a"}, suspend=True))
+    (tmp_path / "2").mkdir()
+    files = {
+        "FILE": write_flow(tmp_path, *five(is_mended=True)),
+        "FILE2": write_flow(tmp_path / "2", jobflow("other", {"a": []})),
+    }
+    result = await run_command(kubeconfig, *(files.get(each, each) for each in arguments))
+    assert (result.code, result.out) == (code, "")
+    assert sentence in result.err
+    assert await world.flow_names() == ["train"]
