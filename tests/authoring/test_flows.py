@@ -248,6 +248,15 @@ def test_metadata_and_outputs() -> None:
     }
 
 
+def test_a_claim_of_the_flow_is_named_by_a_reference() -> None:
+    size = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    flow = Flow("f", volume_claims={"data": size, "big-cache": size})
+    env = {"A": flow.claims.data, "B": flow.claims["big-cache"]}
+    flow.step("a", template=Template("t", JOB), env=env)
+    (step,) = spec_of(flow)["flows"]
+    assert step["env"] == {"A": "$(flow.claims.data)", "B": "$(flow.claims.big-cache)"}
+
+
 def test_a_schedule_has_the_spec_of_its_flow() -> None:
     flow = Flow("f", labels={"a": "b"}, params={"n": 1})
     flow.step("a", template=Template("t", JOB), env={"AT": flow.scheduled_time})

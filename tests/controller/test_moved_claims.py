@@ -129,6 +129,52 @@ async def test_a_claim_moves_through_a_chain_of_flows_and_stays_over_retries() -
         assert await mounted(world, "third-train-r1") == ["first-data"]
 
 
+NAMED = "$(flow.claims.data) $(flow.name)-data $(vars.claim)"
+SHOWING = {
+    "name": "show",
+    "vars": {"claim": 'flow.claims["data"]'},
+    "container": {"image": "busybox", "args": [NAMED]},
+    "volumes": [{"name": "own", "persistentVolumeClaim": {"claimName": "$(flow.name)-data"}}],
+}
+PASSING = {
+    "name": "pass",
+    "dependsOn": {"targets": ["show"]},
+    "flow": {
+        "params": {"claim": "$(flow.claims.data)"},
+        "flows": [
+            {
+                "name": "child",
+                "container": {"image": "busybox"},
+                "volumes": [
+                    {"name": "data", "persistentVolumeClaim": {"claimName": "$(params.claim)"}}
+                ],
+            }
+        ],
+    },
+}
+
+
+async def test_pods_references_and_child_flows_get_the_real_name_of_a_claim() -> None:
+    async with after_first() as world:
+        await world.apply(using("second", "first", flows=[SHOWING, PASSING]))
+        await world.ended("second")
+        (made,) = [
+            each for each in await world.raw(JOBS) if each["metadata"]["name"] == "second-show"
+        ]
+        pod = made["spec"]["tasks"][0]["template"]["spec"]
+        assert pod["containers"][0]["args"] == ["first-data second-data first-data"]
+        assert await mounted(world, "second-show") == ["first-data"]
+        assert await mounted(world, "second-pass-child") == ["first-data"]
+
+
+async def test_a_claim_among_the_params_of_a_child_flow_is_created_before_it() -> None:
+    async with after_first() as world:
+        await world.apply(using("other", flows=[{**PASSING, "dependsOn": None}]))
+        await world.ended("other")
+        assert await mounted(world, "other-pass-child") == ["other-data"]
+        assert (await owners(world))["other-data"] == "other"
+
+
 async def test_of_two_flows_at_once_one_gets_the_claim() -> None:
     async with after_first() as world:
         await world.apply(using("second", "first"), using("third", "first"))

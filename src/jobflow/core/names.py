@@ -42,6 +42,19 @@ def format_place(step: str, index: int | str | None) -> str:
     return step if index is None else f"{step}/{index}"
 
 
+def claim_names(flow: JobFlow) -> dict[str, str]:
+    """Return the name of each PersistentVolumeClaim by its name in the flow: `<flow>-<name>`, if
+    the status has no other one."""
+    names, reused = default_claim_names(flow), flow.status.reused_claims
+    return names | {claim: reused[claim] for claim in names if claim in reused} if reused else names
+
+
+def default_claim_names(flow: JobFlow) -> dict[str, str]:
+    """Return `<flow>-<name>` for each PersistentVolumeClaim, by its name in the flow."""
+    name = flow.metadata.name
+    return {claim: format_job_name(name, claim) for claim in flow.spec.volume_claims or ()}
+
+
 def predict_generated_name(prefix: str) -> str:
     """Return a placeholder of the length of the name that an API server makes of `generateName`;
     "" if that is empty."""

@@ -95,6 +95,10 @@ def test_the_dry_run_of_a_template_has_a_placeholder_for_each_missing_volume() -
     assert volumes(made) == [{"name": "data", "emptyDir": {}}, {"name": "x", "emptyDir": {}}]
 
 
+def test_a_child_flow_uses_the_claims_that_are_among_its_params() -> None:
+    assert mounted_claims({"params": [{"name": "x", "value": "f-logs"}]}, CLAIMS) == ["logs"]
+
+
 def owning(
     name: str,
     after: str = "",

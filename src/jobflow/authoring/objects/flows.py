@@ -37,6 +37,11 @@ class FlowBody(StepList):
         return variable("flow", "failures")
 
     @property
+    def claims(self) -> Expr:
+        """The names of the PersistentVolumeClaims in `volume_claims`: `flow.claims.data`."""
+        return variable("flow", "claims")
+
+    @property
     def scheduled_time(self) -> Expr:
         """In flows of a CronFlow: the scheduled time."""
         return variable("flow", "scheduledTime")

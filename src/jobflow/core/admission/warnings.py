@@ -24,7 +24,8 @@ from jobflow.core.admission.rules.names_and_targets import awaited_ends
 from jobflow.core.admission.value_warnings import VALUE_WARNINGS
 from jobflow.core.admission.volcano.job_view import job_view
 from jobflow.core.cel.references import find_references
-from jobflow.core.manifests.volume_claims import claim_names, mounted_claims, unprovided_volumes
+from jobflow.core.manifests.volume_claims import mounted_claims, unprovided_volumes
+from jobflow.core.names import claim_names
 from jobflow.core.spec.compiled import find_left_out
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names
@@ -253,6 +254,9 @@ def claims_are_mounted(facts: FlowFacts) -> Iterator[FieldWarning]:
         return
     names = claim_names(facts.flow)
     used = {c for spec in facts.resolved_specs for c in mounted_claims(spec.spec, names)}
+    for child in facts.children:
+        values = [] if child.params is None else child.params.content.values()
+        used.update(mounted_claims({"params": [{"value": each} for each in values]}, names))
     for claim in facts.claims:
         if claim.name not in used and not any(spec.open for spec in facts.resolved_specs):
             detail = (

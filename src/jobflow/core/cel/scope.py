@@ -31,7 +31,7 @@ from jobflow.core.cel.language.tree import Mention
 from jobflow.core.cel.language.values import describe_type
 from jobflow.core.cel.references import Fields, Reference
 from jobflow.core.limits import MAX_RUNS
-from jobflow.core.names import format_job_name, format_latest_name
+from jobflow.core.names import claim_names, format_job_name, format_latest_name
 from jobflow.core.pods.failure import FACTS, read_facts
 from jobflow.core.text import shorten
 from jobflow.core.work import may_run_steps
@@ -181,14 +181,7 @@ def build_variables(mentions: Sequence[Mention], scope: EvaluationScope) -> dict
                 if not names or param.name == names[0]:
                     params.setdefault(param.name, param.value)
         elif root == "flow":
-            meta = scope.flow.metadata
-            flow = variables.setdefault("flow", {"name": meta.name, "namespace": meta.namespace})
-            if (scheduled := (meta.annotations or {}).get(SCHEDULED_TIME)) is not None:
-                flow["scheduledTime"] = scheduled
-            if scope.flow_phase is not None:
-                flow["phase"] = str(scope.flow_phase)
-                if names == ("failures",):
-                    flow["failures"] = scope.list_failures()
+            _add_flow_field(variables, names, scope)
         elif root == "steps":
             steps = variables.setdefault("steps", {})
             # without a key, the name of the step is computed, which admission refuses
@@ -204,6 +197,21 @@ def build_variables(mentions: Sequence[Mention], scope: EvaluationScope) -> dict
         elif (value := _variable_of_run(root, scope)) is not UNSET:
             variables[root] = value
     return variables
+
+
+def _add_flow_field(
+    variables: dict[str, Any], names: Sequence[str], scope: EvaluationScope
+) -> None:
+    meta = scope.flow.metadata
+    flow = variables.setdefault("flow", {"name": meta.name, "namespace": meta.namespace})
+    if (scheduled := (meta.annotations or {}).get(SCHEDULED_TIME)) is not None:
+        flow["scheduledTime"] = scheduled
+    if names == ("claims",):
+        flow["claims"] = claim_names(scope.flow)
+    if scope.flow_phase is not None:
+        flow["phase"] = str(scope.flow_phase)
+        if names == ("failures",):
+            flow["failures"] = scope.list_failures()
 
 
 def _variable_of_run(root: str, scope: EvaluationScope) -> Any:

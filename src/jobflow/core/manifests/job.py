@@ -16,8 +16,8 @@ from jobflow.core.cel.references import OF_JOB_SPEC
 from jobflow.core.cel.scope import EvaluationScope, resolve_references
 from jobflow.core.json_values import copy_json, maps
 from jobflow.core.manifests.layers import Rank, layers_of, with_defaults
-from jobflow.core.manifests.volume_claims import claim_names, with_claims, with_real_names
-from jobflow.core.names import qualify_name, root_label, to_label_value
+from jobflow.core.manifests.volume_claims import with_claims, with_real_names
+from jobflow.core.names import claim_names, qualify_name, root_label, to_label_value
 
 _BOOKKEEPING = (
     "kubectl.kubernetes.io/",

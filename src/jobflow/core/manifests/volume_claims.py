@@ -10,24 +10,12 @@ from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import EvaluationScope, resolve_references
 from jobflow.core.json_values import map_at, maps
 from jobflow.core.names import (
-    format_job_name,
+    claim_names,
+    default_claim_names,
     format_other_name,
     qualify_name,
     to_label_value,
 )
-
-
-def claim_names(flow: JobFlow) -> dict[str, str]:
-    """Return the name of each PersistentVolumeClaim by its name in the flow: `<flow>-<name>`, if
-    the status has no other one."""
-    names, reused = default_claim_names(flow), flow.status.reused_claims
-    return names | {claim: reused[claim] for claim in names if claim in reused} if reused else names
-
-
-def default_claim_names(flow: JobFlow) -> dict[str, str]:
-    """Return `<flow>-<name>` for each PersistentVolumeClaim, by its name in the flow."""
-    name = flow.metadata.name
-    return {claim: format_job_name(name, claim) for claim in flow.spec.volume_claims or ()}
 
 
 def movable_claims(flow: JobFlow, source: JobFlow) -> dict[str, str]:
@@ -205,9 +193,11 @@ def _with_volumes(
 
 
 def mounted_claims(spec: Mapping[str, Any], claims: Mapping[str, str]) -> list[str]:
-    """Return the claims of the flow that a vcjob mounts, by their name in the flow, in order."""
+    """Return the claims of the flow that a vcjob mounts, or that a child flow has among its params,
+    by their name in the flow, in order."""
     # a template may name a claim of the flow by its full name
     used = {str(each.get("volumeClaimName")) for each in maps(spec.get("volumes"))}
+    used |= {str(each.get("value")) for each in maps(spec.get("params"))}
     for task in maps(spec.get("tasks")):
         for volume in maps((map_at(task, "template", "spec") or {}).get("volumes")):
             source = volume.get("persistentVolumeClaim")

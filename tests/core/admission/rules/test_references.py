@@ -42,6 +42,7 @@ def test_a_valid_reference_is_admitted(text: str) -> None:
         ("$(item)", 'only the patch, vars and the retry.when of a step with forEach have an item'),
         ("$(flow.uid)", 'a flow has no "uid"; it has name, namespace'),
         ("$(flow.phase)", 'only steps of finally and outputs of the flow have flow.phase'),
+        ("$(flow.claims.data)", 'only flows with volumeClaims have flow.claims'),
         ("$(flow.name.x)", 'a flow has no "name.x"; did you mean "name"?'),
         ("$(steps.a.failure.code)", 'a failure has no "code"; did you mean "node"?'),
         ("$(steps.a.failure.step)", 'only the failure of a step that runs a flow has "step"'),
@@ -56,6 +57,29 @@ def test_a_valid_reference_is_admitted(text: str) -> None:
 def test_an_invalid_reference_is_refused(text: str, detail: str) -> None:
     reference = text.removeprefix("q")
     assert faults_of_text(text) == [f'"{reference}": {detail}']
+
+
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        ("$(flow.claims.data) $(flow.claims.big-cache)", None),
+        ("$(flow.claims.dat)", 'spec.volumeClaims has no "dat"; did you mean "data"?'),
+        ("$(flow.claims.data.x)", 'spec.volumeClaims has no "data.x"; did you mean "data"?'),
+        ("$(flow.claims)", "write which field of spec.volumeClaims is meant: data, big-cache"),
+    ],
+)
+def test_a_reference_to_a_claim_names_one_of_the_flow(text: str, detail: str | None) -> None:
+    size = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    step = {"name": "a", "container": {"image": "x", "args": [text]}}
+    found = faults(flow_of(step, volumeClaims={"data": size, "big-cache": size}))
+    assert [each.partition('": ')[2] for each in found] == ([] if detail is None else [detail])
+
+
+def test_the_names_of_claims_are_not_known_before_the_start() -> None:
+    size = {"accessModes": ["$(flow.claims.data)"], "resources": {"requests": {"storage": "1Gi"}}}
+    group = {"group": "$(flow.claims.data)"}
+    found = faults(flow_of("a", volumeClaims={"data": size}, concurrency=group))
+    assert len([each for each in found if "are not known before the flow starts" in each]) == 2
 
 
 def test_references_in_loops_are_checked() -> None:

@@ -52,6 +52,9 @@ class NameScope:
         self._flow_fields = ["name", "namespace"]
         if SCHEDULED_TIME in (flow.metadata.annotations or {}):
             self._flow_fields.append("scheduledTime")
+        self._claims = list(flow.spec.volume_claims or ())
+        if self._claims:
+            self._flow_fields.append("claims")
         self._params = frozenset(param.name for param in flow.spec.params or ())
         self._has_open_name: dict[int, bool] = {}
         """By id of the tasks of a step, which live as long as their flow."""
@@ -140,9 +143,13 @@ class NameScope:
         if place.position >= len(self._graph):
             names += ["phase", "failures"]
         if keys and keys[0] in names:
+            if keys[0] == "claims":
+                return _unknown_key("spec.volumeClaims", keys[1:], self._claims)
             return unknown_failure(keys[2:]) if keys[0] == "failures" else None
         if keys and keys[0] in ("phase", "failures"):
             return f"only steps of finally and outputs of the flow have flow.{keys[0]}"
+        if keys and keys[0] == "claims":
+            return "only flows with volumeClaims have flow.claims"
         if keys and keys[0] == "scheduledTime":
             return "only flows that a CronJobFlow creates have flow.scheduledTime"
         return unknown_field("a flow", keys, names)
@@ -247,7 +254,12 @@ class NameScope:
             example = "$(steps.NAME.outputs.KEY)"
             others = ", ".join(f".{fact}" for fact in REFERENCE_FACTS[1:])
             return f"write {example} for a step's output, or end with one of {others}"
-        if root == "flow" and len(keys) > 1 and keys[0] != "failures":
+        if root == "flow" and keys[0] == "claims" and self._claims:
+            name = ".".join(keys[1:])
+            if name in self._claims:
+                return None
+            return unknown_field("spec.volumeClaims", (name,) if name else (), self._claims)
+        if root == "flow" and len(keys) > 1 and keys[0] not in ("failures", "claims"):
             return unknown_field("a flow", (".".join(keys),), self._flow_fields)
         return self.fault(place, Mention(root, keys, 0))
 

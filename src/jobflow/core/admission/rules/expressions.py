@@ -130,7 +130,9 @@ def faults_before_start(
     params and flow have no value."""
     for at, reference in find_references(written, path):
         fault: str | None = detail
-        if reference.root in ("params", "flow"):
+        if reference.keys[:1] == ("claims",) and reference.root == "flow":
+            fault = "the names of volume claims are not known before the flow starts"
+        elif reference.root in ("params", "flow"):
             scope = facts.expressions.scope
             fault = scope.reference_fault(NO_STEP, reference.root, reference.keys)
         if fault is not None:

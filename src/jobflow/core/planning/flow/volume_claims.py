@@ -18,11 +18,11 @@ from jobflow.api.flow.status import ReusedFlow
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.manifests.volume_claims import (
     build_claim,
-    claim_names,
     differing_names,
     mounted_claims,
     movable_claims,
 )
+from jobflow.core.names import claim_names
 from jobflow.core.planning.actions import CreateClaim, MoveClaim
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import CreateFault

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from jobflow.core.admission.validate import Known, validate_flow
-from support.admission.reviewed import flow_of
+from support.admission.reviewed import flow_of, knowing, template_of
 
 GOOD = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 PARAMS = [{"name": "size", "value": "1Gi"}, {"name": "n", "value": 3}]
@@ -73,6 +73,16 @@ def test_invalid_claims_are_refused(claims: dict[str, Any], place: str, detail: 
     reason = fault.reason.removeprefix("FieldValue")
     assert f"{fault.path} {reason}" == f"spec.volumeClaims{dot}{place}"
     assert detail in fault.message
+
+
+def test_a_claim_that_only_a_child_flow_gets_is_used() -> None:
+    child = {"flows": [{"name": "c", "template": "t"}], "params": {"x": "$(flow.claims.data)"}}
+    known = knowing(template_of("t"))
+    used = flow_of({"name": "a", "flow": child}, volumeClaims={"data": GOOD})
+    assert validate_flow(used, known).field_warnings == ()
+    unused = flow_of({"name": "a", "template": "t"}, volumeClaims={"data": GOOD})
+    (found,) = validate_flow(unused, known).field_warnings
+    assert "the claim will not be created" in str(found)
 
 
 @pytest.mark.parametrize(

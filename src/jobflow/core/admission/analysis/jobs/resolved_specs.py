@@ -23,8 +23,8 @@ from jobflow.core.manifests.layers import (
     own_layers,
     with_defaults,
 )
-from jobflow.core.manifests.volume_claims import claim_names, with_claims
-from jobflow.core.names import PodNames, predict_pod_names
+from jobflow.core.manifests.volume_claims import with_claims
+from jobflow.core.names import PodNames, claim_names, predict_pod_names
 from jobflow.core.suggest import Suggester
 from jobflow.core.work import work_of
 
