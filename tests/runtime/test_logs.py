@@ -83,3 +83,14 @@ def test_an_exception_is_one_line_with_its_traceback(stream: io.StringIO) -> Non
 def test_a_value_that_is_not_json_is_logged_as_text(stream: io.StringIO) -> None:
     structlog.get_logger("jobflow.test").info("odd", value=object)
     assert lines(stream)[0]["value"] == "<class 'object'>"
+
+
+def test_bodies_without_logs_may_overlap() -> None:
+    before = logging.getLogger("jobflow").level, structlog.get_config()
+    first, second = logs.silenced(), logs.silenced()
+    for each in (first, second):
+        each.__enter__()
+    first.__exit__(None, None, None)
+    assert logging.getLogger("jobflow").level == logging.CRITICAL
+    second.__exit__(None, None, None)
+    assert (logging.getLogger("jobflow").level, structlog.get_config()) == before

@@ -1,6 +1,8 @@
 """Flows in Python: steps from functions and containers, ordered by `>>`, checked with the line that
 made them, written as YAML, run on this machine and submitted to a cluster."""
 
+from typing import TYPE_CHECKING, Any
+
 from jobflow.authoring.flow import CronFlow, Flow, lint, to_yaml
 from jobflow.authoring.objects import fields
 from jobflow.authoring.objects.expressions import (
@@ -24,6 +26,10 @@ from jobflow.authoring.objects.flows import ChildFlow
 from jobflow.authoring.objects.functions import TaskFunction
 from jobflow.authoring.objects.steps import Step, Steps, Template
 
+if TYPE_CHECKING:  # they take long, and a flow that only prints itself needs none of them
+    from jobflow.authoring.handle import Run, flows, get
+    from jobflow.authoring.results import ItemResult, Result, StepResult
+
 __all__ = [
     *fields.__all__,
     "ChildFlow",
@@ -34,8 +40,12 @@ __all__ = [
     "Flow",
     "FlowWarning",
     "InvalidFlow",
+    "ItemResult",
+    "Result",
+    "Run",
     "RunError",
     "Step",
+    "StepResult",
     "Steps",
     "TaskFunction",
     "Template",
@@ -43,6 +53,8 @@ __all__ = [
     "cel",
     "choose",
     "failure",
+    "flows",
+    "get",
     "index",
     "item",
     "last",
@@ -54,3 +66,17 @@ __all__ = [
     "to_yaml",
     "var",
 ]
+
+_LATER = {
+    **dict.fromkeys(("Run", "flows", "get"), "handle"),
+    **dict.fromkeys(("ItemResult", "Result", "StepResult"), "results"),
+}
+"""The modules of the names that are imported when they are first used."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

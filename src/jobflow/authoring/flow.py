@@ -10,7 +10,7 @@ from jobflow.authoring.objects.flows import NamedCron, NamedFlow
 from jobflow.authoring.objects.steps import Manifest
 
 if TYPE_CHECKING:  # they take long, and a flow that only prints itself needs less
-    from jobflow.authoring.cluster import Submitted
+    from jobflow.authoring.handle import Run
     from jobflow.authoring.results import Result
     from jobflow.client.options import Connection
 
@@ -64,7 +64,7 @@ class Flow(_Runnable, NamedFlow):
     """A JobFlow. Its fields are those of `spec`, in snake_case; `params` is a map of names and
     values."""
 
-    _submitted: Submitted | None = None
+    _submitted: Run | None = None
 
     @ends_at_caller
     def submit(
@@ -73,12 +73,14 @@ class Flow(_Runnable, NamedFlow):
         namespace: str | None = None,
         context: str | None = None,
         kubeconfig: str | None = None,
+        name: str | None = None,
         params: Mapping[str, Any] | None = None,
-        reuse: Submitted | Result | str | None = None,
+        reuse: Run | Result | str | None = None,
         lenient: bool = False,
-    ) -> Submitted:
-        """Apply the templates and create the flow on the cluster of the kubeconfig. Raises
-        InvalidFlow if the flow has faults or the cluster refuses it, and ClusterError.
+    ) -> Run:
+        """Apply the templates and create the flow on the cluster of the kubeconfig, with another
+        `name` if one is given. Raises InvalidFlow if the flow has faults or the cluster refuses
+        it, and ClusterError.
 
         With `reuse`, a flow that has ended or its name, only steps that have changed since then
         run, and those that depend on them; the results of the others are taken from it. If its own
@@ -87,7 +89,9 @@ class Flow(_Runnable, NamedFlow):
         from jobflow.client.options import Connection
 
         target = Connection(namespace, kubeconfig, context)
-        self._submitted = submit(self, target, params or {}, reuse=reuse, lenient=lenient)
+        self._submitted = submit(
+            self, target, params or {}, name=name, reuse=reuse, lenient=lenient
+        )
         return self._submitted
 
     def wait(self, timeout: float | None = None) -> Result:
@@ -128,7 +132,7 @@ class CronFlow(_Runnable, NamedCron):
         context: str | None = None,
         kubeconfig: str | None = None,
         params: Mapping[str, Any] | None = None,
-    ) -> Submitted:
+    ) -> Run:
         """Create a flow now of the schedule with this name on the cluster, by default where it was
         submitted last. Raises ClusterError."""
         from jobflow.authoring.cluster import trigger

@@ -29,7 +29,7 @@ from jobflow.authoring.objects.steps import Template
 from jobflow.client.manifests import yaml_nodes
 from jobflow.client.manifests.check import Report
 from jobflow.client.manifests.check import check as check_manifests
-from jobflow.client.manifests.flag_values import set_params
+from jobflow.client.manifests.flag_values import set_name, set_params
 from jobflow.client.manifests.objects import DEFAULT_NAMESPACE, Manifest, Manifests
 from jobflow.client.manifests.sources import Source, SourcePlace
 from jobflow.client.manifests.write_yaml import write_yaml
@@ -59,10 +59,11 @@ def check_objects(
     *,
     lenient: bool = False,
     namespace: str = DEFAULT_NAMESPACE,
+    name: str | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Return the checked manifests of the objects, with warnings. Raises InvalidFlow, also for
-    params that no flow has."""
+    """Return the checked manifests of the objects, with warnings. `name` replaces that of the only
+    flow. Raises InvalidFlow, also for params that no flow has."""
     sources: dict[str, Source] = {}
     found, manifests = [*_all_written(objects)], list[Manifest]()
     for place, written in found:
@@ -86,10 +87,12 @@ def check_objects(
         specs = [written.data.get("spec") or {} for _, written in found]
         specs += [each["jobFlowTemplate"]["spec"] for each in specs if "jobFlowTemplate" in each]
         known = [each["name"] for spec in specs for each in spec.get("params") or ()]
-        for name in (each for each in params if each not in known):
-            guess = did_you_mean(Suggester(known).nearest(name))
-            refuse(caller(), f'the flow has no param "{name}"{guess}')
+        for param in (each for each in params if each not in known):
+            guess = did_you_mean(Suggester(known).nearest(param))
+            refuse(caller(), f'the flow has no param "{param}"{guess}')
         set_params(param_nodes(params), manifests)
+    if name is not None:
+        set_name(name, manifests)
     report = check_manifests(Manifests([*sources.values()], manifests), lenient=lenient)
     if problems or report.faults:
         paths = {each.path for each in problems}

@@ -22,7 +22,7 @@ from jobflow.client.flows.follow import following
 from jobflow.client.manifests.flag_values import parse_params
 from jobflow.client.signals import run_unless
 from jobflow.client.verbs import command as verbs
-from jobflow.client.verbs.answer import APPROVE, REJECT, create_answer
+from jobflow.client.verbs.answer import APPROVE, REJECT, create_answer, outputs_annotation
 from jobflow.client.verbs.copy import check_copy, create_checked
 from jobflow.core.admission.object_names import all_names
 from jobflow.core.spec.readiness import has_tolerated_failures
@@ -307,8 +307,10 @@ async def perform(
         home = f"{HOME}?{urlencode({'ns': namespace})}"
     elif action in ("approve", "reject"):
         verb, subject = (APPROVE if action == "approve" else REJECT), fields.get("step", "")
-        outputs, comment = _lines(fields.get("output", "")), fields.get("comment", "")
-        await create_answer(client, flow, verb, subject, comment=comment, outputs=outputs)
+        # first: a wrong value is wrong whatever the state of the step
+        annotations = outputs_annotation(_lines(fields.get("output", "")))
+        comment = fields.get("comment", "")
+        await create_answer(client, flow, verb, subject, comment=comment, annotations=annotations)
     else:
         plain, field, full = VERBS[action]
         await verbs.send_verb(client, flow, full if fields.get(field) else plain)

@@ -9,7 +9,8 @@ import asyncio
 import logging
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from threading import Lock
 from typing import Any, TextIO
 
 import msgspec
@@ -71,10 +72,31 @@ def configure(*, level: int = logging.INFO, stream: TextIO | None = None) -> Non
     )
 
 
+_silencing = Lock()
+_undo = ExitStack()
+_bodies = 0
+
+
 @contextmanager
 def silenced() -> Iterator[None]:
     """Write no logs of ours while the body runs in a program of somebody else, whose own logging
-    stays as it is."""
+    stays as it is. Bodies may overlap, in threads or tasks."""
+    global _bodies
+    with _silencing:
+        if not _bodies:
+            _undo.enter_context(_nothing_logged())
+        _bodies += 1
+    try:
+        yield
+    finally:
+        with _silencing:
+            _bodies -= 1
+            if not _bodies:
+                _undo.close()
+
+
+@contextmanager
+def _nothing_logged() -> Iterator[None]:
     config, was_configured = structlog.get_config(), structlog.is_configured()
     levels = {name: logging.getLogger(name).level for name in ("jobflow", *LIBRARIES)}
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

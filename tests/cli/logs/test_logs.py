@@ -13,7 +13,7 @@ from jobflow.api.flow.control import Approval
 from jobflow.api.flow.status import StepCondition
 from jobflow.api.flow.step import Step
 from jobflow.api.resources import PODS
-from jobflow.cli.logs import read as flow_logs
+from jobflow.cli.logs import printer as flow_logs
 from jobflow.cli.logs.command import print_logs
 from jobflow.client.errors import CommandError
 from jobflow.client.flows.children import FlowFamily

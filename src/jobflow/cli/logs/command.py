@@ -4,10 +4,11 @@ import math
 from dataclasses import replace
 
 from jobflow.api.duration import parse_duration
-from jobflow.cli.logs.read import OutputClosed, read_logs
+from jobflow.cli.logs.printer import LogPrinter, OutputClosed
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError
 from jobflow.client.flows.find_flow import connect, find_flow
-from jobflow.client.logs.selection import LogSelection, child_on_path, choose_step
+from jobflow.client.logs.read import read_logs, select_step
+from jobflow.client.logs.selection import LogSelection
 from jobflow.client.options import Connection
 
 
@@ -29,19 +30,12 @@ async def print_logs(
         raise CommandError(UNUSABLE, f'--since "{since}" {error}') from None
     async with await connect(connection) as client:
         flow = await find_flow(client, name)
-        above: tuple[str, ...] = ()
-        while step is not None and (found := child_on_path(flow, step)) is not None:
-            parent, child, step = found
-            above = (*above, parent)
-            if not child:
-                why = f'step "{"/".join(above)}" has not started, so it has no flow yet'
-                raise CommandError(UNUSABLE, why)
-            flow = await find_flow(client, child)
-        own, index = choose_step(flow, step, follow=follow)
-        selection = replace(selection, since_seconds=seconds, step=own, index=index, above=above)
+        selection = replace(selection, since_seconds=seconds)
+        flow, selection = await select_step(client, flow, step, selection, follow=follow)
         try:
             if not follow:
-                return SUCCESS if await read_logs(client, flow, selection) else FAILED
+                printer = LogPrinter([step.name for step in flow.all_steps])
+                return SUCCESS if await read_logs(client, flow, selection, printer) else FAILED
             # only -f needs watches, whose import takes as long as a short log
             from jobflow.cli.logs.follow import follow_logs
 

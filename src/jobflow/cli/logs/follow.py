@@ -7,11 +7,12 @@ from contextlib import AsyncExitStack
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import PODS
 from jobflow.api.volcano.pod import Pod
-from jobflow.cli.logs.read import LogPrinter, read_logs, report_none, warn
+from jobflow.cli.logs.printer import LogPrinter
 from jobflow.client.errors import FAILED, CommandError, print_error
 from jobflow.client.flows.children import FlowFamily, may_have_children
 from jobflow.client.flows.follow import FlowFollower, following, following_children
 from jobflow.client.logs import selection as choice
+from jobflow.client.logs.read import read_logs, report_none, warn
 from jobflow.client.logs.selection import LogSelection, LogTarget, find_targets, is_over
 from jobflow.client.logs.stream import ContainerFollower
 from jobflow.kube.cache import Cache
@@ -27,7 +28,7 @@ async def follow_logs(client: Client, flow: JobFlow, selection: LogSelection = c
     """Print the logs of all pods as they are written, also of pods that start later, until the flow
     or the selected step has ended and all its logs are read. Raises OutputClosed."""
     if is_over(flow, selection):
-        await read_logs(client, flow, selection)
+        await read_logs(client, flow, selection, LogPrinter([step.name for step in flow.all_steps]))
         return
     pods = await choice.list_pods(client, flow, selection)
     family = await choice.read_family(client, flow, selection)

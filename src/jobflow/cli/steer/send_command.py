@@ -107,10 +107,12 @@ async def send_answer(
     # it imports a reader of YAML, for values of outputs
     from jobflow.client.verbs.answer import create_answer, outputs_annotation
 
-    outputs_annotation(outputs)  # a wrong value is named without a cluster
+    annotations = outputs_annotation(outputs)  # a wrong value is named without a cluster
     async with await connect(connection) as client:
         flow = await find_flow(client, name)
-        command = await create_answer(client, flow, verb, place, comment=comment, outputs=outputs)
+        command = await create_answer(
+            client, flow, verb, place, comment=comment, annotations=annotations
+        )
     if as_json:
         print_json({**summarize(flow, command), "step": place})
     else:

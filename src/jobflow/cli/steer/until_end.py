@@ -8,7 +8,7 @@ from enum import Enum, auto
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.cli.logs.follow import follow_logs
-from jobflow.cli.logs.read import OutputClosed
+from jobflow.cli.logs.printer import OutputClosed
 from jobflow.cli.steer.send_command import reminder
 from jobflow.client.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, print_error
 from jobflow.client.flows.children import read_children

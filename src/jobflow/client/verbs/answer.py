@@ -1,8 +1,9 @@
 """Answers to steps that wait for approval, and their refusals."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
@@ -35,12 +36,16 @@ REJECT = replace(APPROVE, name="reject", gerund="rejecting", action=Action.REJEC
 
 
 async def create_answer(
-    client: Client, flow: JobFlow, verb: Verb, place: str, *, comment: str, outputs: Sequence[str]
+    client: Client,
+    flow: JobFlow,
+    verb: Verb,
+    place: str,
+    *,
+    comment: str,
+    annotations: dict[str, str] | None = None,
 ) -> str:
-    """Send the answer to STEP or STEP/INDEX of the flow, with outputs as NAME=VALUE, and return the
-    name of the Command. Raises CommandError if the step does not wait for approval."""
-    # first: a wrong flag is wrong whatever the state of the step
-    annotations = outputs_annotation(outputs)
+    """Send the answer to STEP or STEP/INDEX of the flow, with the annotation of its outputs, and
+    return the name of the Command. Raises CommandError if the step does not wait for approval."""
     step, number = find_step(flow, place)
     if why := refuse_answer(flow, step, number):
         raise CommandError(FAILED, f"JobFlow {flow.metadata.name}: {why}")
@@ -51,17 +56,25 @@ async def create_answer(
 
 def outputs_annotation(outputs: Sequence[str]) -> dict[str, str] | None:
     """Return the annotations of a Command for NAME=VALUE. Raises CommandError."""
+    values = {name: data_of(node) for name, node in parse_params(outputs, "--output").items()}
+    try:
+        return annotation_of(values)
+    except ValueError as error:
+        raise CommandError(UNUSABLE, f"--output: {error}") from None
+
+
+def annotation_of(outputs: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return the annotations of a Command for outputs. Raises ValueError."""
     if not outputs:
         return None
-    values = {name: data_of(node) for name, node in parse_params(outputs, "--output").items()}
-    text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
     try:
+        text = json.dumps(outputs, ensure_ascii=False, separators=(",", ":"))
         # the controller would refuse what this refuses
         read_outputs(text)
     except OutputsTooLarge as excess:
-        raise CommandError(UNUSABLE, f"--output: the outputs {excess}") from None
-    except UnstorableJson:
-        raise CommandError(UNUSABLE, "--output: a value cannot be stored as JSON") from None
+        raise ValueError(f"the outputs {excess}") from None
+    except (UnstorableJson, TypeError, ValueError):
+        raise ValueError("a value cannot be stored as JSON") from None
     return {labels.OUTPUTS: text}
 
 

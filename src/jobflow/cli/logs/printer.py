@@ -1,24 +1,15 @@
-"""Logs of a flow's pods, also of child flows, read one after another, and how lines are printed:
-logs are untrusted, so that a line cannot move the cursor or change colours."""
+"""How lines of logs are printed: they are untrusted, so a line cannot move the cursor or change
+colours."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import aclosing
-from dataclasses import replace
 
 from rich.cells import cell_len, chop_cells
 from rich.text import Text
 
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.volcano.pod import Pod
-from jobflow.client.errors import UNUSABLE, CommandError, discard_output, print_error, unreachable
-from jobflow.client.flows.children import FlowFamily
-from jobflow.client.logs import selection as choice
-from jobflow.client.logs.selection import LogSelection, LogTarget
-from jobflow.client.logs.stream import clean, read_lines
-from jobflow.core.text import printable
+from jobflow.client.errors import UNUSABLE, CommandError, discard_output
+from jobflow.client.logs.stream import clean
 from jobflow.display.console import make_console
-from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_cyan", "bright_magenta")
 _ROOM = 20
@@ -86,50 +77,3 @@ def _shorten(name: str, width: int) -> str:
     # pods of a flow differ at the end
     head = f"{step}/…" if cell_len(step) + 8 < width else "…"
     return head + rest[-max(width - cell_len(head), 1) :]
-
-
-async def read_logs(client: Client, flow: JobFlow, selection: LogSelection) -> bool:
-    """Print the logs that exist, one after another; return whether all could be read. Raises
-    OutputClosed."""
-    pods = await choice.list_pods(client, flow, selection)
-    # later, so that the flow of a pod is known
-    family = await choice.read_family(client, flow, selection)
-    targets = choice.find_targets(family, pods, selection)
-    if not targets:
-        report_none(family, pods, selection)
-    printer = LogPrinter([step.name for step in flow.all_steps])
-    complete = True
-    stamps = [("timestamps", "true")] if selection.timestamps else []
-    for target in targets:
-        if why := choice.why_waiting(target.pod, target.container):
-            warn(target, f"no log yet: {why}")
-            continue
-        try:
-            batches = read_lines(client, target, [*selection.query, *stamps])
-            async with aclosing(batches):
-                async for lines in batches:
-                    printer.print(target.step, target.name, lines)
-        except ApiError as error:
-            choice.check_rights(error, flow)
-            # 400: the container has not started, or its log is gone with it
-            complete = complete and error.code == 400
-            deleted = "the pod was deleted before its log was read"
-            warn(target, deleted if error.not_found else error.message)
-        except NETWORK_ERRORS as error:
-            complete = False
-            warn(target, f"the log is incomplete: {unreachable(error)}")
-    return complete
-
-
-def report_none(family: FlowFamily, pods: Sequence[Pod], selection: LogSelection) -> None:
-    """Say why there is no log. Raises CommandError, unless that is the answer to --failed."""
-    why = choice.why_none(family, choice.pods_below(family, pods, selection), selection)
-    if not (
-        selection.failed and choice.find_targets(family, pods, replace(selection, failed=False))
-    ):
-        raise CommandError(UNUSABLE, why)
-    print_error(why, severity="info")
-
-
-def warn(target: LogTarget, why: str) -> None:
-    print_error(printable(f"{target.name}: {why}"), severity="warning")

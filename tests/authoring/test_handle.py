@@ -1,0 +1,176 @@
+"""Flows on a cluster that Python reads and steers by a handle."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobflow.api.resources import COMMANDS, JOBFLOWS
+from jobflow.authoring import ClusterError, Flow, Run, flows, get
+from support.sandbox.flow_commands import FAILED, RUNNING, SUCCEED, SUSPENDED, set_status
+from support.sandbox.logged_pods import LoggedPods, running_flow
+from support.sandbox.running_controller import Cluster, flow, template
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # TLS that closes slowly
+
+
+@pytest.fixture
+def pods() -> LoggedPods:
+    return LoggedPods()
+
+
+@pytest.fixture
+async def world(pods: LoggedPods) -> AsyncIterator[Cluster]:
+    async with running_flow(pods) as world:
+        yield world
+
+
+@pytest.fixture
+def target(world: Cluster, tmp_path: Path) -> dict[str, Any]:
+    path = tmp_path / "kubeconfig"
+    world.server.write_kubeconfig(path)
+    return {"kubeconfig": str(path)}
+
+
+async def run_of(target: dict[str, Any], name: str = "f") -> Run:
+    """Return the handle; functions of authoring run in a thread, because the test has a loop."""
+    return await asyncio.to_thread(lambda: get(name, **target))
+
+
+async def refusal(method: Any, *arguments: Any, **options: Any) -> str:
+    with pytest.raises(ClusterError) as caught:
+        await asyncio.to_thread(partial(method, *arguments, **options))
+    return str(caught.value)
+
+
+async def test_a_flow_is_found_by_its_name(world: Cluster, target: dict[str, Any]) -> None:
+    run = await run_of(target, "jf/f")
+    assert (run.name, run.namespace, repr(run)) == (
+        "f",
+        "default",
+        "Run(name='f', namespace='default')",
+    )
+    assert (await asyncio.to_thread(run.status)).phase == "Running"
+    missing = await refusal(get, "other", **target)
+    assert missing == 'JobFlow "other" does not exist in namespace "default"'
+
+
+async def test_flows_are_found_by_their_labels(world: Cluster, target: dict[str, Any]) -> None:
+    for name in ("h", "g"):
+        labelled = flow(name, {"a": ""})
+        labelled["metadata"]["labels"] = {"team": "vision"}
+        await world.apply(labelled)
+    found = await asyncio.to_thread(lambda: flows("team=vision", **target))
+    everywhere = await asyncio.to_thread(lambda: flows(all_namespaces=True, **target))
+    assert [run.name for run in found] == ["g", "h"]
+    assert [run.name for run in everywhere] == ["f", "g", "h"]
+    with pytest.raises(ValueError, match='^selector "team in vision" is not a label selector'):
+        flows("team in vision", **target)
+
+
+async def test_a_later_flow_of_the_name_is_not_meant(
+    world: Cluster, target: dict[str, Any]
+) -> None:
+    run = await run_of(target)
+    await world.client.delete(JOBFLOWS, "default", "f", uid=run.uid)
+    await world.apply(flow("f", {"a": ""}))
+    for method in (run.status, run.wait, run.cancel, run.delete):
+        assert 'flow f was deleted; get("f") returns the new one' in await refusal(method)
+
+
+@pytest.mark.parametrize(
+    ("status", "method", "options", "action"),
+    [
+        (RUNNING, "cancel", {}, "TerminateJob"),
+        (RUNNING, "cancel", {"now": True}, "TerminateNow"),
+        (FAILED, "retry", {}, "RestartJob"),
+        (RUNNING, "suspend", {}, "SuspendFlow"),
+        (RUNNING, "suspend", {"abort": True}, "AbortJob"),
+        (SUSPENDED, "resume", {}, "ResumeJob"),
+    ],
+)
+async def test_a_verb_is_a_command(
+    world: Cluster,
+    target: dict[str, Any],
+    status: dict[str, Any],
+    method: str,
+    options: dict[str, Any],
+    action: str,
+) -> None:
+    await set_status(world, status)
+    run = await run_of(target)
+    await asyncio.to_thread(lambda: getattr(run, method)(**options))
+    [command] = await world.raw(COMMANDS)
+    assert (command["action"], command["target"]["uid"]) == (action, run.uid)
+
+
+async def test_a_verb_without_effect_is_an_error(world: Cluster, target: dict[str, Any]) -> None:
+    await set_status(world, SUCCEED)
+    run = await run_of(target)
+    assert "JobFlow f has already finished: Succeed" in await refusal(run.cancel)
+    assert "JobFlow f has succeeded" in await refusal(run.retry)
+    assert await world.raw(COMMANDS) == []
+
+
+async def test_a_step_is_approved_with_outputs_and_rejected(
+    world: Cluster, target: dict[str, Any]
+) -> None:
+    asking = flow("g", {})
+    asking["spec"]["flows"] = [{"name": "ok", "approval": {}}]
+    await world.apply(asking)
+    async with world.controller():
+        await world.until("g", lambda flow: flow.status.state.reason == "WaitingForApproval")
+    run = await run_of(target, "g")
+    with pytest.raises(ValueError, match="a value cannot be stored as JSON"):
+        run.approve("ok", outputs={"n": float("nan")})
+    assert 'JobFlow g has no step "other"' in await refusal(run.approve, "other")
+    outputs = {"n": 7, "text": "7"}
+    await asyncio.to_thread(partial(run.approve, "ok", message="it is good", outputs=outputs))
+    await asyncio.to_thread(partial(run.reject, "ok", message="too late"))
+    approved, rejected = sorted(await world.raw(COMMANDS), key=lambda each: each["action"])
+    assert (approved["action"], approved["message"]) == ("ApproveStep", "ok it is good")
+    [annotation] = approved["metadata"]["annotations"].values()
+    assert annotation == '{"n":7,"text":"7"}'
+    assert (rejected["action"], rejected["message"]) == ("RejectStep", "ok too late")
+
+
+async def test_a_running_flow_is_deleted_only_if_it_is_cancelled(
+    world: Cluster, target: dict[str, Any]
+) -> None:
+    await world.apply(template("a"), flow("g", {"a": ""}))
+    async with world.controller():
+        await world.until_jobs(g_a="")
+        run = await run_of(target, "g")
+        assert "write delete(cancel=True)" in await refusal(run.delete)
+        async with world.ends(otherwise="Terminated"):
+            await asyncio.to_thread(partial(run.delete, cancel=True))
+    assert "g" not in await world.flow_names()
+
+
+async def test_logs_are_text(world: Cluster, target: dict[str, Any], pods: LoggedPods) -> None:
+    await pods.create(world, "f-a-0", "a", text="one\n\x1b[31mtwo\n")
+    await pods.create(world, "f-b-0", "b", text="late\n")
+    run = await run_of(target)
+    assert await asyncio.to_thread(run.logs) == ("a/f-a-0 | one\na/f-a-0 | two\nb/f-b-0 | late\n")
+    assert await asyncio.to_thread(partial(run.logs, "a", tail=1)) == "a/f-a-0 | two\n"
+    assert 'has no step "d"' in await refusal(run.logs, "d")
+
+
+async def test_runs_are_awaited_beside_each_other(world: Cluster, target: dict[str, Any]) -> None:
+    await world.apply(template("a"), flow("g", {"a": ""}), flow("h", {"a": ""}))
+    runs = [await run_of(target, name) for name in "gh"]
+    async with world.controller(), world.ends({"h-a": "Failed"}):
+        first, second = await asyncio.gather(*runs)
+    assert (first.phase, second.phase) == ("Succeed", "Failed")
+
+
+async def test_a_flow_is_submitted_under_another_name(
+    world: Cluster, target: dict[str, Any]
+) -> None:
+    made = Flow(generate_name="g-")
+    made.step("a", image="busybox", command=["true"])
+    run = await asyncio.to_thread(lambda: made.submit(name="second", **target))
+    assert (run.name, await world.flow_names()) == ("second", ["f", "second"])
