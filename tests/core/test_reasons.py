@@ -20,6 +20,7 @@ from support.plan.foreign_jobs import foreign
 from support.plan.loop_worlds import end_jobs, finish, repeated, retried, two_steps
 from support.plan.plan_world import Planned, World, after, flow, world_of
 from support.plan.probing_worlds import SUCCEEDED, plan_after_reads, serving, workers
+from support.plan.reusing_worlds import reusing
 from support.plan.steps import step
 
 REFERENCE = ROOT / "docs" / "reference.md"
@@ -147,6 +148,7 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
     ),
     (RUNS, "Cancelled"): lambda: started().with_command(),
     ("Completed", "JobLost"): lambda: started().with_jobs(b="Running").without_jobs("a"),
+    ("Completed", "Reused"): lambda: reusing(flow("a").run()),
     ("Failed", "JobFailed"): lambda: started().with_jobs(a="Failed"),
     ("Failed", "FlowFailed"): child_failed,
     ("Failed", "JobTerminated"): lambda: started().with_jobs(a="Terminated"),
@@ -190,6 +192,7 @@ FLOWS: dict[str, Callable[[], World]] = {
     "NameInUse": STEPS["Waiting", "NameInUse"],
     "JobLost": lost,
     "Blocked": blocked,
+    "ReuseNotFound": lambda: replace(reusing(flow("a").run()), source=None),
 }
 
 

@@ -213,8 +213,9 @@ def test_a_status_from_before_fingerprints_has_no_results() -> None:
     first = flow("a", b="a").run()
     for step in ("a", "b"):
         first = first.with_condition(step, fingerprint="")
-    again = reusing(first).run()
-    assert set(again.jobs) == {"g-a", "g-b"}
+    again = reusing(first)
+    assert "NothingReused" in again.plan().events
+    assert set(again.run().jobs) == {"g-a", "g-b"}
 
 
 def repeat(most: int = 5) -> World:

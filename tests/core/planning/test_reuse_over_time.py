@@ -7,10 +7,12 @@ import pytest
 
 from jobflow.api.flow.control import Backoff, ForEach, Retry, Reuse
 from jobflow.api.flow.step import Step
+from jobflow.core.planning.actions import CreateJob
+from support.plan.child_worlds import running, with_child
 from support.plan.loop_worlds import end_jobs, for_each, with_step
 from support.plan.plan_world import World, flow, world_of
 from support.plan.reusing_worlds import results, reusing
-from support.plan.steps import after, step
+from support.plan.steps import after, step, template
 
 
 def test_a_result_keeps_its_job_over_any_number_of_flows() -> None:
@@ -97,8 +99,12 @@ def test_another_flow_of_that_name_is_not_reused_midway() -> None:
     second = replace(reusing(first), templates={"a": first.templates["a"]}).settled()
     metadata = msgspec.structs.replace(first.flow.metadata, uid="uid-other")
     other = msgspec.structs.replace(first.flow, metadata=metadata)
-    second = replace(second, templates=first.templates, source=other).run()
-    assert set(second.jobs) == {"g-b"}
+    second = replace(second, templates=first.templates, source=other)
+    (event,) = second.apply().plan().plan.events
+    assert event.message == (
+        "step b: created job g-b (flow f is gone, so nothing of it is reused any more)"
+    )
+    assert set(second.run().jobs) == {"g-b"}
 
 
 def daemons(**fields: object) -> World:
@@ -195,3 +201,19 @@ def test_a_retried_run_is_compared_as_its_first_attempt() -> None:
     first = end_jobs(first, "Failed", "f-a").later(5).settled()
     first = end_jobs(first, "Completed", "f-a-r1")
     assert reusing(first).run().jobs == {}
+
+
+def test_a_child_flow_whose_counterpart_is_gone_runs_whole_and_says_so() -> None:
+    first = with_child(running(), "f-a", "Succeed").run()
+    again = replace(reusing(first), source_children={})
+    (create,) = (each for each in again.plan().plan.actions if isinstance(each, CreateJob))
+    child = again.child_made(create)
+    planned = replace(again, flow=child, source=None, templates={"x": template("x")}).plan()
+    assert planned.creates == ["g-a-x"]
+    (event,) = planned.plan.events
+    assert (event.type, event.reason) == ("Warning", "NothingReused")
+    assert event.message == "flow f-a does not exist, so every step runs"
+    # nor does a flow take its place that got the name later
+    metadata = msgspec.structs.replace(first.flow.metadata, name="f-a", uid="uid-other")
+    other = msgspec.structs.replace(first.flow, metadata=metadata)
+    assert replace(again, flow=child, source=other).plan().status.reuse is None

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.core.spec.reuse import not_reusable
+from jobflow.core.spec.reuse import find_obstacle
 from support.admission.reviewed import flow_of
 
 ANOTHER = "name another flow of this namespace that has ended, or leave out reuse"
@@ -29,8 +29,8 @@ def second(**reuse: str) -> JobFlow:
 
 @pytest.mark.parametrize("phase", ["Succeed", "Failed"])
 def test_a_flow_that_has_ended_in_any_way_can_be_reused(phase: str) -> None:
-    assert not_reusable(second(), first(phase)) == ""
-    assert not_reusable(second(uid="1"), first(phase)) == ""
+    assert find_obstacle(second(), first(phase)) is None
+    assert find_obstacle(second(uid="1"), first(phase)) is None
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_a_flow_that_has_ended_in_any_way_can_be_reused(phase: str) -> None:
     ],
 )
 def test_other_flows_cannot_be_reused(source: JobFlow | None, why: str) -> None:
-    assert not_reusable(second(uid="1"), source) == why
+    assert str(find_obstacle(second(uid="1"), source)) == why
 
 
 def test_a_flow_whose_claims_another_one_has_is_spent() -> None:
     spent = "its volume claims belong to the flow third"
-    assert not_reusable(second(), first("Succeed"), spent) == (
+    assert str(find_obstacle(second(), first("Succeed"), spent)) == (
         "flow first is spent, because its volume claims belong to the flow third; name that one "
         "instead"
     )

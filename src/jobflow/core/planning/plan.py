@@ -47,7 +47,7 @@ from jobflow.core.planning.status.status import (
 from jobflow.core.planning.work.approval import open_approvals
 from jobflow.core.reasons import FlowReason
 from jobflow.core.spec.compiled import compile_flow
-from jobflow.core.spec.reuse import not_reusable
+from jobflow.core.spec.reuse import find_obstacle, lacks_fingerprints
 from jobflow.core.timestamps import truncate_to_second
 from jobflow.core.violations import Violation
 
@@ -67,15 +67,19 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         status = invalid_status(ctx, view.violations)
         events = tuple(flow_events(flow, status))
         return Plan(actions=(), status=status, urgent=True, events=events)
-    is_bound, source = not untouched(flow), None
+    is_bound, source, in_vain = not untouched(flow), None, ""
     if flow.spec.reuse is not None and not is_bound:
         spent = "" if view.source is None else why_spent(view.source, view.others)
-        why = not_reusable(flow, view.source, spent)
+        obstacle = find_obstacle(flow, view.source, spent)
         # a status that was lost is made anew, whatever has become of that flow
-        if why and not (flow.is_child or view.jobs):
-            status = never_begun_status(ctx, FlowReason.REUSE_NOT_FOUND, f"spec.reuse: {why}")
+        if obstacle and not (flow.is_child or view.jobs):
+            status = never_begun_status(ctx, FlowReason.REUSE_NOT_FOUND, f"spec.reuse: {obstacle}")
             return Plan((), status, urgent=True, events=tuple(flow_events(flow, status)))
-        source = None if why else view.source
+        source = None if obstacle else view.source
+        if obstacle is not None:
+            in_vain = obstacle.why
+        elif source is not None and lacks_fingerprints(source):
+            in_vain = f"the status of flow {source.metadata.name} has no fingerprints"
     if not is_bound and (source is not None or flow.spec.volume_claims):
         ctx = ctx.at_start(source)
     flow, view = ctx.flow, ctx.view  # with params resolved, and without namesakes
@@ -136,7 +140,11 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         status=status,
         urgent=is_news and (continues or status.state.phase != flow.status.state.phase),
         continues=is_news and continues,
-        events=(*commands.events, *step_events(ctx, decisions), *flow_events(flow, status)),
+        events=(
+            *commands.events,
+            *step_events(ctx, decisions),
+            *flow_events(flow, status, in_vain),
+        ),
         requeue_after=time_until(moments, now),
         wants=collect(decisions, "wants"),
         only_ends_matter=ctx.layout.only_ends_matter,

@@ -172,8 +172,8 @@ def rest_of_repeat(run: ObservedRun, ctx: PlanContext) -> list[RunCondition]:
 
 def counterpart(run: ObservedRun, ctx: PlanContext) -> Reuse | None:
     """Return the child flow whose results the child of a run reuses: that of the last attempt of
-    the run with an equal item, else of the one with its index; None if there is none any more, or
-    it is made of something else."""
+    the run with an equal item, else of the one with its index; None if there was none, or it is
+    made of something else."""
     source, position = ctx.source, ctx.layout.graph.index[run.step.name]
     if source is None or run.attempts or not _lets(run.step, position, ctx):
         return None
@@ -186,9 +186,12 @@ def counterpart(run: ObservedRun, ctx: PlanContext) -> Reuse | None:
     items = get_items(step, condition.decisions) if run.step.for_each is not None else None
     equal = (i for i, item in enumerate(items or ()) if item == run.item and i in runs)
     old = runs.get(next(equal, run.index))
-    child = None if old is None else ctx.view.source_children.get(old.flow)
-    if child is None:
+    if old is None or not old.flow:
         return None
+    child = ctx.view.source_children.get(old.flow)
+    if child is None:
+        # the child flow says that it is gone; no other flow of its name has this UID
+        return Reuse(flow=old.flow, uid=source.metadata.uid)
     made = digest([None, what_it_is_made_of(run, ctx)])
     is_same = (child.annotations or {}).get(labels.FINGERPRINT) == made
     return Reuse(flow=child.name, uid=child.uid) if is_same else None

@@ -31,7 +31,7 @@ from jobflow.core.admission.validate import (
 from jobflow.core.json_values import is_same_json
 from jobflow.core.manifests.crd_schema import job_spec_violations, schema_violations
 from jobflow.core.manifests.volume_claims import with_placeholders
-from jobflow.core.spec.reuse import not_reusable
+from jobflow.core.spec.reuse import Obstacle, find_obstacle
 from jobflow.core.violations import Reason, Verdict, Violation
 from jobflow.webhook import tried_pods
 from jobflow.webhook.review.envelope import Forbidden, NotReady, UserInfo
@@ -222,14 +222,14 @@ class FlowJudge(Judge[JobFlow]):
         # the controller makes child flows, and binds each to what there is
         if new.spec.reuse is not None and not new.is_child:
             name = new.spec.reuse.flow
-            if why := await self._why_not_reusable(new, name, user):
-                found = (Violation("spec.reuse.flow", Reason.INVALID, name, why),)
+            if obstacle := await self._find_obstacle(new, name, user):
+                found = (Violation("spec.reuse.flow", Reason.INVALID, name, str(obstacle)),)
                 return replace(verdict, violations=found)
         await self._check_rights(user, new)
         return await self._try_pods(facts, verdict)
 
-    async def _why_not_reusable(self, new: JobFlow, name: str, user: UserInfo) -> str:
-        """Return why a flow cannot reuse the one of this name, or "". Who creates it needs the
+    async def _find_obstacle(self, new: JobFlow, name: str, user: UserInfo) -> Obstacle | None:
+        """Return why a flow cannot reuse the one of this name, or None. Who creates it needs the
         rights to read what it takes, and to change what loses its volume claims."""
         namespace, spent = new.metadata.namespace, ""
         need = ", which is needed to reuse that flow (spec.reuse)"
@@ -239,7 +239,7 @@ class FlowJudge(Judge[JobFlow]):
             need = ", which is needed to reuse that flow (spec.reuse) because it loses its claims"
             await self._require(user, Right("update", JOBFLOWS, namespace, name, need=need))
             spent = self._cluster.why_spent(namespace, name)
-        return not_reusable(new, source, spent)
+        return find_obstacle(new, source, spent)
 
     async def update(self, old: JobFlow, new: JobFlow, user: UserInfo) -> Verdict:
         await self.check_owners(old.metadata, new.metadata, user)

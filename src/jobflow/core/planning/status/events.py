@@ -40,7 +40,7 @@ def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator
             yield from _run_events(observed.step, old, new, ctx)
         elif new.attempts > old.attempts and new.job:
             noun = ctx.work_named(observed.step, new.job).noun
-            again = f" (attempt {new.attempts})" if new.attempts > 1 else ""
+            again = f" (attempt {new.attempts})" if new.attempts > 1 else _not_compared(ctx)
             message = f"step {name}: created {noun} {new.job}{again}"
             yield Event(EventType.NORMAL, f"{noun.title()}Created", message)
         elif new.attempts > old.attempts and asks(new):
@@ -64,8 +64,13 @@ def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator
         yield Event(EventType.NORMAL, "StepSkipped", f"{_steps(names)}: {reason}")
 
 
-def flow_events(flow: JobFlow, status: api.JobFlowStatus) -> Iterator[Event]:
-    """Yield the Events of the flow as a whole: volume claims, cancel, timeout, suspension, end."""
+def flow_events(
+    flow: JobFlow, status: api.JobFlowStatus, reused_in_vain: str = ""
+) -> Iterator[Event]:
+    """Yield the Events of the flow as a whole: volume claims, cancel, timeout, suspension, end.
+    `reused_in_vain`: why it starts without the results of the flow that it names."""
+    if reused_in_vain:
+        yield Event(EventType.WARNING, "NothingReused", f"{reused_in_vain}, so every step runs")
     phase, reason = status.state.phase, status.state.reason
     before = flow.status.volume_claims or ()
     if claims := [name for name in status.volume_claims or () if name not in before]:
@@ -99,6 +104,14 @@ def flow_events(flow: JobFlow, status: api.JobFlowStatus) -> Iterator[Event]:
         yield Event(EventType.WARNING, "FlowFailed", status.state.message)
 
 
+def _not_compared(ctx: PlanContext) -> str:
+    """Return, for the Event of a job, that the flow which is reused is gone."""
+    reuse = ctx.flow.status.reuse
+    if reuse is None or ctx.source is not None:
+        return ""
+    return f" (flow {reuse.flow} is gone, so nothing of it is reused any more)"
+
+
 def _steps(names: Sequence[str]) -> str:
     return f"{'step' if len(names) == 1 else 'steps'} {join_names(names)}"
 
@@ -130,7 +143,8 @@ def _run_events(
     if created:
         noun = ctx.work_named(step, created[0]).noun
         plural = "" if len(created) == 1 else "s"
-        message = f"step {step.name}: created {noun}{plural} {join_names(created)}"
+        names = f"{join_names(created)}{_not_compared(ctx)}"
+        message = f"step {step.name}: created {noun}{plural} {names}"
         yield Event(EventType.NORMAL, f"{noun.title()}Created", message)
     if asked:
         more = f", and {len(asked) - 1} more" if len(asked) > 1 else ""
