@@ -167,6 +167,18 @@ async def test_a_flow_that_has_ended_is_deleted(world: PageWorld) -> None:
     assert await world.flow_names() == []
 
 
+async def test_the_claims_that_are_deleted_with_the_flow_are_named(world: PageWorld) -> None:
+    made = flow_with_status("f", {"b": ""}, {"b": "Completed"}, "Succeed")
+    reuse = {"flow": "first", "uid": "1"}
+    made["status"] |= {"reuse": reuse, "reusedClaims": {"data": "first-data"}}
+    world.put_directly(made)
+    tab = await world.open("/flows/default/f")
+    dialog = await ask(tab, "Delete")
+    await expect(dialog.locator(".note")).to_have_text(
+        "The volume claim first-data, which has moved to f from the flow first, is deleted with it."
+    )
+
+
 async def test_a_running_flow_is_cancelled_and_deleted(world: PageWorld) -> None:
     made = flow("f", {"a": "", "c": "a"})
     made["spec"]["finally"] = [{"name": "b"}]

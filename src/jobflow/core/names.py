@@ -55,6 +55,14 @@ def default_claim_names(flow: JobFlow) -> dict[str, str]:
     return {claim: format_job_name(name, claim) for claim in flow.spec.volume_claims or ()}
 
 
+def moved_claim_names(flow: JobFlow) -> list[str]:
+    """Return the PersistentVolumeClaims that have moved to a flow from the one that it reuses and
+    have kept a name of that."""
+    defaults, uid = default_claim_names(flow), flow.metadata.uid
+    names = (flow.status.reused_claims or {}).items()
+    return sorted(n for c, n in names if n != format_other_name(defaults.get(c, ""), uid))
+
+
 def predict_generated_name(prefix: str) -> str:
     """Return a placeholder of the length of the name that an API server makes of `generateName`;
     "" if that is empty."""

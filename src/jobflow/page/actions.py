@@ -220,7 +220,7 @@ def list_offers(
             "name": name,
             "label": ACTIONS[name].label,
             "refusal": refusal,  # the button is disabled, but says why
-            "note": _describe_retry(flow, again) if again else "",
+            "note": _describe_retry(flow, again) if again else _note(name, flow),
             "again": again[:MAX_AGAIN],
             "more": max(0, len(again) - MAX_AGAIN),
             "lost": sum_lost(again),
@@ -254,6 +254,10 @@ def _describe_retry(flow: JobFlow, again: Sequence[RunsAgain]) -> str:
             "under another name."
         )
     return " ".join(sentences)
+
+
+def _note(name: str, flow: JobFlow) -> str:
+    return verbs.note_on_delete(flow) if name in ("delete", "cancel-and-delete") else ""
 
 
 def _refusal(name: str, flow: JobFlow) -> str:

@@ -49,6 +49,18 @@ async def test_flows_that_have_ended_are_deleted(world: Cluster, kubeconfig: Pat
     assert await world.flow_names() == ["h"]
 
 
+async def test_claims_that_have_moved_are_named(world: Cluster, kubeconfig: Path) -> None:
+    reuse = {"flow": "first", "uid": "1"}
+    claims = {"data": "first-data", "logs": "first-logs"}
+    await apply(world, {**DONE, "reuse": reuse, "reusedClaims": claims}, "f")
+    result = await run_command(kubeconfig, "delete", "f")
+    note = (
+        "The volume claims first-data and first-logs, which have moved to f from the flow first, "
+        "are deleted with it."
+    )
+    assert result == Result(0, deleted("f"), f"jobflow: info: {note}\n")
+
+
 async def test_a_running_flow_is_refused_and_stops_no_other(
     world: Cluster, kubeconfig: Path
 ) -> None:

@@ -12,7 +12,12 @@ from jobflow.client.flows.find_flow import connect, find_each
 from jobflow.client.flows.follow import following
 from jobflow.client.options import Connection, Selection
 from jobflow.client.signals import interruption, run_unless
-from jobflow.client.verbs.command import cancel_first, delete_flow, refuse_delete
+from jobflow.client.verbs.command import (
+    cancel_first,
+    delete_flow,
+    note_on_delete,
+    refuse_delete,
+)
 from jobflow.display.objects import print_flow_objects
 from jobflow.kube.client import Client
 
@@ -37,6 +42,8 @@ async def delete_flows(
             deleted.append(flow)
             if options.output is None:
                 print(f'jobflow.{FLOW_GROUP} "{flow.metadata.name}" deleted', flush=True)
+            if note := note_on_delete(flow):
+                print_error(note, severity="info")
         if options.output is not None:
             print_flow_objects(deleted, options.output, single=len(names) == 1)
         if options.wait and deleted:

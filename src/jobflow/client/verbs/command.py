@@ -11,11 +11,11 @@ from jobflow.api.volcano.command import Action, Command, encoded
 from jobflow.client.errors import FAILED, SUCCESS, CommandError, print_error
 from jobflow.client.flows.find_flow import state_of
 from jobflow.core.explain.remedies import format_submit
-from jobflow.core.names import format_job_name, root_of
+from jobflow.core.names import format_job_name, moved_claim_names, root_of
 from jobflow.core.planning.lifecycle import BY_PARENTS
 from jobflow.core.reasons import FlowReason
 from jobflow.core.spec.readiness import has_tolerated_failures
-from jobflow.core.text import format_command
+from jobflow.core.text import format_command, join_names
 from jobflow.core.work import may_run_steps
 from jobflow.kube.client import ApiError, Client, decoder
 
@@ -287,6 +287,17 @@ def refuse_delete(flow: JobFlow) -> str:
     meta = flow.metadata
     cancel = format_command("jobflow delete --cancel", meta)
     return f"JobFlow {meta.name} has not ended; {cancel} cancels it first: {state_of(flow)}"
+
+
+def note_on_delete(flow: JobFlow) -> str:
+    """Return the sentence that says which volume claims of an earlier flow are deleted with this
+    one, or ""."""
+    if not (names := moved_claim_names(flow)) or flow.status.reuse is None:
+        return ""
+    what, has = ("claim", "has") if len(names) == 1 else ("claims", "have")
+    moved = f"which {has} moved to {flow.metadata.name} from the flow {flow.status.reuse.flow}"
+    is_ = "is" if len(names) == 1 else "are"
+    return f"The volume {what} {join_names(names)}, {moved}, {is_} deleted with it."
 
 
 async def cancel_first(client: Client, flow: JobFlow) -> str:
