@@ -33,6 +33,7 @@ from jobflow.core.cel.references import Fields, Reference
 from jobflow.core.limits import MAX_RUNS
 from jobflow.core.names import claim_names, format_job_name, format_latest_name
 from jobflow.core.pods.failure import FACTS, read_facts
+from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
 from jobflow.core.work import may_run_steps
 
@@ -231,6 +232,11 @@ def _last_run(step: Step, condition: api.StepCondition) -> api.RunCondition:
     return (condition.last_run if step.repeat is not None else None) or condition
 
 
+def _reason(flow: JobFlow, step: Step, condition: api.StepCondition) -> str:
+    """Return the reason of a step. A reused result is like one of a job that ran here."""
+    return "" if condition.reason == StepReason.REUSED else str(condition.reason)
+
+
 def _job(flow: JobFlow, step: Step, condition: api.StepCondition) -> Any:
     """Return the name of the last vcjob; UNSET before the first, and with forEach."""
     run = _last_run(step, condition)
@@ -287,7 +293,7 @@ LAST_FIELDS = ("outputs", "index")
 
 STEP_FIELDS: Mapping[str, Callable[[JobFlow, Step, api.StepCondition], Any]] = {
     "phase": lambda flow, step, condition: str(condition.phase or api.StepPhase.WAITING),
-    "reason": lambda flow, step, condition: str(condition.reason),
+    "reason": _reason,
     "job": _job,
     "attempts": lambda flow, step, condition: condition.attempts,
     "failure": lambda flow, step, condition: read_facts(

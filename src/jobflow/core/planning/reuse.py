@@ -235,8 +235,6 @@ def _take_result(
     if not fingerprint or not results:
         return None
     old = results[0]
-    if old.outputs is None and step.name in ctx.layout.outputs_needed:
-        return None  # nobody has read them
     outputs = take_outputs(f"reused {run.key}", lambda: old.outputs, ctx)
     if isinstance(outputs, OutputsTooLarge):
         return None
@@ -268,8 +266,10 @@ def _results(step: Step, source: JobFlow, ctx: PlanContext) -> dict[str, deque[R
         for each in stored.runs or (stored,)
         if each.reason == StepReason.REUSED
     }
+    are_needed = step.name in ctx.layout.outputs_needed
     for run in runs:
-        is_result = run.phase == StepPhase.COMPLETED and run.fingerprint
+        is_unread = are_needed and run.outputs is None
+        is_result = run.phase == StepPhase.COMPLETED and run.fingerprint and not is_unread
         if is_result and identity_of(run, key, source) not in taken:
             found.setdefault(run.fingerprint, deque()).append(run)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -22,6 +23,8 @@ MAX_CACHED_BYTES = 64 * 1024 * 1024
 """Bytes of JSON of all specs whose CompiledFlow is cached; the memory is several times as much."""
 MIN_ENTRY_BYTES = 1_024
 """Bytes that a small spec counts."""
+_JOB = re.compile(rb"[.\[]\W{0,2}job\b")
+"""The job of a step in JSON: `.job`, or `job` in brackets."""
 
 
 class CompiledFlow:
@@ -134,9 +137,9 @@ class CompiledFlow:
     @lazy_property
     def naming_jobs(self) -> frozenset[str]:
         """Names of steps in which a reference or an expression may name the job of another one."""
-        if b".job" not in msgspec.json.encode((self.spec.flows, self.spec.finally_)):
+        if not _JOB.search(msgspec.json.encode((self.spec.flows, self.spec.finally_))):
             return frozenset()
-        return frozenset(s.name for s in self.steps if b".job" in msgspec.json.encode(s))
+        return frozenset(s.name for s in self.steps if _JOB.search(msgspec.json.encode(s)))
 
     @lazy_property
     def outputs_needed(self) -> frozenset[str]:
