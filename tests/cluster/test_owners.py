@@ -1,5 +1,5 @@
-"""Who may make child flows, flows of a CronJobFlow, and flows that cancel others, on a real API
-server with RBAC."""
+"""Who may make child flows, flows of a CronJobFlow, flows that cancel others, and flows that reuse
+others, on a real API server with RBAC."""
 
 from typing import Any
 
@@ -119,3 +119,31 @@ async def test_flows_that_act_on_others_need_the_right_to_update_these(
     for manifest, path in ((attacker, ""), (repeated, crons)):
         assert "which concurrency policy Replace needs" in refused(bob.create(manifest, path))
         assert carol.create(manifest, path).status_code == 201
+
+
+async def test_who_reuses_a_flow_needs_rights_on_it(
+    real: RealCluster, api: Server, served: Served
+) -> None:
+    for name, verbs in {"bob": [], "carol": ["get"], "dave": ["get", "update"]}.items():
+        allow(real, api.namespace, name, ["create", *verbs])
+    bob, carol, dave = (User(real, api, name) for name in ("bob", "carol", "dave"))
+    claims = {"data": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": 1}}}}
+    await api.create(api.templates, template("build", duration="50ms"))
+    await api.create(api.flows, jobflow("first", {"build": []}))
+    await api.create(api.flows, jobflow("with-claims", {"build": []}, volumeClaims=claims))
+    async with volcano(await real.client("volcano")):
+        for name in ("first", "with-claims"):
+            await api.until(f"{api.flows}/{name}", lambda flow: _state(flow)["phase"] == "Succeed")
+
+    def reusing(name: str) -> dict[str, Any]:
+        return jobflow(f"again-{name}", {"build": []}, reuse={"flow": name}, suspend=True)
+
+    may_not = f'may not {{}} jobflows.flow.volcano.sh "{{}}" in namespace "{api.namespace}", which'
+    for name in ("first", "with-claims", "missing"):
+        assert may_not.format("get", name) in refused(bob.create(reusing(name)))
+    assert may_not.format("update", "with-claims") in refused(carol.create(reusing("with-claims")))
+    assert carol.create(reusing("first")).status_code == 201
+    assert dave.create(reusing("with-claims")).status_code == 201
+    assert "flow first is reused by flow again-first" in refused(
+        real.admin.delete(f"{api.flows}/first")
+    )

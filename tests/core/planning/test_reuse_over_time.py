@@ -59,6 +59,15 @@ def test_a_result_is_stored_before_a_job_that_depends_on_it_is_created() -> None
     assert again.stored().plan().creates == ["g-d"]
 
 
+def test_a_result_is_no_new_job_in_the_events() -> None:
+    plain, items = reusing(flow("a").run()).plan(), reusing(for_each().run()).plan()
+    assert [event.message for event in plain.plan.events] == [
+        "step a: unchanged since f",
+        "all is done: 1/1 steps",
+    ]
+    assert "JobCreated" not in items.events
+
+
 def test_what_a_retry_runs_again_is_not_reused() -> None:
     """Step a failed in the first flow and in the second one, which had reused b."""
     first = flow("a", "b", c="a b").settled()

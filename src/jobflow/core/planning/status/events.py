@@ -38,7 +38,7 @@ def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator
         name = observed.step.name
         if observed.loops:
             yield from _run_events(observed.step, old, new, ctx)
-        elif new.attempts > old.attempts and new.job:
+        elif new.attempts > old.attempts and new.job and new.reason != StepReason.REUSED:
             noun = ctx.work_named(observed.step, new.job).noun
             again = f" (attempt {new.attempts})" if new.attempts > 1 else _not_compared(ctx)
             message = f"step {name}: created {noun} {new.job}{again}"
@@ -53,7 +53,8 @@ def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator
         elif new.reason == StepReason.OUTPUTS_MISSING:
             yield Event(EventType.WARNING, new.reason, f"step {name}: completed; {new.message}")
         elif new.phase == api.StepPhase.COMPLETED:
-            how = (is_asked(observed.step) and new.message) or "completed"
+            tells = is_asked(observed.step) or new.reason == StepReason.REUSED
+            how = (tells and new.message) or "completed"
             yield Event(EventType.NORMAL, "StepCompleted", f"step {name}: {how}")
         else:
             message = f"step {name}: {new.message or new.reason}"
@@ -129,7 +130,7 @@ def _run_events(
         was = before.get(run.index, _NOT_BEGUN)
         if run is was:
             continue
-        if run.attempts > was.attempts and run.job:
+        if run.attempts > was.attempts and run.job and run.reason != StepReason.REUSED:
             created.append(run.job)
         elif run.attempts > was.attempts and asks(run):
             asked.append(run)
