@@ -43,7 +43,17 @@ WRONG = {
     "--kubeconfig": "missing",
 }
 ANY_TEXT = {
-    *("--namespace", "--context", "--as", "--task", "--pod", "--container", "--name", "--host"),
+    *(
+        "--namespace",
+        "--context",
+        "--as",
+        "--task",
+        "--pod",
+        "--container",
+        "--name",
+        "--host",
+        "--step",
+    ),
     *("--durations", "--message"),
 }
 """Options whose value only a cluster or a file can refuse."""

@@ -33,6 +33,10 @@ def started() -> World:
     return flow("a", b="a").with_jobs(a="Running").settled()
 
 
+def given_up() -> World:
+    return started().with_command("CancelStep", text="a")
+
+
 def lost() -> World:
     return started().without_jobs("a").with_missing("f-a")
 
@@ -134,8 +138,10 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
     ("Waiting", "Concurrency"): queued,
     (RUNS, "Suspended"): lambda: started().with_command("AbortJob"),
     (RUNS, "FailurePolicy"): aborting,
+    (RUNS, "CancelledByUser"): lambda: given_up().stored(),
     (RUNS, "DaemonEnded"): served,
     ("Completed", "DaemonEnded"): lambda: end_jobs(served().settled(), "Aborted", "f-a"),
+    ("Failed", "CancelledByUser"): lambda: end_jobs(given_up().settled(), "Aborted", "f-a"),
     ("Failed", "FailurePolicy"): lambda: end_jobs(aborting().settled(), "Aborted", "f-b"),
     ("Waiting", "Retrying"): lambda: end_jobs(retried().settled(), "Failed", "f-a"),
     ("Waiting", "Repeating"): lambda: end_jobs(pausing(), "Completed", "f-a-0"),

@@ -256,6 +256,34 @@ class DeleteOptions:
     ] = None
 
 
+_STEPS = typer.Option(
+    "--step",
+    metavar="STEP[/INDEX]",
+    help="Only this step or item; samples/3/qc is one of a child flow. May be repeated.",
+)
+Steps = Annotated[list[str] | None, _STEPS]
+
+
+@dataclass(frozen=True, slots=True)
+class StepOptions:
+    """Flags of the commands on single steps. Raises ValueError for a dry run on the server."""
+
+    dry_run: Annotated[
+        DryRun | None,
+        typer.Option(
+            "--dry-run",
+            metavar="client",
+            help="client: send nothing, print the steps that would be touched.",
+        ),
+    ] = None
+    message: Message = ""
+
+    def __post_init__(self) -> None:
+        if self.dry_run is DryRun.SERVER:
+            # the controller decides what it does, and it never sees what is not stored
+            raise ValueError("a Command has no dry run on the server: use --dry-run client")
+
+
 @dataclass(frozen=True, slots=True)
 class RetryOptions:
     """Flags of `jobflow retry`. Raises ValueError for a dry run on the server."""

@@ -124,6 +124,9 @@ class Reconciler(Listener):
         if old is None or new is None or _suspension(old) != _suspension(new):
             for child in self._store.children_of(flow.metadata.uid):
                 self._queue.add(child)
+        elif new.status.handed_down_count != old.status.handed_down_count:
+            for entry in new.status.handed_down or ():
+                self._queue.add((flow.metadata.namespace, entry.flow))
 
     def group_changed(self, flows: Sequence[Key]) -> None:
         for flow in flows:

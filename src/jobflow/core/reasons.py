@@ -1,9 +1,11 @@
 """All reasons in a status. docs/reference.md says what each means and what to do."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from jobflow.api.flow.status import CANCELLED as _CANCELLED
 from jobflow.api.flow.status import TIMEOUT as _TIMEOUT
+from jobflow.api.volcano.command import Action
 
 
 class StepReason(StrEnum):
@@ -33,6 +35,7 @@ class StepReason(StrEnum):
     CANCELLED = _CANCELLED
     TIMEOUT = _TIMEOUT
     FAILURE_POLICY = "FailurePolicy"
+    CANCELLED_BY_USER = "CancelledByUser"
     # while its job is being aborted, and Completed
     DAEMON_ENDED = "DaemonEnded"
     # Completed
@@ -79,6 +82,9 @@ class FlowReason(StrEnum):
     REUSE_NOT_FOUND = "ReuseNotFound"
     """The flow in spec.reuse was gone, had not ended or was another one when this flow started."""
 
+
+BY_HAND: Mapping[str, StepReason] = {Action.CANCEL_STEP: StepReason.CANCELLED_BY_USER}
+"""The reason of a step for which a user has sent a Command of this action."""
 
 WITH_THE_FLOW = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
 """Reasons of a run that failed with the flow, not by itself."""

@@ -98,6 +98,7 @@ async def test_other_commands_and_deletes_stay_as_they_are() -> None:
         ("RejectStep", "approve"),
         ("TerminateJob", "update"),
         ("RestartJob", "update"),
+        ("CancelStep", "update"),
         ("RetryTolerated", "update"),
         ("anything", "update"),
     ],
@@ -161,3 +162,49 @@ async def test_an_answer_with_a_fault_is_refused(wrong: dict[str, Any], field: s
 async def test_other_bodies_are_no_reviews_of_commands(body: bytes) -> None:
     found = await CommandReviewer(FakeCluster(), UNCHECKED).review(body)
     assert (found.code, found.outcome) == (400, ReviewOutcome.MALFORMED)
+
+
+INNER = {"flows": [{"name": "ok", "approval": {}}, {"name": "x"}]}
+
+
+def with_child(answer: dict[str, Any] | None) -> FakeCluster:
+    """A flow f whose step a runs a flow with the approval ok, and b runs a job."""
+    ok = {"phase": "Waiting"} if answer is None else {"phase": "Completed", "approval": answer}
+    flow = {
+        "metadata": {"name": "f", "namespace": "default"},
+        "spec": {"flows": [{"name": "a", "flow": INNER}, {"name": "b"}]},
+        "status": {"conditions": {"f-a": {"phase": "Running", "flow": "f-a", "attempts": 1}}},
+    }
+    child = {
+        "metadata": {"name": "f-a", "namespace": "default"},
+        "spec": INNER,
+        "status": {"conditions": {"f-a-ok": ok}},
+    }
+    return FakeCluster(flows=[flow, child])
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "needs"),
+    [
+        ("a", None, ["update f", "approve f"]),
+        ("a", {"answer": "Approve"}, ["update f"]),
+        ("b", None, ["update f"]),
+        ("a/x", None, ["update f"]),
+    ],
+)
+async def test_who_ends_a_child_flow_with_an_open_approval_needs_the_right_to_give_it(
+    path: str, given: dict[str, Any] | None, needs: list[str]
+) -> None:
+    rights, cluster = Rights(*needs), with_child(given)
+    new = command("CancelStep", path)
+    assert (await answer("CREATE", new, rights=rights, cluster=cluster)).allowed
+    assert [asked for _, _, asked in rights.asked] == needs
+    if len(needs) > 1:
+        refused = await answer("CREATE", new, rights=Rights("update f"), cluster=cluster)
+        assert (refused.code, refused.message) == (403, "you may not")
+
+
+async def test_a_command_on_steps_that_names_none_is_refused() -> None:
+    refused = await answer("CREATE", command("CancelStep", ""))
+    assert (refused.allowed, refused.code) == (False, 422)
+    assert "its message names no step" in refused.message

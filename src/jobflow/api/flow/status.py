@@ -110,6 +110,36 @@ class ApprovalResult(Struct):
     """When the answer was given."""
 
 
+class ByHand(Struct):
+    """What a user has done to a step or an item by hand."""
+
+    step: str = ""
+    """The step, or step/index of an item."""
+    action: str = ""
+    """Action of the Command, such as CancelStep."""
+    by: str = ""
+    """User who sent it. Empty if no webhook vouches for the name."""
+    time: datetime | None = None
+    """When it took effect."""
+    comment: str = ""
+    """Comment of the user."""
+
+
+class HandedDown(Struct):
+    """A Command on steps of a child flow, which the child flow has not taken over yet."""
+
+    number: Int32 = 0
+    """Number of the entry, from 1."""
+    flow: str = ""
+    """Name of the child flow."""
+    action: str = ""
+    """Action of the Command."""
+    message: str = ""
+    """Paths of the steps from the child flow, a space, and the comment."""
+    by: str = ""
+    """User who sent the Command."""
+
+
 class RunCondition(Struct):
     """State of one run of a step. Each attempt of a run is a Volcano job."""
 
@@ -315,5 +345,14 @@ class JobFlowStatus(Struct):
     reused_claims: dict[str, str] | None = None
     """Name of each PersistentVolumeClaim whose name is not <flow>-<name>, by its name in
     spec.volumeClaims: it has moved to this flow, or one that has moved away has its name."""
+    by_hand: list[ByHand] | None = None
+    """What users have done to single steps by hand, until these run again."""
+    handed_down: list[HandedDown] | None = None
+    """Commands on steps of child flows, until these have taken them over."""
+    handed_down_count: Int32 = 0
+    """Number of the last entry that handedDown has had."""
+    taken_over: Int32 = 0
+    """In a child flow: number of the last entry of its parent's handedDown that it has taken
+    over."""
     handled_commands: list[str] | None = None
     """UIDs of Commands that were executed or refused and still exist."""

@@ -33,10 +33,17 @@ class Action(StrEnum):
     comment; the annotation `labels.OUTPUTS` has the step's outputs. An extension."""
     REJECT_STEP = "RejectStep"
     """Reject a step that waits for approval, with the same `message`. An extension."""
+    CANCEL_STEP = "CancelStep"
+    """Give up steps or items that have not ended. `message`: their paths from the outermost flow,
+    joined by commas, then a space and a comment. An extension."""
 
 
 RETRIES = frozenset({Action.RESTART_JOB, Action.RETRY_TOLERATED})
 """The actions on a flow that has ended."""
+BY_HAND = frozenset({Action.CANCEL_STEP})
+"""The actions on steps that `message` names by their paths from the outermost flow."""
+ENDS_STEPS = frozenset({Action.CANCEL_STEP})
+"""Those of BY_HAND that end steps, and so child flows with approvals that nobody has given."""
 
 
 class Command(Struct):

@@ -29,6 +29,13 @@ def _only_crons(
     return crons
 
 
+def _only_flow(names: Sequence[str] | None, selection: Selection) -> str:
+    """Return the flow whose steps --step names. Raises BadParameter unless there is exactly one."""
+    if selection != Selection() or names is None or len(names) != 1:
+        raise typer.BadParameter("--step is for one flow: give its name, without -l and -A")
+    return names[0]
+
+
 @commands.add(
     "Check manifests, apply their templates, create their flows.",
     "jobflow submit flow.yaml --watch",
@@ -99,11 +106,14 @@ def submit(
     "jobflow cancel train",
     "jobflow cancel train --now --wait -n team",
     "jobflow cancel -l team=vision",
+    "jobflow cancel train --step sweep/2 --step report -m 'it hangs'",
 )
 def cancel(
     options: flags.ClusterOptions,
     selection: Selection,
+    how: flags.StepOptions,
     flows: flags.FlowNames = None,
+    step: flags.Steps = None,
     now: Annotated[
         bool, typer.Option("--now", help="Cancel the finally steps too, even if they already run.")
     ] = False,
@@ -113,11 +123,24 @@ def cancel(
     The flow is Failed (Cancelled) once all jobs have finished. With --now, finally is cancelled
     too.
 
+    With --step, only these steps and items are given up: their jobs are aborted, they are Failed
+    (CancelledByUser) without another attempt, and the rest of the flow goes on by its own rules.
+    --dry-run and -m are for --step.
+
     An error about one flow does not stop the others; the exit code is the highest.
 
     Exit code: 0 requested, with --wait: the flow has finished; 1 refused, or the flow has finished
     or is already being cancelled; 2 no such flow, or no cluster; 130 interrupted.
     """
+    if step:
+        if now or wait:
+            raise typer.BadParameter("--step takes neither --now nor --wait")
+        from jobflow.cli.steer.by_hand import steer_steps
+        from jobflow.client.verbs.by_hand import CANCEL_STEP
+
+        return steer_steps(_only_flow(flows, selection), CANCEL_STEP, step, options, how)
+    if how != flags.StepOptions():
+        raise typer.BadParameter("--dry-run and -m need --step")
     from jobflow.cli.steer.send_command import send_and_wait
     from jobflow.client.verbs.command import CANCEL, CANCEL_NOW
 

@@ -17,6 +17,7 @@ from msgspec import UNSET
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import (
+    ByHand,
     FlowPhase,
     JobRecord,
     ReusedFlow,
@@ -43,8 +44,8 @@ from jobflow.core.planning.observed.identity import assign, without_namesakes
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, gather, has_run
 from jobflow.core.planning.observed.view import Refusal, View
 from jobflow.core.pods.outputs import OutputsRoom, OutputsTooLarge
-from jobflow.core.reasons import StepReason
-from jobflow.core.spec.approvals import ApprovalKey, StepAnswer
+from jobflow.core.reasons import BY_HAND, StepReason
+from jobflow.core.spec.approvals import ApprovalKey, StepAnswer, parse_key
 from jobflow.core.spec.compiled import CompiledFlow, compile_flow
 from jobflow.core.spec.readiness import StepEnd, fails_flow, get_end
 from jobflow.core.text import shorten
@@ -214,6 +215,20 @@ class PlanContext:
                 return Pause(StepReason.CREATE_REFUSED, shorten(f"{what}: {answer.message}"))
         message = f"the volume claims of the flow {reuse.flow} are being moved"
         return Pause(StepReason.STARTING, message)
+
+    @lazy_property
+    def orders(self) -> Mapping[ApprovalKey, ByHand]:
+        """What users have ordered by hand, by step and item."""
+        orders = self.flow.status.by_hand or ()
+        return {parse_key(each.step): each for each in orders if each.action in BY_HAND}
+
+    def order_for(self, run: ObservedRun) -> ByHand | None:
+        """Return what a user has ordered for a run, or for its whole step."""
+        if not self.orders:
+            return None
+        name = run.step.name
+        item = self.orders.get(ApprovalKey(name, run.index))
+        return item or self.orders.get(ApprovalKey(name))
 
     @property
     def later(self) -> datetime:

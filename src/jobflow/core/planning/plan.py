@@ -14,7 +14,7 @@ import msgspec
 
 from jobflow.api.flow.control import FailurePolicy
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import FINAL_PHASES
+from jobflow.api.flow.status import FINAL_PHASES, JobFlowStatus
 from jobflow.api.volcano.command import Action
 from jobflow.api.volcano.job import Job
 from jobflow.core.admission.changes import still_reused
@@ -26,7 +26,7 @@ from jobflow.core.planning.context import Facts, PlanContext, with_times
 from jobflow.core.planning.decision import StepDecision, collect
 from jobflow.core.planning.flow import concurrency, finally_and_daemons
 from jobflow.core.planning.flow.cleanup import expires, retention
-from jobflow.core.planning.flow.commands import read_commands
+from jobflow.core.planning.flow.commands import CommandResult, read_commands
 from jobflow.core.planning.flow.parallelism import in_room
 from jobflow.core.planning.flow.restart import restarted
 from jobflow.core.planning.flow.volume_claims import moves
@@ -91,7 +91,10 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         ctx.second,
         has_ended=lambda: has_ended(ctx, decisions),
         find_open=lambda: open_approvals(ctx, decisions),
+        find_condition=lambda name: decisions[ctx.layout.graph.index[name]].condition,
     )
+    if commands.status is not None:
+        return _by_hand(commands, commands.status)
     lifecycle = commands.lifecycle.with_parent(view.parent, ctx.second)
     times_out_at = deadline(flow.spec.timeout, lifecycle) if flow.spec.timeout else None
     if times_out_at is not None and has_ended(ctx, decisions):
@@ -173,6 +176,8 @@ def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
         message = "the steps that failed run again, and all that depends on them"
         events = (*commands.events, Event(EventType.NORMAL, "FlowRetried", message))
         return Plan(commands.deletes, status, urgent=True, continues=True, events=events)
+    if commands.status is not None:
+        return _by_hand(commands, commands.status)
     kept = retention(flow, view, now)
     # most ended flows have no job that runs
     lives = any(not job.ended for job in view.jobs.values())
@@ -191,6 +196,12 @@ def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
         events=commands.events,
         requeue_after=time_until((kept.wake_at, until), now),
     )
+
+
+def _by_hand(commands: CommandResult, status: JobFlowStatus) -> Plan:
+    """Store what a Command on steps says; the next plan acts on it."""
+    status = msgspec.structs.replace(status, handled_commands=commands.handled)
+    return Plan(commands.deletes, status, urgent=True, continues=True, events=commands.events)
 
 
 def _decide(ctx: PlanContext) -> tuple[PlanContext, list[StepDecision]]:

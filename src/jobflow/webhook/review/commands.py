@@ -14,15 +14,23 @@ import msgspec
 import structlog
 
 from jobflow.api import labels
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import StepCondition
 from jobflow.api.resources import COMMANDS, JOBFLOWS, OwnerReference
-from jobflow.api.volcano.command import Command, targets
+from jobflow.api.volcano.command import BY_HAND, ENDS_STEPS, Command, targets
 from jobflow.core.admission.changes import command_changes_reused
-from jobflow.core.spec.approvals import ANSWERS, parse_answer
+from jobflow.core.names import stored_condition
+from jobflow.core.planning.flow.by_hand import find_place, parse_step_command
+from jobflow.core.spec.approvals import ANSWERS, asks_anywhere, has_open_approval, parse_answer
+from jobflow.core.spec.items import get_items
 from jobflow.core.violations import Reason, Verdict, Violation
 from jobflow.webhook.review import envelope
 from jobflow.webhook.review.judges import Cluster, Right, Rights
 
 PATH = f"/{COMMANDS.plural}/mutate"
+MOST_READ = 20
+"""Most child flows that are read to see which approvals are given; with more, none counts as
+given."""
 APPROVE, UPDATE = "approve", "update"
 """Verbs on JobFlows: to answer approvals, and to send any other Command."""
 
@@ -71,7 +79,7 @@ class CommandReviewer:
             by = _annotations(old).get(labels.BY)  # who changes nothing else does not send it
         else:
             # before the rights are asked for, which costs a request
-            if command.action in ANSWERS and isinstance(why := parse_answer(command), str):
+            if why := _fault(command):
                 is_about_outputs = labels.OUTPUTS in why or "outputs" in why
                 path = f"metadata.annotations[{labels.OUTPUTS}]" if is_about_outputs else "message"
                 found = (Violation(path, Reason.INVALID, None, why),)
@@ -85,6 +93,13 @@ class CommandReviewer:
                 right = Right(verb, JOBFLOWS, request.namespace, command.target.name)
                 if reason := await self._rights.lacking(request.user_info, right):
                     raise envelope.Forbidden(reason)
+                if command.action in ENDS_STEPS and await self._passes_approval(
+                    request.namespace, command.target.name, command
+                ):
+                    need = ", because it ends a child flow with an approval that is not given"
+                    right = right._replace(verb=APPROVE, need=need)
+                    if reason := await self._rights.lacking(request.user_info, right):
+                        raise envelope.Forbidden(reason)
                 if reason := await self._why_reused(request.namespace, command.target):
                     raise envelope.Forbidden(reason)
             by = request.user_info.username
@@ -103,6 +118,52 @@ class CommandReviewer:
         reused_by = self._cluster.reused_by(namespace, target.name, target.uid)
         flow = await self._cluster.flow(namespace, target.name) if reused_by else None
         return "" if flow is None else command_changes_reused(flow, reused_by)
+
+    async def _passes_approval(self, namespace: str, name: str, command: Command) -> bool:
+        """Return whether a Command on steps ends a child flow with an approval that is not given:
+        what depends on it may then start without the answer."""
+        said, flow = parse_step_command(command), await self._cluster.flow(namespace, name)
+        if flow is None or isinstance(said, str):
+            return False
+        for path in said.paths:
+            if await self._is_open(flow, path):
+                return True
+        return False
+
+    async def _is_open(self, flow: JobFlow, path: str) -> bool:
+        place = find_place(flow, path)
+        if isinstance(place, str):  # the controller refuses it
+            return False
+        step = next(each for each in flow.all_steps if each.name == place.key.step)
+        if not any(map(asks_anywhere, step.child_flows)):
+            return False
+        condition, index = stored_condition(flow, step.name) or StepCondition(), place.key.index
+        runs = [run for run in condition.runs or (condition,) if index in (None, run.index)]
+        items = get_items(step, condition.decisions) if index is None else None
+        if not place.below and len(runs) < len(items or (0,)):
+            return True  # one has not begun, so that nobody has given its approvals
+        if len(runs) > MOST_READ:
+            return True
+        for name in (run.flow for run in runs):
+            child = await self._cluster.flow(flow.metadata.namespace, name) if name else None
+            if child is None:
+                return not place.below
+            if not place.below and has_open_approval(child):
+                return True
+            for below in [place.below] if place.below else [s.name for s in child.all_steps]:
+                if await self._is_open(child, below):
+                    return True
+        return False
+
+
+def _fault(command: Command) -> str:
+    """Return why no controller could carry out the Command, or ""."""
+    said: object = None
+    if command.action in ANSWERS:
+        said = parse_answer(command)
+    elif command.action in BY_HAND:
+        said = parse_step_command(command)
+    return said if isinstance(said, str) else ""
 
 
 def _is_about_a_flow(command: Command) -> bool:

@@ -7,14 +7,21 @@ so that it acts only once, wherever a process stops.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
+import msgspec
+
+from jobflow.api import labels
 from jobflow.api.flow.control import ApprovalAnswer
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import FlowPhase
-from jobflow.api.volcano.command import RETRIES, Action, Command
+from jobflow.api.flow.status import FlowPhase, JobFlowStatus
+from jobflow.api.resources import ObjectMeta, OwnerReference
+from jobflow.api.volcano.command import BY_HAND, RETRIES, Action, Command
 from jobflow.core.admission.changes import command_changes_reused
 from jobflow.core.manifests.volume_claims import why_spent
+from jobflow.core.names import stored_condition
 from jobflow.core.planning.actions import DeleteCommand, Event, EventType
+from jobflow.core.planning.flow import by_hand
 from jobflow.core.planning.flow.concurrency import refuses_retry
 from jobflow.core.planning.flow.restart import is_retried_with
 from jobflow.core.planning.lifecycle import Lifecycle
@@ -41,6 +48,9 @@ class CommandResult:
     """The action that retries the flow, which has ended."""
     answers: Mapping[ApprovalKey, StepAnswer] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
+    status: JobFlowStatus | None = None
+    """The status with what a Command on steps says, without `handled`. Nothing else is done before
+    it is stored."""
     deletes: tuple[DeleteCommand, ...] = ()
     urgent: bool = False
     """Whether the delete of a Command waits for the status."""
@@ -54,10 +64,17 @@ def read_commands(
     *,
     has_ended: Callable[[], bool],
     find_open: Callable[[], Collection[ApprovalKey]] = frozenset,
+    find_condition: by_hand.ConditionOf | None = None,
 ) -> CommandResult:
     """Return the effect of the Commands in the View. `now`: whole seconds; `has_ended`: whether the
-    flow ends without them; `find_open`: the approvals that may be answered."""
+    flow ends without them; `find_open`: the approvals that may be answered; `find_condition`: the
+    conditions of steps, by default the stored ones."""
     handled = flow.status.handled_commands or []
+    find = find_condition or partial(stored_condition, flow)
+    reader = _CommandReader(flow, view, lifecycle, now, has_ended, find_open, find)
+    if not flow.final and reader.take_over():
+        events, before = tuple(reader.events), flow.status.handled_commands
+        return CommandResult(lifecycle, before, events=events, status=reader.status)
     if view.commands is None:
         return CommandResult(lifecycle, flow.status.handled_commands)
     if not view.commands and not handled:
@@ -71,13 +88,13 @@ def read_commands(
     # the UID of a Command that is gone is dropped, so that the status does not grow
     kept = [uid for uid in handled if uid in existing]
     new = [command for command in ordered if command.metadata.uid not in known]
-    reader = _CommandReader(flow, view, lifecycle, now, has_ended, find_open)
     read = [command.metadata.uid for command in reader.read(new[: max(0, AT_ONCE - len(kept))])]
     return CommandResult(
         lifecycle=reader.lifecycle,
         handled=[*kept, *read] or None,
         retry=reader.retry,
         answers=reader.answers,
+        status=reader.status,
         events=tuple(reader.events),
         # a Command is deleted once the stored status says that it was handled
         deletes=tuple(
@@ -97,15 +114,22 @@ class _CommandReader:
     now: datetime
     has_ended: Callable[[], bool]
     find_open: Callable[[], Collection[ApprovalKey]]
+    find_condition: by_hand.ConditionOf
     retry: Action | None = None
+    status: JobFlowStatus | None = None
     answers: dict[ApprovalKey, StepAnswer] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
 
     def read(self, commands: Iterable[Command]) -> Iterator[Command]:
-        """Yield the Commands up to the first retry; later ones wait for the next plan."""
+        """Yield the Commands up to the first retry, or to one on steps, which is alone in its plan;
+        later ones wait for the next plan."""
+        before = self.lifecycle
         for command in commands:
-            if self.retry:
+            has_effect = self.lifecycle is not before or bool(self.answers)
+            if self.retry or self.status is not None or (command.action in BY_HAND and has_effect):
                 return
+            if command.action in BY_HAND and not self.flow.final and self.has_ended():
+                return  # once its end is stored, it may go on
             why = command_changes_reused(self.flow, self.view.reused_by)
             if why := why or self._apply(command):
                 text = f"Command {command.metadata.name} ({command.action}) was refused: {why}"
@@ -116,15 +140,13 @@ class _CommandReader:
         """Apply a Command; return why it is refused, or ""."""
         target, meta = command.target, self.flow.metadata
         if target is None or target.uid != meta.uid:
-            # a Command names a flow by its name too, which an earlier flow may have had
-            which = "no flow in particular"
-            if target is not None and target.uid:
-                which = f"another flow of this name (uid {target.uid})"
-            return f"it is about {which}; this one has the uid {meta.uid}"
+            return _name_other(target, meta.uid)
         if command.action not in set(Action):
             return f"JobFlow executes {_ACTIONS} on flows and no other action"
         if command.action in RETRIES:
             return self._retry(tolerated=command.action == Action.RETRY_TOLERATED)
+        if command.action in BY_HAND:
+            return self._steps(command)
         if self.flow.final:
             return f"the flow has ended ({self.flow.status.state.phase})"
         if meta.deletion_timestamp is not None:
@@ -149,6 +171,49 @@ class _CommandReader:
                 return f"the flow ends already, because {before.ending_message}"
             case _:
                 self.lifecycle = before.suspended_for(command.action, self.now)
+        return ""
+
+    def take_over(self) -> bool:
+        """Take over the next Command on steps from the parent; return whether there is one."""
+        entry = next(by_hand.handed_down_to(self.flow, self.view.parent), None)
+        if entry is None:
+            return False
+        annotations = {labels.BY: entry.by} if entry.by else None
+        meta = ObjectMeta(annotations=annotations)
+        why = self._steps(Command(metadata=meta, action=entry.action, message=entry.message))
+        if why:
+            text = f"{entry.action}, handed down by its parent, was refused: {why}"
+            self.events.append(Event(EventType.WARNING, "CommandRefused", text))
+        status = self.status or self.flow.status
+        self.status = msgspec.structs.replace(status, taken_over=entry.number)
+        return True
+
+    def _steps(self, command: Command) -> str:
+        """Carry out a Command on steps, if all that it names can be done."""
+        flow = self.flow
+        if flow.is_child and command.target is not None:
+            return "it is a child flow: name the path of the step from its outermost flow"
+        if why := by_hand.refuse_flow(flow, command.action):
+            return why
+        if flow.metadata.deletion_timestamp is not None:
+            return "the flow is being deleted"
+        said = by_hand.parse_step_command(command)
+        if isinstance(said, str):
+            return said
+        places = []
+        ends = self.lifecycle.ending_message if self.lifecycle.ending_reason else ""
+        for path in said.paths:
+            place = by_hand.find_place(flow, path)
+            if isinstance(place, str):
+                return place
+            if why := by_hand.refuse(flow, said.action, place, self.find_condition, ends=ends):
+                return why
+            places.append(place)
+        status = by_hand.carried_out(flow, said, places, self.find_condition, self.now)
+        if isinstance(status, str):
+            return status
+        self.status = status
+        self.events.append(said.event)
         return ""
 
     def _answer(self, command: Command) -> str:
@@ -196,3 +261,12 @@ class _CommandReader:
             return f"{why}, which has reused it: retry that flow, or resubmit this one"
         self.retry = Action.RETRY_TOLERATED if tolerated else Action.RESTART_JOB
         return ""
+
+
+def _name_other(target: OwnerReference | None, uid: str) -> str:
+    """Return that a Command is about another flow than that with this UID."""
+    # it names a flow by its name too, which an earlier flow may have had
+    which = "no flow in particular"
+    if target is not None and target.uid:
+        which = f"another flow of this name (uid {target.uid})"
+    return f"it is about {which}; this one has the uid {uid}"

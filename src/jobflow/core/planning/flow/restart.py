@@ -160,7 +160,8 @@ def restarted(
     # by the status alone: it holds the end of every run
     ctx = PlanContext.of(flow, View(), now)
     conditions = {observed.key: observed.stored for observed in ctx.observed}
-    for position, again in find_runs_again(ctx, view.jobs, tolerated=tolerated).items():
+    found = find_runs_again(ctx, view.jobs, tolerated=tolerated)
+    for position, again in found.items():
         last = ctx.observed[position].stored
         runs = [
             msgspec.structs.replace(run, past_attempts=run.attempts)
@@ -217,8 +218,21 @@ def restarted(
         retries=retries,
         tolerated_retried=tolerated,
         tolerated_in_children=False,
+        by_hand=_kept_orders(ctx, found),
+        handed_down=None,
         handled_commands=handled,
     )
+
+
+def _kept_orders(ctx: PlanContext, found: Mapping[int, Again]) -> list[api.ByHand] | None:
+    """Return what users have done by hand to steps and items that do not run again."""
+    names = ctx.layout.graph.names
+    again = {names[position]: how.kept for position, how in found.items()}
+    return [
+        order
+        for key, order in ctx.orders.items()
+        if key.step not in again or key.index in again[key.step]
+    ] or None
 
 
 def _with_child(run: C, view: View, again: Again, *, tolerated: bool) -> C:

@@ -43,6 +43,8 @@ class ChildFlow(Job):
     """Whether its `finally` is cancelled too."""
     retries: int = 0
     """The `status.retries` of its parent when both were last retried."""
+    taken_over: int = 0
+    """Number of the last Command on its steps that it has taken over from its parent."""
     outputs: dict[str, Any] | None = None
     failure: api.StepFailure | None = None
     flow_error: bool = False
@@ -91,6 +93,7 @@ def observe(flow: JobFlow) -> ChildFlow:
         ending=state.reason if state.reason in api.HALTS else "",
         finally_too=status.finally_cancelled,
         retries=status.retries,
+        taken_over=status.taken_over,
         outputs=status.outputs if flow.final else None,
         failure=_failure(flow) if state.phase == api.FlowPhase.FAILED else None,
         flow_error=state.phase == api.FlowPhase.FAILED

@@ -75,3 +75,8 @@ def was_retried_with(job: Job, flow: JobFlow) -> bool:
 def hours_of(job: Job) -> api.RequestedHours | None:
     """Return the hours of a child flow that has ended; those of a vcjob follow from its record."""
     return job.hours if isinstance(job, ChildFlow) else None
+
+
+def may_take_over(job: Job | None, number: int) -> bool:
+    """Return whether this is a child flow that has yet to take over an entry of `handedDown`."""
+    return isinstance(job, ChildFlow) and not job.ended and job.taken_over < number

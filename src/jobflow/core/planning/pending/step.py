@@ -34,7 +34,8 @@ from jobflow.core.planning.started.loop_summary import summarize
 from jobflow.core.planning.started.matched_items import find_mismatch, with_known_lists
 from jobflow.core.planning.started.run import start_run
 from jobflow.core.planning.started.steps import continue_step
-from jobflow.core.reasons import StepReason
+from jobflow.core.planning.work.abort import ordered
+from jobflow.core.reasons import BY_HAND, StepReason
 from jobflow.core.spec.readiness import SKIPS, StepEnd, TargetState, combine_states
 
 _NOT_YET = TargetState.NOT_YET
@@ -185,6 +186,8 @@ class PendingSteps:
         if position in self.layout.left_out:
             message = "spec.targets names neither it nor a step that depends on it"
             return skip(observed, StepReason.NOT_TARGETED, message)
+        if (order := ctx.order_for(observed)) is not None:
+            return fail(observed, BY_HAND[order.action], f"it was {ordered(order)}")
         if in_finally and lifecycle.finally_too:
             return skip(observed, StepReason.STOPPED, lifecycle.ending_message)
         if in_finally and not (self.finally_may_begin or ctx.terminating):

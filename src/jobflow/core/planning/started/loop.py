@@ -26,9 +26,10 @@ from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, fres
 from jobflow.core.planning.reuse import rest_of_repeat
 from jobflow.core.planning.started.matched_items import ItemStates
 from jobflow.core.planning.started.run import FindEnd, decide_run, refused_for_good, start_run
-from jobflow.core.planning.work.abort import aborted, ending_reason
+from jobflow.core.planning.work.abort import aborted, ending_reason, ordered
 from jobflow.core.planning.work.end import duration
-from jobflow.core.reasons import StepReason
+from jobflow.core.reasons import BY_HAND, StepReason
+from jobflow.core.spec.approvals import ApprovalKey
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import SKIPS, TargetState
 from jobflow.core.text import format_count, shorten
@@ -242,6 +243,8 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
                 next_attempt_time=None,
             )
             loop.decided[index] = run, RunDecision(condition)
+    if ctx.orders:
+        _settle_by_hand(loop, ctx)
     ended = sum(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values())
     # no further item starts while the reason of a failure is being read
     runs = loop.decided.values()
@@ -277,6 +280,24 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
     elif for_good:
         count = f"{ended} of {loop.total} items had ended"
         loop.verdict = LoopEnd(why, aborted(why, count, loop.observed, ctx))
+
+
+def _settle_by_hand(loop: Loop, ctx: PlanContext) -> None:
+    """End the items that have not begun and for which a user has sent a Command of their own."""
+    name = loop.observed.step.name
+    for index in range(loop.total):
+        order = ctx.orders.get(ApprovalKey(name, index))
+        if order is None or index in loop.decided:
+            continue
+        run = loop.run(index, ctx)
+        condition = msgspec.structs.replace(
+            run.stored,
+            phase=StepPhase.FAILED,
+            reason=BY_HAND[order.action],
+            message=shorten(f"it was {ordered(order)}"),
+            next_attempt_time=None,
+        )
+        loop.decided[index] = run, RunDecision(condition)
 
 
 def _take_results(loop: Loop, ctx: PlanContext) -> int:

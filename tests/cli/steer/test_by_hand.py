@@ -1,0 +1,102 @@
+"""`jobflow cancel FLOW --step` and similar: what they print, the Commands that they send, and their
+errors."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobflow.api.resources import COMMANDS, JOBFLOWS
+from support.sandbox.child_flows import create_child
+from support.sandbox.flow_commands import Status, run_command, set_status
+from support.sandbox.running_controller import Cluster
+
+STEPS: list[dict[str, Any]] = [
+    {"name": "done"},
+    {"name": "part", "forEach": {"count": 4}},
+    {"name": "samples", "forEach": {"count": 2}, "flow": {"flows": [{"name": "fit"}]}},
+    {"name": "ok", "approval": {}},
+    {"name": "merge", "dependsOn": {"targets": ["part"]}},
+]
+STATUS: Status = {
+    "state": {"phase": "Running"},
+    "conditions": {
+        "f-done": {"phase": "Completed", "attempts": 1},
+        "f-part": {
+            "phase": "Running",
+            "attempts": 2,
+            "runs": [
+                {"index": 0, "phase": "Completed", "attempts": 1},
+                {"index": 2, "phase": "Running", "attempts": 1},
+            ],
+        },
+        "f-ok": {"phase": "Waiting", "reason": "WaitingForApproval", "attempts": 1},
+    },
+}
+
+
+async def start(world: Cluster) -> None:
+    """Create a running flow whose item samples/1 has a child flow."""
+    meta, spec = {"name": "f"}, {"flows": STEPS}
+    await world.apply(
+        {"apiVersion": JOBFLOWS.api_version, "kind": "JobFlow", "metadata": meta, "spec": spec}
+    )
+    await set_status(world, STATUS)
+    await create_child(world, "f", "samples", index=1)
+
+
+async def test_what_is_given_up_is_printed_then_sent_as_one_command(
+    world: Cluster, kubeconfig: Path
+) -> None:
+    await start(world)
+    flags = "--step part --step merge --step samples/1/fit -m hangs".split()
+    result = await run_command(kubeconfig, "cancel", "f", *flags)
+    [sent] = await world.raw(COMMANDS)
+    assert (sent["action"], sent["message"]) == ("CancelStep", "part,merge,samples/1/fit hangs")
+    assert result.out.splitlines() == [
+        "JobFlow f: these are given up, and fail",
+        "  part (3 of 4 items)  Running",
+        "  merge                Waiting",
+        "  samples/1/fit        Waiting",
+        "JobFlow f: cancel of part, merge, samples/1/fit requested "
+        f"(Command {sent['metadata']['name']})",
+    ]
+
+
+async def test_a_dry_run_sends_nothing(world: Cluster, kubeconfig: Path) -> None:
+    await start(world)
+    flags = "--step part/2 --dry-run client -o json".split()
+    result = await run_command(kubeconfig, "cancel", "f", *flags)
+    assert await world.raw(COMMANDS) == []
+    assert result.json == {
+        "namespace": "default",
+        "name": "f",
+        "cancels": [{"step": "part/2", "phase": "Running"}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        ("f --step merg", 2, 'JobFlow f: the flow has no step "merg"; did you mean "merge"?'),
+        ("f --step merge --step done", 1, "JobFlow f: step done has ended already: it is Complete"),
+        ("f --step part/0", 1, "JobFlow f: step part/0 has ended already: it is Completed"),
+        ("f --step part/7", 1, "JobFlow f: there is no part/7: step part has 4 items, from 0"),
+        ("f --step ok", 1, "JobFlow f: step ok asks for approval: approve or reject it"),
+        ("f --step samples/0/fit", 1, "JobFlow f: step samples/0 has not started, so it has no fl"),
+        ("f --step samples/1/no", 2, 'JobFlow f-samples-1: the flow has no step "no"'),
+        ("f-samples-1 --step fit", 1, "JobFlow f-samples-1 is a child flow: name the path from"),
+        ("f --step merge --now", 2, "--step takes neither --now nor --wait"),
+        ("f g --step merge", 2, "--step is for one flow: give its name, without -l and -A"),
+        ("f -m why", 2, "--dry-run and -m need --step"),
+        ("f --step merge --dry-run server", 2, "a Command has no dry run on the server"),
+    ],
+)
+async def test_nothing_is_sent_if_anything_that_is_named_cannot_be(
+    world: Cluster, kubeconfig: Path, arguments: str, code: int, error: str
+) -> None:
+    await start(world)
+    result = await run_command(kubeconfig, "cancel", *arguments.split())
+    assert (result.code, result.out) == (code, "")
+    assert error in result.err
+    assert await world.raw(COMMANDS) == []
