@@ -195,7 +195,7 @@ async def test_a_flow_whose_claims_moved_is_neither_reused_nor_retried() -> None
         assert "its volume claims belong to the flow second" in third.state.message
         await world.order("RestartJob", flow="first")
         said = await events(world, "CommandRefused")
-        assert "its volume claims belong to the flow second, which has reused it" in said
+        assert "is spent, because its volume claims belong to the flow second: retry that" in said
 
 
 async def test_a_name_that_a_moved_claim_has_gets_a_suffix() -> None:

@@ -25,6 +25,7 @@ from jobflow.core.planning.actions import (
     CreateClaim,
     CreateJob,
     DeleteJob,
+    MoveClaim,
     ReadPods,
 )
 from jobflow.core.planning.observed.view import Refusal
@@ -262,7 +263,7 @@ class Simulation:
                 self.delete(action)
             case ReadPods():
                 self.moment.blurred = True
-            case CreateClaim():
+            case CreateClaim() | MoveClaim():
                 self.claims.add(action.name)
         self.world = self.world.apply_action(action)
 

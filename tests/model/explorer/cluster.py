@@ -16,6 +16,7 @@ from jobflow.core.planning.actions import (
     DeleteCommand,
     DeleteFlow,
     DeleteJob,
+    MoveClaim,
     Plan,
     ReadJob,
     ReadPods,
@@ -134,8 +135,8 @@ def _new(sight: Sight, state: State, action: CreateJob) -> Vcjob:
 
 
 def _create_claim(sight: Sight, state: State, action: Action, answered: bool) -> State:
-    """Create the claim, or find that it exists."""
-    assert isinstance(action, CreateClaim)
+    """Create or move the claim, or find that the flow has it."""
+    assert isinstance(action, CreateClaim | MoveClaim)
     known = state.known_claims | ({action.name} if answered else set())
     return replace(state, claims=state.claims | {action.name}, known_claims=known)
 
@@ -223,6 +224,7 @@ def _read(sight: Sight, state: State, action: Action, answered: bool) -> State:
 _ACTIONS: dict[type[Action], Callable[[Sight, State, Action, bool], State]] = {
     CreateJob: _create,
     CreateClaim: _create_claim,
+    MoveClaim: _create_claim,
     CancelFlow: _cancel_flow,
     DeleteJob: _delete,
     AbortJob: _abort,

@@ -33,6 +33,7 @@ from jobflow.core.planning.actions import (
     DeleteFlow,
     DeleteJob,
     Guard,
+    MoveClaim,
     ProbeResult,
     ReadPods,
 )
@@ -287,7 +288,7 @@ class World(WorldState):
             case CreateJob():
                 assert action.name not in self.jobs or action.name in self.deleted, "made twice"
                 return self.with_job(self._made(action))
-            case CreateClaim():
+            case CreateClaim() | MoveClaim():
                 return self.with_claim(action.name, None)
             case DeleteJob():
                 assert self.jobs[action.name].metadata.uid == action.uid

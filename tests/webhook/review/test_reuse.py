@@ -188,6 +188,14 @@ class TestCommands:
         refused = await self.send(first(), second())
         assert (refused.code, refused.message) == (403, f"{KEPT.format('change')}try again")
 
+    async def test_a_flow_whose_claims_have_moved_gets_none(self) -> None:
+        refused = await self.send(SOURCE, TAKER)
+        assert (refused.code, refused.message) == (
+            403,
+            "JobFlow first is spent, because its volume claims belong to the flow third: retry "
+            "that one, or resubmit first",
+        )
+
     @pytest.mark.parametrize("flows", UNUSED.values(), ids=UNUSED)
     async def test_a_flow_that_is_not_reused_gets_them(self, flows: list[Any]) -> None:
         assert (await self.send(first(), *flows)).allowed

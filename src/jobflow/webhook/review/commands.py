@@ -114,7 +114,11 @@ class CommandReviewer:
         return envelope.Answer(envelope.patched(request.uid, [patch]), operation=operation)
 
     async def _why_reused(self, namespace: str, target: OwnerReference) -> str:
-        """Return why the target must not change, because other flows reuse it, or ""."""
+        """Return why the target must not change, because other flows reuse it or have its volume
+        claims, or ""."""
+        if spent := self._cluster.why_spent(namespace, target.name):
+            way_out = f"retry that one, or resubmit {target.name}"
+            return f"JobFlow {target.name} is spent, because {spent}: {way_out}"
         reused_by = self._cluster.reused_by(namespace, target.name, target.uid)
         flow = await self._cluster.flow(namespace, target.name) if reused_by else None
         return "" if flow is None else command_changes_reused(flow, reused_by)

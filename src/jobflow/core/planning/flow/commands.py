@@ -258,7 +258,7 @@ class _CommandReader:
         if why := refuses_retry(flow, self.view):
             return why
         if why := why_spent(flow, self.view.others):
-            return f"{why}, which has reused it: retry that flow, or resubmit this one"
+            return f"the flow is spent, because {why}: retry that one, or resubmit this one"
         self.retry = Action.RETRY_TOLERATED if tolerated else Action.RESTART_JOB
         return ""
 
