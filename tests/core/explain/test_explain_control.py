@@ -301,7 +301,11 @@ INVALID = "Correct its file, and submit it under another name: `jobflow submit F
     ("reason", "ttl", "last"),
     [
         ("StepFailed", None, AGAIN),
-        ("StepFailed", 60, [*AGAIN, "It will be deleted at 12:02:15 UTC."]),
+        (
+            "StepFailed",
+            60,
+            [*AGAIN, "It will be deleted at 12:02:15 UTC, unless a flow reuses it then."],
+        ),
         ("Invalid", None, [INVALID]),
     ],
 )

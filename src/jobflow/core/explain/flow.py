@@ -178,7 +178,8 @@ class FlowExplainer:
             retry = format_command("jobflow retry --tolerated", flow.metadata)
             yield f"{retry} runs tolerated failures and all that depends on them again."
         if (time := expires(flow)) is not None:
-            yield f"It will be deleted at {format_time(time, self._ctx.now)}."
+            at = format_time(time, self._ctx.now)
+            yield f"It will be deleted at {at}, unless a flow reuses it then."
 
     def _describe_state(self) -> Iterator[str]:
         status, ctx, lifecycle = self._status, self._ctx, self._ctx.facts.lifecycle
