@@ -129,6 +129,7 @@ async def test_json_has_all_times(world: Cluster, kubeconfig: Path) -> None:
     assert second == {
         "step": "b",
         "phase": "Completed",
+        "reason": None,
         "critical": True,
         "after": "a",
         "start": stamp(20),

@@ -18,6 +18,7 @@ from jobflow.client.flows.find_flow import connect, find_flow, find_flows
 from jobflow.client.options import Connection
 from jobflow.core.drawing.phase_looks import style_of
 from jobflow.core.drawing.svg import ticks, timeline_svg
+from jobflow.core.reasons import StepReason
 from jobflow.core.text import format_count, format_duration, printable
 from jobflow.core.timelines import time_left
 from jobflow.core.timelines.spans import State
@@ -109,6 +110,7 @@ def to_json(flow: JobFlow, found: Timeline, left: Left) -> dict[str, Any]:
             {
                 "step": row.step,
                 "phase": row.phase,
+                "reason": row.reason or None,
                 "critical": row.is_critical,
                 "after": row.after or None,
                 "start": _time(row.start),
@@ -159,7 +161,8 @@ def timeline_lines(
         if row.spans:
             line.append_text(_bar(row, found, bar, symbols))
         else:  # a step without times has its phase in place of a bar
-            line.append(set_cell_size(printable(row.phase), bar), style=style_of(row.phase))
+            word = row.reason if row.reason == StepReason.REUSED else row.phase
+            line.append(set_cell_size(printable(word), bar), style=style_of(row.phase))
         ran = row.end - row.start if row.start is not None and row.end is not None else None
         line.append(format_duration(ran).rjust(_LENGTH))
         line.append(f"  {text}" if text else "", style=style_of(row.phase))

@@ -17,6 +17,7 @@ from jobflow.api.resources import ObjectMeta
 from jobflow.core.explain.progress import format_case, format_run_progress
 from jobflow.core.limits import MAX_RUNS
 from jobflow.core.names import format_job_name, stored_condition
+from jobflow.core.reasons import StepReason
 from jobflow.core.spec.compiled import find_left_out
 from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.items import get_items
@@ -200,6 +201,7 @@ def _node(
         "daemon" if step.daemon else "",
         work,
         format_run_progress(step, condition, brief=True) or loop,
+        "reused" if condition.reason == StepReason.REUSED else "",
         "item by item" if step.matches_items else "",
         format_case(step, condition)
         or (format_count(len(step.switch), "case") if step.switch else ""),

@@ -73,6 +73,7 @@ class FlowExplainer:
         self._waits_normally: list[int] = []
         """Waiting steps without one."""
         self._skipped: list[int] = []
+        self._reused: list[int] = []
         self._partly_failed: list[int] = []
         """Completed steps of whose job some pods failed."""
         steps = ctx.layout.steps
@@ -81,6 +82,8 @@ class FlowExplainer:
             phase = condition.phase or StepPhase.WAITING
             if phase == StepPhase.SKIPPED:
                 self._skipped.append(step)
+            elif condition.reason == StepReason.REUSED:
+                self._reused.append(step)
             elif phase == StepPhase.COMPLETED and has_failed_pods(steps[step], condition):
                 self._partly_failed.append(step)
             elif phase == StepPhase.WAITING and condition.reason in _NORMAL_WAITS:
@@ -101,6 +104,7 @@ class FlowExplainer:
             yield describe_new_flow(self._ctx, self._name)
         elif self._ctx.flow.final:
             yield from self._describe_end()
+            yield from self._describe_reused()
             yield from self._describe_failures()
             for step in self._partly_failed[:MAX_NAMES]:
                 yield from self._steps.describe(step)
@@ -111,6 +115,7 @@ class FlowExplainer:
             yield from self._describe_next_actions()
         else:
             yield from self._describe_state()
+            yield from self._describe_reused()
             yield from self._describe_failures()
             yield from self._describe_running()
             groups = [*self._group(self._held_up, "reason", "message").values()]
@@ -122,6 +127,12 @@ class FlowExplainer:
             if jobs := self._status.next_jobs:
                 are = _choose(jobs, "job is", "jobs are")
                 yield f"When the current jobs complete, the next {are} {join_names(jobs)}."
+
+    def _describe_reused(self) -> Iterator[str]:
+        if self._reused and self._status.reuse is not None:
+            they = _choose(self._reused, "it is", "they are")
+            since = f"unchanged since {self._status.reuse.flow}"
+            yield f"{self._list_steps(self._reused)} did not run: {they} {since}."
 
     def _describe_failures(self) -> Iterator[str]:
         for step in self._failed[:MAX_NAMES]:

@@ -43,8 +43,10 @@ def format_run_progress(step: Step, condition: StepCondition, *, brief: bool = F
         return "no items" if finished and not items else ""
     total = len(items)
     done = sum(run.phase == StepPhase.COMPLETED for run in runs)
+    reused = sum(run.reason == StepReason.REUSED for run in runs)
     if finished and done == total:
-        return format_count(total, "item")
+        some = f", {reused:,} reused" if 0 < reused < total and not brief else ""
+        return format_count(total, "item") + some
     failed = sum(run.phase == StepPhase.FAILED for run in runs)
     not_taken = sum(run.reason == StepReason.NOT_TAKEN for run in runs)
     share = f"{done:,}/{total - not_taken:,} {'item' if total == 1 else 'items'}"
@@ -57,6 +59,7 @@ def format_run_progress(step: Step, condition: StepCondition, *, brief: bool = F
         "running": sum(has_job(run) for run in runs),
         "to approve": sum(asks(run) for run in waiting),
         "to run again": sum(run.reason in again for run in waiting),
+        "reused": reused,
         "failed": failed,
         "not started": total - ended if finished else 0,
         "not taken": not_taken,

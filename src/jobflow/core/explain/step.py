@@ -209,6 +209,14 @@ class StepExplainer:
         duration = times.duration(self._now) if times.until is not None else None
         # a step that was skipped, or failed before its first job, took no time
         took = "" if duration is None else f" after {format_duration(duration, tenths=True)}"
+        if condition.reason == StepReason.REUSED:
+            made = f"the job {condition.job}" if condition.job else "earlier jobs"
+            yield (
+                f"{subject} did not run: it has the result of {made}, which completed"
+                f"{self._format_ago(step)}{took}, because it is {condition.message}."
+            )
+            yield from describe_outputs(condition.outputs)
+            return
         if condition.phase == StepPhase.COMPLETED:
             yield f"{subject} completed{self._format_ago(step)}{took}{why}."
             yield from describe_outputs(condition.outputs)

@@ -26,6 +26,8 @@ class StepTimeline:
 
     step: str
     phase: str
+    reason: str = ""
+    """That of the status: `Reused` if it has the result of an earlier flow."""
     attempts: int = 0
     """The number of vcjobs since the flow started."""
     is_daemon: bool = False
@@ -183,7 +185,16 @@ class _Steps:
                 elif is_open and phase == StepPhase.WAITING:
                     spans = [Span(State.WAITING, ready, self._end, is_open=True)]
             is_daemon = bool(step.daemon)
-            yield StepTimeline(step.name, phase, attempts, is_daemon, tuple(spans), ready, after)
+            yield StepTimeline(
+                step.name,
+                phase,
+                condition.reason,
+                attempts,
+                is_daemon,
+                tuple(spans),
+                ready,
+                after,
+            )
 
     def _ready(self, position: int) -> tuple[datetime, str] | None:
         """Return when the dependencies were met, and the target that met them last; None if they
@@ -289,6 +300,7 @@ def run_timelines(flow: JobFlow, found: Timeline, step: str) -> Iterator[StepTim
         yield StepTimeline(
             f"{step}/{run.index or 0}",
             run.phase or StepPhase.WAITING,
+            run.reason,
             len({span.job for span in own if span.job}),
             spans=own,
             ready=own[0].start if own else None,

@@ -149,7 +149,7 @@ class Rows:
                 name, level = f"{above.path}/{name}", above.level + 1
             # before the flow has started there are no lines
             line = lines.get(step.step) or StepTimeline(
-                step.step, step.phase, step.condition.attempts
+                step.step, step.phase, attempts=step.condition.attempts
             )
             query = urlencode({"step": step.step, "view": self.view.query.view})
             link = f"{page}?{query}" if page else ""

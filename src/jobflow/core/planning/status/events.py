@@ -9,9 +9,10 @@ from jobflow.api.flow.step import Step
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
+from jobflow.core.planning.observed.steps import ObservedStep
 from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.spec.approvals import asks
-from jobflow.core.text import join_names, shorten
+from jobflow.core.text import format_count, join_names, shorten
 from jobflow.core.work import is_asked
 
 TROUBLES: frozenset[str] = frozenset(
@@ -29,6 +30,7 @@ _HALTED: Mapping[str, tuple[EventType, str]] = {
 def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator[Event]:
     """Yield the Events of changed steps, in spec order; at most three a step."""
     # one Event for all steps of a reason: a wide flow would send a thousand
+    reused: list[str] = []
     skipped: dict[str, list[str]] = {}
     troubles: dict[tuple[str, str], list[str]] = {}
     for observed, decision in zip(ctx.observed, decisions, strict=True):
@@ -36,15 +38,9 @@ def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator
         if new is old:  # so is every step that had ended before
             continue
         name = observed.step.name
-        if observed.loops:
-            yield from _run_events(observed.step, old, new, ctx)
-        elif new.attempts > old.attempts and new.job and new.reason != StepReason.REUSED:
-            noun = ctx.work_named(observed.step, new.job).noun
-            again = f" (attempt {new.attempts})" if new.attempts > 1 else _not_compared(ctx)
-            message = f"step {name}: created {noun} {new.job}{again}"
-            yield Event(EventType.NORMAL, f"{noun.title()}Created", message)
-        elif new.attempts > old.attempts and asks(new):
-            yield Event(EventType.NORMAL, "ApprovalRequested", f"step {name}: {new.message}")
+        if taken := _taken(observed.step, old, new):
+            reused.append(taken)
+        yield from _begin_events(observed, old, new, ctx)
         if new.phase not in api.ENDED_STEP_PHASES:
             if new.reason in TROUBLES and new.reason != old.reason and not new.runs:
                 troubles.setdefault((new.reason, new.message), []).append(name)
@@ -52,17 +48,37 @@ def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator
             skipped.setdefault(new.reason, []).append(name)
         elif new.reason == StepReason.OUTPUTS_MISSING:
             yield Event(EventType.WARNING, new.reason, f"step {name}: completed; {new.message}")
+        elif _is_reused(new):
+            continue
         elif new.phase == api.StepPhase.COMPLETED:
-            tells = is_asked(observed.step) or new.reason == StepReason.REUSED
-            how = (tells and new.message) or "completed"
+            how = (is_asked(observed.step) and new.message) or "completed"
             yield Event(EventType.NORMAL, "StepCompleted", f"step {name}: {how}")
         else:
             message = f"step {name}: {new.message or new.reason}"
             yield Event(EventType.WARNING, "StepFailed", message)
+    if reused and ctx.flow.status.reuse is not None:
+        message = f"{_steps(reused)}: unchanged since {ctx.flow.status.reuse.flow}"
+        yield Event(EventType.NORMAL, "StepReused", message)
     for (reason, message), names in troubles.items():
         yield Event(EventType.WARNING, reason, f"{_steps(names)}: {message}")
     for reason, names in sorted(skipped.items()):
         yield Event(EventType.NORMAL, "StepSkipped", f"{_steps(names)}: {reason}")
+
+
+def _begin_events(
+    observed: ObservedStep, old: api.StepCondition, new: api.StepCondition, ctx: PlanContext
+) -> Iterator[Event]:
+    """Yield the Events of the runs of a step, or of its next attempt."""
+    name = observed.step.name
+    if observed.loops:
+        yield from _run_events(observed.step, old, new, ctx)
+    elif new.attempts > old.attempts and new.job and not _is_reused(new):
+        noun = ctx.work_named(observed.step, new.job).noun
+        again = f" (attempt {new.attempts})" if new.attempts > 1 else _not_compared(ctx)
+        message = f"step {name}: created {noun} {new.job}{again}"
+        yield Event(EventType.NORMAL, f"{noun.title()}Created", message)
+    elif new.attempts > old.attempts and asks(new):
+        yield Event(EventType.NORMAL, "ApprovalRequested", f"step {name}: {new.message}")
 
 
 def flow_events(
@@ -113,6 +129,19 @@ def _not_compared(ctx: PlanContext) -> str:
     return f" (flow {reuse.flow} is gone, so nothing of it is reused any more)"
 
 
+def _taken(step: Step, old: api.StepCondition, new: api.StepCondition) -> str:
+    """Return the name of a step that has taken earlier results, with their number; "" if none."""
+    before = {run.index for run in old.runs or (old,) if _is_reused(run)}
+    taken = [run for run in new.runs or (new,) if _is_reused(run) and run.index not in before]
+    if not taken or not new.runs:
+        return step.name if taken else ""
+    return f"{step.name} ({format_count(len(taken), 'item' if step.fan_out else 'run')})"
+
+
+def _is_reused(run: api.RunCondition) -> bool:
+    return run.reason == StepReason.REUSED
+
+
 def _steps(names: Sequence[str]) -> str:
     return f"{'step' if len(names) == 1 else 'steps'} {join_names(names)}"
 
@@ -130,7 +159,7 @@ def _run_events(
         was = before.get(run.index, _NOT_BEGUN)
         if run is was:
             continue
-        if run.attempts > was.attempts and run.job and run.reason != StepReason.REUSED:
+        if run.attempts > was.attempts and run.job and not _is_reused(run):
             created.append(run.job)
         elif run.attempts > was.attempts and asks(run):
             asked.append(run)
