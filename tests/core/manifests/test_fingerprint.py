@@ -1,9 +1,12 @@
 """Laws of fingerprints: they differ as soon as a job does something else, and only then."""
 
+import re
+
 import pytest
 
 from jobflow.core.manifests.fingerprint import digest, what_it_does
 from support.laws.all_fields import changes, plain, whole_job
+from support.paths import ROOT
 
 POD = "tasks.template.spec"
 NOT_COMPARED = {
@@ -69,3 +72,10 @@ def test_the_order_of_a_list_counts(field: str) -> None:
         return {"tasks": [{"template": {"spec": {field: entries}}}]}
 
     assert digest(what_it_does(spec("a", "b"))) != digest(what_it_does(spec("b", "a")))
+
+
+def test_the_fields_that_do_not_count_are_in_the_reference() -> None:
+    text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    section = text[text.index("\n## Reuse\n") : text.index("\n## Volume claims\n")]
+    named = set(re.findall(r"`(\w+)`", section))
+    assert {path.rpartition(".")[2] for path in PATHS} - {"metadata"} <= named
