@@ -135,6 +135,7 @@ VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeCl
 POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate")
 EVENTS = Resource("", "v1", "events", "Event")
 SECRETS = Resource("", "v1", "secrets", "Secret")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 NAMESPACES = _cluster_wide("", "v1", "namespaces", "Namespace")
 LOCAL_SUBJECT_ACCESS_REVIEWS = Resource(
     "authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview"

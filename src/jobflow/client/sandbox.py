@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,17 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import ENDED_STEP_PHASES, FlowPhase, StepPhase
-from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, NAMESPACES, QUEUES, Object, Resource
+from jobflow.api.flow.status import FlowPhase
+from jobflow.api.resources import (
+    CONFIG_MAPS,
+    JOBFLOWS,
+    JOBTEMPLATES,
+    NAMESPACES,
+    QUEUES,
+    SECRETS,
+    Object,
+    Resource,
+)
 from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.client import errors
 from jobflow.client.errors import CommandError
@@ -24,26 +33,23 @@ from jobflow.client.manifests.objects import Manifest, faults_of
 from jobflow.client.manifests.sources import ManifestFault
 from jobflow.client.options import NodeOptions, RunnerName
 from jobflow.client.signals import run_unless
-from jobflow.core.names import stored_condition
-from jobflow.core.reasons import StepReason
-from jobflow.core.text import format_command, join_names
+from jobflow.client.stuck import Found, stuck_reason
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import ApiError, Client, decoder
 from jobflow.runtime.event_loop import each_of
-from jobflow.sandbox.nodes.pod import FailedRun
 from jobflow.sandbox.nodes.process_runner import ProcessRunner
-from jobflow.sandbox.nodes.runner import Runner
+from jobflow.sandbox.nodes.runner import FailedRun, Runner
 from jobflow.sandbox.nodes.simulate import SimulateRunner
 
 LOGS = Path(".jobflow/logs")
 """Folder of the logs of processes, with a folder for each run."""
-_OTHERS = {(each.api_version, each.kind): each for each in (NAMESPACES, QUEUES)}
-"""Kinds in FILEs that are applied too, if they do not exist yet."""
+_OTHERS = {
+    (each.api_version, each.kind): each for each in (NAMESPACES, QUEUES, SECRETS, CONFIG_MAPS)
+}
+"""Kinds in FILEs that are applied too."""
 _CONCURRENCY = 20
-_BLOCKED = frozenset(
-    {"", StepReason.STOPPED, StepReason.WAITING_FOR_TEMPLATE, StepReason.WAITING_FOR_APPROVAL}
-)
-"""Reasons of a Waiting step that do not go away by themselves."""
+_LOOK_SECONDS = 0.5
+"""Seconds between two looks for pods that cannot start."""
 
 
 @contextmanager
@@ -72,18 +78,21 @@ class AppliedObjects:
 
 
 async def apply(client: Client, report: Report) -> AppliedObjects:
-    """Create namespaces and queues, then templates, then flows. A refusal stops nothing else."""
-    ours = (*report.templates, *report.flows)
+    """Create namespaces, queues, Secrets and ConfigMaps, then templates, then flows. A refusal
+    stops nothing else."""
+    others = [
+        (resource, manifest)
+        for manifest in report.others
+        if (resource := _OTHERS.get((str(manifest.api_version), str(manifest.kind))))
+    ]
+    namespaced = [manifest for resource, manifest in others if resource.namespaced]
+    ours = (*namespaced, *report.templates, *report.flows)
     namespaces = dict.fromkeys(manifest.namespace for manifest in ours)
     # a cluster would refuse objects of a namespace that it does not have
     for name in namespaces:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         await _post(client, NAMESPACES, "", body)
-    others = [
-        await _create(client, resource, manifest)
-        for manifest in report.others
-        if (resource := _OTHERS.get((str(manifest.api_version), str(manifest.kind))))
-    ]
+    made = [await _create(client, resource, manifest) for resource, manifest in others]
     create_template = partial(_create, client, JOBTEMPLATES)
     templates = await each_of(create_template, report.templates, at_once=_CONCURRENCY)
     # one after another, so that they start in the order of FILEs
@@ -91,7 +100,7 @@ async def apply(client: Client, report: Report) -> AppliedObjects:
     return AppliedObjects(
         flows=[key for key, _ in flows if key],
         templates=[key for key, _ in templates if key],
-        faults=[fault for _, faults in (*others, *templates, *flows) for fault in faults],
+        faults=[fault for _, faults in (*made, *templates, *flows) for fault in faults],
     )
 
 
@@ -100,7 +109,7 @@ async def _post(client: Client, resource: Resource, namespace: str, body: object
     try:
         return await client.create(resource, namespace, msgspec.json.encode(body))
     except ApiError as error:
-        if error.already_exists and resource in _OTHERS.values():
+        if error.already_exists and not resource.namespaced:
             return b""
         raise
 
@@ -118,56 +127,6 @@ async def _create(
         return None, ()
     meta = decoder(Object).decode(body).metadata
     return (meta.namespace, meta.name), ()
-
-
-def is_settled(flow: JobFlow | None, applied: AppliedObjects) -> bool:
-    """Return whether a flow has finished, or can never finish. None: it was not seen yet."""
-    return flow is not None and (flow.final or bool(stuck_reason(flow, applied.templates)))
-
-
-def stuck_reason(flow: JobFlow, templates: Collection[Key]) -> str:
-    """Return why an unfinished flow can never finish here, because nothing else will be applied,
-    or "". `templates` are the applied ones."""
-    if flow.status.suspended_at is not None:
-        # jobs that still run end first, and are shown
-        idle_phases = (*ENDED_STEP_PHASES, StepPhase.WAITING)
-        conditions = (flow.status.conditions or {}).values()
-        if any(condition.phase not in idle_phases for condition in conditions):
-            return ""
-        resume = format_command("jobflow resume", flow.metadata)
-        way_out = f"remove suspend to run it here, or resume it on a cluster with {resume}"
-        return f"is suspended (spec.suspend): {way_out}"
-    # all unfinished steps wait for one of these, or the flow can go on
-    missing: dict[str, None] = {}
-    approvals: list[str] = []
-    for step in flow.all_steps:
-        condition = stored_condition(flow, step.name)
-        if condition is None:
-            return ""
-        if condition.phase in ENDED_STEP_PHASES:
-            continue
-        # it runs, or waits for what comes by itself
-        if condition.phase != StepPhase.WAITING or condition.reason not in _BLOCKED:
-            return ""
-        if step.approval is not None and condition.reason:
-            if step.approval.timeout is not None:
-                return ""
-            approvals.append(step.name)
-        elif condition.reason == StepReason.WAITING_FOR_TEMPLATE:
-            template = step.template_for(step.case_of(condition.decisions))
-            if template is None or (flow.metadata.namespace, template) in templates:
-                return ""
-            missing[template] = None
-    if missing:
-        plural, pronoun = ("s", "them") if len(missing) > 1 else ("", "it")
-        return f"waits for the JobTemplate{plural} {', '.join(missing)}: add {pronoun} to the FILEs"
-    if approvals:
-        return (
-            f"waits for the approval of {join_names(approvals)}, which nobody can give "
-            "here: set approval.timeout and approval.default, or run it on a cluster or in "
-            "`jobflow sandbox`"
-        )
-    return ""
 
 
 @dataclass(slots=True)
@@ -204,7 +163,7 @@ async def run_in_sandbox(
 ) -> RunResult:
     """Run the flows of a report without faults until all have settled, or until `stop` is set."""
     async with sandbox_world(SandboxOptions(runner=runner)) as world:
-        return await run_in(world, report, runner, display, stop, is_settled)
+        return await run_in(world, report, runner, display, stop)
 
 
 async def run_in(
@@ -213,26 +172,50 @@ async def run_in(
     runner: Runner,
     display: follow.Display,
     stop: asyncio.Event,
-    is_done: Callable[[JobFlow | None, AppliedObjects], bool],
+    *,
+    alone: bool = True,
 ) -> RunResult:
-    """Run the flows until each `is_done`, or until `stop`."""
+    """Run the flows until each has finished, or can never finish if nobody else uses the sandbox
+    (`alone`), or until `stop`."""
     applied = await apply(world.client, report)
     if applied.faults:
         return RunResult(faults=applied.faults)
     scope = follow.scope_of(applied.flows, lambda flow: key_of(flow) in applied.flows)
+    found = Found(applied.templates)
 
     def all_done(follower: follow.FlowFollower) -> bool:
-        return all(is_done(follower.flows.get(key), applied) for key in applied.flows)
+        flows = [follower.flows.get(key) for key in applied.flows]
+        return all(
+            flow is not None and (flow.final or (alone and bool(stuck_reason(flow, found))))
+            for flow in flows
+        )
+
+    async def until_done(follower: follow.FlowFollower) -> None:
+        nonlocal found
+        if not alone or not isinstance(runner, ProcessRunner):
+            await follower.until(all_done)
+            return
+        waiting = asyncio.ensure_future(follower.until(all_done))
+        try:
+            # a flow does not change when its pods cannot start
+            while not (await asyncio.wait([waiting], timeout=_LOOK_SECONDS))[0]:
+                if blocked := runner.blocked:
+                    children = await read_children(world.client, follower.flows.values())
+                    found = replace(found, blocked=blocked, children=children)
+                    follower.changed.notify()
+            waiting.result()
+        finally:
+            waiting.cancel()
 
     async with follow.follow_scope(world.client, scope, display.show) as follower:
         # child flows need a watch of their own
         shown = [*follower.flows.values()] if display.shows_children else []
         async with follow.following_children(world.client, shown, display.show_child):
             with display:
-                finished = await run_unless(stop, follower.until(all_done))
+                finished = await run_unless(stop, until_done(follower))
     result = RunResult(interrupted=not finished)
     for flow in follower.flows.values():
-        if not flow.final and (reason := stuck_reason(flow, applied.templates)):
+        if not flow.final and (reason := stuck_reason(flow, found)):
             result.stuck.append(f"JobFlow {flow.metadata.name} {reason}")
     for namespace, name in applied.flows:
         try:

@@ -16,7 +16,8 @@ from jobflow.core.timelines.spans import runs_of
 from jobflow.display.console import columns_of, print_lines
 from jobflow.display.tree import NO_CHILDREN, Tree, table
 from jobflow.sandbox.nodes.logs import tail
-from jobflow.sandbox.nodes.pod import START_ERROR, FailedRun
+from jobflow.sandbox.nodes.pod import START_ERROR
+from jobflow.sandbox.nodes.runner import FailedRun
 
 MAX_LINES = 20
 MAX_STEPS = 5

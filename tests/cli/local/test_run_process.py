@@ -14,7 +14,8 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.client.logs.stream import without_escapes
 from jobflow.client.signals import interruption
 from jobflow.display.results import failed_logs
-from jobflow.sandbox.nodes.pod import FailedRun
+from jobflow.sandbox.nodes.process_runner import ProcessRunner
+from jobflow.sandbox.nodes.runner import FailedRun
 from support.sandbox.command_line import Result, jobflow
 from support.sandbox.processes import Json, Pids, living, pod_task, sh, wait_for_end
 
@@ -137,6 +138,89 @@ def test_a_step_starts_when_a_real_service_answers(home: Path) -> None:
     assert (answer.code, (home / "asked").exists()) == (0, True)
     [log] = (home / ".jobflow").rglob("f-serve-t-0/c.log")
     assert '"GET / HTTP/1.1" 200' in log.read_text()
+
+
+SECRET = {"name": "A", "valueFrom": {"secretKeyRef": {"name": "hook", "key": "url"}}}
+SOURCES = """
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: hook}
+stringData: {url: the-url}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {SIZE: "7"}
+"""
+
+
+@pytest.mark.long
+def test_secrets_and_config_maps_of_the_files_are_applied(home: Path) -> None:
+    sizes = [{"configMapRef": {"name": "settings"}}]
+    container = sh("echo $SIZE $A > out", env=[SECRET], envFrom=sizes)
+    answer = run(flow({"name": "a"}, a=pod_task(container)) + SOURCES)
+    assert (answer.code, (home / "out").read_text()) == (0, "7 the-url\n")
+
+
+ITEMS: Json = {"name": "a", "forEach": {"count": 2}}
+BESIDE_A_DAEMON: Json = {
+    "name": "a",
+    "dependsOn": {"targets": ["serve"]},
+    "flow": {"flows": [{"name": "b", "template": "a"}]},
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("step", [ITEMS, BESIDE_A_DAEMON], ids=["items", "child flow"])
+def test_a_flow_whose_pods_wait_for_a_missing_secret_is_given_up(home: Path, step: Json) -> None:
+    steps = [step] if step is ITEMS else [{"name": "serve", "daemon": True}, step]
+    waiting, serve = pod_task(sh("exit 1", env=[SECRET])), pod_task(sh("sleep 600"))
+    answer = run(flow(*steps, a=waiting, serve=serve))
+    assert answer.code == 2
+    assert "JobFlow f waits for pods of a that cannot start: " in answer.err
+    assert 'secret "hook" not found; add it to the FILEs\n' in answer.err
+
+
+def test_a_secret_with_a_number_is_refused_without_its_value(home: Path) -> None:
+    secret = SOURCES.replace("the-url", "5432")
+    answer = run(flow({"name": "a"}, a=pod_task(sh("exit 1"))) + secret)
+    assert answer.code == 2
+    assert "stringData.url: Invalid value: must be a string; put it in quotes" in answer.err
+    assert "5432" not in answer.out + answer.err
+
+
+@pytest.mark.long
+@linux
+def test_a_step_calls_a_service_by_the_name_of_its_pod(home: Path) -> None:
+    ip = {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    server = pod_task(sh(f"{sys.executable} -m http.server --bind $IP 8903", env=[ip]))
+    ask = f"{sys.executable} -c 'import sys, urllib.request as r; r.urlopen(sys.argv[1])' $URL"
+    probe = {"httpGetList": [{"taskName": "t", "path": "/", "port": 8903}]}
+    url = "http://$(steps.serve.job)-t-0.$(steps.serve.job):8903/"
+    steps: list[Json] = [
+        {
+            "name": "serve",
+            "daemon": True,
+            "jobSpec": {"plugins": {"svc": []}, "tasks": [server]},
+        },
+        {
+            "name": "ask",
+            "dependsOn": {"targets": ["serve"], "probe": probe},
+            "env": {"URL": url},
+        },
+    ]
+    assert run(flow(*steps, ask=pod_task(sh(ask)))).code == 0
+
+
+@pytest.mark.long
+def test_a_system_with_one_loopback_address_is_a_warning(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ProcessRunner, "has_own_addresses", False)
+    answer = run(flow({"name": "a"}, a=pod_task(sh("true"))))
+    assert answer.code == 0
+    assert "all pods have the address 127.0.0.1" in answer.err
 
 
 def test_a_log_folder_that_cannot_be_created_is_an_error(home: Path) -> None:

@@ -99,6 +99,28 @@ async def test_string_data_of_a_secret_is_encoded(api: Rest) -> None:
     assert created["data"] == {"a": "Yg=="} and created["type"] == "Opaque"
 
 
+@pytest.mark.parametrize(
+    ("kind", "fields", "message"),
+    [
+        ("secrets", {"stringData": {"port": 5432}}, "stringData.port: Invalid value: must be a st"),
+        ("secrets", {"stringData": ["hidden"]}, "stringData: Invalid value: must be a mapping"),
+        ("secrets", {"data": {"a": "hidden"}}, "data.a: Invalid value: must be base64; plain text"),
+        ("secrets", {"stringData": {"../a": "hidden"}}, "a key must consist of alphanumeric"),
+        ("secrets", {"data": {"..": ""}}, "a key must consist of alphanumeric"),
+        ("configmaps", {"data": {"a": True}}, "data.a: Invalid value: must be a string"),
+        ("configmaps", {"binaryData": {"a": "?"}}, "must be base64; plain text belongs to data"),
+    ],
+)
+async def test_what_a_secret_or_a_config_map_cannot_hold_is_refused_without_its_value(
+    api: Rest, kind: str, fields: dict[str, object], message: str
+) -> None:
+    answer = await api.post(
+        f"/api/v1/namespaces/default/{kind}", {"metadata": {"name": "s"}, **fields}
+    )
+    assert answer.code == 422 and message in answer.message
+    assert "hidden" not in answer.message and "5432" not in answer.message
+
+
 @pytest.mark.long
 async def test_nulls_in_metadata_are_removed(api: Rest) -> None:
     created = await api.create(FLOWS, flow(labels={"a": None}, annotations=None, finalizers=None))

@@ -1,11 +1,15 @@
 """Environment, command and faults that the process runner derives from a pod template."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobflow.sandbox.nodes.pod_spec import ContainerContext, expand, faults, pod_spec
+from jobflow.api.resources import CONFIG_MAPS, SECRETS
+from jobflow.sandbox.nodes.environment import ContainerContext, expand
+from jobflow.sandbox.nodes.pod_spec import faults, pod_spec
+from jobflow.sandbox.nodes.volumes import MissingSource, Sources
 from support.sandbox.processes import Json, job_of, pod_of, pod_task, sh
 
 
@@ -169,12 +173,12 @@ C = "spec.tasks[0].template.spec.containers[0]"
         ({"name": "c", "args": ["x"]}, f"{C}.command: container c has no command"),
         ({"command": "sh"}, "spec.tasks[0].template.spec: Expected `array | null`, got `str`"),
         (
-            sh("", env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]),
-            f"{C}.env[0].valueFrom.secretKeyRef: Secrets do not exist here; write the value out",
+            sh("", env=[{"name": "A", "valueFrom": {"secretKeyRef": {"key": "k"}}}]),
+            f"{C}.env[0].valueFrom.secretKeyRef.name: write the name of the Secret",
         ),
         (
             sh("", env=[{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "s"}}}]),
-            f"{C}.env[0].valueFrom.configMapKeyRef: ConfigMaps do not exist here",
+            f"{C}.env[0].valueFrom.configMapKeyRef.key: write the key in the ConfigMap",
         ),
         (
             sh("", env=[{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "x"}}}]),
@@ -184,7 +188,7 @@ C = "spec.tasks[0].template.spec.containers[0]"
             sh("", env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]),
             f'{C}.env[0].valueFrom.fieldRef.fieldPath: "spec.x" is not one of metadata.name, ',
         ),
-        (sh("", envFrom=[{"secretRef": {"name": "s"}}]), f"{C}.envFrom[0].secretRef: "),
+        (sh("", envFrom=[{"secretRef": {}}]), f"{C}.envFrom[0].secretRef.name: write the name"),
         (sh("", workingDir="../.."), f"{C}.workingDir: it must be an absolute path"),
     ],
 )
@@ -201,6 +205,26 @@ def test_a_volume_whose_claim_cannot_exist_is_a_fault(name: str) -> None:
     [fault] = faults(job_of(pod_task(sh(""), volumes=[volume])))
     path = "spec.tasks[0].template.spec.volumes[0].persistentVolumeClaim.claimName"
     assert fault.startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (
+            {"secret": {"secretName": "s", "items": [{"key": "k", "path": "../out"}]}},
+            "secret.items[0].path: it must be a path inside of the volume",
+        ),
+        ({"secret": {}}, "secret.secretName: write the name of the object"),
+        ({"configMap": {}}, "configMap.name: write the name of the object"),
+        (
+            {"projected": {"sources": [{"configMap": {"name": "c", "items": [{"key": "k"}]}}]}},
+            "projected.sources[0].configMap.items[0].path: it must be a path inside",
+        ),
+    ],
+)
+def test_a_volume_whose_files_have_no_place_is_a_fault(source: Json, message: str) -> None:
+    [fault] = faults(job_of(pod_task(sh(""), volumes=[{"name": "v", **source}])))
+    assert fault.startswith(f"spec.tasks[0].template.spec.volumes[0].{message}")
 
 
 def test_missing_optional_references_are_ignored() -> None:
@@ -236,8 +260,8 @@ def test_a_sub_path_can_have_variables(tmp_path: Path) -> None:
     ("expression", "why"),
     [
         ("x/$(B)", "subPathExpr has no value for B"),
-        ("../x", r"subPathExpr is \.\./x, outside of the volume"),
-        ("/x", "subPathExpr is /x, outside of the volume"),
+        ("../x", "subPathExpr leads out of the volume: '../x'"),
+        ("/x", "subPathExpr leads out of the volume: '/x'"),
     ],
 )
 def test_a_sub_path_without_a_value_or_outside_of_the_volume_is_an_error(
@@ -245,3 +269,45 @@ def test_a_sub_path_without_a_value_or_outside_of_the_volume_is_an_error(
 ) -> None:
     with pytest.raises(OSError, match=why):
         mounted(expression, tmp_path)
+
+
+SECRET: Sources = {(SECRETS, "s"): {"k": b"v$(A)", "b": b"\xff"}, (CONFIG_MAPS, "c"): {"k": b"1"}}
+
+
+def sourced(sources: Sources = SECRET, **container: Any) -> dict[str, str]:
+    job = job_of(pod_task(sh("", **container)))
+    template = pod_spec((job.spec.tasks or [])[0])
+    context = ContainerContext(pod_of(job), template, job, str, {}, Path)
+    return context.invocation((template.containers or [])[0], "", sources)[1]
+
+
+def test_values_of_secrets_and_config_maps_become_variables_in_a_kubelets_order() -> None:
+    prefixed = {"prefix": "P_", "secretRef": {"name": "s"}}
+    found = sourced(
+        envFrom=[{"configMapRef": {"name": "c"}}, prefixed],
+        env=[
+            {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+            {"name": "P_b", "value": "$(A) $(P_k)"},
+        ],
+    )
+    # A value is not expanded itself, and env does not see the values of envFrom.
+    assert (found["k"], found["P_k"], found["A"]) == ("1", "v$(A)", "v$(A)")
+    assert found["P_b"] == "v$(A) $(P_k)"
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ({"secretKeyRef": {"name": "x", "key": "k"}}, 'secret "x" not found'),
+        ({"secretKeyRef": {"name": "s", "key": "x"}}, "couldn't find key x in Secret default/s"),
+        ({"configMapKeyRef": {"name": "x", "key": "k"}}, 'configmap "x" not found'),
+    ],
+)
+def test_a_missing_source_is_named_in_a_kubelets_words_unless_it_is_optional(
+    reference: Json, message: str
+) -> None:
+    variable = {"name": "A", "valueFrom": reference}
+    with pytest.raises(MissingSource, match=f"^{re.escape(message)}$"):
+        sourced(env=[variable])
+    next(iter(reference.values()))["optional"] = True
+    assert "A" not in sourced(env=[variable])

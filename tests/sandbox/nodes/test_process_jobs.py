@@ -8,7 +8,7 @@ import pytest
 
 from jobflow.api.resources import JOBS, PODS
 from jobflow.sandbox.nodes.process_runner import ProcessRunner
-from support.sandbox.processes import Pids, living, pod_task, sh
+from support.sandbox.processes import Pids, living, pod_task, read_log, sh
 from support.sandbox.vcjobs import vcjob
 from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, small_world, stand_in
 
@@ -67,6 +67,55 @@ async def test_pods_of_a_claim_share_its_directory(world: World) -> None:
     await world.create(vcjob("reads", on_volume(read)))
     [job] = await world.wait_for_end("reads")
     assert phase(job) == "Completed"
+
+
+SERVER = (
+    "import os, socket; s = socket.create_server((os.environ['IP'], 8901))\n"
+    "while True: s.accept()[0].send(b'weights')"
+)
+CLIENT = (
+    "import socket, sys, time\n"
+    "for _ in range(1000):\n"
+    "  try: s = socket.create_connection((sys.argv[1].strip(), 8901)); break\n"
+    "  except ConnectionRefusedError: time.sleep(0.01)\n"
+    "assert s.recv(100) == b'weights'"
+)
+
+
+@pytest.mark.parametrize(
+    ("host", "ends"),
+    [
+        ("server-t-0.server", "Completed"),
+        ("server-t-0.server.default.svc.cluster.local", "Completed"),
+        ("server-t-0.server.other", "Failed"),
+        ("server-t-1.server", "Failed"),
+        ("plain-t-0.plain", "Failed"),
+    ],
+)
+async def test_a_pod_of_a_job_with_the_plugin_svc_is_found_by_its_name(
+    world: World, host: str, ends: str
+) -> None:
+    ip = {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    server = {"name": "c", "image": "x", "command": [sys.executable, "-c", SERVER], "env": [ip]}
+    client = {"name": "c", "image": "x", "command": [sys.executable, "-c", CLIENT, "$(HOST)"]}
+    client["env"] = [{"name": "HOST", "value": host}]
+    await world.create(vcjob("server", pod_task(server), spec={"plugins": {"svc": []}}))
+    await world.create(vcjob("plain", pod_task(sh("sleep 600"))))
+    for name in ("server-t-0", "plain-t-0"):
+        await world.wait_for_pod(name, "Running")
+    await world.create(vcjob("client", pod_task(client)))
+    await world.until(lambda jobs: phase(jobs["client"]) == ends)
+
+
+async def test_a_pod_finds_the_host_files_of_the_plugin_svc(
+    world: World, runner: ProcessRunner
+) -> None:
+    script = "cat /etc/volcano/my-ps.host; echo; echo $VC_MY_PS_HOSTS | tr , '\\n'"
+    read, other = pod_task(sh(script), task="read"), pod_task(sh(""), task="my-ps", replicas=2)
+    await world.create(vcjob("j", read, other, spec={"plugins": {"svc": []}}))
+    await world.wait_for_end("j")
+    first, second, *same = read_log(runner, pod="j-read-0").split()
+    assert same == [first, second]
 
 
 class TestDeletion:

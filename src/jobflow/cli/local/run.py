@@ -18,7 +18,7 @@ from jobflow.client.flows.follow import Display
 from jobflow.client.manifests.check import add_flows_of_crons, check_files
 from jobflow.client.manifests.objects import Manifest
 from jobflow.client.options import FileOptions, NodeOptions, RunnerName
-from jobflow.client.sandbox import AppliedObjects, RunResult, node_runner, run_in, run_in_sandbox
+from jobflow.client.sandbox import RunResult, node_runner, run_in, run_in_sandbox
 from jobflow.client.signals import interruption
 from jobflow.display.console import make_console
 from jobflow.display.formats import print_json
@@ -29,6 +29,7 @@ from jobflow.kube.client import Client
 from jobflow.runtime import logs
 from jobflow.runtime.event_loop import PartDied, run
 from jobflow.sandbox.nodes.process_runner import ProcessRunner
+from jobflow.sandbox.nodes.runner import Runner
 
 ShowPage = Callable[[Client], AbstractAsyncContextManager[object]]
 """Shows the flows of a cluster on a page while a body runs."""
@@ -59,9 +60,6 @@ def run_flows(
     console = make_console()
     display = Display() if as_json else tree_display(console)
 
-    def is_final(flow: JobFlow | None, _: AppliedObjects) -> bool:
-        return flow is not None and flow.final
-
     def show(result: RunResult) -> None:
         if as_json:
             head = {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}}
@@ -78,7 +76,7 @@ def run_flows(
             if page is None:
                 return await run_in_sandbox(report, runner, display, stop)
             async with sandbox_world(SandboxOptions(runner=runner)) as world, page(world.client):
-                result = await run_in(world, report, runner, display, stop, is_final)
+                result = await run_in(world, report, runner, display, stop, alone=False)
                 show(result)
                 sys.stdout.flush()
                 if not result.faults:
@@ -86,6 +84,7 @@ def run_flows(
                 return result
 
     with exit_on(UNUSABLE, PartDied, CommandError, *START_ERRORS), node_runner(nodes) as runner:
+        warn_of_addresses(runner)
         result = run(run_and_show())
     if page is None:  # else it was shown while the page was open
         show(result)
@@ -103,6 +102,15 @@ def assumptions(flows: Iterable[Manifest], runner: RunnerName) -> Iterator[str]:
             "HTTP and TCP probes pass as soon as the simulated pods are Running, because nothing "
             "listens in them; use --runner process to send real requests"
         )
+
+
+def warn_of_addresses(runner: Runner) -> None:
+    if isinstance(runner, ProcessRunner) and not runner.has_own_addresses:
+        sentence = (
+            "all pods have the address 127.0.0.1, because this system has no other loopback "
+            "address: two pods cannot listen on the same port"
+        )
+        print_error(sentence, severity="warning")
 
 
 def run_sandbox(
@@ -127,6 +135,7 @@ def run_sandbox(
         exit_on(FAILED, PartDied),
         node_runner(nodes) as runner,
     ):
+        warn_of_addresses(runner)
         path = kubeconfig.absolute()
         options = SandboxOptions(port, webhook_port=webhook_port, kubeconfig=path, runner=runner)
         run(serve(options))

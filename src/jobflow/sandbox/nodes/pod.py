@@ -7,10 +7,12 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, STDOUT
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import structlog
@@ -18,17 +20,22 @@ import structlog
 from jobflow.api.volcano.pod import PodPhase
 from jobflow.kube.clock import ExponentialBackoff
 from jobflow.sandbox.nodes import supervisor
+from jobflow.sandbox.nodes.environment import ContainerContext
 from jobflow.sandbox.nodes.logs import LOG_LIMIT, Logs, read_message
-from jobflow.sandbox.nodes.pod_spec import ContainerContext, RunnableContainer
-from jobflow.sandbox.nodes.runner import ContainerProgress, PodProgress, Report
+from jobflow.sandbox.nodes.pod_spec import RunnableContainer
+from jobflow.sandbox.nodes.runner import ContainerProgress, FailedRun, PodProgress, Report
 from jobflow.sandbox.nodes.simulate import utc_now
 from jobflow.sandbox.nodes.supervisor import LAST_GRACE
+from jobflow.sandbox.nodes.volumes import Data, MissingSource, Source, Sources
 
 log = structlog.get_logger(__name__)
 
 START_ERROR = "StartError"
 UNKNOWN = "ContainerStatusUnknown"
+CONFIG_ERROR, MOUNT_FAILED, FAILED = "CreateContainerConfigError", "FailedMount", "Failed"
 """Reasons that a kubelet uses."""
+SOURCE_SECONDS = 0.5
+"""Seconds until a pod looks again for a Secret or a ConfigMap that does not exist."""
 _SUPERVISE = "import sys; sys.path.insert(0, sys.argv[1]); import supervisor; supervisor.main()"
 """The program of a supervisor. A module that is imported is compiled once, a script each time."""
 # The supervisor is found by path, without the packages that importing `jobflow` would take.
@@ -118,20 +125,7 @@ FALLBACK = "FallbackToLogsOnError"
 DEADLINE = "DeadlineExceeded"
 
 
-@dataclass(frozen=True, slots=True)
-class FailedRun:
-    namespace: str
-    job: str
-    task: str
-    pod: str
-    container: str
-    exit_code: int
-    reason: str
-    message: str
-    log: Path
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodContext(ContainerContext):
     """A pod, and the part of the runner that its life needs."""
 
@@ -143,6 +137,11 @@ class PodContext(ContainerContext):
     first_pause: float
     """Seconds before the first restart; the pauses grow."""
     failed: Callable[[FailedRun], None]
+    read: Callable[[Source], Awaitable[Data | None]]
+    """Returns the values of a Secret or a ConfigMap in the namespace of the pod."""
+
+
+T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -171,6 +170,18 @@ class PodLife:
         self._stop = asyncio.Event()
         self._deleted = False
         self._is_too_late = False
+        self._missing = ""
+        self._warning: tuple[str, str] | None = None
+
+    @property
+    def job(self) -> tuple[str, str]:
+        return self._pod.metadata.namespace, self._context.job.metadata.name
+
+    @property
+    def blocked(self) -> str:
+        """The Secret or ConfigMap without which the pod cannot go on, in a sentence, or ""."""
+        is_idle = all(each.run is None for each in (*self._init, *self._main))
+        return self._missing if is_idle else ""
 
     async def live(self) -> None:
         """Run the pod to its end and report its progress. Raises the exceptions of `report`."""
@@ -191,6 +202,8 @@ class PodLife:
             deadline = asyncio.get_running_loop().call_later(seconds, pass_deadline)
         try:
             try:
+                # Without its volumes no container starts.
+                await self._once_found(self._context.mount, self._report_unmounted)
                 for container in self._init:
                     await self._run(container)
                     # A failed init container fails the pod: no later container starts.
@@ -219,6 +232,32 @@ class PodLife:
         self._deleted = True
         self._end(self._spec.grace)
         await self._reported.wait()
+
+    async def _once_found(
+        self, prepare: Callable[[Sources], T], report: Callable[[str], None]
+    ) -> T | None:
+        """Prepare the pod or a container once its Secrets and ConfigMaps exist, and `report` what
+        is missing until then; None if the pod ends first. Raises OSError."""
+        while not self._stop.is_set():
+            sources = {each: await self._context.read(each) for each in self._spec.sources}
+            try:
+                prepared = prepare(sources)
+                self._missing = ""
+                return prepared
+            except MissingSource as missing:
+                self._missing = str(missing)
+                report(self._missing)
+                self._changed.set()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), SOURCE_SECONDS)
+        return None
+
+    def _report_unmounted(self, missing: str) -> None:
+        self._warning = (MOUNT_FAILED, missing)
+
+    def _report_unconfigured(self, container: _Container, missing: str) -> None:
+        container.state = replace(container.state, reason=CONFIG_ERROR, message=missing)
+        self._warning = (FAILED, f"Error: {missing}")
 
     def _end(self, grace: float) -> None:
         self._stop.set()
@@ -266,17 +305,24 @@ class PodLife:
             self._set_state(container, running)
 
         end = await self._execute(container, on_start)
+        if end is None:
+            return
         ended = replace(running, exit_code=end.code, reason=end.reason, message=end.message)
         self._set_state(container, replace(ended, finished=utc_now()))
 
-    async def _execute(self, own: _Container, on_start: Callable[[], None]) -> ContainerExit:
-        """Execute the command of a container; return its end with its termination message."""
+    async def _execute(self, own: _Container, on_start: Callable[[], None]) -> ContainerExit | None:
+        """Execute the command of a container; return its end with its termination message, or None
+        if the pod ended before the start."""
         context, meta, container = self._context, self._pod.metadata, own.spec
         message_file = context.scratch()
         try:
+            prepare = partial(context.invocation, container, str(message_file))
+            start = await self._once_found(prepare, partial(self._report_unconfigured, own))
+            if start is None:
+                return None
+            argv, env, folder = start
             with context.logs.next_run(meta, container.name) as path:
                 message_file.touch()
-                argv, env, folder = context.invocation(container, str(message_file))
                 own.run = ContainerProcess(argv, env, folder or str(Path.cwd()), path)
                 ended = await own.run.run(on_start)
         except OSError as error:  # no room for a log, or for one more process
@@ -311,7 +357,7 @@ class PodLife:
         """Change a container's state. Containers that start together are reported together."""
         container.state = state
         # Otherwise a pod of many containers would be written once for each.
-        if container.is_init or all(_has_started(each.state) for each in self._main):
+        if container.is_init or all(each.state.has_started for each in self._main):
             self._changed.set()
 
     async def _report_changes(self) -> None:
@@ -336,7 +382,9 @@ class PodLife:
             is_fine = not self._is_too_late and all(state.succeeded for state in states)
             phase = PodPhase.SUCCEEDED if is_fine else PodPhase.FAILED
         else:
-            phase = PodPhase.RUNNING if any(map(_has_started, states)) else PodPhase.PENDING
+            phase = (
+                PodPhase.RUNNING if any(state.has_started for state in states) else PodPhase.PENDING
+            )
         return PodProgress(
             phase=phase,
             started=min(starts, default=self._began),
@@ -346,8 +394,5 @@ class PodLife:
             address=self._context.addresses(self._pod.metadata.name),
             pod_reason=DEADLINE if self._is_too_late else "",
             pod_message=too_late if self._is_too_late else "",
+            warning=self._warning,
         )
-
-
-def _has_started(state: ContainerProgress) -> bool:
-    return state.started is not None or state.last is not None

@@ -6,22 +6,37 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import re
 import shutil
 import socket
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
 
 from jobflow.api.volcano.pod import Pod, PodPhase
 from jobflow.sandbox.jobs.objects import ADDRESS, Vcjob
+from jobflow.sandbox.nodes.environment import host_names
 from jobflow.sandbox.nodes.logs import ContainerLog, Logs, new_folder
-from jobflow.sandbox.nodes.pod import UNKNOWN, FailedRun, PodContext, PodLife
+from jobflow.sandbox.nodes.pod import UNKNOWN, PodContext, PodLife
 from jobflow.sandbox.nodes.pod_spec import RunnablePodSpec, faults, pod_spec
-from jobflow.sandbox.nodes.runner import Assignment, ContainerProgress, PodProgress, Report
+from jobflow.sandbox.nodes.runner import (
+    Assignment,
+    ContainerProgress,
+    FailedRun,
+    PodProgress,
+    Report,
+)
 from jobflow.sandbox.nodes.simulate import utc_now
+
+_LABEL = "[a-z0-9][a-z0-9-]*"
+_HOST_NAME = re.compile(
+    rf"(?<![\w.-])(?P<name>{_LABEL}\.{_LABEL})"
+    rf"(?:\.(?P<namespace>{_LABEL})(?:\.svc(?:\.cluster\.local)?)?)?(?![\w-]|\.\w)"
+)
 
 
 class ProcessRunner:
@@ -60,6 +75,23 @@ class ProcessRunner:
     def used(self) -> bool:
         return any(path.is_dir() for path in self.folder.iterdir())
 
+    @property
+    def blocked(self) -> dict[tuple[str, str], str]:
+        """Why no pod of a vcjob starts, by its namespace and name: Secrets that do not exist."""
+        found: dict[tuple[str, str], str] = {}
+        running: set[tuple[str, str]] = set()
+        for life in self._lives.values():
+            if life.blocked:
+                found[life.job] = life.blocked
+            else:
+                running.add(life.job)
+        return {job: why for job, why in found.items() if job not in running}
+
+    @property
+    def has_own_addresses(self) -> bool:
+        """Whether each pod has a loopback address of its own."""
+        return self._addresses.many
+
     def faults(self, job: Vcjob) -> Sequence[str]:
         return tuple(faults(job))
 
@@ -78,7 +110,9 @@ class ProcessRunner:
             address = self._addresses.of(*name)
             await report(PodProgress(PodPhase.FAILED, started, now, main, init, address))
             return
-        life, before = PodLife(self._context(assignment), report), self._names.get(name)
+        context = self._context(assignment)
+        life, before = PodLife(context, report), self._names.get(name)
+        self._addresses.publish(assignment.job)
         self._names[name] = life
         try:
             # Both pods have the same address, and would use the same ports.
@@ -91,6 +125,7 @@ class ProcessRunner:
             self._lives.pop(pod.metadata.uid, None)
             if self._names[name] is life:
                 del self._names[name]
+            shutil.rmtree(context.folder, ignore_errors=True)
 
     async def end(self, pod: Pod) -> None:
         if (life := self._lives.get(pod.metadata.uid)) is not None:
@@ -117,6 +152,9 @@ class ProcessRunner:
             addresses=lambda name: self._addresses.of(namespace, name),
             base=self._base,
             directories=directory,
+            folder=self._scratch / "pods" / pod.metadata.uid,
+            with_addresses=partial(self._addresses.replace_names, namespace),
+            read=partial(assignment.read, namespace),
             logs=self._logs,
             scratch=lambda: self._scratch / f"message-{next(self._numbers)}",
             max_restarts=self._max_restarts,
@@ -131,19 +169,40 @@ class Addresses:
 
     def __init__(self) -> None:
         self._given: dict[tuple[str, str], str] = {}
+        self._pods: dict[tuple[str, str], str] = {}
+        """The pods that have a name in DNS, by namespace and name."""
+        self._published: set[str] = set()
         first, last = int(IPv4Address("127.1.0.1")), int(IPv4Address("127.254.0.1"))
         self._next = random.randrange(first, last)
-        self._many = False
+        self.many = False
         if sys.platform == "linux":
             with suppress(OSError), socket.create_server((str(IPv4Address(self._next)), 0)):
-                self._many = True
+                self.many = True
 
     def of(self, namespace: str, pod: str) -> str:
         """Return the address of the pod of this name; it is stable and exists before the pod."""
         # Systems other than Linux have one loopback address.
-        if not self._many:
+        if not self.many:
             return ADDRESS
         if (namespace, pod) not in self._given:
             self._given[namespace, pod] = str(IPv4Address(self._next))
             self._next += 1
         return self._given[namespace, pod]
+
+    def publish(self, job: Vcjob) -> None:
+        """Give the pods of a vcjob with the plugin svc their names in DNS."""
+        meta = job.metadata
+        if meta.uid not in self._published:  # once, and not for each of many pods
+            self._published.add(meta.uid)
+            names = host_names(job).items()
+            self._pods |= {(meta.namespace, name): pod for name, pod in names}
+
+    def replace_names(self, own_namespace: str, text: str) -> str:
+        """Replace the names of pods in DNS by their addresses; other names stay."""
+
+        def address(found: re.Match[str]) -> str:
+            namespace = found["namespace"] or own_namespace
+            pod = self._pods.get((namespace, found["name"]))
+            return found[0] if pod is None else self.of(namespace, pod)
+
+        return _HOST_NAME.sub(address, text) if self._pods else text

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Protocol
 
 from jobflow.api.volcano.pod import Container, Pod, PodPhase
 from jobflow.sandbox.jobs.objects import ADDRESS, Vcjob
 from jobflow.sandbox.nodes.logs import ContainerLog
+from jobflow.sandbox.nodes.volumes import Data, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,10 @@ class ContainerProgress:
     """Details; the termination message if it has ended."""
     restarts: int = 0
     last: ContainerProgress | None = None
+
+    @property
+    def has_started(self) -> bool:
+        return self.started is not None or self.last is not None
 
     @property
     def running(self) -> bool:
@@ -44,6 +50,21 @@ class PodProgress:
     pod_reason: str = ""
     pod_message: str = ""
     disrupted: bool = False
+    warning: tuple[str, str] | None = None
+    """Reason and message of the last Event about what keeps the pod from starting."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRun:
+    namespace: str
+    job: str
+    task: str
+    pod: str
+    container: str
+    exit_code: int
+    reason: str
+    message: str
+    log: Path
 
 
 def pod_status(pod: Pod, progress: PodProgress) -> dict[str, Any]:
@@ -116,6 +137,12 @@ def _time(moment: datetime) -> str:
 
 
 Report = Callable[[PodProgress], Awaitable[None]]
+ReadSource = Callable[[str, Source], Awaitable[Data | None]]
+"""Returns the values of a Secret or a ConfigMap in a namespace; None if there is none."""
+
+
+async def _no_source(namespace: str, source: Source) -> Data | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +153,7 @@ class Assignment:
     """Start of the pod; in whole seconds if an earlier process started it."""
     job_started: datetime
     """Start of the vcjob's first pod since its last restart."""
+    read: ReadSource = _no_source
 
 
 class Runner(Protocol):

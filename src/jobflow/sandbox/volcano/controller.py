@@ -338,7 +338,7 @@ class JobController:
     async def _warn(self, tracked: TrackedJob, reason: str, message: str) -> None:
         log.warning(reason, job=tracked.name, message=message)
         try:
-            await self._writes.warn(tracked.job.metadata, reason, message, self._clock())
+            await self._writes.warn(JOBS, tracked.job.metadata, reason, message, self._clock())
         except Refused as error:
             log.warning("event refused", job=tracked.name, error=str(error))
 

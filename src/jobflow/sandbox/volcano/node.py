@@ -51,7 +51,7 @@ class SandboxNode:
             # A restart of the vcjob starts its script from the beginning.
             together = [each for each in siblings if _restarts_before(each) == restarts]
             job_start = min([start, *map(self._start_of, together)])
-            running = self._run(Assignment(job, pod, start, job_start))
+            running = self._run(Assignment(job, pod, start, job_start, self.writes.read))
             self._running[uid] = self.tasks.create_task(running)
 
     async def delete(self, pod: Pod) -> None:
@@ -72,12 +72,15 @@ class SandboxNode:
         return self._starts.get(pod.metadata.uid, stored)
 
     async def _run(self, assignment: Assignment) -> None:
-        pod = assignment.pod
+        pod, warned = assignment.pod, None
 
         async def report(progress: PodProgress) -> None:
-            nonlocal pod
+            nonlocal pod, warned
             pod = await self.writes.set_pod_status(pod, pod_status(pod, progress))
             self.learn(pod)
+            if progress.warning is not None and progress.warning != warned:
+                warned = progress.warning
+                await self.writes.warn(PODS, pod.metadata, *warned, self.clock())
 
         try:
             await self.runner.run(assignment, report)

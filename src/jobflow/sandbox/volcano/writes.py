@@ -15,6 +15,7 @@ from jobflow.kube.answers import NETWORK_ERRORS, ApiError
 from jobflow.kube.client import MERGE_PATCH, Client
 from jobflow.kube.clock import ExponentialBackoff
 from jobflow.sandbox.jobs.objects import VcjobObject
+from jobflow.sandbox.nodes.volumes import Data, Source, read_data
 
 AT_ONCE = 16
 JSON_PATCH = "application/json-patch+json"
@@ -69,13 +70,23 @@ class Writes:
         kind = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": meta.uid}}
         await self._send("DELETE", resource.path(meta.namespace, meta.name), {**kind, **options})
 
-    async def warn(self, job: ObjectMeta, reason: str, message: str, now: datetime) -> None:
-        at, namespace = now.replace(microsecond=0), job.namespace
-        about = {"namespace": namespace, "name": job.name, "uid": job.uid}
+    async def read(self, namespace: str, source: Source) -> Data | None:
+        """Return the values of a Secret or a ConfigMap; None if there is none."""
+        kind, name = source
+        try:
+            return read_data(await self._send("GET", kind.path(namespace, name)))
+        except (Gone, Refused):
+            return None
+
+    async def warn(
+        self, kind: Resource, meta: ObjectMeta, reason: str, message: str, now: datetime
+    ) -> None:
+        at, namespace = now.replace(microsecond=0), meta.namespace
+        about = {"namespace": namespace, "name": meta.name, "uid": meta.uid}
         event = {
             **EVENTS.type_meta,
-            "metadata": {"name": f"{job.name}.{uuid4().hex[:16]}", "namespace": namespace},
-            "involvedObject": {**JOBS.type_meta, **about},
+            "metadata": {"name": f"{meta.name}.{uuid4().hex[:16]}", "namespace": namespace},
+            "involvedObject": {**kind.type_meta, **about},
             **{"type": "Warning", "reason": reason, "message": message[:1024]},
             "source": {"component": "jobflow-sandbox"},
             **{"firstTimestamp": at, "lastTimestamp": at, "count": 1},

@@ -1,12 +1,13 @@
 """Built-in kinds: their rules, and their columns in `kubectl get` (k8s.io/kubernetes
 pkg/printers/internalversion)."""
 
-from base64 import b64encode
+import re
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from jobflow.core.violations import Reason, Violation
+from jobflow.core.violations import Reason, Violation, join_path
 from jobflow.sandbox.apiserver.kinds import (
     ALL_VERBS,
     Column,
@@ -52,12 +53,55 @@ class NamespaceRules(Rules):
         return "this namespace may not be deleted" if name in IMMORTAL else None
 
 
-class SecretRules(Rules):
+_CONFIG_KEY = re.compile(r"(?!\.\.)[-._a-zA-Z0-9]{1,253}")
+
+
+@dataclass(frozen=True)
+class ConfigRules(Rules):
+    """A ConfigMap or a Secret. Messages name keys, never values."""
+
+    texts: str
+    encoded: str
+    """The fields with plain values, and with those in base64."""
+
+    def violations(self, obj: Object, old: Object | None) -> Iterator[Violation]:
+        for field in (self.texts, self.encoded):
+            entries = obj.get(field) or {}
+            if not isinstance(entries, dict):
+                yield self._fault(field, "must be a mapping of keys to values")
+                continue
+            for key, value in entries.items():
+                path = join_path(field, key)
+                if key == "." or not _CONFIG_KEY.fullmatch(key):
+                    why = "a key must consist of alphanumeric characters, '-', '_' or '.'"
+                    yield Violation(path, Reason.INVALID, key, why)
+                elif not isinstance(value, str):
+                    yield self._fault(path, "must be a string; put it in quotes")
+                elif field == self.encoded and not _is_base64(value):
+                    yield self._fault(path, f"must be base64; plain text belongs to {self.texts}")
+
+    @staticmethod
+    def _fault(path: str, why: str) -> Violation:
+        return Violation(path, Reason.TYPE_INVALID, None, "", words=f"Invalid value: {why}")
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return True
+
+
+class SecretRules(ConfigRules):
     def complete(self, obj: Object, old: Object | None = None) -> list[str]:
         texts = obj.pop("stringData", None) or {}
-        encoded = {key: b64encode(text.encode()).decode() for key, text in texts.items()}
-        if encoded:
-            obj["data"] = {**(obj.get("data") or {}), **encoded}
+        if isinstance(texts, dict) and all(isinstance(each, str) for each in texts.values()):
+            encoded = {key: b64encode(text.encode()).decode() for key, text in texts.items()}
+            if encoded:
+                obj["data"] = {**(obj.get("data") or {}), **encoded}
+        else:
+            obj["stringData"] = texts  # it is refused
         obj.setdefault("type", "Opaque")
         return []
 
@@ -275,7 +319,7 @@ SECRET = Kind(
     plural="secrets",
     kind="Secret",
     columns=(NAME, _field("Type", "type"), _size("Data", "data"), AGE),
-    rules=SecretRules(),
+    rules=SecretRules("stringData", "data"),
     selectable=_selectable("type"),
 )
 CONFIG_MAP = Kind(
@@ -283,6 +327,7 @@ CONFIG_MAP = Kind(
     kind="ConfigMap",
     short_names=("cm",),
     columns=(NAME, _size("Data", "data", "binaryData"), AGE),
+    rules=ConfigRules("data", "binaryData"),
 )
 VOLUME_CLAIM = Kind(
     plural="persistentvolumeclaims",
