@@ -66,7 +66,7 @@ TABLES = (
 )
 """The files that the kinds of work are made of."""
 KNOWING = {
-    "client/sandbox.py",
+    "client/stuck.py",
     "page/step/approval.py",
     "core/admission/analysis/flow_facts.py",
     "core/drawing/flow_graph.py",

@@ -35,7 +35,7 @@ class _Waits:
     templates: dict[str, None] = field(default_factory=dict)
     approvals: list[str] = field(default_factory=list)
     pods: dict[str, str] = field(default_factory=dict)
-    """Why the pods of a step do not start, by step."""
+    """A clause on why the job or child flow of a step never ends, by step."""
 
 
 def stuck_reason(flow: JobFlow, found: Found) -> str:
@@ -63,8 +63,8 @@ def stuck_reason(flow: JobFlow, found: Found) -> str:
         names = ", ".join(waits.templates)
         return f"waits for the JobTemplate{plural} {names}: add {pronoun} to the FILEs"
     if waits.pods:
-        step_name, why = next(iter(waits.pods.items()))
-        return f"waits for pods of {step_name} that cannot start: {why}; add it to the FILEs"
+        step_name, clause = next(iter(waits.pods.items()))
+        return f"waits for {step_name}, {clause}"
     if waits.approvals:
         return (
             f"waits for the approval of {join_names(waits.approvals)}, which nobody can give "
@@ -80,7 +80,7 @@ def _note(waits: _Waits, flow: JobFlow, step: Step, condition: StepCondition, fo
         # a daemon ends once the steps that are judged here have ended
         if step.daemon and found.blocked:
             return True
-        reasons = [*_reasons_of_pods(flow, step, condition, found)]
+        reasons = [*_clauses(flow, step, condition, found)]
         if step.timeout or flow.spec.timeout or not reasons or not all(reasons):
             return False
         waits.pods[step.name] = reasons[0]
@@ -100,16 +100,17 @@ def _note(waits: _Waits, flow: JobFlow, step: Step, condition: StepCondition, fo
     )
 
 
-def _reasons_of_pods(
-    flow: JobFlow, step: Step, condition: StepCondition, found: Found
-) -> Iterator[str]:
-    """Yield why the job or child flow of each run that has started can never end, or ""."""
+def _clauses(flow: JobFlow, step: Step, condition: StepCondition, found: Found) -> Iterator[str]:
+    """Yield a clause on why the job or child flow of each run that has started never ends; "" if
+    it may."""
     for run in condition.runs or (condition,):
         if run.phase in ENDED_STEP_PHASES or run.phase == StepPhase.WAITING:
             continue
         meta, child = flow.metadata, found.children.get(run.flow)
         if child is not None:
-            yield stuck_reason(child, found)
+            reason = stuck_reason(child, found)
+            yield reason and f"which {reason}"
         else:
             job = run.job or format_job_name(meta.name, step.name)
-            yield found.blocked.get((meta.namespace, job), "")
+            why = found.blocked.get((meta.namespace, job))
+            yield f"whose pods cannot start: {why}; add it to the FILEs" if why else ""

@@ -10,6 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from jobflow.api.resources import SECRETS
 from jobflow.core.text import format_count, join_names, printable
 from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN
 from jobflow.display.console import columns_of
@@ -77,7 +78,9 @@ def first_of_each_file(
 def print_fault(fault: ManifestFault, console: Console) -> None:
     """Print `file:line:column: error: path: message`, then the source line and its carets."""
     text = _head(fault.place, "error", "red", fault.sentence)
-    for line in excerpt(fault.place, columns_of(console) or 120):
+    # a line of a Secret may have its value, which logs of CI must not show
+    is_secret = fault.kind == SECRETS.kind
+    for line in () if is_secret else excerpt(fault.place, columns_of(console) or 120):
         text.append(f"\n{line}", style="dim")
     # a terminal wraps by itself, and in a pipe a line has to stay one line
     console.print(text, soft_wrap=True)

@@ -172,14 +172,20 @@ BESIDE_A_DAEMON: Json = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("step", [ITEMS, BESIDE_A_DAEMON], ids=["items", "child flow"])
-def test_a_flow_whose_pods_wait_for_a_missing_secret_is_given_up(home: Path, step: Json) -> None:
+@pytest.mark.parametrize(
+    ("step", "waits"),
+    [(ITEMS, "a"), (BESIDE_A_DAEMON, "a, which waits for b")],
+    ids=["items", "child flow"],
+)
+def test_a_flow_whose_pods_wait_for_a_missing_secret_is_given_up(
+    home: Path, step: Json, waits: str
+) -> None:
     steps = [step] if step is ITEMS else [{"name": "serve", "daemon": True}, step]
     waiting, serve = pod_task(sh("exit 1", env=[SECRET])), pod_task(sh("sleep 600"))
     answer = run(flow(*steps, a=waiting, serve=serve))
     assert answer.code == 2
-    assert "JobFlow f waits for pods of a that cannot start: " in answer.err
-    assert 'secret "hook" not found; add it to the FILEs\n' in answer.err
+    why = 'whose pods cannot start: secret "hook" not found; add it to the FILEs'
+    assert answer.err == f"jobflow: error: JobFlow f waits for {waits}, {why}\n"
 
 
 def test_a_secret_with_a_number_is_refused_without_its_value(home: Path) -> None:
