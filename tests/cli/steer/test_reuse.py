@@ -130,3 +130,56 @@ async def test_what_cannot_be_meant_is_an_error(
     assert (result.code, result.out) == (code, "")
     assert sentence in result.err
     assert await world.flow_names() == ["train"]
+
+
+def samples(command: str) -> dict[str, Any]:
+    """Return a flow with a pipeline of two steps for each of three samples."""
+    container = {"image": "busybox", "command": ["true"]}
+    pipeline = [
+        {"name": "clean", "container": {**container, "args": ["$(params.sample)"]}},
+        {
+            "name": "qc",
+            "dependsOn": {"targets": ["clean"]},
+            "container": {**container, "command": [command]},
+        },
+    ]
+    child = {"params": {"sample": "$(item)"}, "flows": pipeline}
+    steps = [
+        {"name": "pipelines", "forEach": {"items": ["a", "b", "c"]}, "flow": child},
+        {"name": "report", "dependsOn": {"targets": ["pipelines"]}, "container": container},
+    ]
+    return flow("samples", {}, flows=steps)
+
+
+async def test_a_mended_step_in_child_flows_runs_alone_as_the_dry_run_says(
+    world: Cluster, kubeconfig: Path, tmp_path: Path
+) -> None:
+    async with volcano_on(world), world.controller():
+        await world.apply(samples("false"))
+        assert await ended(world, "samples") == "Succeed"
+        file = write_flow(tmp_path, samples("true"))
+        arguments = ("submit", file, "--reuse", "samples", "--name", "again")
+        result = await run_command(kubeconfig, *arguments, "--dry-run", "client", "-o", "name")
+        assert "Reused from samples: pipelines/clean (3 of 3)\n" in result.err
+        places = [f"pipelines/{index}/qc" for index in range(3)]
+        for place in places:
+            assert f"  {place}: command[0] differs: false → true\n" in result.err
+        assert "  report: its target pipelines runs again\n" in result.err
+        assert await world.flow_names() == ["samples", *(f"samples-pipelines-{i}" for i in "012")]
+        assert (await run_command(kubeconfig, *arguments)).code == 0
+        assert await ended(world, "again") == "Succeed"
+        jobs = [*(f"pipelines-{index}-qc" for index in range(3)), "report"]
+        assert await jobs_of(world, "again") == jobs
+        unchanged = ("resubmit", "again", "--reuse", "--dry-run", "client", "-o", "json")
+        result = await run_command(kubeconfig, *unchanged)
+        reused = "pipelines/clean (3 of 3), pipelines/qc (3 of 3), report"
+        assert f"Reused from again: {reused}\nNothing runs.\n" in result.err
+
+
+async def test_a_dry_run_of_a_flow_that_cannot_be_reused_says_so(
+    world: Cluster, kubeconfig: Path
+) -> None:
+    await world.apply(flow("train", {"a": ""}, suspend=True), template("a"))
+    result = await run_command(kubeconfig, "resubmit", "train", "--reuse", "--dry-run", "client")
+    assert (result.code, result.out) == (1, "")
+    assert "spec.reuse: flow train is Pending; wait until it has ended" in result.err

@@ -11,7 +11,7 @@ from jobflow.api.flow.control import Approval, Backoff, ForEach, Param, Repeat, 
 from jobflow.api.flow.step import Step
 from support.plan.loop_worlds import end_jobs, finish, with_step
 from support.plan.plan_world import World, flow, world_of
-from support.plan.reusing_worlds import results, reusing
+from support.plan.reusing_worlds import reasons, results, reusing
 from support.plan.steps import TEMPLATE_SPEC, after, template
 
 
@@ -101,9 +101,11 @@ CASES: dict[str, tuple[World, Callable[[World], World], set[str]]] = {
 def test_a_flow_runs_what_has_changed_and_what_is_made_of_it(
     first: World, change: Callable[[World], World], expected: set[str]
 ) -> None:
-    again = change(reusing(first.run())).run()
+    new = change(reusing(first.run()))
+    again = new.run()
     assert set(again.jobs) == expected
     assert again.end == ("Succeed", "")
+    assert {f"g-{place.replace('/', '-')}" for place in reasons(new)} == expected
 
 
 def test_equal_items_take_old_results_in_order_and_each_once() -> None:

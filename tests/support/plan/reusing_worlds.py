@@ -10,6 +10,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import ObjectMeta
 from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.observed.child_flow import ChildFlow
+from jobflow.core.planning.virtual_time.reuse import ReusePreview, Templates, preview
 from support.plan.plan_world import World
 from support.plan.planned import Planned
 
@@ -51,3 +52,23 @@ def results(world: World, step: str) -> dict[int | None, str]:
     condition = world.plan().conditions[step]
     runs = condition.runs or [condition]
     return {run.index: run.job for run in runs if run.reason == "Reused"}
+
+
+def previewed(new: World, *earlier: World) -> ReusePreview:
+    """Return what a new flow would reuse of the one that it names. `earlier`: the flows that this
+    one has reused itself."""
+    assert new.source is not None
+    stored = [*new.templates.values()]
+    return preview(
+        new.flow,
+        new.source,
+        {},
+        Templates(stored, stored),
+        [each.flow for each in earlier],
+        new.now,
+    )
+
+
+def reasons(new: World, *earlier: World) -> dict[str, str]:
+    """Return why each run of a new flow that would not be reused runs, by its place."""
+    return {row.place: row.why for row in previewed(new, *earlier).runs()}

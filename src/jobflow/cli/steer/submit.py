@@ -1,8 +1,11 @@
 """`jobflow submit` and `resubmit`: check flows, create and follow them."""
 
+from __future__ import annotations
+
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobflow.cli.flags import DryRun, FollowOptions
 from jobflow.cli.steer.until_end import View, until_end
@@ -15,7 +18,7 @@ from jobflow.client.manifests.sources import UNREADABLE, ManifestFault, SourcePl
 from jobflow.client.manifests.yaml_nodes import Node
 from jobflow.client.options import Connection, FileOptions
 from jobflow.client.verbs.copy import check_copy, check_flow, send_checked
-from jobflow.client.verbs.reuse import choice_of, free_name
+from jobflow.client.verbs.reuse import choice_of, free_name, preview_reuse
 from jobflow.client.verbs.send_manifests import Applied, Sent, body_of, send
 from jobflow.core.text import printable
 from jobflow.core.violations import Reason, Violation
@@ -24,6 +27,9 @@ from jobflow.display.formats import ObjectOutput
 from jobflow.display.objects import name_of, object_of, print_objects
 from jobflow.display.report import print_fault, print_report, print_warnings
 from jobflow.kube.client import Client
+
+if TYPE_CHECKING:
+    from jobflow.core.planning.virtual_time.reuse import ReusePreview
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +111,8 @@ async def submit_files(files: FileOptions, connection: Connection, options: Subm
             sentence = f"{manifest.place('metadata.name')}: {name} is not sent: `kubectl apply` it"
             print_error(printable(sentence), severity="warning")
         if options.dry_run is DryRun.CLIENT:
+            if reuse is not None:
+                print_preview(await preview_reuse(client, report, reuse), options)
             applied = [Applied(body_of(each)) for each in (*report.templates, *report.crons)]
             sent = Sent(applied, [*map(body_of, report.flows)])
         else:
@@ -124,11 +132,19 @@ async def resubmit_flow(
         reuse = None if options.reuse is None else choice_of(to_flow(raw), options.rerun)
         report = without_faults(check_copy(raw, values, options.name, reuse))
         if options.dry_run is DryRun.CLIENT:
+            if reuse is not None:
+                print_preview(await preview_reuse(client, report, reuse), options)
             sent = Sent(flows=[*map(body_of, report.flows)])
         else:
             is_dry = options.dry_run is DryRun.SERVER
             sent = await send_checked(client, report, dry_run=is_dry)
         return await finish(client, sent, options)
+
+
+def print_preview(preview: ReusePreview, options: SubmitOptions) -> None:
+    """Print what a flow would reuse: to stderr if stdout has objects."""
+    for line in preview.lines():
+        print(printable(line), file=sys.stdout if options.follow.output is None else sys.stderr)
 
 
 def checked(flow: dict[str, Any], values: Mapping[str, Node], origin: str) -> Report:

@@ -1,15 +1,32 @@
 """New flows that take the results of one that has ended."""
 
-from collections.abc import Iterable, Sequence
+from __future__ import annotations
 
-from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.resources import JOBFLOWS
-from jobflow.client.flows.find_flow import raise_unless_missing
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
+from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
+from jobflow.client.errors import FAILED, CommandError
+from jobflow.client.flows.children import read_children
+from jobflow.client.flows.find_flow import NoSuchFlow, find_flow, raise_unless_missing
+from jobflow.client.manifests.check import Report
 from jobflow.client.manifests.flag_values import ReuseChoice, set_generated_name
 from jobflow.client.manifests.objects import Manifest
+from jobflow.client.verbs.send_manifests import body_of
 from jobflow.core.admission.object_names import all_names
 from jobflow.core.text import printable
+from jobflow.kube.answers import ItemList
 from jobflow.kube.client import ApiError, Client
+
+if TYPE_CHECKING:  # plans take long to import, and only a preview needs them
+    from jobflow.core.planning.virtual_time.reuse import ReusePreview
+
+_LONGEST_CHAIN = 20
+"""Earlier flows that are read, each of which was reused by the one after it."""
 
 
 def choice_of(flow: JobFlow, rerun: Sequence[str] = ()) -> ReuseChoice:
@@ -39,3 +56,57 @@ async def is_taken(client: Client, namespace: str, name: str) -> bool:
             raise_unless_missing(error)
         return False
     return True
+
+
+async def preview_reuse(client: Client, report: Report, reuse: ReuseChoice) -> ReusePreview:
+    """Return what the only flow of a report would reuse. Raises CommandError, also if the flow that
+    it reuses cannot be reused."""
+    from jobflow.core.planning.virtual_time.reuse import Templates, preview
+
+    [manifest] = report.flows
+    body = body_of(manifest)
+    meta = body["metadata"]
+    # a name that the API server will make differs from all others too
+    name = meta.get("name") or f"{meta['generateName']}xxxxx"
+    flow = msgspec.convert({**body, "metadata": {**meta, "name": name}}, JobFlow)
+    source = await find_flow(client, reuse.flow)
+    stored = await _read_templates(client, manifest.namespace)
+    sent = [msgspec.convert(each.data, JobTemplate) for each in report.templates]
+    found = preview(
+        flow,
+        source,
+        await read_children(client, [source]),
+        Templates([*stored], [*stored, *sent]),  # of two with a name the later counts
+        await _read_earlier(client, source),
+        datetime.now(UTC),
+    )
+    if found.refusal:
+        raise CommandError(FAILED, found.refusal)
+    return found
+
+
+async def _read_templates(client: Client, namespace: str) -> list[JobTemplate]:
+    found: list[JobTemplate] = []
+    pages = client.list(JOBTEMPLATES, ItemList[JobTemplate], namespace=namespace)
+    try:
+        async for page in pages:
+            found += page.items or ()
+    except ApiError as error:
+        raise_unless_missing(error)
+    return found
+
+
+async def _read_earlier(client: Client, source: JobFlow) -> list[JobFlow]:
+    """Return the flows that a flow has reused, directly or through others, as far as they exist."""
+    found: list[JobFlow] = []
+    reuse = source.status.reuse
+    while reuse is not None and len(found) < _LONGEST_CHAIN:
+        try:
+            flow = await find_flow(client, reuse.flow)
+        except NoSuchFlow:
+            break
+        if flow.metadata.uid != reuse.uid:  # another flow of its name
+            break
+        found.append(flow)
+        reuse = flow.status.reuse
+    return found

@@ -73,16 +73,27 @@ class Draft(msgspec.Struct, frozen=True):
         manifest = self.make(flow, self.step, self.template, attempt)
         if isinstance(manifest, EvaluationFailure):
             return manifest
+        is_first = attempt.number == 1 and not self.names_jobs
+        compared = self.compared(flow, allowance, manifest["spec"] if is_first else None)
+        if compared is not None:
+            manifest["metadata"]["annotations"][labels.FINGERPRINT] = digest(compared)
         kind = self.step.kind_of(attempt.case)
-        if self.compares is not None:
-            spec: Any = None  # the steps of a child flow are compared for themselves
-            if WORK[kind].has_pods:
-                is_first = attempt.number == 1 and not self.names_jobs
-                spec = manifest["spec"] if is_first else self._first_spec(flow, allowance)
-            if not isinstance(spec, EvaluationFailure):
-                made = digest([spec and what_it_does(spec), self.compares()])
-                manifest["metadata"]["annotations"][labels.FINGERPRINT] = made
         return CreateJob(self.step.name, attempt.name, manifest, self.guard, kind)
+
+    def compared(
+        self, flow: JobFlow, allowance: PlanBudget, spec: dict[str, Any] | None = None
+    ) -> list[Any] | None:
+        """Return the JSON of the fingerprint: what the vcjob does and what it is made of; None if
+        it has none. `spec`: that of its first attempt, if it is built already."""
+        if self.compares is None:
+            return None
+        # the steps of a child flow are compared for themselves
+        if not WORK[self.step.kind_of(self.attempt.case)].has_pods:
+            return [None, self.compares()]
+        first = self._first_spec(flow, allowance) if spec is None else spec
+        if isinstance(first, EvaluationFailure):
+            return None
+        return [what_it_does(first), self.compares()]
 
     def _with_vars(self, attempt: Attempt, allowance: PlanBudget) -> Attempt | EvaluationFailure:
         # vars are evaluated only for an attempt that is created: each costs a part of the budget

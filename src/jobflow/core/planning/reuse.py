@@ -208,10 +208,10 @@ def _may_reuse(run: ObservedRun, ctx: PlanContext) -> bool:
     if run.step.repeat is not None and run.index != 0:
         return False
     need = ctx.layout.needs[position]
-    return need.how is not Strategy.ANY or all(_is_reused(t, ctx) for t in need.targets)
+    return need.how is not Strategy.ANY or all(is_reused(t, ctx) for t in need.targets)
 
 
-def _is_reused(position: int, ctx: PlanContext) -> bool:
+def is_reused(position: int, ctx: PlanContext) -> bool:
     """Whether a target has ended, and no job of it, or of what it depends on if it has no job, has
     run here."""
     observed, condition = ctx.observed[position], ctx.shown_to_dependants(position)
@@ -221,7 +221,7 @@ def _is_reused(position: int, ctx: PlanContext) -> bool:
     with_jobs = [run for run in runs if _has_job(position, run, ctx)]
     if with_jobs:
         return all(run.reason == StepReason.REUSED or run.origin for run in with_jobs)
-    return all(_is_reused(target, ctx) for target in ctx.layout.needs[position].targets)
+    return all(is_reused(target, ctx) for target in ctx.layout.needs[position].targets)
 
 
 def _take_result(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from itertools import count
+from typing import Any
 
 import msgspec
 
@@ -256,6 +257,17 @@ def create(
     return RunDecision(condition, drafts=(draft,))
 
 
+def compared(run: ObservedRun, ctx: PlanContext) -> list[Any] | None:
+    """Return the JSON of the fingerprint of a run, as if it began now (`Draft.compared`); None if
+    it has none."""
+    needed = run.step.template_for(run.case)
+    template = None if needed is None else ctx.view.templates.get(needed)
+    if not run.work.has_objects or (needed is not None and template is None):
+        return None
+    draft = _draft(run, ctx, template, run.key, 1, None)
+    return draft.compared(ctx.flow, ctx.progress.allowance)
+
+
 def _draft(
     run: ObservedRun,
     ctx: PlanContext,
@@ -274,7 +286,7 @@ def _draft(
         target_ends=ends_of_targets(run, ctx),
         retried=run.stored.failures > 0,
         seen=ctx.seen(run, attempt=facts),
-        reuse=None if ctx.source is None else reuse.counterpart(run, ctx),
+        reuse=reuse.counterpart(run, ctx) if run.work.has_steps else None,
     )
     step, position = run.step, ctx.layout.graph.index[run.step.name]
     is_compared = position < ctx.layout.last_from

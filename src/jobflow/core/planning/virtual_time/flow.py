@@ -18,6 +18,7 @@ from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.names import stored_condition
 from jobflow.core.planning.actions import CreateJob, Plan, Want
+from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.planning.observed.view import PodsRead, View
 from jobflow.core.planning.plan import is_unjudged, judge, plan
@@ -58,6 +59,8 @@ class VirtualFlow:
 
     flow: JobFlow
     templates: Mapping[str, JobTemplate]
+    sources: Mapping[str, JobFlow] = field(default_factory=dict)
+    """The flows that it may reuse and their child flows, by name."""
     parent: VirtualFlow | None = None
     """The flow of which it is a child."""
     place: str = ""
@@ -249,10 +252,24 @@ class VirtualFlow:
                 self._deleted.discard(name)
                 self._pods.pop(shown.metadata.uid, None)
 
+    def context(self, now: datetime) -> PlanContext:
+        """Return what its next plan would know."""
+        return PlanContext.of(self.present, self._view(), now)
+
     def _view(self) -> View:
+        reuse = self.flow.status.reuse or self.flow.spec.reuse
+        source = None if reuse is None else self.sources.get(reuse.flow)
+        source_children = {}
+        if source is not None and compile_flow(self.flow).has_children:
+            for name, flow in self.sources.items():
+                owner = flow.metadata.controller
+                if owner is not None and owner.uid == source.metadata.uid:
+                    source_children[name] = flow.metadata
         return View(
             templates=self.templates,
             jobs=dict(self._shown),
+            source=source,
+            source_children=source_children,
             deleted=frozenset(self._deleted | (self.missing - self._shown.keys())),
             claims=self.claims,
             group=self.group(self.flow),

@@ -8,7 +8,7 @@ soon as a decision is stored, before the pods of a vcjob that it has created can
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
@@ -79,19 +79,28 @@ class VirtualTime:
         self._order = count()
         self._due: list[tuple[datetime, int, Callable[[], None]]] = []
 
-    def add(self, flow: JobFlow, templates: Iterable[JobTemplate]) -> None:
-        """Create a flow now. `templates` are those of its namespace."""
+    def add(
+        self,
+        flow: JobFlow,
+        templates: Iterable[JobTemplate],
+        sources: Mapping[str, JobFlow] | None = None,
+    ) -> None:
+        """Create a flow now. `templates` are those of its namespace, `sources` the flows there that
+        it may reuse and their child flows, by name."""
         new = self._created(flow)
         known = {each.metadata.name: each for each in templates}
-        self.all_flows.append(VirtualFlow(new, known, group=self._groups.of))
+        self.all_flows.append(VirtualFlow(new, known, sources or {}, group=self._groups.of))
         self._groups.update(None, new)
 
-    def run(self) -> None:
-        """Run until all flows have ended, nothing happens any more, or the limits are reached."""
+    def run(self, longest_pause: timedelta = MAX_TIME) -> None:
+        """Run until all flows have ended, nothing happens any more or for `longest_pause`, or the
+        limits are reached."""
         self._settle()
         while self._due and self._due[0][0] <= self._limit and self._events_left > 0:
             # a ttl may still be due after the last end
             if all(each.is_over for each in self.all_flows):
+                return
+            if self._due[0][0] - self.now > longest_pause:
                 return
             self.now = self._due[0][0]
             # all that happens at one time is seen by one plan
@@ -152,7 +161,7 @@ class VirtualTime:
                     child = self._created(msgspec.convert(dict(action.manifest), JobFlow))
                     index = (child.metadata.annotations or {}).get(labels.INDEX)
                     place = f"{flow.place}{format_place(action.step, index)}/"
-                    made = VirtualFlow(child, flow.templates, parent=flow, place=place)
+                    made = VirtualFlow(child, flow.templates, flow.sources, flow, place)
                     self.all_flows.append(made)
                     flow.create_child(made)
             case actions.CreateJob(name=name) if name not in flow.jobs:

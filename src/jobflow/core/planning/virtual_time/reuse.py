@@ -1,0 +1,391 @@
+"""What a new flow would reuse of an ended one, and why it runs the rest.
+
+The plans of the new flow decide, in virtual time and with jobs that never end, so that this never
+disagrees with the controller. Why a run is not reused is found by building the fingerprint of its
+former run again, from the spec and the status of that flow and the templates of today.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import msgspec
+
+from jobflow.api.flow.control import ReusePolicy
+from jobflow.api.flow.jobflow import JobFlow, JobTemplate
+from jobflow.api.flow.status import RunCondition, StepPhase
+from jobflow.api.resources import ObjectMeta
+from jobflow.api.volcano.job import Job, JobCondition, JobOutline, JobPhase, JobState, JobStatus
+from jobflow.api.volcano.pod import Pod
+from jobflow.core.cel.budget import NEXT_PLAN_DELAY
+from jobflow.core.manifests.fingerprint import digest, find_differences
+from jobflow.core.manifests.volume_claims import movable_claims
+from jobflow.core.names import format_place
+from jobflow.core.planning.actions import CreateJob
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, fresh
+from jobflow.core.planning.observed.view import View
+from jobflow.core.planning.reuse import is_reused
+from jobflow.core.planning.started.run import compared
+from jobflow.core.planning.virtual_time.differences import describe
+from jobflow.core.planning.virtual_time.flow import RunningJob, VirtualFlow
+from jobflow.core.planning.virtual_time.loop import VirtualTime
+from jobflow.core.reasons import StepReason
+from jobflow.core.spec.concurrency import NO_GROUP, Group
+from jobflow.core.spec.items import get_items
+from jobflow.core.text import join_names
+from jobflow.core.work import may_run_steps
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseRow:
+    """One run of the new flow, or all that a step reuses."""
+
+    step: str
+    """`train`; in a child flow `samples/train`."""
+    place: str
+    """`train`, or `sweep/3` of an item; in a child flow `samples/3/train`."""
+    why: str = ""
+    """Why it runs; "" if it is reused."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReusePreview:
+    """What a new flow would reuse of another one."""
+
+    source: str
+    rows: Sequence[ReuseRow]
+    """In the order of the steps. Steps that are not taken have none."""
+    claims: Sequence[str] = ()
+    """The volume claims that move to the new flow."""
+    refusal: str = ""
+    """Why the new flow would fail at once; "" if it would not."""
+
+    def reused(self) -> Iterator[str]:
+        """Yield each step of which a run is reused, with the numbers of its runs."""
+        counts: dict[str, list[ReuseRow]] = {}
+        for row in self.rows:
+            counts.setdefault(row.step, []).append(row)
+        for step, rows in counts.items():
+            taken = sum(not row.why for row in rows)
+            if taken:
+                is_single = len(rows) == 1 and rows[0].place == step
+                yield step if is_single else f"{step} ({taken} of {len(rows)})"
+
+    def runs(self) -> Iterator[ReuseRow]:
+        """Yield the runs that are not reused."""
+        return (row for row in self.rows if row.why)
+
+    def spent(self) -> str:
+        """Return a sentence about the volume claims that move, or ""."""
+        if not self.claims:
+            return ""
+        claims = "claim" if len(self.claims) == 1 else "claims"
+        moves = "moves" if len(self.claims) == 1 else "move"
+        return (
+            f"The volume {claims} {join_names(self.claims)} of {self.source} {moves} to the new "
+            f"flow: {self.source} is then spent, and can be neither retried nor reused."
+        )
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of a terminal."""
+        reused = ", ".join(self.reused())
+        yield f"Reused from {self.source}: {reused or 'nothing'}"
+        runs = [*self.runs()]
+        yield "Runs:" if runs else "Nothing runs."
+        yield from (f"  {row.place}: {row.why}" for row in runs)
+        if spent := self.spent():
+            yield spent
+
+
+@dataclass(frozen=True, slots=True)
+class Templates:
+    """The JobTemplates of a namespace."""
+
+    stored: Sequence[JobTemplate]
+    """Those that are stored, with which the former runs are built again."""
+    new: Sequence[JobTemplate]
+    """Those of the new flow."""
+
+
+def preview(
+    flow: JobFlow,
+    source: JobFlow,
+    sources: Mapping[str, JobFlow],
+    templates: Templates,
+    earlier: Sequence[JobFlow],
+    now: datetime,
+) -> ReusePreview:
+    """Return what a new flow would reuse of `source`, which its spec names. `sources`: the child
+    flows of that, by name; `earlier`: the flows that it reuses itself, directly or through
+    others."""
+    spec = msgspec.structs.replace(flow.spec, suspend=None)
+    time = VirtualTime(now, _Jobs(), _Alone(), lambda step: timedelta())
+    new = msgspec.structs.replace(flow, spec=spec)
+    time.add(new, templates.new, {**sources, source.metadata.name: source})
+    time.run(NEXT_PLAN_DELAY)
+    [outermost] = (each for each in time.all_flows if each.parent is None)
+    state, claims = outermost.flow.status.state, movable_claims(outermost.flow, source)
+    refusal = state.message if outermost.flow.final and not outermost.flow.status.reuse else ""
+    olds = {name: _Old(each, templates, now) for name, each in outermost.sources.items()}
+    chain = [_Old(each, templates, now) for each in earlier]
+    explainer = _Explainer(olds, chain, time.now)
+    return ReusePreview(source.metadata.name, [*explainer.rows(outermost, "")], [*claims], refusal)
+
+
+class _Old:
+    """A flow that is reused, as its last plan knew it."""
+
+    def __init__(self, flow: JobFlow, templates: Templates, now: datetime) -> None:
+        self.name = flow.metadata.name
+        view = View(templates={each.metadata.name: each for each in templates.stored})
+        self.ctx = PlanContext.of(flow, view, now)
+        self._by_item: dict[str, dict[str, list[ObservedRun]]] = {}
+
+    def step(self, name: str) -> ObservedStep | None:
+        position = self.ctx.layout.graph.index.get(name)
+        is_step = position is not None and position < self.ctx.layout.last_from
+        return self.ctx.observed[position] if is_step and position is not None else None
+
+    def run_for(self, run: ObservedRun, taken: frozenset[str]) -> ObservedRun | None:
+        """Return the former run of a run: one with an equal item, else that with its index."""
+        step = self.step(run.step.name)
+        if step is None or not step.loops:
+            return step
+        equal: Sequence[ObservedRun] = ()
+        if run.step.for_each is not None and step.step.for_each is not None:
+            equal = self._items_of(step).get(digest(run.item), ())
+        with_results = (each for each in equal if _has_result(each) and each.job_name not in taken)
+        if (found := next(with_results, None)) is not None or equal:
+            return found or equal[0]
+        return next((each for each in step.each if each.index == run.index), None)
+
+    def _items_of(self, step: ObservedStep) -> dict[str, list[ObservedRun]]:
+        """Return the runs of a step by their items."""
+        if (found := self._by_item.get(step.step.name)) is None:
+            found = self._by_item[step.step.name] = {}
+            for run in step.each:
+                found.setdefault(digest(run.item), []).append(run)
+        return found
+
+
+def _has_result(run: ObservedRun) -> bool:
+    return run.stored.phase == StepPhase.COMPLETED and bool(run.stored.fingerprint)
+
+
+@dataclass(frozen=True, slots=True)
+class _Explainer:
+    olds: Mapping[str, _Old]
+    """The flows that are reused, by name."""
+    chain: Sequence[_Old]
+    now: datetime
+
+    def rows(self, flow: VirtualFlow, steps: str) -> Iterator[ReuseRow]:
+        """Yield a row for each run of a flow. `steps`: the place of its steps without indexes."""
+        ctx = flow.context(self.now)
+        reuse = ctx.flow.status.reuse
+        old = None if reuse is None else self.olds.get(reuse.flow)
+        for position, observed in enumerate(ctx.observed):
+            step, stored = observed.step, observed.stored
+            if stored.phase == StepPhase.SKIPPED:
+                continue
+            taken = frozenset(
+                each.stored.job for each in observed.each if each.stored.reason == StepReason.REUSED
+            )
+            for run in _runs_of(observed, ctx):
+                child = flow.children.get(run.job_name) if may_run_steps(step) else None
+                if child is not None and child.flow.spec.reuse is not None:
+                    yield from self.rows(child, f"{steps}{step.name}/")
+                    continue
+                place = flow.place + format_place(step.name, run.index)
+                if step.repeat is not None and step.for_each is None:
+                    place = flow.place + step.name
+                is_taken = run.stored.reason == StepReason.REUSED
+                why = "" if is_taken else self._why(run, position, ctx, old, taken)
+                yield ReuseRow(f"{steps}{step.name}", place, why)
+
+    def _why(
+        self,
+        run: ObservedRun,
+        position: int,
+        ctx: PlanContext,
+        old: _Old | None,
+        taken: frozenset[str],
+    ) -> str:
+        step, stored = run.step, run.stored
+        if position >= ctx.layout.last_from:
+            return "finally runs in every flow"
+        if run.work.asks:
+            return "an approval is asked for again"
+        if step.daemon:
+            return "a daemon starts in every flow"
+        if step.reuse_policy == ReusePolicy.NEVER:
+            return "its reusePolicy is Never"
+        if again := _targets_again(position, run.index, ctx):
+            return again
+        if stored.phase == StepPhase.FAILED:
+            return f"it would fail: {stored.message}"
+        if old is None:
+            return "no flow is reused here"
+        former = old.run_for(run, taken)
+        if former is None or not _has_result(former):
+            why = _no_result(run, former, old)
+            has_it = (
+                each.name
+                for each in self.chain
+                if (before := each.run_for(run, frozenset())) is not None and _has_result(before)
+            )
+            name = next(has_it, None)
+            return why if name is None else f"{why}; {name} has it: reuse {name} instead"
+        return _difference(run, former, ctx, old, taken)
+
+
+def _runs_of(observed: ObservedStep, ctx: PlanContext) -> Iterator[ObservedRun]:
+    """Yield the runs of a step, also those that have not begun; of a repeat its first."""
+    step = observed.step
+    items = get_items(step, observed.decided) if step.for_each is not None else None
+    known = {run.index: run for run in observed.runs}
+    if step.for_each is None and step.repeat is not None:
+        yield known.get(0) or fresh(observed, ctx.flow.metadata.name, 0)
+    elif items is None:
+        yield observed
+    else:
+        for index in range(len(items)):
+            yield known.get(index) or fresh(observed, ctx.flow.metadata.name, index)
+
+
+def _targets_again(position: int, index: int | None, ctx: PlanContext) -> str:
+    """Return which targets of a run are not reused, or ""."""
+    need, names = ctx.layout.needs[position], ctx.layout.graph.names
+    again, asked = list[str](), list[str]()
+    for target in need.targets:
+        observed = ctx.observed[target]
+        if observed.step.daemon and observed.step.reuse_policy == ReusePolicy.IF_UNCHANGED:
+            continue
+        if target in need.matched and index is not None:
+            runs = [run for run in observed.runs if run.index == index]
+            is_taken = any(_is_taken(run.stored) for run in runs)
+        else:
+            is_taken = is_reused(target, ctx)
+        if not is_taken:
+            (asked if observed.work.asks else again).append(names[target])
+    if again:
+        return f"its target{_s(again)} {join_names(again)} run{_s(again, of_verb=True)} again"
+    if asked:
+        is_are = "is" if len(asked) == 1 else "are"
+        return f"its target{_s(asked)} {join_names(asked)} {is_are} asked for again"
+    return ""
+
+
+def _is_taken(run: RunCondition) -> bool:
+    return run.reason == StepReason.REUSED or bool(run.origin)
+
+
+def _s(names: Sequence[str], *, of_verb: bool = False) -> str:
+    return "s" if (len(names) == 1) is of_verb else ""
+
+
+def _no_result(run: ObservedRun, former: ObservedRun | None, old: _Old) -> str:
+    step = old.step(run.step.name)
+    if step is None:
+        return f"{old.name} has no such step"
+    if may_run_steps(run.step):
+        return f"{old.name} has no child flow for it that has the same before it"
+    if former is None:
+        return f"{old.name} has no such item"
+    phase, stored = former.stored.phase, former.stored
+    if phase == StepPhase.FAILED and stored.attempts:
+        return f"it failed in {old.name}"
+    if phase == StepPhase.COMPLETED:
+        lost = "an earlier version of JobFlow made it, or there was no room in the status"
+        return f"{old.name} has no fingerprint of it: {lost}"
+    if phase == StepPhase.SKIPPED and stored.reason not in _NEVER_REACHED:
+        return f"it was skipped in {old.name}"
+    return f"{old.name} never reached it"
+
+
+_NEVER_REACHED = frozenset({StepReason.UPSTREAM_FAILED, StepReason.STOPPED, StepReason.BLOCKED})
+
+
+def _difference(
+    run: ObservedRun,
+    former: ObservedRun,
+    ctx: PlanContext,
+    old: _Old,
+    taken: frozenset[str],
+) -> str:
+    """Return what differs between a run and its former run, which has a result."""
+    before, after = compared(former, old.ctx), compared(run, ctx)
+    if before is None or after is None or digest(before) != former.stored.fingerprint:
+        return f"its template or JobFlow has changed since {old.name}"
+    if digest(after) == former.stored.fingerprint:
+        if former.job_name in taken:
+            return f"another item has the result of {old.name}"
+        if former.stored.outputs is None:
+            return f"its outputs were not read in {old.name}"
+        return "there is no room for its outputs"
+    if differences := [*find_differences(before[0], after[0])]:
+        return describe(differences, after[0])
+    made = [*find_differences(before[1][0], after[1][0])]
+    if not made:
+        return "the end of its repeat differs"
+    names = [path for path, _, _ in made]
+    return f"it is made of something else: its target{_s(names)} {join_names(names)}"
+
+
+# ------------------------------------------------------------------ virtual time
+
+
+class _Jobs:
+    """Jobs that run and never end."""
+
+    def create(self, flow: VirtualFlow, action: CreateJob, now: datetime) -> RunningJob:
+        return _RunningJob(action, now)
+
+    def abort(self, flow: VirtualFlow, job: RunningJob) -> None:
+        pass
+
+    def act(self, time: VirtualTime) -> bool:
+        return False
+
+
+class _RunningJob:
+    ended = False
+
+    def __init__(self, action: CreateJob, now: datetime) -> None:
+        manifest = action.manifest
+        self.metadata = msgspec.structs.replace(
+            msgspec.convert(manifest["metadata"], ObjectMeta),
+            uid=f"job-{action.name}",
+            creation_timestamp=now,
+        )
+        running = JobPhase.RUNNING
+        self.job = Job(
+            metadata=self.metadata,
+            spec=msgspec.convert(manifest["spec"], JobOutline),
+            status=JobStatus(
+                state=JobState(phase=running), conditions=[JobCondition(status=running)]
+            ),
+        )
+
+    def pods(self) -> tuple[Pod, ...]:
+        return ()
+
+    def count_running(self, task: str) -> int:
+        outline = self.job.spec.tasks or ()
+        return next((each.replicas or 1 for each in outline if each.name == task), 1)
+
+    def delete(self, now: datetime) -> None:
+        pass
+
+
+class _Alone:
+    """No flow waits for another one."""
+
+    def of(self, flow: JobFlow) -> Group:
+        return NO_GROUP
+
+    def update(self, old: JobFlow | None, new: JobFlow | None) -> Iterator[tuple[str, str]]:
+        return iter(())
