@@ -81,8 +81,10 @@ async def test_a_flow_is_read_as_it_is_now() -> None:
 
 async def test_a_flow_that_cannot_be_read_is_not_taken_for_missing() -> None:
     async with Client.at("http://127.0.0.1:1") as client:
+        known = StoreCluster(Store(), client)
         with pytest.raises(NotReady, match="flow f cannot be read .*; try again"):
-            await StoreCluster(Store(), client).flow("default", "f")
+            await known.flow("default", "f")
+        assert not await known.flow_is_gone("default", "f", "1")
 
 
 async def test_a_flow_whose_claims_another_one_has_is_spent() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
@@ -57,6 +57,7 @@ _RESULTS = {
 }
 
 Observe = Callable[[str], None]
+T = TypeVar("T")
 
 
 class DryRuns:
@@ -267,15 +268,7 @@ class StoreCluster:
 
     async def flow(self, namespace: str, name: str) -> JobFlow | None:
         """The flow is read live, because it may have ended a moment ago."""
-        path = JOBFLOWS.path(namespace, name)
-        try:
-            body = await self._client.request("GET", path, timeout=READ_SECONDS)
-        except (ApiError, *NETWORK_ERRORS) as error:
-            if isinstance(error, ApiError) and error.not_found:
-                return None
-            why = str(error) or type(error).__name__
-            raise NotReady(f"flow {name} cannot be read ({why})") from error
-        return decoder(JobFlow).decode(body)
+        return await self._read_flow(namespace, name, JobFlow)
 
     def why_spent(self, namespace: str, name: str) -> str:
         flow = self._store.flows.get(namespace, name)
@@ -284,13 +277,22 @@ class StoreCluster:
     async def flow_is_gone(self, namespace: str, name: str, uid: str) -> bool:
         """The flow is read live: the garbage collector, which deletes its child flows, does not
         wait for our copy."""
+        try:
+            found = await self._read_flow(namespace, name, Object)
+        except NotReady as error:
+            log.warning("flow not known", flow=f"{namespace}/{name}", error=str(error))
+            return False
+        meta = None if found is None else found.metadata
+        return meta is None or meta.uid != uid or meta.deletion_timestamp is not None
+
+    async def _read_flow(self, namespace: str, name: str, kind: type[T]) -> T | None:
+        """Return a flow, or None if it does not exist. Raises NotReady."""
         path = JOBFLOWS.path(namespace, name)
         try:
             body = await self._client.request("GET", path, timeout=READ_SECONDS)
+            return decoder(kind).decode(body)
         except (ApiError, *NETWORK_ERRORS) as error:
             if isinstance(error, ApiError) and error.not_found:
-                return True
-            log.warning("flow cannot be read", flow=f"{namespace}/{name}", error=str(error))
-            return False
-        found = decoder(Object).decode(body).metadata
-        return found.uid != uid or found.deletion_timestamp is not None
+                return None
+            why = str(error) or type(error).__name__
+            raise NotReady(f"flow {name} cannot be read ({why})") from error
