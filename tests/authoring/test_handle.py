@@ -1,6 +1,7 @@
 """Flows on a cluster that Python reads and steers by a handle."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from jobflow.api.resources import COMMANDS, JOBFLOWS
 from jobflow.authoring import ClusterError, Flow, Run, flows, get
+from support.paths import ROOT
 from support.sandbox.flow_commands import FAILED, RUNNING, SUCCEED, SUSPENDED, set_status
 from support.sandbox.logged_pods import LoggedPods, running_flow
 from support.sandbox.running_controller import Cluster, flow, template
@@ -148,6 +150,33 @@ async def test_a_running_flow_is_deleted_only_if_it_is_cancelled(
         async with world.ends(otherwise="Terminated"):
             await asyncio.to_thread(partial(run.delete, cancel=True))
     assert "g" not in await world.flow_names()
+
+
+async def test_the_page_reads_all_outputs_of_a_sweep_in_three_lines(
+    world: Cluster,
+    target: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    found = re.search(
+        r"^```python file=read_sweep.py\n(.*?)^```\n\n```text\n(.*?)^```", page, re.M | re.S
+    )
+    assert found is not None
+    script, output = found.groups()
+    assert len([line for line in script.splitlines() if line]) == 3
+    sweep = flow("sweep", {})
+    sweep["spec"]["flows"] = [{"name": "train", "forEach": {"items": [0.1, 0.01]}}]
+    await world.apply(sweep)
+    runs = [
+        {"index": 0, "phase": "Completed", "outputs": {"accuracy": 0.91, "loss": 2.5}},
+        {"index": 1, "phase": "Completed", "outputs": {"accuracy": 0.93, "loss": 1.5}},
+    ]
+    status = {"conditions": {"sweep-train": {"phase": "Completed", "runs": runs}}}
+    await set_status(world, status, "sweep")
+    monkeypatch.setenv("KUBECONFIG", target["kubeconfig"])
+    await asyncio.to_thread(exec, script, {})
+    assert capsys.readouterr().out == output
 
 
 async def test_logs_are_text(world: Cluster, target: dict[str, Any], pods: LoggedPods) -> None:

@@ -1,6 +1,7 @@
 """Flows in Python run on this machine, and on a cluster."""
 
 import asyncio
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,17 @@ def test_functions_run_as_processes(folder: Path, capsys: pytest.CaptureFixture[
     assert (result.phase, result.succeeded, result.ended) == ("Succeed", True, True)
     assert result["total"].result == 15
     assert result.outputs == {"total": 15}
-    assert [each.outputs for each in result["square"].items] == [{"result": n} for n in (1, 4, 9)]
+    items = result["square"].items
+    assert [(each.value, each.outputs) for each in items] == [
+        (n, {"result": n * n}) for n in (1, 2, 3)
+    ]
+    for each in (result, result["total"], items[2]):
+        assert each.start is not None and each.end is not None and each.start <= each.end
+    data = json.loads(json.dumps(result.to_dict()))
+    assert (data["phase"], data["outputs"]) == ("Succeed", {"total": 15})
+    item = {"index": 2, "value": 3, "phase": "Completed", "attempts": 1, "outputs": {"result": 9}}
+    assert data["steps"]["square"]["items"][2].items() >= item.items()
+    assert data["steps"]["total"] == result["total"].to_dict()
     assert result.logs is not None and result.logs.is_relative_to(".jobflow/logs")
     assert capsys.readouterr().out.count("Completed") >= 4
     assert "squares-total" in str(result.check())

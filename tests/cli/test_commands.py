@@ -21,7 +21,7 @@ FULL = Path("/dev/full")
 DIAMOND = str(ROOT / "examples" / "diamond.yaml")
 COMMANDS = (
     *("run", "lint", "convert", "migrate", "sandbox"),
-    *("get", "wait", "graph", "timeline", "logs", "plan", "why", "ui"),
+    *("get", "wait", "outputs", "graph", "timeline", "logs", "plan", "why", "ui"),
     *("submit", "cancel", "suspend", "resume", "retry", "approve", "reject", "resubmit"),
     *("delete", "trigger", "backfill"),
     *("serve", "crds", "certs", "doctor", "completion"),

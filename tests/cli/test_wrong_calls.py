@@ -18,7 +18,7 @@ ARGUMENTS = {
     **dict.fromkeys(("approve", "reject"), ("f", "a")),
     **dict.fromkeys(("run", "lint", "convert", "submit", "plan", "graph"), (DIAMOND,)),
     "migrate": (DIAMOND,),
-    **dict.fromkeys(("timeline", "logs", "resubmit", "trigger"), ("f",)),
+    **dict.fromkeys(("timeline", "logs", "outputs", "resubmit", "trigger"), ("f",)),
     "backfill": ("f", "--from", "2026-01-01", "--to", "2026-01-02"),
 }
 WRONG = {
@@ -54,7 +54,7 @@ ANY_TEXT = {
         "--host",
         "--step",
     ),
-    *("--durations", "--message"),
+    *("--durations", "--message", "--step", "--reuse", "--rerun"),
 }
 """Options whose value only a cluster or a file can refuse."""
 ELSEWHERE = {("sandbox", "--kubeconfig"), ("submit", "--param")}

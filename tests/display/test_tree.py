@@ -156,13 +156,35 @@ def test_a_message_is_beside_its_step(
     assert tree(with_conditions(flow, **{name: condition}), None)[step].endswith(f"  {text}")
 
 
-def test_only_short_outputs_are_shown() -> None:
+def test_outputs_are_cut_to_the_width() -> None:
     outputs = {"acc": 0.9, "best": "adam", "sizes": [1, 2], "escape": "\x1b[2J"}
-    flow = with_conditions(DIAMOND, a={"outputs": outputs}, b={"outputs": {"text": "x" * 60}})
+    long = {"text": "x" * 4000}
+    flow = with_conditions(
+        DIAMOND, a={"outputs": outputs}, b={"outputs": long, "reason": "R", "message": "told"}
+    )
     text = 'acc=0.9, best=adam, sizes=[1, 2], escape="\\u001b[2J"'
     assert tree(flow, 160)[1].endswith(f"  {text}")
+    assert tree(flow)[1:3] == [
+        '└─ ✔ a        Completed      2s  acc=0.9, best=adam, sizes=[1, 2], escape="\\u00…',
+        f"   └─ ✔ b     Completed      2s  R: told; text={'x' * 32}…",
+    ]
+    assert max(map(len, tree(flow))) == 80
+    assert tree(flow, 46)[1:6] == [
+        "└─ ✔ a        Completed      2s  acc=0.9, bes…",
+        "   └─ ✔ b     Completed      2s",
+        "      │ R: told;",
+        f"      │ text={'x' * 32}…",
+        "      ├─ ● c  Running     1m15s",
+    ]
     assert rows(flow)[1] == f"a      test-a   Completed   12:00:00   2s         {text}"
-    assert tree(flow, 160)[2] == tree(DIAMOND, 160)[2]
+    assert rows(flow, 80)[2].endswith("   R: told; text=xxxxxxxxxxxxxxx…")
+    assert tree(flow, None)[2].endswith(long["text"]) and rows(flow)[2].endswith(long["text"])
+
+
+def test_a_part_of_a_tree_begins_at_its_step() -> None:
+    part = Tree(DIAMOND).part("c", NOW, 80)
+    assert [line.plain for line in part] == ["└─ ● c  Running     1m15s"]
+    assert Tree(DIAMOND).part("x", NOW) == []
 
 
 def test_requested_hours_are_the_last_line_of_the_table() -> None:

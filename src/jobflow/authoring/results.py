@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import FlowPhase, RunCondition, StepCondition, StepFailure
+from jobflow.api.flow.status import FlowPhase, StepFailure
 from jobflow.authoring.objects.faults import RunError
-from jobflow.core.names import stored_condition
+from jobflow.client.step_rows import StepRow, records_of, run_indices, run_rows, step_rows
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.display.tree import table
 
@@ -19,24 +21,8 @@ from jobflow.display.tree import table
 _WIDTH = 120
 
 
-@dataclass(frozen=True, slots=True)
-class ItemResult:
-    """One run of a step with for_each or repeat."""
-
-    index: int
-    phase: str
-    reason: str
-    message: str
-    outputs: Mapping[str, Any]
-    attempts: int
-    job: str
-
-
-@dataclass(frozen=True, slots=True)
-class StepResult:
-    """The state of a step."""
-
-    name: str
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RunResult:
     phase: str
     """Completed, Failed or Skipped at the end; before it, Waiting or the phase of its job."""
     reason: str
@@ -44,9 +30,32 @@ class StepResult:
     outputs: Mapping[str, Any]
     attempts: int
     job: str
+    start: datetime | None
+    end: datetime | None
     failure: StepFailure | None = None
     """The pod that made it fail."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON; times are texts."""
+        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemResult(_RunResult):
+    """The state of an item of a step with for_each, or of a run of a repeat."""
+
+    index: int
+    value: Any
+    """The item; its index if there is only their number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult(_RunResult):
+    """The state of a step."""
+
+    name: str
     items: Sequence[ItemResult] = ()
+    """Also those that have not started, once their number is known."""
 
     @property
     def result(self) -> Any:
@@ -98,18 +107,29 @@ class Result:
         return self.flow.status.outputs or {}
 
     @property
+    def start(self) -> datetime | None:
+        """When it started, or was last retried."""
+        return self.flow.status.start_time
+
+    @property
+    def end(self) -> datetime | None:
+        return self.flow.status.completion_time if self.ended else None
+
+    @property
     def steps(self) -> Mapping[str, StepResult]:
         """The steps by name, those of finally last."""
-        found: dict[str, StepResult] = {}
-        for step in self.flow.all_steps:
-            # A step that nothing has decided about has no condition.
-            condition = stored_condition(self.flow, step.name) or StepCondition()
-            items = [ItemResult(each.index or 0, **_facts(each)) for each in condition.runs or ()]
-            facts = _facts(condition)
-            found[step.name] = StepResult(
-                step.name, **facts, failure=condition.failure, items=items
+        records = records_of(self.flow)
+        return {
+            row.step: StepResult(
+                name=row.step,
+                items=[
+                    ItemResult(index=each.index or 0, value=each.value, **_facts(each))
+                    for each in run_rows(row, run_indices(row), records)
+                ],
+                **_facts(row),
             )
-        return found
+            for row in step_rows(self.flow)
+        }
 
     def __getitem__(self, step: str) -> StepResult:
         found = self.steps
@@ -117,6 +137,11 @@ class Result:
             guess = did_you_mean(Suggester([*found]).nearest(step))
             raise KeyError(f'flow {self.name} has no step "{step}"{guess}')
         return found[step]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON, with all steps and items; times are texts."""
+        names = ("name", "phase", "reason", "message", "outputs", "start", "end", "steps")
+        return msgspec.to_builtins({name: getattr(self, name) for name in names})  # type: ignore[no-any-return]
 
     def check(self) -> Result:
         """Return the result itself if the flow succeeded. Raises RunError otherwise."""
@@ -135,7 +160,12 @@ class Result:
         printer.text(str(self))  # in notebooks
 
 
-def _facts(condition: RunCondition) -> dict[str, Any]:
-    names = ("phase", "reason", "message", "attempts", "job")
-    facts = {name: getattr(condition, name) for name in names}
-    return facts | {"outputs": condition.outputs or {}}
+def _facts(row: StepRow) -> dict[str, Any]:
+    names = ("reason", "message", "attempts", "job", "failure")
+    return {
+        **{name: getattr(row.condition, name) for name in names},
+        "phase": row.phase,
+        "outputs": row.values,
+        "start": row.times.start,
+        "end": row.times.until,
+    }

@@ -187,6 +187,13 @@ class GetOptions:
     items: Annotated[
         bool, typer.Option("--items", help="List the items of forEach and repeat.")
     ] = False
+    step: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STEP[/INDEX]",
+            help="Only this step, or an item of it, with the steps of its child flow.",
+        ),
+    ] = None
     output: Annotated[GetOutput | None, output_flag("Default: tree for one FLOW, else table.")] = (
         None
     )

@@ -11,6 +11,7 @@ from typing import Any
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import (
     ENDED_STEP_PHASES,
+    FlowPhase,
     JobRecord,
     RunCondition,
     StepCondition,
@@ -28,8 +29,6 @@ from jobflow.core.text import printable, shorten
 from jobflow.core.timestamps import truncate_to_second
 from jobflow.core.work import ends_in_status
 
-_MAX_OUTPUTS = 60
-"""Characters of outputs; longer ones are not shown."""
 _MAX_ITEM = 40
 """Characters of an item; longer ones are cut."""
 
@@ -97,20 +96,24 @@ class StepRow:
         return f"{self.key}-{min(indices)}{last}"
 
     @property
+    def values(self) -> Mapping[str, Any]:
+        """The outputs; of a repeat those of its last run."""
+        return (self.condition if self._is_for_each else self._last).outputs or {}
+
+    @property
     def outputs(self) -> str:
-        """`acc=0.9, epochs=3` if they are short; of a repeat those of its last run."""
-        outputs = (self.condition if self._is_for_each else self._last).outputs or {}
-        text = outputs.get("text")
+        """`acc=0.9, epochs=3`."""
+        text = self.values.get("text")
         # a text that ends the message says how the step failed, which is shown already
         if isinstance(text, str):
             if message_of(self.condition).endswith(f": {' '.join(text.split())}"):
                 return ""
-        return format_outputs(outputs)
+        return format_outputs(self.values)
 
     @property
     def item(self) -> str:
         """The item, such as `eu-west`; "" if it is only a number."""
-        text = "" if self.value == self.index else _format_value(self.value)
+        text = "" if self.value == self.index else format_value(self.value)
         return shorten(text, _MAX_ITEM)
 
     @property
@@ -130,8 +133,8 @@ class StepRow:
 
     @property
     def result(self) -> str:
-        """Everything to report of a Completed step."""
-        return "; ".join(filter(None, (self.with_reason, self.case, self.runs, self.outputs)))
+        """Everything to report of a Completed step but its outputs."""
+        return "; ".join(filter(None, (self.with_reason, self.case, self.runs)))
 
     def duration(self, now: datetime) -> timedelta | None:
         """Time from its first job's start to its end or `now`; None before the first job."""
@@ -219,10 +222,41 @@ def run_rows(
 
 
 def format_outputs(outputs: Mapping[str, Any]) -> str:
-    """Return `accuracy=0.9, model=a`, or "" if that is too long."""
-    text = ", ".join(f"{name}={_format_value(value)}" for name, value in outputs.items())
-    return text if len(text) <= _MAX_OUTPUTS else ""
+    """Return `accuracy=0.9, model=a`."""
+    return ", ".join(f"{name}={format_value(value)}" for name, value in outputs.items())
 
 
-def _format_value(value: Any) -> str:
+def format_value(value: Any) -> str:
+    """Return a text as it is, other values as JSON."""
     return value if isinstance(value, str) and value.isprintable() else json.dumps(value)
+
+
+def outputs_of(flow: JobFlow, step: str | None = None, index: int | None = None) -> dict[str, Any]:
+    """Return the outputs of the flow, and by name those of all steps or of one; of its items all
+    or one."""
+    return {
+        "namespace": flow.metadata.namespace,
+        "flow": flow.metadata.name,
+        "phase": flow.status.state.phase or FlowPhase.PENDING,
+        "outputs": flow.status.outputs or {},
+        "steps": {
+            row.step: _of_step(row, index) for row in step_rows(flow) if step in (None, row.step)
+        },
+    }
+
+
+def _of_step(row: StepRow, index: int | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"phase": row.phase, "outputs": row.values}
+    if row.spec.has_runs:
+        indices = run_indices(row) if index is None else [index]
+        found["items"] = [
+            {
+                "index": item.index,
+                # a run of a repeat has no value but its index
+                **({} if row.spec.fan_out is None else {"value": item.value}),
+                "phase": item.phase,
+                "outputs": item.values,
+            }
+            for item in run_rows(row, indices, {})
+        ]
+    return found

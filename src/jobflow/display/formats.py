@@ -7,6 +7,7 @@ ObjectOutput = StrEnum("ObjectOutput", ["NAME", "JSON", "YAML"])
 """Objects that a command sent or made."""
 GetOutput = StrEnum("GetOutput", ["TABLE", "WIDE", "TREE", "JSON", "YAML", "NAME"])
 GraphOutput = StrEnum("GraphOutput", ["TEXT", "JSON", "MERMAID", "DOT", "SVG"])
+DataOutput = StrEnum("DataOutput", ["TABLE", "JSON", "YAML"])
 TimelineOutput = StrEnum("TimelineOutput", ["TEXT", "JSON", "SVG"])
 PlanOutput = StrEnum("PlanOutput", ["TABLE", "GANTT", "JSON", "SVG"])
 RunOutput = StrEnum("RunOutput", ["TREE", "JSON"])

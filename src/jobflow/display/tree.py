@@ -43,6 +43,8 @@ MOST_LIVE_CHILDREN = 50
 @dataclass(frozen=True, slots=True)
 class _Line:
     row: StepRow
+    place: str
+    """The step or item, behind the items of the flows above it: `train`, `site/0/fit`."""
     level: int
     """Indentation, from 0."""
     follows: str = ""
@@ -95,6 +97,15 @@ class Tree:
         hidden.truncate(columns, overflow="ellipsis")
         return [*head, *steps[: max(room - 1, 0)], hidden][:height]
 
+    def part(self, place: str, now: datetime, width: int | None = None) -> list[Text]:
+        """Return the lines of a step or an item (`train`, `train/3`, `site/0/fit`), its items and
+        the steps of its child flow."""
+        lines = [
+            each for each in self._lines(_UNLIMITED) if f"{each.place}/".startswith(f"{place}/")
+        ]
+        lines = [replace(each, level=each.level - lines[0].level) for each in lines]
+        return [*chain(*self._blocks(lines, now, width or _UNLIMITED))]
+
     def _lines(self, most: int) -> list[_Line]:
         """Return the lines of the flow and of at most so many child flows, level by level, and of
         each level first those that failed or run."""
@@ -115,7 +126,9 @@ class Tree:
             shown |= {child.metadata.name: child for child in level}
         return [*self._lines_of(self.flow, shown, 0)]
 
-    def _lines_of(self, flow: JobFlow, shown: Mapping[str, JobFlow], level: int) -> Iterator[_Line]:
+    def _lines_of(
+        self, flow: JobFlow, shown: Mapping[str, JobFlow], level: int, above: str = ""
+    ) -> Iterator[_Line]:
         shows_items = self._items or bool(shown)
         rows = {row.step: row for row in step_rows(flow, items=shows_items)}
         key = (flow.metadata.name, flow.metadata.uid)  # a child of this name may be made anew
@@ -128,15 +141,15 @@ class Tree:
             # a tree tells a failure once, at the deepest line that shows it
             below = [item.message for item in items] or _messages_of(row, shown)
             own = replace(row, message=without(row.message, below))
-            yield _Line(own, at, branch.follows, is_own=not level)
+            yield _Line(own, above + row.step, at, branch.follows, is_own=not level)
             for item in items:
                 told = _messages_of(item, shown)
                 own = replace(item, message=without(item.message, told))
-                yield _Line(own, at + 1, is_own=False)
+                yield _Line(own, above + item.step, at + 1, is_own=False)
                 if (child := shown.get(item.condition.flow)) is not None:
-                    yield from self._lines_of(child, shown, at + 2)
+                    yield from self._lines_of(child, shown, at + 2, f"{above}{item.step}/")
             if not row.items and (child := shown.get(row.condition.flow)) is not None:
-                yield from self._lines_of(child, shown, at + 1)
+                yield from self._lines_of(child, shown, at + 1, f"{above}{row.step}/")
 
     def header(self, now: datetime) -> list[Text]:
         """Return the line of the flow, with its whole message."""
@@ -161,8 +174,8 @@ class Tree:
         message = without(printable(status.state.message), told)
         why = printable(with_reason(status.state.reason, message))
         outputs = format_outputs(status.outputs or {})
-        text = Text("; ".join(filter(None, (outcomes, why, outputs))), "dim")
-        return _beside_or_below(line, text, Text(_GAP), width)
+        text = "; ".join(filter(None, (outcomes, why)))
+        return _beside_or_below(line, text, outputs, Text(_GAP), width, "dim")
 
     def _blocks(self, lines: Sequence[_Line], now: datetime, width: int) -> list[list[Text]]:
         # what does not fit beside the name is below it
@@ -196,8 +209,11 @@ class Tree:
             duration = format_duration(row.time_in_phase(now), tenths=True)
             last.append(_GAP + duration.rjust(_DURATION))
             style = "red" if row.phase == StepPhase.FAILED else "dim"
-            text = Text(_detail(row, now) or line.follows, style)
-            blocks.append([*drawn, *_beside_or_below(last, text, indent, width)])
+            has_ended = row.is_completed or row.phase == StepPhase.FAILED
+            text, outputs = _detail(row, now), row.outputs if has_ended else ""
+            text = text if text or outputs else line.follows
+            told = _beside_or_below(last, text, outputs, indent, width, style)
+            blocks.append([*drawn, *told])
         return blocks
 
 
@@ -219,13 +235,27 @@ def _messages_of(row: StepRow, shown: Mapping[str, JobFlow]) -> list[str]:
     return [printable(each.message) for each in conditions]
 
 
-def _beside_or_below(line: Text, text: Text, indent: Text, width: int) -> list[Text]:
-    if line.cell_len + len(_GAP) + text.cell_len <= width:
+def _beside_or_below(
+    line: Text, told: str, outputs: str, indent: Text, width: int, style: str
+) -> list[Text]:
+    room = width - line.cell_len - len(_GAP)
+    text = Text(_with_outputs(told, outputs, room, width - indent.cell_len), style)
+    if text.cell_len <= room:
         line.append(_GAP if text else "").append_text(text).rstrip()
         return [line]
     line.rstrip()
     parts = _wrapped(text.plain, width - indent.cell_len)
-    return [line, *(indent + Text(part, text.style) for part in parts)]
+    return [line, *(indent + Text(part, style) for part in parts)]
+
+
+def _with_outputs(told: str, outputs: str, room: int, below: int) -> str:
+    """Return a text, and behind it the outputs. They may have 4 KiB, so they are cut: to what the
+    text leaves of the `room` beside the step, or to the width of a line `below`."""
+    left = room - cell_len(f"{told}; " if told else "")
+    cut = Text(outputs)
+    if cut.cell_len > left:
+        cut.truncate(left if left >= _MIN_ROOM else max(below, _MIN_ROOM), overflow="ellipsis")
+    return "; ".join(filter(None, (told, cut.plain)))
 
 
 def _wrapped(text: str, room: int, *, at_hyphens: bool = False) -> list[str]:
@@ -243,10 +273,9 @@ def _detail(row: StepRow, now: datetime) -> str:
             retry = f"in {format_duration(delay)}" if delay >= timedelta(seconds=1) else "now"
         parts = (row.runs, ": ".join(filter(None, (retry, why))))
     elif row.phase == StepPhase.FAILED:
-        # what failed comes before what it wrote
-        parts = (attempt, row.with_reason, row.outputs)
+        parts = (attempt, row.with_reason)
     elif row.is_completed:
-        parts = (attempt, row.with_reason, row.case, row.runs, row.outputs)
+        parts = (attempt, row.result)
     else:
         parts = (attempt, row.runs, row.with_reason, row.case, *format_task_progress(row.pods))
     return "; ".join(filter(None, (row.item, *parts)))
@@ -287,6 +316,22 @@ def print_trees(
         print_lines(console, tree.lines(now, columns_of(console)))
 
 
+def print_part(
+    console: Console,
+    flow: JobFlow,
+    children: Mapping[str, JobFlow],
+    place: str,
+    *,
+    items: bool = False,
+) -> bool:
+    """Print the part of a flow's tree that `Tree.part` returns; return whether there is one."""
+    # an item is in no tree without items
+    tree = Tree(flow, children, ascii_only=console.options.ascii_only, items=items or "/" in place)
+    if lines := tree.part(place, datetime.now(UTC), columns_of(console)):
+        print_lines(console, lines)
+    return bool(lines)
+
+
 _HEADER = ("STEP", "JOB", "PHASE", "START", "DURATION")
 _OPTIONAL = ("JOB", "START")
 """Columns that are left out on a narrow terminal, in this order."""
@@ -297,7 +342,6 @@ def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Te
     `width` leaves too little room. The last line sums up the requests of all jobs."""
     rows = step_rows(flow)
     cells = [_cells(row, now) for row in rows]
-    messages = [row.result if row.is_completed else row.with_reason for row in rows]
     sizes = {name: max(map(cell_len, (name, *(row[name] for row in cells)))) for name in _HEADER}
     sizes = fitting(sizes, _OPTIONAL, width)
     sizes["MESSAGE"] = 0  # the last column needs no padding
@@ -307,6 +351,10 @@ def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Te
     is_beside = room >= 2 * _MIN_ROOM
     if not is_beside:
         indent, room = 4, max((width or 0) - 4, 2 * _MIN_ROOM)
+    messages = [
+        _with_outputs(row.result, row.outputs, room, room) if row.is_completed else row.with_reason
+        for row in rows
+    ]
     heading = {name: name for name in _HEADER}
     heading["MESSAGE"] = "MESSAGE" if is_beside and any(messages) else ""
     yield Text(join_cells(heading, sizes), style="bold")

@@ -8,7 +8,7 @@ from jobflow.cli import flags
 from jobflow.cli.commands.command import Commands, Work, run_command
 from jobflow.client.errors import UNUSABLE, exit_on
 from jobflow.client.options import Connection, Selection
-from jobflow.display.formats import GraphOutput, ObjectOutput, TimelineOutput
+from jobflow.display.formats import DataOutput, GraphOutput, ObjectOutput, TimelineOutput
 
 commands = Commands()
 
@@ -77,6 +77,34 @@ def wait(
     from jobflow.cli.show.wait import wait_for_flows
 
     return wait_for_flows(flows or (), connection, selection, timeout, output)
+
+
+@commands.add(
+    "Print the outputs of a flow and of its steps.",
+    "jobflow outputs train",
+    "jobflow outputs train sweep -o json",
+    "jobflow outputs train sweep/3 -o yaml",
+)
+def outputs(
+    connection: Connection,
+    flow: flags.FlowName,
+    step: flags.StepOrItem = None,
+    output: Annotated[DataOutput, flags.output_flag("The format.")] = DataOutput.TABLE,
+) -> Work:
+    """Print the outputs of a flow, of its steps, and of their items with index and value; with
+    STEP only those of a step, or of an item. The outputs of the flow itself exist once it has
+    ended.
+
+    -o json and yaml print one object: `outputs` of the flow, and `steps` by name, each with
+    `phase`, `outputs` and, with forEach or repeat, `items`, which have `index`, `value`, `phase`
+    and `outputs`.
+
+    Exit code: 0 printed, also if there are none; 1 no right to read the flow; 2 no such flow, step
+    or item, or no cluster.
+    """
+    from jobflow.cli.show.outputs import print_outputs
+
+    return print_outputs(flow, step, connection, output)
 
 
 @commands.add(

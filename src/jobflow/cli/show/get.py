@@ -24,7 +24,7 @@ async def get_flows(
     names: Sequence[str], connection: Connection, selection: Selection, options: GetOptions
 ) -> int:
     # with a flag that only flows have, `checked` refuses cjf
-    if means_crons(names) and options.phase is None and not options.items:
+    if means_crons(names) and options.phase is None and not (options.items or options.step):
         from jobflow.cli.show.crons import get_crons
 
         async with await find_flow.connect(connection) as client:
@@ -70,7 +70,7 @@ def checked(
     """Return each FLOW once, and the options with the format and the phase in the case of the API.
     Raises CommandError if they contradict each other."""
     if means_crons(names):
-        raise CommandError(UNUSABLE, "--phase, --watch and --items are for flows")
+        raise CommandError(UNUSABLE, "--phase, --watch, --items and --step are for flows")
     find_flow.check_exclusive(names, selection)
     names, wanted, phase = find_flow.unique_names(names), options.phase, None
     if wanted is not None:
@@ -80,10 +80,17 @@ def checked(
             phases = ", ".join(FlowPhase)
             sentence = f'"{wanted}" is not a phase of a flow: use one of {phases}{guess}'
             raise CommandError(UNUSABLE, sentence)
+    if options.step is not None and (len(names) != 1 or options.watch):
+        why = "leave out --watch" if options.watch else "name one"
+        raise CommandError(UNUSABLE, f"--step shows a part of the tree of one FLOW: {why}")
     is_tree = len(names) == 1 or options.items
     output = options.output or (GetOutput.TREE if is_tree else GetOutput.TABLE)
     if options.items and output is not GetOutput.TREE:
         raise CommandError(UNUSABLE, f"--items lists items in a tree: leave out -o {output}")
+    if options.step is not None and output is not GetOutput.TREE:
+        outputs = f"`jobflow outputs {names[0]} {options.step} -o json`"
+        why = f"--step shows a part of a tree: leave out -o {output}; {outputs} prints its outputs"
+        raise CommandError(UNUSABLE, why)
     return names, replace(options, phase=phase, output=output)
 
 
@@ -102,8 +109,14 @@ def print_flows(
         return
     console = make_console()
     if options.output is GetOutput.TREE:
-        from jobflow.display.tree import print_trees  # a table needs none of what it imports
+        from jobflow.display.tree import print_part, print_trees  # a table needs none of these
 
+        if options.step is not None:
+            if not print_part(console, flows[0], children, options.step, items=options.items):
+                find_flow.find_item(flows[0], options.step)
+                missing = f'JobFlow {flows[0].metadata.name} has no "{options.step}" yet'
+                raise CommandError(UNUSABLE, missing)
+            return
         print_trees(console, flows, children, items=options.items)
         return
     table = make_table(selection, options, columns_of(console))

@@ -142,6 +142,19 @@ def find_step(flow: JobFlow, text: str) -> tuple[Step, str | None]:
     return step, number if slash else None
 
 
+def find_item(flow: JobFlow, text: str) -> tuple[Step, int | None]:
+    """Return the step of `STEP` or `STEP/INDEX`, and the index, which has a run or an item. Raises
+    CommandError."""
+    step, number = find_step(flow, text)
+    if number is None:
+        return step, None
+    from jobflow.core.explain.item import describe_unknown_item  # imports the planner
+
+    if unknown := describe_unknown_item(flow, step, number):
+        raise CommandError(UNUSABLE, unknown)
+    return step, int(number)
+
+
 async def find_each(
     client: Client, names: Sequence[str], selection: Selection, errors: Errors
 ) -> list[JobFlow]:

@@ -10,11 +10,10 @@ from jobflow.api.labels import CREATED_BY_FLOW, INDEX, STEP
 from jobflow.api.resources import JOBFLOWS, POD_GROUPS, PODS, QUEUES, Resource
 from jobflow.api.volcano.pod import JOB_NAME, Pod
 from jobflow.api.volcano.scheduling import QUEUE_NAME, PodGroup, Queue
-from jobflow.client.errors import UNUSABLE, CommandError
-from jobflow.client.flows.find_flow import find_step, to_flow
+from jobflow.client.errors import CommandError
+from jobflow.client.flows.find_flow import find_item, to_flow
 from jobflow.core.explain import scheduling
 from jobflow.core.explain.explain import Explanation, explain, explain_step, list_queued_jobs
-from jobflow.core.explain.item import describe_unknown_item
 from jobflow.core.names import format_job_name, qualify_name, to_label_value
 from jobflow.core.reasons import FlowReason
 from jobflow.core.spec.concurrency import Group
@@ -35,12 +34,8 @@ async def explain_flow(
     if the flow has no such step or item."""
     step, index = None, None
     if text is not None:
-        found, number = find_step(flow, text)
+        found, index = find_item(flow, text)
         step = found.name
-        if number is not None:
-            if unknown := describe_unknown_item(flow, found, number):
-                raise CommandError(UNUSABLE, unknown)
-            index = int(number)
     facts = await read_facts(client, flow, step, index)
     now = datetime.now(UTC)
     if step is None:
