@@ -134,7 +134,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]
 
 
-_HOSTNAME_PLUGINS = frozenset({"svc", "tensorflow", "pytorch", "mpi", "ray"})
+HOSTNAME_PLUGINS = frozenset({"svc", "tensorflow", "pytorch", "mpi", "ray"})
 """Plugins that make each pod's name its hostname, and the vcjob's name its subdomain. All but svc
 enable svc too (Volcano pkg/webhooks/admission/jobs/mutate)."""
 
@@ -155,7 +155,7 @@ def predict_pod_names(spec: Mapping[str, Any]) -> PodNames:
     the pods of a vcjob spec, which may be any JSON."""
     plugins = spec.get("plugins")
     named = plugins if isinstance(plugins, dict) else ()
-    plugin = next((name for name in named if name in _HOSTNAME_PLUGINS), None)
+    plugin = next((name for name in named if name in HOSTNAME_PLUGINS), None)
     tasks = spec.get("tasks")
     with_pods: list[str] = []
     longest = ""

@@ -213,3 +213,38 @@ def test_outputs_of_a_pod_with_many_containers_have_a_warning(
     warnings = validate_flow(flow, knowing(template_of("t", **made))).field_warnings
     assert [each.path for each in warnings] == (["spec.flows[0]"] if limit else [])
     assert all(f"cuts its outputs at {limit};" in each.detail for each in warnings)
+
+
+ADDRESS = "http://$(steps.a.job)-main-0.$(steps.a.job):80"
+
+
+def addressed(server: Any, **fields: Any) -> list[str]:
+    client = {"name": "b", "container": {"image": "x", "args": ["x", ADDRESS]}}
+    flow = flow_of({"name": "a", **server}, client | {"dependsOn": {"targets": ["a"]}}, **fields)
+    found = validate_flow(flow, knowing(PLAIN)).field_warnings
+    return [str(each) for each in found if "DNS" in each.detail]
+
+
+@pytest.mark.parametrize("server", [{"container": {"image": "x"}}, {"template": "plain"}])
+def test_the_address_of_a_pod_without_a_name_in_dns_has_a_warning(server: Any) -> None:
+    (warning,) = addressed(server)
+    assert warning == (
+        'spec.flows[1].container.args[1]: "$(steps.a.job)-main-0.$(steps.a.job)" has no entry in '
+        "DNS, because the job of step a has no plugin svc; add plugins: {svc: []} to its jobSpec "
+        "or patch.jobSpec, or to spec.jobDefaults"
+    )
+
+
+@pytest.mark.parametrize(
+    ("server", "fields"),
+    [
+        ({"template": "plain", "patch": {"jobSpec": {"plugins": {"svc": []}}}}, {}),
+        ({"template": "plain", "patch": {"jobSpec": {"plugins": {"pytorch": []}}}}, {}),
+        ({"container": {"image": "x"}}, {"jobDefaults": {"plugins": {"svc": []}}}),
+        ({"template": "unknown"}, {}),
+    ],
+)
+def test_the_address_of_a_pod_that_has_or_may_have_a_name_has_none(
+    server: Any, fields: Any
+) -> None:
+    assert addressed(server, **fields) == []

@@ -32,6 +32,61 @@ async def test_foreground_deletion_deletes_dependents_first(api: Rest) -> None:
     assert (await api.get(VCJOBS)).names == []
 
 
+FIELDS: dict[str, dict[str, Any]] = {
+    "events": {"involvedObject": {"kind": "Pod", "namespace": "default"}},
+    "jobflows": {"spec": {"flows": [{"name": "a"}]}},
+    "jobtemplates": {"spec": {}},
+    "cronjobflows": {
+        "spec": {"schedule": "@daily", "jobFlowTemplate": {"spec": {"flows": [{"name": "a"}]}}}
+    },
+    "persistentvolumeclaims": {
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    },
+}
+"""What an object of a kind needs besides its name."""
+DEFINED = {
+    "group": "x.io",
+    "scope": "Namespaced",
+    "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+    "versions": [
+        {
+            "name": "v1",
+            "served": True,
+            "storage": True,
+            "schema": {"openAPIV3Schema": {"type": "object"}},
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize("policy", ["Foreground", "Orphan"])
+async def test_an_object_of_any_kind_is_deleted_in_the_foreground_and_alone(
+    api: Rest, policy: str
+) -> None:
+    for kind in api.server.registry.stored():
+        name = "things.x.io" if kind.kind == "CustomResourceDefinition" else "x"
+        fields = {"spec": DEFINED} if name != "x" else FIELDS.get(kind.plural, {})
+        collection = kind.path("default" if kind.namespaced else "")
+        head = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}}
+        await api.create(collection, head | fields)
+        await api.delete(f"{collection}/{name}", {"propagationPolicy": policy})
+        await api.wait_until_deleted(f"{collection}/{name}")
+
+
+async def test_a_namespace_that_is_deleted_in_the_foreground_waits_for_its_objects(
+    api: Rest,
+) -> None:
+    pods = PODS.replace("default", "n")
+    await api.create(NAMESPACES, {"metadata": {"name": "n"}})
+    await api.create(pods, {"metadata": {"name": "p", "finalizers": ["x.io/keep"]}})
+    answer = await api.delete(f"{NAMESPACES}/n", {"propagationPolicy": "Foreground"})
+    async with api.watch(pods, resourceVersion=answer.meta["resourceVersion"]) as watch:
+        await watch.next()
+    assert (await api.get(f"{NAMESPACES}/n")).json["status"]["phase"] == "Terminating"
+    await api.patch(f"{pods}/p", {"metadata": {"finalizers": None}})
+    await api.wait_until_deleted(f"{NAMESPACES}/n")
+
+
 async def test_an_owner_of_an_unknown_kind_is_ignored(api: Rest) -> None:
     owner = {"apiVersion": "x.io/v1", "kind": "X", "metadata": {"name": "x", "uid": "u"}}
     await api.create(VCJOBS, vcjob("j", owner))

@@ -3,6 +3,7 @@
 A field warning has a path, and `jobflow lint` makes a fault of it if it has a reason.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
@@ -23,9 +24,9 @@ from jobflow.core.admission.mistaken_references import (
 from jobflow.core.admission.rules.names_and_targets import awaited_ends
 from jobflow.core.admission.value_warnings import VALUE_WARNINGS
 from jobflow.core.admission.volcano.job_view import job_view
-from jobflow.core.cel.references import find_references
+from jobflow.core.cel.references import find_references, walk_texts
 from jobflow.core.manifests.volume_claims import mounted_claims, unprovided_volumes
-from jobflow.core.names import claim_names
+from jobflow.core.names import HOSTNAME_PLUGINS, claim_names
 from jobflow.core.spec.compiled import find_left_out
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names
@@ -168,6 +169,11 @@ def _named(names: list[str], one: str, many: str) -> str:
     return f"{noun} {join_names(names)} {verb}"
 
 
+_ADDRESS = re.compile(
+    r"\$\(steps\.(?P<step>[^()$\s]+)\.job\)-[-a-z0-9]+\.\$\(steps\.(?P=step)\.job\)"
+)
+"""The name of a pod in DNS: `<job>-<task>-<index>.<job>`."""
+
 MAX_GUESSES = 100
 """Guesses of task and container names for all patches of a flow."""
 
@@ -221,6 +227,24 @@ def references_are_spelled_right(facts: FlowFacts) -> Iterator[FieldWarning]:
             room -= 1
         if room <= 0:
             return
+
+
+def addresses_have_names(facts: FlowFacts) -> Iterator[FieldWarning]:
+    # without Volcano's plugin svc, the pods of a job have no names in DNS
+    for layer in facts.references:
+        for at, text in walk_texts(layer.written, layer.path) if layer.open else ():
+            for found in _ADDRESS.finditer(text) if ".job)-" in text else ():
+                step = facts.position(found["step"])
+                own = [each.resolved for each in facts.resolved_steps if each.step == step]
+                plugins = [each.spec.get("plugins") or {} for each in own]
+                if not own or any(not HOSTNAME_PLUGINS.isdisjoint(each) for each in plugins):
+                    continue
+                detail = (
+                    f"{quote(found.group())} has no entry in DNS, because the job of step "
+                    f"{found['step']} has no plugin svc; add plugins: {{svc: []}} to its jobSpec "
+                    "or patch.jobSpec, or to spec.jobDefaults"
+                )
+                yield FieldWarning(layer.written_path(at), detail)
 
 
 def fields_of_child_flows_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
@@ -284,7 +308,10 @@ FLOW_FIELD_WARNINGS: tuple[rule.RuleGroup[rule.FieldWarningRule], ...] = (
     rule.RuleGroup(lambda facts: facts.dependencies_with_options, (ends_of_daemons_are_meant,)),
     rule.RuleGroup(
         lambda facts: facts.references,
-        (fields_of_layers_exist, patched_elements_exist, references_are_spelled_right),
+        (
+            *(fields_of_layers_exist, patched_elements_exist, references_are_spelled_right),
+            addresses_have_names,
+        ),
     ),
     *VALUE_WARNINGS,
     rule.RuleGroup(lambda facts: facts.has_work, (jobs_have_pods,)),

@@ -151,7 +151,7 @@ def has_reference(text: str) -> bool:
 
 def has_other_brackets(value: Any) -> bool:
     """Return whether a text in a JSON value has `$(`, or `$$(`, that begins no reference."""
-    for _, text in _walk_texts(value, ""):
+    for _, text in walk_texts(value, ""):
         references = sum(found["path"] is not None for found in _REFERENCE.finditer(text))
         if text.count("$(") > references:
             return True
@@ -160,13 +160,13 @@ def has_other_brackets(value: Any) -> bool:
 
 def find_references(value: Any, path: str) -> Iterator[tuple[str, Reference]]:
     """Yield each reference in a JSON value at `path`, with the path of its text. Keys have none."""
-    for place, text in _walk_texts(value, path):
+    for place, text in walk_texts(value, path):
         for found in _REFERENCE.finditer(text):
             if found["path"] is not None:
                 yield place, parse_reference(found["path"])
 
 
-def _walk_texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+def walk_texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
     """Yield the texts in a JSON value that have `$(`, in their order, with their paths."""
     # most values have none, which one search of their JSON shows
     pending = [(path, value)] if may_have_reference(value) else []

@@ -71,6 +71,7 @@ class GarbageCollector:
             if not stored.is_deleted:
                 await self._collect(kind, stored)
             elif kind is builtin.NAMESPACE:
+                await self._finalize(kind, stored)
                 kinds = [kind for kind in self._registry.stored() if kind.namespaced]
                 for each in kinds:
                     await self._empty(each, key[1], WriteOptions(user=NAMESPACE_CONTROLLER))
