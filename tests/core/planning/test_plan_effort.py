@@ -7,10 +7,13 @@ import pytest
 
 from jobflow.api import labels
 from jobflow.api.flow.control import Backoff, ForEach, Patch, Retry
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.step import DependsOn, Step
+from jobflow.core.planning import decision
 from support.laws.counted_work import lines_run
+from support.plan.child_worlds import with_child
 from support.plan.loop_worlds import end_jobs, for_each, repeated, with_step
 from support.plan.plan_world import World, flow, world_of
+from support.plan.reusing_worlds import reusing
 from support.plan.steps import after, step
 
 
@@ -95,6 +98,51 @@ def _attempts(count: int) -> World:
     return world.with_metadata("f-a", labels={**known, labels.ATTEMPT: "9" * (count // 20)})
 
 
+def _chain(count: int) -> World:
+    return flow("s0", **{f"s{i}": f"s{i - 1}" for i in range(1, count)})
+
+
+def _reused_chain(count: int) -> World:
+    return reusing(_chain(count).run())
+
+
+def _reused_items(count: int) -> World:
+    return reusing(for_each(count).run())
+
+
+def _reused_matching_items(count: int) -> World:
+    matching = DependsOn(targets=["a"], items="Matching")
+    steps = [
+        Step(name="a", for_each=ForEach(count=count)),
+        Step(name="b", depends_on=matching),
+    ]
+    return reusing(world_of(steps).run())
+
+
+def _items_that_were_compared(count: int) -> World:
+    """No item has a result to take, and there is room for one at a time."""
+    world = with_step(reusing(for_each(count).run()), "a", env={"SEED": "2"})
+    return with_step(world, "a", for_each=ForEach(count=count, parallelism=1)).settled()
+
+
+def _steps_without_jobs(count: int) -> World:
+    """A step depends on the last one of a chain that was not taken."""
+    steps = {f"s{i}": step(f"s{i - 1}") for i in range(1, count)}
+    return flow("x", s0=step(when="false"), **steps, z=f"x s{count - 1}").settled()
+
+
+def _after_steps_without_jobs(count: int) -> World:
+    return end_jobs(_steps_without_jobs(count), "Completed", "f-x")
+
+
+def _compared_child_flows(count: int) -> World:
+    step = Step(name="a", flow={"flows": [{"name": "x"}]}, for_each=ForEach(count=count))
+    first = world_of([step]).settled()
+    for name in list(first.jobs):
+        first = with_child(first, name, "Succeed")
+    return reusing(first.settled())
+
+
 CASES: dict[str, Callable[[int], World]] = {
     "steps that run": _wide,
     "steps that are aborted for a failure": _aborting,
@@ -109,6 +157,12 @@ CASES: dict[str, Callable[[int], World]] = {
     "room for few": _room_for_few,
     "repeats": _repeats,
     "an attempt of any number": _attempts,
+    "a chain that is reused": _reused_chain,
+    "items that are reused": _reused_items,
+    "items that are reused with those before them": _reused_matching_items,
+    "items that were compared and wait for room": _items_that_were_compared,
+    "a step after many without jobs": _after_steps_without_jobs,
+    "child flows that take results": _compared_child_flows,
 }
 
 
@@ -117,6 +171,29 @@ CASES: dict[str, Callable[[int], World]] = {
 def test_four_times_as_much_takes_at_most_six_times_the_work(case: Callable[[int], World]) -> None:
     few, many = case(40), case(160)
     assert lines_run(many.plan) < 6 * lines_run(few.plan)
+
+
+def test_items_that_wait_for_room_are_compared_once() -> None:
+    """A plan in which they wait costs hardly more than one of a flow that reuses nothing."""
+    plain = with_step(for_each(1000, parallelism=1), "a", env={"SEED": "2"}).settled()
+    assert lines_run(_items_that_were_compared(1000).plan) < 2 * lines_run(plain.plan)
+
+
+@pytest.mark.parametrize("reused", [_reused_items, _reused_chain])
+def test_a_plan_compares_as_much_as_it_may_create(
+    reused: Callable[[int], World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two plans decide 200 runs, if a plan may create about 120 jobs."""
+    world = reused(200)
+    monkeypatch.setattr(decision, "MAX_CREATE_WORK", decision.MAX_CREATE_WORK // 5)
+    creating = flow(*(f"s{i}" for i in range(200))).plan
+    assert 100 < len(creating().creates) < 150
+    most, plans = 2 * lines_run(creating), 0
+    while not world.flow.final:
+        assert lines_run(world.plan) < most
+        world, plans = world.apply(), plans + 1
+        assert not world.jobs
+    assert plans < 5
 
 
 def _annotated(count: int) -> Patch:

@@ -52,6 +52,10 @@ from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, truncate_to_second
 from jobflow.core.work import Work, ends_in_status, may_run_steps, work_of, work_of_object, works_of
 
+ItemKey = tuple[int, int | None]
+"""The position of a step, and the index of an item of it; None: the whole step."""
+ChildFlows = tuple[dict[str, RunCondition], dict[int | None, RunCondition]]
+"""Runs by the digest of their item, and by their index."""
 T = TypeVar("T")
 C = TypeVar("C", bound=RunCondition)
 
@@ -91,6 +95,10 @@ class Reusing:
     """The further runs of each repeat that is taken."""
     built: dict[str, CreateJob] = field(default_factory=dict)
     """The creates that were built for the comparison, by name."""
+    child_flows: dict[str, ChildFlows] = field(default_factory=dict)
+    """The runs of each step that runs child flows, in the flow that is reused."""
+    reused_targets: dict[int, bool] = field(default_factory=dict)
+    """Whether all targets of a step that waits for any of them are reused, by position."""
     has_taken: bool = False
     """Whether this plan has taken a result that is not stored yet."""
     compared: dict[str, int] = field(default_factory=dict)
@@ -118,7 +126,7 @@ class Progress:
     """Outputs of the vcjobs that end in this plan, by UID (`take_outputs`)."""
     outputs_room: OutputsRoom | None = None
     reusing: Reusing = field(default_factory=Reusing)
-    made_of: dict[tuple[int, int | None], str] = field(default_factory=dict)
+    made_of: dict[ItemKey, str] = field(default_factory=dict)
     """What stands for the targets of a step that is compared (`reuse`), by position and item."""
     pod_suffixes: dict[str, int] = field(default_factory=dict)
     """Length of the longest suffix of pod names, by step (`longest_suffix`)."""

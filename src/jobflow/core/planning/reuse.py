@@ -10,8 +10,9 @@ job that depends on it exists (docs/decisions/reuse.md).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -30,7 +31,7 @@ from jobflow.api.flow.step import Step, Strategy
 from jobflow.core.manifests.fingerprint import digest, identity_of
 from jobflow.core.names import format_job_name, format_latest_name, stored_condition
 from jobflow.core.planning.actions import CreateJob
-from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.context import ChildFlows, ItemKey, PlanContext
 from jobflow.core.planning.decision import Draft, RunDecision, StepDecision, wait
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep
 from jobflow.core.planning.work.end import take_outputs
@@ -57,33 +58,51 @@ def _targets_of(position: int, index: int | None, ctx: PlanContext) -> Any:
     if need.how is Strategy.ANY:
         # which of them had ended when it started is a matter of time (`_may_reuse`)
         return sorted(names[target] for target in need.targets)
-    found = {}
-    for target in need.targets:
-        found[names[target]] = _made(target, index if target in need.matched else None, ctx)
-    return found
+    return {
+        names[target]: _made(target, at, ctx) for target, at in _targets_at(position, index, ctx)
+    }
 
 
-def _made(position: int, index: int | None, ctx: PlanContext) -> str:
+def _made(target: int, index: int | None, ctx: PlanContext) -> str:
     """Return what stands for a target: the identities of the jobs of its runs, of the item with
     this index only if it is not None. Work without jobs counts by its end and its outputs, and by
     what it depends on."""
-    key = (position, index)
-    if (noted := ctx.progress.made_of.get(key)) is not None:
-        return noted
+    made, left = ctx.progress.made_of, [(target, index)]
+    while left:  # no recursion, because thousands of steps in a row may have no job
+        position, at = left[-1]
+        if (position, at) not in made:
+            found = _ends_of(position, at, ctx)
+            if not any(isinstance(each, str) for each in found):
+                before = [key for key in _targets_at(position, at, ctx) if key not in made]
+                if before:
+                    left += before
+                    continue
+                found.append(_targets_of(position, at, ctx))
+            # short, because a thousand items may depend on a thousand others
+            made[position, at] = digest(found)
+        left.pop()
+    return made[target, index]
+
+
+def _targets_at(position: int, index: int | None, ctx: PlanContext) -> list[ItemKey]:
+    """Return the targets whose ends count, with the index of the item that a target is matched by,
+    else None."""
+    need = ctx.layout.needs[position]
+    if need.how is Strategy.ANY:
+        return []
+    return [(target, index if target in need.matched else None) for target in need.targets]
+
+
+def _ends_of(position: int, index: int | None, ctx: PlanContext) -> list[Any]:
     observed, condition = ctx.observed[position], ctx.shown_to_dependants(position)
-    runs = list(condition.runs or ()) if observed.loops else [condition]
-    if index is not None:
-        runs = [run for run in runs if run.index == index]
     if observed.step.daemon and observed.step.reuse_policy == ReusePolicy.IF_UNCHANGED:
         # it starts again, and counts as if it had not
-        found = [["daemon", _fingerprint_of(observed, condition)]]
-    else:
-        found = [_stands_for(position, run, ctx) for run in runs]
-        if not any(isinstance(each, str) for each in found):
-            found.append(_targets_of(position, index, ctx))
-    made = digest(found)  # short, because a thousand items may depend on a thousand others
-    ctx.progress.made_of[key] = made
-    return made
+        return [f"daemon {_fingerprint_of(observed, condition)}"]
+    runs: Sequence[RunCondition] = (condition.runs or ()) if observed.loops else (condition,)
+    if index is not None:  # they are in order
+        at = bisect_left(runs, index, key=lambda run: run.index or 0)
+        runs = [run for run in runs[at : at + 1] if run.index == index]
+    return [_stands_for(position, run, ctx) for run in runs]
 
 
 def _stands_for(position: int, run: RunCondition, ctx: PlanContext) -> Any:
@@ -165,6 +184,14 @@ def _was_compared(run: ObservedRun) -> bool:
     return bool(_bits(run.decided) >> (run.index or 0) & 1)
 
 
+def not_compared(loop: ObservedStep, total: int, ctx: PlanContext) -> list[int]:
+    """Return the indexes of the items for which no plan has looked for a result."""
+    if ctx.source is None:
+        return []
+    bits = _bits(loop.decided)
+    return [index for index in range(total) if not bits >> index & 1]
+
+
 def rest_of_repeat(run: ObservedRun, ctx: PlanContext) -> list[RunCondition]:
     """Return the further runs of a repeat whose first run has taken its result in this plan."""
     return ctx.progress.reusing.repeats.get(run.step.name, [])
@@ -177,15 +204,14 @@ def counterpart(run: ObservedRun, ctx: PlanContext) -> Reuse | None:
     source, position = ctx.source, ctx.layout.graph.index[run.step.name]
     if source is None or run.attempts or not _lets(run.step, position, ctx):
         return None
-    before = compile_flow(source).steps
-    step = next((each for each in before if each.name == run.step.name), None)
-    if step is None:
+    if not ctx.layout.runs_steps[position]:
         return None
-    condition = stored_condition(source, step.name) or StepCondition()
-    runs = {each.index: each for each in condition.runs or (condition,)}
-    items = get_items(step, condition.decisions) if run.step.for_each is not None else None
-    equal = (i for i, item in enumerate(items or ()) if item == run.item and i in runs)
-    old = runs.get(next(equal, run.index))
+    known = ctx.progress.reusing.child_flows
+    if run.step.name not in known:
+        known[run.step.name] = _child_flows(run.step, source)
+    by_item, by_index = known[run.step.name]
+    is_item = run.step.for_each is not None
+    old = (by_item.get(digest(run.item)) if is_item else None) or by_index.get(run.index)
     if old is None or not old.flow:
         return None
     child = ctx.view.source_children.get(old.flow)
@@ -195,6 +221,18 @@ def counterpart(run: ObservedRun, ctx: PlanContext) -> Reuse | None:
     made = digest([None, what_it_is_made_of(run, ctx)])
     is_same = (child.annotations or {}).get(labels.FINGERPRINT) == made
     return Reuse(flow=child.name, uid=child.uid) if is_same else None
+
+
+def _child_flows(step: Step, source: JobFlow) -> ChildFlows:
+    before = next((each for each in compile_flow(source).steps if each.name == step.name), None)
+    if before is None:
+        return {}, {}
+    condition = stored_condition(source, step.name) or StepCondition()
+    runs = {run.index: run for run in condition.runs or (condition,)}
+    items = list(enumerate(get_items(before, condition.decisions) or ()))
+    # the first of equal items
+    by_item = {digest(item): runs[index] for index, item in reversed(items) if index in runs}
+    return by_item, runs
 
 
 def _lets(step: Step, position: int, ctx: PlanContext) -> bool:
@@ -207,21 +245,32 @@ def _may_reuse(run: ObservedRun, ctx: PlanContext) -> bool:
         return False
     if run.step.repeat is not None and run.index != 0:
         return False
-    need = ctx.layout.needs[position]
-    return need.how is not Strategy.ANY or all(is_reused(t, ctx) for t in need.targets)
+    need, known = ctx.layout.needs[position], ctx.progress.reusing.reused_targets
+    if need.how is not Strategy.ANY:
+        return True
+    if position not in known:
+        known[position] = are_reused(need.targets, ctx)
+    return known[position]
 
 
-def is_reused(position: int, ctx: PlanContext) -> bool:
-    """Whether a target has ended, and no job of it, or of what it depends on if it has no job, has
-    run here."""
-    observed, condition = ctx.observed[position], ctx.shown_to_dependants(position)
-    if condition.phase not in ENDED_STEP_PHASES:
-        return False
-    runs = list(condition.runs or ()) if observed.loops else [condition]
-    with_jobs = [run for run in runs if _has_job(position, run, ctx)]
-    if with_jobs:
-        return all(run.reason == StepReason.REUSED or run.origin for run in with_jobs)
-    return all(is_reused(target, ctx) for target in ctx.layout.needs[position].targets)
+def are_reused(targets: Iterable[int], ctx: PlanContext) -> bool:
+    """Whether all targets have ended, and no job of them, or of what they depend on if they have no
+    job, has run here."""
+    left = list(targets)
+    seen = set(left)
+    while left:
+        position = left.pop()
+        observed, condition = ctx.observed[position], ctx.shown_to_dependants(position)
+        if condition.phase not in ENDED_STEP_PHASES:
+            return False
+        runs = (condition.runs or ()) if observed.loops else (condition,)
+        with_jobs = [run for run in runs if _has_job(position, run, ctx)]
+        if not all(run.reason == StepReason.REUSED or run.origin for run in with_jobs):
+            return False
+        if not with_jobs:
+            left += [each for each in ctx.layout.needs[position].targets if each not in seen]
+            seen.update(left)
+    return True
 
 
 def _take_result(

@@ -23,7 +23,7 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision, TargetEnd
 from jobflow.core.planning.flow.failure_policy import is_last_failure, runs_every_item
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, fresh
-from jobflow.core.planning.reuse import rest_of_repeat
+from jobflow.core.planning.reuse import not_compared, rest_of_repeat
 from jobflow.core.planning.started.matched_items import ItemStates
 from jobflow.core.planning.started.run import FindEnd, decide_run, refused_for_good, start_run
 from jobflow.core.planning.work.abort import aborted, ending_reason, ordered
@@ -250,8 +250,7 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
     runs = loop.decided.values()
     is_failing = not loop.every and any(d.unjudged and is_last_failure(run) for run, d in runs)
     if not (why or ctx.terminating or ctx.pause or loop.starts_no_more or is_failing):
-        if ctx.source is not None:
-            ended += _take_results(loop, ctx)
+        ended += _take_results(loop, ctx)
         each = loop.observed.step.for_each
         most = to_number(each.parallelism) if each is not None else None
         room = loop.total if most is None or most < 1 else most
@@ -304,7 +303,7 @@ def _take_results(loop: Loop, ctx: PlanContext) -> int:
     """End the items that take the result of an earlier flow, whatever room there is. Return how
     many they are."""
     taken = 0
-    for index in range(loop.total):
+    for index in not_compared(loop.observed, loop.total, ctx):
         if index in loop.decided or loop.run(index, ctx).attempts:
             continue
         if loop.states is None or loop.states.of(index) is TargetState.MET:

@@ -27,7 +27,7 @@ from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, fresh
 from jobflow.core.planning.observed.view import View
-from jobflow.core.planning.reuse import is_reused
+from jobflow.core.planning.reuse import are_reused
 from jobflow.core.planning.started.run import compared
 from jobflow.core.planning.virtual_time.differences import describe
 from jobflow.core.planning.virtual_time.flow import RunningJob, VirtualFlow
@@ -268,7 +268,7 @@ def _targets_again(position: int, index: int | None, ctx: PlanContext) -> str:
             runs = [run for run in observed.runs if run.index == index]
             is_taken = any(_is_taken(run.stored) for run in runs)
         else:
-            is_taken = is_reused(target, ctx)
+            is_taken = are_reused([target], ctx)
         if not is_taken:
             (asked if observed.work.asks else again).append(names[target])
     if again:
