@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS
+from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox.command_line import Result
 from support.sandbox.flow_commands import (
     BUSY,
@@ -340,3 +341,16 @@ async def test_a_missing_right_is_an_error(
     forbid(world, method, end)
     result = await run_command(kubeconfig, "cancel", "f")
     assert result == Result(1, "", f"jobflow: error: {sentence}\n")
+
+
+async def test_a_refusal_of_the_webhook_is_no_missing_right(
+    world: Cluster, kubeconfig: Path
+) -> None:
+    message = (
+        'admission webhook "commands.flow.volcano.sh" denied the request: flow f is reused by '
+        "flow g: wait until it has ended"
+    )
+    world.fails("POST", "/commands", failure(403, "Forbidden", message), times=None)
+    await world.apply(flow("f", {"a": ""}))
+    result = await run_command(kubeconfig, "cancel", "f")
+    assert result == Result(1, "", f"jobflow: error: {message}\n")

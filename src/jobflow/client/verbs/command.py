@@ -86,7 +86,9 @@ async def create_command(
         created = await client.create(COMMANDS, meta.namespace, encoded(command))
     except ApiError as error:
         why = error.message
-        if error.code == 403 and not error.namespace_gone:
+        # a webhook says itself what it refuses, also which right is missing
+        is_denied = error.message.startswith("admission webhook ")
+        if error.code == 403 and not (error.namespace_gone or is_denied):
             needs = f"{verb.gerund} needs the right to create commands.{COMMANDS.group}"
             why = f'{needs} in namespace "{meta.namespace}": {error.message}'
         elif error.code == 404 and not error.namespace_gone:
