@@ -156,6 +156,40 @@ async def test_a_flow_is_resubmitted_with_other_params(world: PageWorld) -> None
     assert param.value == "it's 2"
 
 
+def five_steps() -> dict[str, Any]:
+    """Return a flow of five steps, of which the third fails and has a param in its arguments."""
+    steps: list[dict[str, Any]] = []
+    for name in ("load", "prepare", "bad", "evaluate", "publish"):
+        container = {"image": "busybox", "command": ["true"], "args": [name]}
+        targets = {"dependsOn": {"targets": [steps[-1]["name"]]}} if steps else {}
+        steps.append({"name": name, "container": container, **targets})
+    steps[2]["container"]["args"] = ["$(params.rate)"]
+    return flow("f", {}, flows=steps, params=[{"name": "rate", "value": "0.01"}])
+
+
+async def test_a_flow_goes_on_after_its_third_step_was_mended(world: PageWorld) -> None:
+    tab = await opened(world, five_steps())
+    await world.ended("f")
+    dialog = await ask(tab, "Resubmit")
+    await dialog.get_by_label("Reuse results that have not changed").check()
+    rows = dialog.locator(".preview tr")
+    reused = ["loadreused", "preparereused", "badruns: it failed in f"]
+    why = {"evaluate": "its target bad runs again", "publish": "its target evaluate runs again"}
+    runs = [f"{name}runs: {each}" for name, each in why.items()]
+    await expect(rows).to_have_text([*reused, *runs])
+    await dialog.get_by_label("Params").fill("rat=0.1")
+    await expect(dialog.locator(".preview")).to_contain_text("JobFlow f has no such param")
+    await dialog.get_by_label("Params").fill("rate=0.1")
+    await expect(rows).to_have_text([*reused, *runs])
+    await expect(dialog.locator("code")).to_have_text("jobflow resubmit f --param rate=0.1 --reuse")
+    await dialog.get_by_label("Name of the new flow").fill("g")
+    await confirm(dialog, "Resubmit")
+    await world.ended("g")
+    assert (await world.flow("g")).status.state.phase == "Succeed"
+    jobs = {each["metadata"]["name"] for each in await world.raw(JOBS)}
+    assert {job for job in jobs if job.startswith("g-")} == {"g-bad", "g-evaluate", "g-publish"}
+
+
 async def test_a_flow_that_has_ended_is_deleted(world: PageWorld) -> None:
     tab = await opened(world, flow("f", {"b": ""}))
     await world.ended("f")

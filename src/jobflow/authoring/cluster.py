@@ -70,8 +70,10 @@ def _send(
         report.warnings = [each for each in report.warnings if each.path]
         show_warnings(report, [obj])
         if reuse is not None:
-            set_reuse(await _choice(client, reuse), report.flows)
-            await free_name(client, report.flows)
+            [manifest] = report.flows
+            set_reuse(await _choice(client, reuse, manifest.namespace), manifest)
+            if name is None:
+                await free_name(client, manifest)
         sent = await send(client, report)
         if sent.missing_rights:
             raise ClusterError("\n".join(sent.missing_rights.values()))
@@ -82,7 +84,9 @@ def _send(
     return with_client(target, sent_to)
 
 
-async def _choice(client: Client, reuse: Run | Result | str) -> ReuseChoice:
+async def _choice(client: Client, reuse: Run | Result | str, namespace: str) -> ReuseChoice:
     if isinstance(reuse, Run):
         return ReuseChoice(reuse.name, reuse.uid)
-    return choice_of(await find_flow(client, reuse) if isinstance(reuse, str) else reuse.flow)
+    if isinstance(reuse, Result):
+        return choice_of(reuse.flow)
+    return choice_of(await find_flow(client, reuse, namespace))

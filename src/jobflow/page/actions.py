@@ -14,28 +14,30 @@ from starlette.responses import JSONResponse, Response
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
-from jobflow.api.resources import JOBFLOWS
 from jobflow.client.conditions import condition_of
-from jobflow.client.errors import INTERRUPTED, UNUSABLE, CommandError, unreachable
-from jobflow.client.flows.find_flow import raise_unless_missing, state_of, to_flow
+from jobflow.client.errors import FAILED, INTERRUPTED, UNUSABLE, CommandError, unreachable
+from jobflow.client.flows.find_flow import read_flow, state_of, to_flow
 from jobflow.client.flows.follow import following
 from jobflow.client.manifests.flag_values import parse_params
 from jobflow.client.signals import run_unless
 from jobflow.client.verbs import command as verbs
 from jobflow.client.verbs.answer import APPROVE, REJECT, create_answer, outputs_annotation
 from jobflow.client.verbs.copy import check_copy, create_checked
+from jobflow.client.verbs.reuse import choice_of, preview_reuse
 from jobflow.core.admission.object_names import all_names
 from jobflow.core.spec.readiness import has_tolerated_failures
 from jobflow.core.text import format_command, join_names
 from jobflow.core.timelines.runs_again import RunsAgain, list_runs_again, sum_lost
 from jobflow.core.work import ends_in_status, may_run_steps
-from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
+from jobflow.kube.client import NETWORK_ERRORS, Client
 from jobflow.page.web.fragments import flow_path
 from jobflow.page.web.guard import HOME, BadForm, read_form
 from jobflow.page.web.stream import Closing
 
 MAX_AGAIN = 50
 """Steps that the dialog of a retry lists; the others are counted."""
+PREVIEW = "resubmit-preview"
+"""Asks what a copy of the flow would reuse. It has the form of `resubmit`, and changes nothing."""
 STEP = "STEP"
 """Stands for the step in a command line."""
 
@@ -75,6 +77,8 @@ class Action:
     """The command, if it is not the name: `delete --cancel`."""
     meanwhile: str = ""
     """Is shown until an action that lasts has been done."""
+    previews: str = ""
+    """The checkbox of which the dialog shows the effect before it is sent."""
 
     def command(self, namespace: str, flow: str) -> str:
         """Return the command line without the flags of the fields."""
@@ -134,12 +138,14 @@ ACTIONS: Mapping[str, Action] = {
         Action(
             "resubmit",
             "Resubmit",
-            "A new flow with the spec of this one runs from the beginning.",
+            "A new flow with the spec of this one runs from the beginning, or reuses results.",
             "JobFlow {name} created.",
             fields=(
                 Field("name", "Name of the new flow", "--name", "text", "a random one"),
                 Field("param", "Params, a line each", "--param", "lines", "epochs=20"),
+                Field("reuse", "Reuse results that have not changed", "--reuse", "checkbox"),
             ),
+            previews="reuse",
         ),
         Action(
             "delete",
@@ -289,22 +295,19 @@ async def perform(
     action: str,
     fields: Mapping[str, str],
     stop: asyncio.Event,
-) -> dict[str, str]:
+) -> dict[str, Any]:
     """Do an action of ACTIONS to a flow, and return the answer to its form. Raises CommandError
     with its refusal, and NETWORK_ERRORS. An action that lasts is given up at `stop`."""
     # read anew: the page may be older, and the flow of this name another one
-    try:
-        raw = await client.request("GET", JOBFLOWS.path(namespace, name))
-    except ApiError as error:
-        raise_unless_missing(error)
-        missing = f'JobFlow "{name}" does not exist in namespace "{namespace}"'
-        raise CommandError(UNUSABLE, missing) from None
+    raw = await read_flow(client, name, namespace)
+    if action == PREVIEW:
+        return await _preview(client, raw, fields)
     flow, subject, link, home = to_flow(raw), name, "", ""
     if action == "resubmit":
         new = fields.get("name", "").strip() or None
-        params = parse_params(_lines(fields.get("param", "")))
-        created = await create_checked(client, check_copy(raw, params, new))
-        subject = created.metadata.name
+        reuse = choice_of(flow) if fields.get("reuse") else None
+        report = check_copy(raw, parse_params(_lines(fields.get("param", ""))), new, reuse)
+        subject = (await create_checked(client, report)).metadata.name
         link = flow_path(namespace, subject)
     elif action in ("delete", "cancel-and-delete"):
         await _delete(client, flow, stop, cancels=action != "delete")
@@ -319,6 +322,18 @@ async def perform(
         plain, field, full = VERBS[action]
         await verbs.send_verb(client, flow, full if fields.get(field) else plain)
     return {"message": ACTIONS[action].done.format(name=subject), "link": link, "home": home}
+
+
+async def _preview(client: Client, raw: bytes, fields: Mapping[str, str]) -> dict[str, Any]:
+    reuse = choice_of(to_flow(raw))
+    report = check_copy(raw, parse_params(_lines(fields.get("param", ""))), None, reuse)
+    if report.faults:
+        raise CommandError(FAILED, "\n".join(each.sentence for each in report.faults))
+    found = await preview_reuse(client, report, reuse)
+    runs = [(row.place, f"runs: {row.why}") for row in found.runs()]
+    more = f"{len(runs) - MAX_AGAIN} more run. " if len(runs) > MAX_AGAIN else ""
+    rows = [*((step, "reused") for step in found.reused()), *runs[:MAX_AGAIN]]
+    return {"rows": rows, "note": more + found.spent()}
 
 
 async def _delete(client: Client, flow: JobFlow, stop: asyncio.Event, *, cancels: bool) -> None:
@@ -343,7 +358,8 @@ def _lines(text: str) -> tuple[str, ...]:
 
 def add_action_routes(app: FastAPI, client: Client, form_token: str, closing: Closing) -> None:
     """Serve the forms of a flow. An answer is JSON: `message`, and `link` to a new flow or
-    `home`, the list to show instead of a deleted one; or `error`, a line for each fault."""
+    `home`, the list to show instead of a deleted one; or `error`, a line for each fault. That of a
+    preview is `rows` and `note`, or `error`."""
 
     async def act(request: Request, namespace: str, name: str, action: str) -> Response:
         try:
@@ -351,7 +367,7 @@ def add_action_routes(app: FastAPI, client: Client, form_token: str, closing: Cl
         except BadForm as error:
             return _refused(403, str(error))
         # the name becomes a part of a request to the cluster
-        if action not in ACTIONS or not all_names([namespace, name]):
+        if action not in (*ACTIONS, PREVIEW) or not all_names([namespace, name]):
             return _refused(404, "there is no such action")
         try:
             # an action that waits for the end of a flow must not keep the server from ending

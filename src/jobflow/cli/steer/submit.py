@@ -12,8 +12,13 @@ from jobflow.cli.steer.until_end import View, until_end
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error
 from jobflow.client.flows.find_flow import connect, find_flow, read_flow, to_flow
 from jobflow.client.manifests.check import Report, check_loaded, load_files
-from jobflow.client.manifests.flag_values import parse_params
-from jobflow.client.manifests.objects import Manifest
+from jobflow.client.manifests.flag_values import (
+    ReuseChoice,
+    only_flow,
+    parse_params,
+    set_reuse,
+)
+from jobflow.client.manifests.objects import Manifest, Manifests
 from jobflow.client.manifests.sources import UNREADABLE, ManifestFault, SourcePlace
 from jobflow.client.manifests.yaml_nodes import Node
 from jobflow.client.options import Connection, FileOptions
@@ -81,13 +86,8 @@ class SubmitOptions:
 async def submit_files(files: FileOptions, connection: Connection, options: SubmitOptions) -> int:
     options.check()
     async with await connect(connection) as client:
-        reuse = None
-        if options.reuse is not None:
-            reuse = choice_of(await find_flow(client, options.reuse), options.rerun)
-        loaded = load_files(files, namespace=client.namespace, name=options.name, reuse=reuse)
-        if reuse is not None and options.name is None:
-            if notice := await free_name(client, loaded.objects):
-                print_error(notice, severity="warning")
+        loaded = load_files(files, namespace=client.namespace, name=options.name)
+        reuse = await _let_reuse(client, loaded, options)
         report = check_loaded(loaded, files)
         report.faults += _own_faults(report, connection)
         errors = make_console(stderr=True)
@@ -118,6 +118,22 @@ async def submit_files(files: FileOptions, connection: Connection, options: Subm
         else:
             sent = await send(client, report, dry_run=options.dry_run is DryRun.SERVER)
         return await finish(client, sent, options, {each.sentence for each in report.warnings})
+
+
+async def _let_reuse(
+    client: Client, loaded: Manifests, options: SubmitOptions
+) -> ReuseChoice | None:
+    """Let the only flow of FILEs reuse the flow that the user has named. Raises CommandError."""
+    if options.reuse is None or loaded.faults:
+        return None
+    flow = only_flow(f"--reuse {options.reuse}: is about", loaded.objects)
+    source = await find_flow(client, options.reuse, flow.namespace)
+    reuse = choice_of(source, options.rerun)
+    set_reuse(reuse, flow)
+    # also the name of the flow that is reused, unless the user wants that
+    if options.name is None and (notice := await free_name(client, flow)):
+        print_error(notice, severity="warning")
+    return reuse
 
 
 async def resubmit_flow(

@@ -60,9 +60,9 @@ def unique_names(names: Iterable[str]) -> list[str]:
     return [*dict.fromkeys(bare)]
 
 
-async def find_flow(client: Client, name: str) -> JobFlow:
-    """Return a flow of the client's namespace. Raises CommandError."""
-    return to_flow(await read_flow(client, name))
+async def find_flow(client: Client, name: str, namespace: str | None = None) -> JobFlow:
+    """Return a flow of the client's namespace, or of another one. Raises CommandError."""
+    return to_flow(await read_flow(client, name, namespace))
 
 
 def to_flow(raw: bytes | msgspec.Raw) -> JobFlow:
@@ -73,14 +73,14 @@ def to_flow(raw: bytes | msgspec.Raw) -> JobFlow:
         raise CommandError(FAILED, error.message) from None
 
 
-async def read_flow(client: Client, name: str) -> bytes:
+async def read_flow(client: Client, name: str, namespace: str | None = None) -> bytes:
     """Return the flow `train`, `jf/train` or `jobflow.flow.volcano.sh/train` of the client's
-    namespace as JSON of the API server. Raises CommandError; it is NoSuchFlow, with the nearest
-    name, if the flow does not exist."""
+    namespace, or of another one, as JSON of the API server. Raises CommandError; it is NoSuchFlow,
+    with the nearest name, if the flow does not exist."""
     prefix, slash, bare = name.rpartition("/")
     if slash and prefix not in PREFIXES:
         raise NoSuchFlow(UNUSABLE, f'"{name}" is not a JobFlow: write {bare} or jf/{bare}')
-    name, namespace = bare, client.namespace
+    name, namespace = bare, namespace or client.namespace
     missing = f'JobFlow "{name}" does not exist in namespace "{namespace}"'
     # no object can have it, and it must not change the path of the request
     if not all_names([name, namespace]):
@@ -89,7 +89,9 @@ async def read_flow(client: Client, name: str) -> bytes:
         return await client.request("GET", JOBFLOWS.path(namespace, name))
     except ApiError as error:
         raise_unless_missing(error)
-    raise NoSuchFlow(UNUSABLE, missing + await guess_name(client, JOBFLOWS, name))
+    is_here = namespace == client.namespace
+    guess = await guess_name(client, JOBFLOWS, name) if is_here else ""
+    raise NoSuchFlow(UNUSABLE, missing + guess)
 
 
 async def find_named(client: Client, names: Sequence[str], errors: Errors) -> list[FoundFlow]:

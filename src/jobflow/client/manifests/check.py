@@ -17,13 +17,7 @@ from jobflow.api.kinds import KINDS, FlowObject
 from jobflow.api.labels import CRON
 from jobflow.api.resources import FLOW_GROUP, JOBFLOWS
 from jobflow.client.manifests import objects
-from jobflow.client.manifests.flag_values import (
-    ReuseChoice,
-    parse_params,
-    set_name,
-    set_params,
-    set_reuse,
-)
+from jobflow.client.manifests.flag_values import parse_params, set_name, set_params
 from jobflow.client.manifests.objects import Manifest, Manifests
 from jobflow.client.manifests.sources import STDIN, UNREADABLE, ManifestFault, Source, SourcePlace
 from jobflow.client.manifests.yaml_nodes import data_of
@@ -184,15 +178,8 @@ def check_files(
     return check_loaded(load_files(options, namespace=namespace, name=name), options)
 
 
-def load_files(
-    options: FileOptions,
-    *,
-    namespace: str,
-    name: str | None = None,
-    reuse: ReuseChoice | None = None,
-) -> Manifests:
-    """Return the objects in FILEs as `check_files` checks them; with `reuse`, the only flow reuses
-    another one. Raises CommandError."""
+def load_files(options: FileOptions, *, namespace: str, name: str | None = None) -> Manifests:
+    """Return the objects in FILEs as `check_files` checks them. Raises CommandError."""
     values = parse_params(options.param or ())
     manifests = objects.load(options.files, sys.stdin.buffer)
     manifests.objects = [
@@ -201,8 +188,6 @@ def load_files(
     # with faults, nobody knows how many flows there are
     if name is not None and not manifests.faults:
         set_name(name, manifests.objects)
-    if reuse is not None and not manifests.faults:
-        set_reuse(reuse, manifests.objects)
     if values and manifests.objects:
         set_params(values, manifests.objects)
     return manifests

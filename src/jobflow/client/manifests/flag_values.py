@@ -92,7 +92,7 @@ class ReuseChoice:
 def set_name(name: str, manifests: Iterable[Manifest]) -> None:
     """Set the name of the only flow, also instead of a generateName. Raises CommandError if there
     is no flow or several."""
-    _rename(_only_flow(f"--name {name}: sets the name of", manifests), "name", name)
+    _rename(only_flow(f"--name {name}: sets the name of", manifests), "name", name)
 
 
 def set_generated_name(flow: Manifest) -> None:
@@ -100,10 +100,8 @@ def set_generated_name(flow: Manifest) -> None:
     _rename(flow, "generateName", f"{flow.name}-")
 
 
-def set_reuse(reuse: ReuseChoice, manifests: Iterable[Manifest]) -> None:
-    """Let the only flow reuse another one. Raises CommandError if there is no flow or several, or
-    it has no such steps."""
-    flow = _only_flow(f"--reuse {reuse.flow}: is about", manifests)
+def set_reuse(reuse: ReuseChoice, flow: Manifest) -> None:
+    """Let a flow reuse another one. Raises CommandError if it has no such steps."""
     spec = _child(flow.node, "spec")
     if not isinstance(spec, yaml_nodes.MappingNode):
         return  # its fault is found later
@@ -141,7 +139,9 @@ def _set(
     node.duplicates = [each for each in node.duplicates if each.key != key]
 
 
-def _only_flow(what: str, manifests: Iterable[Manifest]) -> Manifest:
+def only_flow(what: str, manifests: Iterable[Manifest]) -> Manifest:
+    """Return the only flow. Raises CommandError if there is none or several; `what` begins its
+    sentence."""
     flows = [manifest for manifest in manifests if manifest.kind == JOBFLOWS.kind]
     if len(flows) == 1:
         return flows[0]

@@ -68,7 +68,7 @@ def check_flow(
     if values:
         set_params(values, [manifest], flow=origin)
     if reuse is not None:
-        set_reuse(reuse, [manifest])
+        set_reuse(reuse, manifest)
     return check(Manifests([manifest.source], [manifest]))
 
 

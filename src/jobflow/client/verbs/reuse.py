@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -34,15 +34,14 @@ def choice_of(flow: JobFlow, rerun: Sequence[str] = ()) -> ReuseChoice:
     return ReuseChoice(flow.metadata.name, flow.metadata.uid, rerun)
 
 
-async def free_name(client: Client, manifests: Iterable[Manifest]) -> str:
-    """Let the API server make the name of the only flow if its own is taken, as that of a corrected
-    file is. Return a sentence that says so, or ""."""
-    for flow in manifests:
-        if flow.kind == JOBFLOWS.kind and await is_taken(client, flow.namespace, flow.name):
-            set_generated_name(flow)
-            name = printable(flow.generate_name)
-            return f"the name {name[:-1]} is taken, so the new flow is named {name}<random>"
-    return ""
+async def free_name(client: Client, flow: Manifest) -> str:
+    """Let the API server make the name of a flow if its own is taken, as that of a corrected file
+    is. Return a sentence that says so, or ""."""
+    if not await is_taken(client, flow.namespace, flow.name):
+        return ""
+    set_generated_name(flow)
+    name = printable(flow.generate_name)
+    return f"the name {name[:-1]} is taken, so the new flow is named {name}<random>"
 
 
 async def is_taken(client: Client, namespace: str, name: str) -> bool:
@@ -69,7 +68,7 @@ async def preview_reuse(client: Client, report: Report, reuse: ReuseChoice) -> R
     # a name that the API server will make differs from all others too
     name = meta.get("name") or f"{meta['generateName']}xxxxx"
     flow = msgspec.convert({**body, "metadata": {**meta, "name": name}}, JobFlow)
-    source = await find_flow(client, reuse.flow)
+    source = await find_flow(client, reuse.flow, manifest.namespace)
     stored = await _read_templates(client, manifest.namespace)
     sent = [msgspec.convert(each.data, JobTemplate) for each in report.templates]
     found = preview(
@@ -102,7 +101,7 @@ async def _read_earlier(client: Client, source: JobFlow) -> list[JobFlow]:
     reuse = source.status.reuse
     while reuse is not None and len(found) < _LONGEST_CHAIN:
         try:
-            flow = await find_flow(client, reuse.flow)
+            flow = await find_flow(client, reuse.flow, source.metadata.namespace)
         except NoSuchFlow:
             break
         if flow.metadata.uid != reuse.uid:  # another flow of its name

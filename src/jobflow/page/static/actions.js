@@ -3,6 +3,8 @@
 const connection = document.getElementById("connection");
 const done = document.getElementById("done");
 const SAID = "jobflow-said"; // what the page before this one has done
+const TYPING = 300; // milliseconds without a key after which a form is asked about
+const effects = new Map(); // the timer of each form
 let hiding = 0;
 
 function quote(text) {
@@ -30,6 +32,31 @@ function preview(form) {
   form.querySelector(".same code").textContent = [base, ...flags(form)].join(" ");
 }
 
+// The effect of a checkbox, as the server says it for the present values of the form.
+async function showEffect(form) {
+  const place = form.querySelector(".preview");
+  if (!place) return;
+  clearTimeout(effects.get(form));
+  const isWanted = form.elements[place.dataset.of].checked;
+  if (!isWanted) return place.replaceChildren();
+  await new Promise((resume) => effects.set(form, setTimeout(resume, TYPING)));
+  const values = String(new URLSearchParams(new FormData(form)));
+  const { rows, note, error } = await send(form, `${form.action}-preview`);
+  // while the server answered, more was typed
+  if (values !== String(new URLSearchParams(new FormData(form)))) return;
+  place.replaceChildren(...(error ? [] : [table(rows)]), Object.assign(document.createElement("p"), { textContent: error ?? note }));
+}
+
+function table(rows) {
+  const made = Object.assign(document.createElement("table"), { className: "again" });
+  for (const [step, why] of rows) {
+    const row = made.insertRow();
+    row.insertCell().textContent = step;
+    row.insertCell().textContent = why;
+  }
+  return made;
+}
+
 function open(button) {
   if (button.getAttribute("aria-disabled") === "true") {
     const why = document.getElementById(button.getAttribute("aria-describedby")) ?? connection;
@@ -46,6 +73,7 @@ function open(button) {
     dialog.querySelector(".effect").textContent = button.dataset.effect;
   }
   const note = document.getElementById(`note-${button.dataset.action}`);
+  showEffect(form);
   form.querySelector(".note").replaceChildren(...(note?.cloneNode(true).childNodes ?? []));
   preview(form);
   dialog.showModal();
@@ -69,10 +97,10 @@ function show({ message, error, link }) {
   if (!link) hiding = setTimeout(() => (done.hidden = true), 8000);
 }
 
-async function send(form) {
+async function send(form, address = form.action) {
   const body = new URLSearchParams(new FormData(form));
   try {
-    const answer = await fetch(form.action, { method: "POST", body });
+    const answer = await fetch(address, { method: "POST", body });
     return await answer.json();
   } catch {
     return { error: "the page has lost its connection to `jobflow ui`" };
@@ -97,7 +125,9 @@ document.addEventListener("page-connection", () => {
 
 document.addEventListener("input", (event) => {
   const form = event.target.closest("form[data-command]");
-  if (form) preview(form);
+  if (!form) return;
+  preview(form);
+  showEffect(form);
 });
 
 document.addEventListener("submit", async (event) => {
