@@ -1,11 +1,14 @@
 """A client that dies at one of its API requests, for tests that restart the controller."""
 
 import asyncio
-from collections.abc import Iterator
+import json
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from jobflow.api import labels
+from jobflow.api.resources import JOBFLOWS, JOBS
 from jobflow.kube.client import Client
 from support.laws.effort_of_laws import STRIDE
 from support.sandbox.running_controller import Cluster, Product
@@ -40,6 +43,8 @@ class Dying(Client):
         self.point = Point(-1, after=False)
         self.sent: list[str] = []
         """The requests so far that count as crash points: writes, or all."""
+        self.too_early: list[str] = []
+        """The jobs that must not have been created yet."""
         self.dead = asyncio.Event()
 
     async def request(self, method: str, path: str, **more: Any) -> bytes:
@@ -67,10 +72,47 @@ class DyingAnywhere(Dying):
     counts_reads = True
 
 
-async def first_life(world: Cluster, point: Point) -> bool:
+class Reusing(Dying):
+    """A client that notes the jobs that are created before the result of a reused step that they
+    depend on is stored."""
+
+    async def request(self, method: str, path: str, **more: Any) -> bytes:
+        if method == "POST" and path.endswith(f"/{JOBS.plural}"):
+            job = json.loads(more["body"])["metadata"]
+            namespace, owner = job["namespace"], job["ownerReferences"][0]["name"]
+            flow = await Client.request(self, "GET", JOBFLOWS.path(namespace, owner))
+            jobs = await Client.request(self, "GET", JOBS.path(namespace))
+            ran = {
+                each["metadata"]["annotations"][labels.STEP]
+                for each in json.loads(jobs)["items"]
+                if each["metadata"]["ownerReferences"][0]["name"] == owner
+            }
+            step = job["annotations"][labels.STEP]
+            self.too_early += _missing_results(json.loads(flow), step, ran)
+        return await super().request(method, path, **more)
+
+
+class ReusingAnywhere(Reusing, DyingAnywhere):
+    """A client that counts reads too."""
+
+
+def _missing_results(flow: Mapping[str, Any], step: str, ran: Container[str]) -> list[str]:
+    """Return which targets of a step have no stored end, and no job that shows it (`ran`)."""
+    steps = {each["name"]: each for each in flow["spec"]["flows"]}
+    conditions = flow.get("status", {}).get("conditions", {})
+    targets = steps[step].get("dependsOn", {}).get("targets", ())
+    ends = {name: conditions.get(f"{flow['metadata']['name']}-{name}", {}) for name in targets}
+    return [
+        f"{step} is created before the result of {name} is stored"
+        for name, condition in ends.items()
+        if condition.get("phase") != "Completed" and name not in ran
+    ]
+
+
+async def first_life(world: Cluster, point: Point, kind: type[Dying] = DyingAnywhere) -> bool:
     """Run the product until it dies at this point, or until the flow `f` is final and idle. Return
     whether it died."""
-    async with DyingAnywhere.at(world.server.url) as client:
+    async with kind.at(world.server.url) as client:
         client.point, dead = point, client.dead
         product = Product(client)
         ended = asyncio.create_task(world.until("f", lambda flow: flow.final))
@@ -82,6 +124,7 @@ async def first_life(world: Cluster, point: Point) -> bool:
         for task in (ended, crashed):
             task.cancel()
         await asyncio.gather(ended, crashed, return_exceptions=True)
+        assert not client.too_early, point
         return dead.is_set()
 
 
