@@ -58,6 +58,13 @@ def test_clients_start_when_every_pod_of_the_service_answers(folder: Path) -> No
 
 
 @pytest.mark.long
+def test_jobs_use_the_service_beside_them_by_its_name(folder: Path) -> None:
+    status = run_example("daemon.yaml")
+    assert status["conditions"]["integration-database"]["reason"] == "DaemonEnded"
+    assert logs(folder)["integration-test-main-0"] == "the database has version 2\n"
+
+
+@pytest.mark.long
 def test_the_pipeline_trains_and_publishes_a_model(folder: Path) -> None:
     status = run_example("training-pipeline.yaml")
     outputs = {name: each.get("outputs") for name, each in status["conditions"].items()}
