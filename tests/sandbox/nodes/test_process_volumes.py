@@ -7,7 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.resources import CONFIG_MAPS, EVENTS, PODS, SECRETS
+from jobflow.api.resources import (
+    CONFIG_MAPS,
+    EVENTS,
+    PODS,
+    SECRETS,
+    VOLUME_CLAIMS,
+)
 from jobflow.sandbox.nodes.process_runner import ProcessRunner
 from support.sandbox.processes import Json, pod_task, read_log, run_pod, sh
 from support.sandbox.vcjobs import vcjob
@@ -131,3 +137,23 @@ async def test_a_pod_that_waits_for_a_secret_can_be_deleted(world: World) -> Non
     uid = (await world.get(PODS, "j-t-0"))["metadata"]["uid"]
     await world.client.delete(PODS, NAMESPACE, "j-t-0")
     await world.until(lambda pods: uid not in [p["metadata"]["uid"] for p in pods.values()], PODS)
+
+
+async def test_a_claim_is_one_folder_until_it_is_deleted(world: World) -> None:
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "f-data"}}
+
+    async def runs(name: str, script: str) -> str:
+        mounts = [{"name": "data", "mountPath": "/data"}]
+        job = vcjob(name, pod_task(sh(script, volumeMounts=mounts), volumes=[volume]))
+        await world.create(job)
+        [ended] = await world.wait_for_end(name)
+        return phase(ended)
+
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {**VOLUME_CLAIMS.type_meta, "metadata": {"name": "f-data"}, "spec": spec}
+    await world.client.create(VOLUME_CLAIMS, NAMESPACE, msgspec.json.encode(claim))
+    assert await runs("f", "echo 42 > /data/x") == "Completed"
+    assert await runs("g", "test -e /data/x") == "Completed"
+    await world.client.delete(VOLUME_CLAIMS, NAMESPACE, "f-data")
+    await world.client.create(VOLUME_CLAIMS, NAMESPACE, msgspec.json.encode(claim))
+    assert await runs("h", "test ! -e /data/x") == "Completed"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobflow.api.resources import VOLUME_CLAIMS
 from jobflow.api.volcano.pod import Pod
 from jobflow.sandbox.jobs.objects import ADDRESS, NODE, Vcjob, pod_name
 from jobflow.sandbox.nodes.pod_spec import (
@@ -84,7 +85,7 @@ class ContainerContext:
         mountPath at the start of a path, and the address of a pod its name in DNS. Raises
         MissingSource, and OSError for a subPathExpr out of its volume."""
         own = self._variables(container, sources)
-        mounts = self._mounts(container, own)
+        mounts = self._mounts(container, own, sources)
         # The longest first, because the first path that matches is taken.
         any_path = "|".join(map(re.escape, sorted(mounts, key=len, reverse=True)))
         mounted = re.compile(rf"{_BEFORE_PATH}(?:{any_path})(?![\w.-])")
@@ -146,9 +147,15 @@ class ContainerContext:
         values = values_of(sources, source, optional=reference.optional)
         return {key: os.fsdecode(value) for key, value in values.items()}
 
-    def _mounts(self, container: RunnableContainer, own: Mapping[str, str]) -> dict[str, str]:
+    def _mounts(
+        self, container: RunnableContainer, own: Mapping[str, str], sources: Sources
+    ) -> dict[str, str]:
         """Return the place of each mountPath on this machine. Raises OSError."""
-        places = {name: self.directories(claim) for name, claim in self.spec.claims.items()}
+        places: dict[str, Path] = {}
+        for name, claim in self.spec.claims.items():
+            # a later claim of the name is another volume, and one that moves to a flow is not
+            uids = (sources.get((VOLUME_CLAIMS, claim)) or {}).values()
+            places[name] = self.directories(claim).joinpath(*map(os.fsdecode, uids))
         for volume in self.spec.volumes or ():
             if volume.is_folder:
                 places[volume.name] = self._place(volume.name)

@@ -138,7 +138,7 @@ class PodContext(ContainerContext):
     """Seconds before the first restart; the pauses grow."""
     failed: Callable[[FailedRun], None]
     read: Callable[[Source], Awaitable[Data | None]]
-    """Returns the values of a Secret or a ConfigMap in the namespace of the pod."""
+    """Returns the data of a Secret, a ConfigMap or a volume claim in the namespace of the pod."""
 
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from jobflow.api.resources import CONFIG_MAPS, SECRETS, Struct
+from jobflow.api.resources import CONFIG_MAPS, SECRETS, VOLUME_CLAIMS, Struct
 from jobflow.api.volcano.job import Task
 from jobflow.core.admission.object_names import name_violations
 from jobflow.sandbox.jobs.objects import Vcjob
@@ -120,8 +120,9 @@ class RunnablePodSpec(Struct):
 
     @property
     def sources(self) -> set[Source]:
-        """The Secrets and ConfigMaps of its volumes and variables."""
+        """The Secrets, ConfigMaps and volume claims of its volumes and variables."""
         found = {source for each in self.volumes or () for _, source, _ in each.parts}
+        found |= {(VOLUME_CLAIMS, claim) for claim in self.claims.values()}
         for container in (*(self.init_containers or ()), *(self.containers or ())):
             for _, kind, reference in container.references:
                 if kind in NAMED:

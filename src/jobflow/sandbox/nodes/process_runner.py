@@ -136,22 +136,15 @@ class ProcessRunner:
 
     def _context(self, assignment: Assignment) -> PodContext:
         pod, job = assignment.pod, assignment.job
-        namespace, owner = pod.metadata.namespace, job.metadata.controller
+        namespace = pod.metadata.namespace
         tasks = {task.name: task for task in job.spec.tasks or ()}
-
-        def directory(claim: str) -> Path:
-            is_own = owner is not None and claim.startswith(f"{owner.name}-")
-            # The claim of a flow is new for each flow of its name, so its directory is too.
-            below = [owner.uid] if owner is not None and is_own else []
-            return self._scratch.joinpath("volumes", namespace, claim, *below)
-
         return PodContext(
             pod=pod,
             spec=pod_spec(tasks[pod.task]) if pod.task in tasks else RunnablePodSpec(),
             job=job,
             addresses=lambda name: self._addresses.of(namespace, name),
             base=self._base,
-            directories=directory,
+            directories=self._scratch.joinpath("volumes", namespace).joinpath,
             folder=self._scratch / "pods" / pod.metadata.uid,
             with_addresses=partial(self._addresses.replace_names, namespace),
             read=partial(assignment.read, namespace),

@@ -138,7 +138,8 @@ def _time(moment: datetime) -> str:
 
 Report = Callable[[PodProgress], Awaitable[None]]
 ReadSource = Callable[[str, Source], Awaitable[Data | None]]
-"""Returns the values of a Secret or a ConfigMap in a namespace; None if there is none."""
+"""Returns the data of a Secret, a ConfigMap or a volume claim in a namespace; None if there is
+none."""
 
 
 async def _no_source(namespace: str, source: Source) -> Data | None:

@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.resources import CONFIG_MAPS, SECRETS, Resource, Struct
+from jobflow.api.resources import CONFIG_MAPS, SECRETS, VOLUME_CLAIMS, Object, Resource, Struct
 
 Data = Mapping[str, bytes]
-"""The values of a Secret or a ConfigMap."""
+"""The values of a Secret or a ConfigMap, or the UID of a volume claim."""
 Source = tuple[Resource, str]
-"""A Secret or a ConfigMap, by its name."""
+"""A Secret, a ConfigMap or a volume claim, by its name."""
 Sources = Mapping[Source, Data | None]
 """None: there is no such object."""
 
@@ -108,16 +108,17 @@ def volume_faults(volume: Volume, path: str) -> Iterator[str]:
 
 
 def read_data(body: bytes) -> Data:
-    """Return the values of a Secret or a ConfigMap as stored."""
+    """Return the data of a Secret, a ConfigMap or a volume claim as stored."""
     stored = msgspec.json.decode(body, type=_Stored)
+    if stored.kind == VOLUME_CLAIMS.kind:
+        return {"uid": stored.metadata.uid.encode()}
     if stored.kind == SECRETS.kind:
         return {key: b64decode(text) for key, text in (stored.data or {}).items()}
     texts = {key: text.encode() for key, text in (stored.data or {}).items()}
     return texts | {key: b64decode(text) for key, text in (stored.binary_data or {}).items()}
 
 
-class _Stored(Struct):
-    kind: str = ""
+class _Stored(Object):
     data: dict[str, str] | None = None
     binary_data: dict[str, str] | None = None
 

@@ -71,7 +71,7 @@ class Writes:
         await self._send("DELETE", resource.path(meta.namespace, meta.name), {**kind, **options})
 
     async def read(self, namespace: str, source: Source) -> Data | None:
-        """Return the values of a Secret or a ConfigMap; None if there is none."""
+        """Return the data of a Secret, a ConfigMap or a volume claim; None if there is none."""
         kind, name = source
         try:
             return read_data(await self._send("GET", kind.path(namespace, name)))
