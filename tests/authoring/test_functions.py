@@ -15,7 +15,7 @@ from jobflow.api.labels import NOT_COMPARED
 from jobflow.authoring import Flow, item
 from jobflow.core.cel.references import replace_references
 from jobflow.core.pods.outputs import parse_outputs
-from jobflow.sandbox.nodes.pod_spec import expand
+from jobflow.sandbox.nodes.environment import expand
 
 FIXED = 4
 """Arguments before the values of the run: the program, the source, its place, its call."""

@@ -19,7 +19,7 @@ from jobflow.authoring.objects.fields import Fields, ForEach, Param, Retry
 from jobflow.authoring.objects.flows import ChildFlow, FlowBody
 from jobflow.authoring.objects.functions import Joined
 from jobflow.authoring.objects.steps import Step, Template, Values
-from jobflow.authoring.uses import add_dependencies, find_misnamed_outputs
+from jobflow.authoring.uses import add_dependencies, find_misfits, find_misnamed_outputs
 from jobflow.core.manifests.schema_hints import fields_of_other_tools
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.violations import join_path
@@ -155,6 +155,16 @@ class Encoder:
             if step._function is not None and "patch" not in step._values
         }
         self.problems += find_misnamed_outputs(made | last, path, outputs)
+        params = body._params if isinstance(body, ChildFlow) else _values_of(made.get("params"))
+        for key, steps in groups.items():
+            for i, step in enumerate(steps):
+                if step._function is None:
+                    continue
+                own, function = f"{path}.{key}[{i}].arguments", step._function.function
+                arguments = {name: value for name, (value, _) in step._arguments.items()}
+                for name, why in find_misfits(made[key][i], function, arguments, params, outputs):
+                    self.places[f"{own}.{name}"] = step._arguments[name][1]
+                    self.problems.append((f"{own}.{name}", why))
         return made | last
 
     def _params(self, value: Any, path: str) -> Any:
@@ -319,6 +329,12 @@ def _with_container(step: Step) -> Values:
 
 def _value_of(values: Values, name: str) -> Any:
     return values[name][0] if name in values else None
+
+
+def _values_of(params: Any) -> Mapping[str, Any]:
+    """Return the values of the params of a flow by name."""
+    listed = params if isinstance(params, list) else ()
+    return {each["name"]: each.get("value") for each in listed}
 
 
 def _name_of(key: Any) -> str:

@@ -1,12 +1,14 @@
 """Uses of steps in others: a step waits for the steps whose results it uses.
 
-Wrong names of outputs and comparisons with values of another type are faults, which admission
-cannot know, because outputs are decided when a job runs.
+Wrong names of outputs, comparisons with values of another type, and arguments that the annotation
+of their parameter does not take are faults, which admission cannot know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import inspect
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from itertools import chain
 from typing import Any, NamedTuple, get_origin
@@ -15,7 +17,9 @@ import msgspec
 
 from jobflow.api.flow.jobflow import STEP_LISTS
 from jobflow.api.flow.step import Step
-from jobflow.authoring.objects.returns import Outputs
+from jobflow.authoring.objects.expressions import Expr, has_expr, has_reference, reference_to
+from jobflow.authoring.objects.functions import may_be_text
+from jobflow.authoring.objects.returns import Outputs, annotation_of
 from jobflow.core.cel.expression import MAX_LENGTH
 from jobflow.core.cel.language import tree
 from jobflow.core.cel.language.macros import MACROS
@@ -229,6 +233,87 @@ class _OutputFinder:
                 inner = self._entry(inner, key)
             return entry
         return None
+
+
+def find_misfits(
+    step: Mapping[str, Any],
+    function: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    params: Mapping[str, Any],
+    known: KnownOutputs,
+) -> Iterator[tuple[str, str]]:
+    """Yield the name and a message of each argument of a function that its annotation does not
+    take, as far as the value or its type is known before the flow runs."""
+    for name, value in arguments.items():
+        hint = annotation_of(function, name)
+        if hint is None:
+            continue
+        if isinstance(value, Expr):
+            misfits = _misfits_of_run(value, hint, step, params, known)
+        elif isinstance(value, str) and has_reference(value):
+            # What an f-string will be is not known, but it is a text.
+            misfits = ["a text"] if _name_of_type(hint) not in (None, "a text") else []
+        else:
+            misfits = [] if has_expr(value) or _fits(value, hint) else [quote(value)]
+        if misfits:
+            shown = inspect.formatannotation(hint)
+            yield name, f"{misfits[0]} does not fit the annotation {shown}"
+
+
+def _misfits_of_run(
+    value: Expr, hint: Any, step: Mapping[str, Any], params: Mapping[str, Any], known: KnownOutputs
+) -> list[str]:
+    """Return the values of an expression that a parameter does not take: items of the step, a
+    param, or an output whose type is known."""
+    values: dict[str, Any] = {}
+    found = [each for _, each in find_references({"": reference_to(value) or ""}, "")]
+    match [(each.root, *each.keys) for each in found]:
+        case [("item", *keys)]:
+            items = (step.get("forEach") or {}).get("items")
+            listed = enumerate(items if isinstance(items, list) else ())
+            values = {f"item {index}": _inside(each, keys) for index, each in listed}
+        case [("params", name, *keys)]:
+            values = {f"params.{name}": _inside(params.get(name), keys)}
+        case [("steps", name, "outputs", output)]:
+            kind = _name_of_type(known.get(name, Outputs()).type_of(output))
+            wanted = _name_of_type(hint)
+            # A text may be read as JSON, and a boolean is a number.
+            if wanted in (None, "a text", kind) or kind in (None, "a text", "a boolean"):
+                return []
+            return [f"{name}.outputs.{output}, {kind},"]
+    read = {place: _as_read(each, hint) for place, each in values.items() if each is not None}
+    return [f"{place}, {quote(each)}," for place, each in read.items() if not _fits(each, hint)]
+
+
+def _inside(value: Any, keys: Sequence[str]) -> Any:
+    """Return an entry of a map of maps; None if it is not known."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return None if has_expr(value) or (isinstance(value, str) and "$(" in value) else value
+
+
+def _as_read(value: Any, hint: Any) -> Any:
+    """Return a value of the run as the program gives it to a parameter."""
+    if hint is str or may_be_text(hint) or not isinstance(value, str):
+        return str(value) if hint is str else value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether JSON has the type of an annotation; true if that cannot be decided."""
+    # Python takes a boolean as a number.
+    for each in (value, int(value)) if isinstance(value, bool) else (value,):
+        try:
+            msgspec.convert(each, hint)
+        except msgspec.ValidationError:
+            continue
+        except Exception:  # it is any expression, and msgspec does not know all types
+            return True
+        return True
+    return False
 
 
 def _name_of_type(hint: Any) -> str | None:

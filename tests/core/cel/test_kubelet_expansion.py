@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobflow.core.cel.references import OF_JOB_SPEC, replace_references
-from jobflow.sandbox.nodes.pod_spec import expand
+from jobflow.sandbox.nodes.environment import expand
 from support.laws.effort_of_laws import tries
 
 VARIABLES = {"A": "secret", "": "empty", "A$": "odd"}

@@ -7,7 +7,7 @@ import linecache
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, wraps
 from pathlib import Path
@@ -39,19 +39,35 @@ class Place:
     @property
     def arguments(self) -> Mapping[str, Place]:
         """The values of the keyword arguments of the call that the source has, by name."""
+        found = {}
+        for each in self._call.keywords if self._call is not None else ():
+            if each.arg is not None:
+                keyword = Place(self.file, each.lineno, each.col_offset + 1, len(each.arg))
+                found[each.arg] = replace(self._of(each.value), keyword=keyword)
+        return found
+
+    def all_arguments(self, parameters: Iterable[str]) -> Mapping[str, Place]:
+        """Return the values of all arguments of the call that the source has, by the names of the
+        parameters."""
+        found = dict(self.arguments)
+        values = self._call.args if self._call is not None else ()
+        for name, value in zip(parameters, values, strict=False):
+            if isinstance(value, ast.Starred):
+                break
+            found[name] = self._of(value)
+        return found
+
+    @property
+    def _call(self) -> ast.Call | None:
         linecache.getlines(self.file)
         # Size and time of the file, as linecache knows them: a cell may be written again.
         stamp = linecache.cache.get(self.file, (0, None))[:2]
-        call, found = _calls(self.file, stamp).get(self.end), {}
-        for each in call.keywords if call is not None else ():
-            if each.arg is not None:
-                value, start = each.value, each.col_offset + 1
-                is_one_line = value.end_lineno == value.lineno
-                width = (value.end_col_offset or 0) - value.col_offset if is_one_line else 1
-                keyword = Place(self.file, each.lineno, start, len(each.arg))
-                place = Place(self.file, value.lineno, value.col_offset + 1, max(width, 1))
-                found[each.arg] = replace(place, keyword=keyword)
-        return found
+        return _calls(self.file, stamp).get(self.end)
+
+    def _of(self, value: ast.expr) -> Place:
+        is_one_line = value.end_lineno == value.lineno
+        width = (value.end_col_offset or 0) - value.col_offset if is_one_line else 1
+        return Place(self.file, value.lineno, value.col_offset + 1, max(width, 1))
 
     def argument(self, name: str) -> Place:
         """Return the place of a keyword argument, or of the call if the source has none."""

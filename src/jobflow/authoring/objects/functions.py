@@ -199,7 +199,13 @@ class TaskFunction(Generic[P]):
         # Steps have names of DNS-1123, without underscores and capitals.
         name = self._name or self._source.name.strip("_").replace("_", "-").lower()
         values = {key: (each, self._place.argument(key)) for key, each in self._fields.items()}
-        written = self._program(bound, place)
+        places = place.all_arguments(signature.parameters)
+        known = {
+            key: self._json(key, each, places.get(key, place))
+            for key, each in bound.items()
+            if not has_expr(each) and not (isinstance(each, str) and has_reference(each))
+        }
+        written = self._program(bound, known)
         container = dict(self._fields.get("container") or {})
         image = values.pop("image", (None,))[0] or container.get("image", IMAGE)
         container |= {"image": image, "command": ["python3", "-c"], "args": written}
@@ -211,12 +217,16 @@ class TaskFunction(Generic[P]):
             name = next(each for each in chain([name], numbered) if each not in taken)
         step = self._body._add(name, values, place, is_finally=self._is_finally)
         step._function = self
+        step._arguments = {
+            key: (each, places.get(key, place)) for key, each in {**bound, **known}.items()
+        }
         self._is_called = True
         return step
 
-    def _program(self, arguments: Mapping[str, Any], place: Place) -> list[str | Joined]:
+    def _program(
+        self, arguments: Mapping[str, Any], known: Mapping[str, Any]
+    ) -> list[str | Joined]:
         """Return the program and its arguments: values that are known only when the flow runs."""
-        known: dict[str, Any] = {}
         later: list[str | Joined] = []
         hints = self.function.__annotations__
         # Only an annotation says that 007 is a text.
@@ -224,17 +234,15 @@ class TaskFunction(Generic[P]):
         boxed: list[str] = []
         for name, value in arguments.items():
             # An f-string with an expression is a text with a reference.
-            if isinstance(value, str) and has_reference(value):
+            if name not in known and isinstance(value, str):
                 later.append(f"{name}={value}")
                 texts.append(name)
-            elif has_expr(value):
+            elif name not in known:
                 whole = value if isinstance(value, Expr) else Expr(to_cel(value), level=0)
-                if name not in texts and _may_be_text(hints.get(name)):
+                if name not in texts and may_be_text(hints.get(name)):
                     boxed.append(name)  # in a list, a text has quotes
                     whole = Expr(to_cel([whole]))
                 later.append(Joined(f"{name}=", whole))
-            else:
-                known[name] = self._json(name, value, place)
         source = self._source
         place_of = json.dumps([source.short_file, source.line])
         call = json.dumps([source.name, known, [*dict.fromkeys(texts)], boxed])
@@ -254,7 +262,7 @@ class TaskFunction(Generic[P]):
         return json.loads(text)
 
 
-def _may_be_text(hint: object) -> bool:
+def may_be_text(hint: object) -> bool:
     """Return whether a parameter with this annotation takes texts."""
     if hint is None or hint is inspect.Parameter.empty:
         return True

@@ -53,16 +53,22 @@ def find_outputs(function: Callable[..., Any], definition: ast.FunctionDef) -> O
 
 def _return_type(function: Callable[..., Any]) -> Any:
     """Return the annotation, without None of `X | None`; None if it cannot be evaluated."""
-    annotations = {key: hint for key, hint in function.__annotations__.items() if key == "return"}
-    try:
-        hint = get_type_hints(SimpleNamespace(__annotations__=annotations), function.__globals__)
-    except Exception:  # it is any expression, with names that may be missing
-        return None
-    found = hint.get("return")
+    found = annotation_of(function, "return")
     if get_origin(found) in (Union, UnionType):
         others = [each for each in get_args(found) if each is not NoneType]
         return others[0] if len(others) == 1 else None
     return found
+
+
+def annotation_of(function: Callable[..., Any], name: str) -> Any:
+    """Return the annotation of a parameter or of `return`; None if there is none, or it cannot be
+    evaluated."""
+    annotations = {key: hint for key, hint in function.__annotations__.items() if key == name}
+    try:
+        hints = get_type_hints(SimpleNamespace(__annotations__=annotations), function.__globals__)
+    except Exception:  # it is any expression, with names that may be missing
+        return None
+    return hints.get(name)
 
 
 def _returned(definition: ast.FunctionDef) -> Iterator[ast.expr]:

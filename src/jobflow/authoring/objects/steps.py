@@ -82,6 +82,8 @@ class Step(_Ordered):
         self._place = place
         self._targets: list[tuple[Step, Place]] = []
         self._function: Function | None = None
+        self._arguments: Values = {}
+        """Those of the function; known ones as the JSON that it gets."""
 
     def __repr__(self) -> str:
         return f"Step({self.name!r})"
