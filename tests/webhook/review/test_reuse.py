@@ -203,6 +203,9 @@ class TestCommands:
     async def test_the_annotation_is_the_way_out(self) -> None:
         assert (await self.send(first(**FORCED), second())).allowed
 
+    async def test_a_flow_that_runs_gets_them(self) -> None:
+        assert (await self.send(first("Running"), second())).allowed
+
     async def test_a_child_flow_gets_those_of_its_parent(self) -> None:
         parent = {"apiVersion": JOBFLOWS.api_version, "kind": "JobFlow", "name": "p", "uid": "9"}
         child = first(ownerReferences=[parent | {"controller": True}])

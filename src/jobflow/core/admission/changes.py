@@ -119,8 +119,8 @@ def still_reused(flow: ObjectMeta, reused_by: Sequence[str]) -> str:
 
 def command_changes_reused(flow: JobFlow, reused_by: Sequence[str]) -> str:
     """Return why a Command on a flow is refused, because others reuse it; "" if none does."""
-    # a child flow gets the Commands of its parent
-    if flow.is_child or not (why := still_reused(flow.metadata, reused_by)):
+    # one that runs has no results yet, and a child flow gets the Commands of its parent
+    if not flow.final or flow.is_child or not (why := still_reused(flow.metadata, reused_by)):
         return ""
     return f"{why} or, to change it anyway, {_force('jf', flow.metadata)} and try again"
 
