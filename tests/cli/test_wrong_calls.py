@@ -15,7 +15,7 @@ DIAMOND = str(ROOT / "examples" / "diamond.yaml")
 ARGUMENTS = {
     **dict.fromkeys(("get", "sandbox", "doctor", "crds", "ui"), ()),
     **dict.fromkeys(("wait", "why", "delete", "cancel", "suspend", "resume", "retry"), ("f",)),
-    **dict.fromkeys(("approve", "reject"), ("f", "a")),
+    **dict.fromkeys(("approve", "reject", "skip"), ("f", "a")),
     **dict.fromkeys(("run", "lint", "convert", "submit", "plan", "graph"), (DIAMOND,)),
     "migrate": (DIAMOND,),
     **dict.fromkeys(("timeline", "logs", "outputs", "resubmit", "trigger"), ("f",)),

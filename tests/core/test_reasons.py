@@ -37,6 +37,16 @@ def given_up() -> World:
     return started().with_command("CancelStep", text="a")
 
 
+def skipped() -> World:
+    return started().with_command("SkipStep", text="a")
+
+
+def rerun() -> World:
+    """Return a flow whose step b runs, and whose step a is to run again."""
+    world = end_jobs(end_jobs(started(), "Completed", "f-a"), "Running", "f-b")
+    return world.with_command("RetrySteps", text="a")
+
+
 def lost() -> World:
     return started().without_jobs("a").with_missing("f-a")
 
@@ -139,6 +149,9 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
     (RUNS, "Suspended"): lambda: started().with_command("AbortJob"),
     (RUNS, "FailurePolicy"): aborting,
     (RUNS, "CancelledByUser"): lambda: given_up().stored(),
+    (RUNS, "SkippedByUser"): lambda: skipped().stored(),
+    (RUNS, "Retrying"): lambda: rerun().stored(),
+    ("Skipped", "SkippedByUser"): lambda: end_jobs(skipped().settled(), "Aborted", "f-a"),
     (RUNS, "DaemonEnded"): served,
     ("Completed", "DaemonEnded"): lambda: end_jobs(served().settled(), "Aborted", "f-a"),
     ("Failed", "CancelledByUser"): lambda: end_jobs(given_up().settled(), "Aborted", "f-a"),

@@ -61,6 +61,20 @@ StepOrItem = Annotated[
 ApprovalStep = Annotated[
     str, _argument("STEP[/INDEX]", "The step, or an item of its forEach, from 0.", "STEP")
 ]
+StepPath = Annotated[
+    str,
+    _argument(
+        "STEP[/INDEX]", "The step, or an item of its forEach, from 0; also samples/3/qc.", "STEP"
+    ),
+]
+StepOutputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--output",
+        metavar="NAME=VALUE",
+        help="Set an output of the step; VALUE is JSON or else text. May be repeated.",
+    ),
+]
 FlowOrFile = Annotated[
     str, _argument("FLOW|FILE", "A JobFlow of the cluster, or a file with one; - for stdin.")
 ]

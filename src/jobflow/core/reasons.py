@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from jobflow.api.flow.status import CANCELLED as _CANCELLED
 from jobflow.api.flow.status import TIMEOUT as _TIMEOUT
+from jobflow.api.flow.status import ByHand
 from jobflow.api.volcano.command import Action
 
 
@@ -36,6 +37,8 @@ class StepReason(StrEnum):
     TIMEOUT = _TIMEOUT
     FAILURE_POLICY = "FailurePolicy"
     CANCELLED_BY_USER = "CancelledByUser"
+    # while its job is being aborted, and Skipped
+    SKIPPED_BY_USER = "SkippedByUser"
     # while its job is being aborted, and Completed
     DAEMON_ENDED = "DaemonEnded"
     # Completed
@@ -83,8 +86,25 @@ class FlowReason(StrEnum):
     """The flow in spec.reuse was gone, had not ended or was another one when this flow started."""
 
 
-BY_HAND: Mapping[str, StepReason] = {Action.CANCEL_STEP: StepReason.CANCELLED_BY_USER}
+BY_HAND: Mapping[str, StepReason] = {
+    Action.CANCEL_STEP: StepReason.CANCELLED_BY_USER,
+    Action.SKIP_STEP: StepReason.SKIPPED_BY_USER,
+    Action.RETRY_STEPS: StepReason.RETRYING,
+}
 """The reason of a step for which a user has sent a Command of this action."""
+
+_VERBS: Mapping[str, str] = {
+    Action.CANCEL_STEP: "cancelled",
+    Action.SKIP_STEP: "skipped",
+    Action.RETRY_STEPS: "retried",
+}
+
+
+def ordered(order: ByHand) -> str:
+    """Return what a user has done to a step: `cancelled by alice: it hangs`."""
+    by = f" by {order.by}" if order.by else ""
+    return f"{_VERBS[order.action]}{by}" + (f": {order.comment}" if order.comment else "")
+
 
 WITH_THE_FLOW = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
 """Reasons of a run that failed with the flow, not by itself."""

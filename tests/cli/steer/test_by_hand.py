@@ -100,3 +100,52 @@ async def test_nothing_is_sent_if_anything_that_is_named_cannot_be(
     assert (result.code, result.out) == (code, "")
     assert error in result.err
     assert await world.raw(COMMANDS) == []
+
+
+async def test_a_skip_has_outputs_and_says_what_it_touches(
+    world: Cluster, kubeconfig: Path
+) -> None:
+    await start(world)
+    flags = "part/2 --output n=3 -m fine".split()
+    result = await run_command(kubeconfig, "skip", "f", *flags)
+    [sent] = await world.raw(COMMANDS)
+    assert (sent["action"], sent["message"]) == ("SkipStep", "part/2 fine")
+    assert sent["metadata"]["annotations"]["flow.volcano.sh/outputs"] == '{"n":3}'
+    assert result.out.splitlines()[:2] == [
+        "JobFlow f: these are skipped, as if they had completed",
+        "  part/2  Running",
+    ]
+
+
+async def test_a_retry_of_steps_lists_all_that_runs_again(world: Cluster, kubeconfig: Path) -> None:
+    await start(world)
+    result = await run_command(kubeconfig, "retry", "f", "--step", "done", "--dry-run", "client")
+    assert result.out.splitlines() == ["JobFlow f: these run again", "  done  Completed"]
+    result = await run_command(kubeconfig, "retry", "f", "--step", "part/0", "-o", "json")
+    [sent] = await world.raw(COMMANDS)
+    assert (sent["action"], sent["message"]) == ("RetrySteps", "part/0")
+    assert result.json["runsAgain"] == [
+        {"step": "part", "phase": "Running", "count": "1 of 4 items", "completedSeconds": 0}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "error"),
+    [
+        ("skip f done", 1, "JobFlow f: step done needs no skip: it is Completed"),
+        ("skip f part --output n=1", 1, "JobFlow f: step part has items: outputs are for one of"),
+        ("skip f part/2 --output n", 2, "--output n: write it as --output NAME=VALUE"),
+        ("skip f ok", 1, "JobFlow f: step ok asks for approval: approve or reject it"),
+        ("retry f --step part/2", 1, "JobFlow f: step part/2 has not ended: it is Running"),
+        ("retry f --step done --tolerated", 2, "--step takes neither --tolerated nor --wait"),
+        ("retry f -m why", 2, "-m needs --step"),
+    ],
+)
+async def test_a_skip_or_a_retry_that_cannot_be_sends_nothing(
+    world: Cluster, kubeconfig: Path, command: str, code: int, error: str
+) -> None:
+    await start(world)
+    result = await run_command(kubeconfig, *command.split())
+    assert (result.code, result.out) == (code, "")
+    assert error in result.err
+    assert await world.raw(COMMANDS) == []

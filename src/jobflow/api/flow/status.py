@@ -123,6 +123,10 @@ class ByHand(Struct):
     """When it took effect."""
     comment: str = ""
     """Comment of the user."""
+    outputs: Annotated[dict[str, Any] | None, Opaque] = None
+    """With SkipStep: the outputs that the step gets, until it has ended."""
+    ending: bool = False
+    """With RetrySteps: whether jobs of the step are still being ended, before it runs again."""
 
 
 class HandedDown(Struct):
@@ -138,6 +142,8 @@ class HandedDown(Struct):
     """Paths of the steps from the child flow, a space, and the comment."""
     by: str = ""
     """User who sent the Command."""
+    outputs: Annotated[dict[str, Any] | None, Opaque] = None
+    """With SkipStep: the outputs that the step gets."""
 
 
 class RunCondition(Struct):

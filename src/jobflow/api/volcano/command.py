@@ -36,13 +36,19 @@ class Action(StrEnum):
     CANCEL_STEP = "CancelStep"
     """Give up steps or items that have not ended. `message`: their paths from the outermost flow,
     joined by commas, then a space and a comment. An extension."""
+    SKIP_STEP = "SkipStep"
+    """Settle steps or items that have not completed, with the same `message`; the annotation
+    `labels.OUTPUTS` has the outputs. An extension."""
+    RETRY_STEPS = "RetrySteps"
+    """Run steps or items again that have ended, and all that was made of them, with the same
+    `message`. An extension."""
 
 
 RETRIES = frozenset({Action.RESTART_JOB, Action.RETRY_TOLERATED})
 """The actions on a flow that has ended."""
-BY_HAND = frozenset({Action.CANCEL_STEP})
+BY_HAND = frozenset({Action.CANCEL_STEP, Action.SKIP_STEP, Action.RETRY_STEPS})
 """The actions on steps that `message` names by their paths from the outermost flow."""
-ENDS_STEPS = frozenset({Action.CANCEL_STEP})
+ENDS_STEPS = frozenset({Action.CANCEL_STEP, Action.SKIP_STEP})
 """Those of BY_HAND that end steps, and so child flows with approvals that nobody has given."""
 
 

@@ -138,7 +138,8 @@ def cancel(
         from jobflow.cli.steer.by_hand import steer_steps
         from jobflow.client.verbs.by_hand import CANCEL_STEP
 
-        return steer_steps(_only_flow(flows, selection), CANCEL_STEP, step, options, how)
+        only, as_json = _only_flow(flows, selection), options.as_json
+        return steer_steps(only, CANCEL_STEP, step, options, how, as_json=as_json)
     if how != flags.StepOptions():
         raise typer.BadParameter("--dry-run and -m need --step")
     from jobflow.cli.steer.send_command import send_and_wait
@@ -220,16 +221,22 @@ def resume(
     "jobflow retry train --dry-run client",
     "jobflow retry train --tolerated --yes",
     "jobflow retry train --wait -n team -o json",
+    "jobflow retry train --step prepare --step sweep/3 --dry-run client",
 )
 def retry(
     options: flags.ClusterOptions,
     selection: Selection,
     how: flags.RetryOptions,
     flows: flags.FlowNames = None,
+    step: flags.Steps = None,
+    message: flags.Message = "",
 ) -> Work:
     """Retry a Failed flow: steps that failed, or were skipped because of that, run again, with
     whatever depends on them, and so does finally. Other completed steps, tolerated failures and
     approvals that were given stay. New jobs use the JobTemplates as they are now.
+
+    With --step, these steps and items run again, also completed ones and also while the flow runs,
+    and all that was made of them; -m is its comment.
 
     On a terminal, it asks first if completed jobs that ran for more than an hour, all together,
     would run again. An error about one flow does not stop the others; the exit code is the highest.
@@ -238,11 +245,51 @@ def retry(
     the question was not answered with y, or with --wait: it failed again; 2 no such flow, or no
     cluster; 130 interrupted.
     """
+    if step:
+        if how.tolerated or how.wait:
+            raise typer.BadParameter("--step takes neither --tolerated nor --wait")
+        from jobflow.cli.steer.by_hand import steer_steps
+        from jobflow.client.verbs.by_hand import RETRY_STEPS
+
+        steps = flags.StepOptions(how.dry_run, message)
+        only, as_json = _only_flow(flows, selection), options.as_json
+        return steer_steps(only, RETRY_STEPS, step, options, steps, as_json=as_json)
+    if message:
+        raise typer.BadParameter("-m needs --step")
     from jobflow.cli.steer.send_command import send_and_wait
     from jobflow.client.verbs.command import RETRY, RETRY_TOLERATED
 
     verb = RETRY_TOLERATED if how.tolerated else RETRY
     return send_and_wait(verb, flows or (), selection, options, wait=how.wait, retry=how)
+
+
+@commands.add(
+    "Skip a step by hand: the flow goes on as if it had completed.",
+    "jobflow skip train check",
+    "jobflow skip train sweep/2 --output accuracy=0.9 -m 'a false positive' -n team",
+    "jobflow skip train samples/3/qc --dry-run client -o json",
+)
+def skip(
+    flow: flags.FlowName,
+    step: flags.StepPath,
+    connection: Connection,
+    how: flags.StepOptions,
+    outputs: flags.StepOutputs = None,
+    output: Annotated[Output, typer.Option("-o", help="Text, or one JSON object.")] = Output.TEXT,
+) -> Work:
+    """Settle a step, or an item of its forEach, that has failed, hangs or waits: its job is ended
+    first, it is Skipped (SkippedByUser), and what depends on it goes on as if it had completed,
+    with these outputs. Of a step with items, each is skipped that has not completed. A flow that
+    has ended goes on, as after a retry.
+
+    Exit code: 0 requested; 1 refused, or the step has completed; 2 no such flow or step, a fault in
+    a flag, or no cluster.
+    """
+    from jobflow.cli.steer.by_hand import steer_steps
+    from jobflow.client.verbs.by_hand import SKIP_STEP
+
+    as_json = output is Output.JSON
+    return steer_steps(flow, SKIP_STEP, [step], connection, how, outputs or (), as_json=as_json)
 
 
 @commands.add(
@@ -254,14 +301,7 @@ def approve(
     flow: flags.FlowName,
     step: flags.ApprovalStep,
     connection: Connection,
-    outputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--output",
-            metavar="NAME=VALUE",
-            help="Set an output of the step; VALUE is JSON or else text. May be repeated.",
-        ),
-    ] = None,
+    outputs: flags.StepOutputs = None,
     message: flags.Message = "",
     output: Annotated[Output, typer.Option("-o", help="Text, or one JSON object.")] = Output.TEXT,
 ) -> Work:

@@ -1,38 +1,51 @@
-"""`jobflow cancel FLOW --step` and similar: what a Command on steps touches, and the Command."""
+"""`jobflow cancel FLOW --step`, `skip` and `retry --step`: what a Command on steps touches, and the
+Command."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import msgspec
-
-from jobflow.cli.flags import ClusterOptions, StepOptions
+from jobflow.cli.flags import StepOptions
 from jobflow.cli.steer.send_command import summarize
 from jobflow.client.errors import SUCCESS
 from jobflow.client.flows.find_flow import connect, find_flow
-from jobflow.client.verbs.by_hand import StepVerb, Touched, check_steps, send_steps
+from jobflow.client.options import Connection
+from jobflow.client.verbs.by_hand import (
+    StepVerb,
+    Touched,
+    check_steps,
+    read_command,
+    send_steps,
+)
+from jobflow.core.text import format_duration
 from jobflow.display.formats import print_json
 
 
 async def steer_steps(
-    name: str, verb: StepVerb, paths: Sequence[str], options: ClusterOptions, how: StepOptions
+    name: str,
+    verb: StepVerb,
+    paths: Sequence[str],
+    connection: Connection,
+    how: StepOptions,
+    outputs: Sequence[str] = (),
+    *,
+    as_json: bool,
 ) -> int:
     """Print what the Command touches, and send it unless it is a dry run."""
-    async with await connect(options) as client:
+    asked = read_command(verb, paths, how.message, outputs)
+    async with await connect(connection) as client:
         flow = await find_flow(client, name)
-        touched = await check_steps(client, flow, verb, paths)
-        if not options.as_json:
+        touched = await check_steps(client, flow, verb, asked)
+        if not as_json:
             _print(flow.metadata.name, verb, touched)
-        command = ""
-        if how.dry_run is None:
-            command = await send_steps(client, flow, verb, paths, how.message)
-    if not options.as_json:
-        if command:
-            requested = f"{verb.verb.name} of {', '.join(paths)} requested (Command {command})"
-            print(f"JobFlow {flow.metadata.name}: {requested}", flush=True)
-        return SUCCESS
-    steps = {verb.key: msgspec.to_builtins(touched)}
+        command = "" if how.dry_run else await send_steps(client, flow, verb, asked)
     meta = flow.metadata
-    place = {"namespace": meta.namespace, "name": meta.name}
-    print_json({**(summarize(flow, command) if command else place), **steps})
+    if as_json:
+        place = {"namespace": meta.namespace, "name": meta.name}
+        whole: Mapping[str, Any] = summarize(flow, command) if command else place
+        print_json({**whole, verb.key: [_to_json(each) for each in touched]})
+    elif command:
+        requested = f"{verb.verb.name} of {', '.join(paths)} requested (Command {command})"
+        print(f"JobFlow {meta.name}: {requested}", flush=True)
     return SUCCESS
 
 
@@ -41,4 +54,14 @@ def _print(name: str, verb: StepVerb, touched: Sequence[Touched]) -> None:
     width = max(map(len, places))
     print(f"JobFlow {name}: {verb.touches}")
     for each, place in zip(touched, places, strict=True):
-        print(f"  {place:<{width}}  {each.phase}", flush=True)
+        ran = f"  its completed jobs ran for {format_duration(each.lost)}" if each.lost else ""
+        print(f"  {place:<{width}}  {each.phase}{ran}", flush=True)
+
+
+def _to_json(each: Touched) -> dict[str, Any]:
+    found: dict[str, Any] = {"step": each.step, "phase": each.phase}
+    if each.count:
+        found["count"] = each.count
+    if each.lost is not None:
+        found["completedSeconds"] = int(each.lost.total_seconds())
+    return found

@@ -3,23 +3,28 @@ anything is sent."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import RunCondition, StepCondition
+from jobflow.api.flow.status import StepCondition, StepPhase
 from jobflow.api.flow.step import Step
-from jobflow.api.volcano.command import Action
+from jobflow.api.resources import ObjectMeta
+from jobflow.api.volcano.command import Action, Command
 from jobflow.client.conditions import condition_of, run_of
 from jobflow.client.errors import FAILED, UNUSABLE, CommandError
 from jobflow.client.flows.children import read_children
+from jobflow.client.verbs.answer import outputs_annotation
 from jobflow.client.verbs.command import Verb, create_command
 from jobflow.core.names import root_of, stored_condition
 from jobflow.core.planning.flow import by_hand
+from jobflow.core.planning.flow.by_hand import StepCommand
 from jobflow.core.spec.items import get_items
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import format_command, format_count
+from jobflow.core.timelines.runs_again import list_runs_again
 from jobflow.kube.client import Client
 
 
@@ -34,17 +39,28 @@ class StepVerb:
     """The key of the list in JSON."""
 
 
-CANCEL_STEP = StepVerb(
-    Verb(
-        name="cancel",
-        gerund="cancelling",
-        action=Action.CANCEL_STEP,
+def _verb(name: str, gerund: str, action: Action) -> Verb:
+    return Verb(
+        name=name,
+        gerund=gerund,
+        action=action,
         refusal=lambda flow: "",
+        # nobody waits for the effect on a step
         handled=lambda before, now: False,
         reached=lambda flow, children: False,
-    ),
-    touches="these are given up, and fail",
-    key="cancels",
+    )
+
+
+CANCEL_STEP = StepVerb(
+    _verb("cancel", "cancelling", Action.CANCEL_STEP), "these are given up, and fail", "cancels"
+)
+SKIP_STEP = StepVerb(
+    _verb("skip", "skipping", Action.SKIP_STEP),
+    "these are skipped, as if they had completed",
+    "skips",
+)
+RETRY_STEPS = StepVerb(
+    _verb("retry", "retrying", Action.RETRY_STEPS), "these run again", "runsAgain"
 )
 
 
@@ -56,33 +72,57 @@ class Touched(msgspec.Struct, frozen=True, omit_defaults=True):
     phase: str
     count: str = ""
     """`2 of 12 items`, if not all items of a step are touched."""
+    lost: timedelta | None = None
+    """How long the jobs ran of what has completed in it and runs again."""
+
+
+def read_command(
+    verb: StepVerb, paths: Sequence[str], comment: str = "", outputs: Sequence[str] = ()
+) -> Command:
+    """Return the Command, without its flow. Raises CommandError if no controller could read it."""
+    message = " ".join((",".join(dict.fromkeys(paths)), *comment.split()))
+    annotations = outputs_annotation(outputs) if outputs else None
+    meta = ObjectMeta(annotations=annotations)
+    command = Command(metadata=meta, action=verb.verb.action, message=message)
+    if isinstance(why := by_hand.parse_step_command(command), str):
+        raise CommandError(UNUSABLE, why)
+    return command
 
 
 async def check_steps(
-    client: Client, flow: JobFlow, verb: StepVerb, paths: Sequence[str]
+    client: Client, flow: JobFlow, verb: StepVerb, command: Command
 ) -> list[Touched]:
     """Return what the Command would touch. Raises CommandError if anything that is named cannot
     be."""
-    meta = flow.metadata
+    meta, said = flow.metadata, by_hand.parse_step_command(command)
+    assert not isinstance(said, str)
     if flow.is_child:
         name = verb.verb.name
-        whole = format_command(f"jobflow {name}", root_of(flow), " --step PATH")
+        flag = " PATH" if name == "skip" else " --step PATH"
+        whole = format_command(f"jobflow {name}", root_of(flow), flag)
         why = f"JobFlow {meta.name} is a child flow: name the path from its outermost flow, {whole}"
         raise CommandError(FAILED, why)
-    children = await read_children(client, [flow]) if any("/" in path for path in paths) else {}
-    return [_check(flow, children, verb, path, path) for path in dict.fromkeys(paths)]
+    children = await read_children(client, [flow])
+    touched = [_check(flow, children, said, path, path) for path in said.paths]
+    if said.action != Action.RETRY_STEPS:
+        return touched
+    again = list_runs_again(flow, children, datetime.now(UTC), paths=said.paths)
+    return [Touched(each.place, each.phase, each.count, each.lost) for each in again]
 
 
-async def send_steps(
-    client: Client, flow: JobFlow, verb: StepVerb, paths: Sequence[str], comment: str
-) -> str:
+async def send_steps(client: Client, flow: JobFlow, verb: StepVerb, command: Command) -> str:
     """Send the Command, which has been checked, and return its name."""
-    message = " ".join((",".join(dict.fromkeys(paths)), *comment.split()))
-    return await create_command(client, flow, verb.verb, message=message)
+    return await create_command(
+        client,
+        flow,
+        verb.verb,
+        message=command.message,
+        annotations=command.metadata.annotations,
+    )
 
 
 def _check(
-    flow: JobFlow, children: Mapping[str, JobFlow], verb: StepVerb, path: str, below: str
+    flow: JobFlow, children: Mapping[str, JobFlow], said: StepCommand, path: str, below: str
 ) -> Touched:
     name = flow.metadata.name
     place = by_hand.find_place(flow, below)
@@ -94,9 +134,8 @@ def _check(
     if flow.metadata.deletion_timestamp is not None:
         raise CommandError(FAILED, f"JobFlow {name} is being deleted")
     find = partial(stored_condition, flow)
-    why = by_hand.refuse_flow(flow, verb.verb.action) or by_hand.refuse(
-        flow, verb.verb.action, place, find, ends=by_hand.why_it_ends(flow)
-    )
+    why = by_hand.refuse_flow(flow, said.action)
+    why = why or by_hand.refuse(flow, said, place, find, ends=by_hand.why_it_ends(flow))
     if why:
         raise CommandError(FAILED, f"JobFlow {name}: {why}")
     step = next(each for each in flow.all_steps if each.name == place.key.step)
@@ -105,12 +144,12 @@ def _check(
     if place.below:
         child = children.get(run.flow) if run is not None else None
         if child is None:
-            gone = f"JobFlow {name}: the flow of step {place.key} cannot be found"
+            gone = f"JobFlow {name}: the flow of step {place.key} is gone"
             raise CommandError(FAILED, gone)
-        return _check(child, children, verb, path, place.below)
+        return _check(child, children, said, path, place.below)
     if place.key.index is not None:
-        return Touched(path, (run or RunCondition(phase="Waiting")).phase)
-    return Touched(path, condition.phase, _count(step, condition, verb.verb.action))
+        return Touched(path, run.phase if run is not None else StepPhase.WAITING)
+    return Touched(path, condition.phase, _count(step, condition, said.action))
 
 
 def _count(step: Step, condition: StepCondition, action: str) -> str:

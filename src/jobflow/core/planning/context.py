@@ -26,6 +26,7 @@ from jobflow.api.flow.status import (
     StepPhase,
 )
 from jobflow.api.flow.step import Step
+from jobflow.api.volcano.command import Action
 from jobflow.core.cel.budget import NEXT_PLAN_DELAY, PlanBudget
 from jobflow.core.cel.scope import AttemptFacts, EvaluationScope, StepAndCondition, list_failures
 from jobflow.core.lazy import lazy_property
@@ -228,7 +229,12 @@ class PlanContext:
     def orders(self) -> Mapping[ApprovalKey, ByHand]:
         """What users have ordered by hand, by step and item."""
         orders = self.flow.status.by_hand or ()
-        return {parse_key(each.step): each for each in orders if each.action in BY_HAND}
+        return {
+            parse_key(each.step): each
+            for each in orders
+            # what has been ended to run again is under no order any more
+            if each.action in BY_HAND and (each.ending or each.action != Action.RETRY_STEPS)
+        }
 
     def order_for(self, run: ObservedRun) -> ByHand | None:
         """Return what a user has ordered for a run, or for its whole step."""

@@ -291,20 +291,25 @@ def postpone(condition: StepCondition, **changes: Any) -> StepCondition:
 
 def fail(observed: ObservedStep, reason: StepReason, message: str) -> StepDecision:
     """Return the failure of a step that has not begun."""
-    return StepDecision(_end(observed, StepPhase.FAILED, reason, message))
+    return StepDecision(
+        end_unstarted(observed, phase=StepPhase.FAILED, reason=reason, message=message)
+    )
 
 
 def skip(
     observed: ObservedStep, reason: StepReason, message: str, decided: Decisions | None = None
 ) -> StepDecision:
     """Return the decision that a step does not run. `decided`: what led to it, if not stored."""
-    condition = _end(observed, StepPhase.SKIPPED, reason, message)
+    condition = end_unstarted(observed, phase=StepPhase.SKIPPED, reason=reason, message=message)
     if decided is not None:
         condition = msgspec.structs.replace(condition, decisions=decided)
     return StepDecision(condition)
 
 
-def _end(observed: ObservedStep, phase: StepPhase, reason: str, message: str) -> StepCondition:
+def end_unstarted(
+    observed: ObservedStep, *, phase: StepPhase, reason: str, message: str, **more: Any
+) -> StepCondition:
+    """Return the end of a step that has not begun. `more`: further fields."""
     stored = observed.stored
     runs = [
         run if run.phase != StepPhase.WAITING else msgspec.structs.replace(run, phase=phase)
@@ -321,4 +326,5 @@ def _end(observed: ObservedStep, phase: StepPhase, reason: str, message: str) ->
         requested_hours=stored.requested_hours,
         decisions=stored.decisions,
         runs=runs or None,
+        **more,
     )

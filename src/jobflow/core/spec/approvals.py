@@ -92,6 +92,16 @@ def sender_of(command: Command) -> str:
     return by
 
 
+def parse_outputs(text: str) -> dict[str, Any] | None | str:
+    """Return the outputs in the annotation of a Command, or why there are none."""
+    try:
+        return read_outputs(text)
+    except OutputsTooLarge as excess:
+        return f"its outputs {excess}"
+    except UnstorableJson:
+        return f"its annotation {labels.OUTPUTS} is not a JSON object"
+
+
 def parse_answer(command: Command) -> StepAnswer | str:
     """Return the answer of a Command whose action is one of ANSWERS, or why it has none."""
     name, _, comment = command.message.strip().partition(" ")
@@ -104,10 +114,7 @@ def parse_answer(command: Command) -> StepAnswer | str:
     text = annotations.get(labels.OUTPUTS)
     if text is not None and answer is ApprovalAnswer.REJECT:
         return f"a step that is rejected has no outputs; remove the annotation {labels.OUTPUTS}"
-    try:
-        outputs = None if text is None else read_outputs(text)
-    except OutputsTooLarge as excess:
-        return f"its outputs {excess}"
-    except UnstorableJson:
-        return f"its annotation {labels.OUTPUTS} is not a JSON object"
+    outputs = None if text is None else parse_outputs(text)
+    if isinstance(outputs, str):
+        return outputs
     return StepAnswer(key, answer, by, comment.strip(), outputs)

@@ -131,6 +131,7 @@ _NONE: frozenset[int] = frozenset()
 _SKIPPED: Mapping[str, StepEnd] = {
     **{str(end): end for end in SKIPS.values()},
     StepReason.BLOCKED: StepEnd.STOPPED,
+    StepReason.SKIPPED_BY_USER: StepEnd.COMPLETED,
 }
 _CONDITIONS: Mapping[str | None, Condition] = {str(c): c for c in Condition}
 _STRATEGIES: Mapping[str | None, Strategy] = {str(s): s for s in Strategy}

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
+from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
 from jobflow.core.names import format_place
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.flow.restart import find_runs_again
+from jobflow.core.planning.flow.by_hand import find_place
+from jobflow.core.planning.flow.restart import Named, find_runs_again
 from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.planning.observed.children import goes_on
 from jobflow.core.planning.observed.view import View
@@ -33,25 +35,39 @@ class RunsAgain:
 
 
 def list_runs_again(
-    flow: JobFlow, children: Mapping[str, JobFlow], now: datetime, *, tolerated: bool = False
+    flow: JobFlow,
+    children: Mapping[str, JobFlow],
+    now: datetime,
+    *,
+    tolerated: bool = False,
+    paths: Sequence[str] | None = None,
 ) -> list[RunsAgain]:
-    """Return what a retry of an ended flow would run again, in the order of the spec, with the
-    steps of child flows that are retried with it. `children`: the flows below it, by name;
-    `tolerated`: tolerated failures run again too."""
+    """Return what a retry of a flow would run again, in the order of the spec, with the steps of
+    child flows that are retried with it. `children`: the flows below it, by name; `tolerated`:
+    tolerated failures run again too; `paths`: the steps that a user names, in a flow that may not
+    have ended."""
     ctx, attempts = PlanContext.of(flow, View(), now), Attempts(flow)
     # a child flow that is not at hand counts as a job
     jobs = {name: observe(children[name]) for name in ctx.children & children.keys()}
     found: list[RunsAgain] = []
-    for position, how in find_runs_again(ctx, jobs, tolerated=tolerated).items():
+    named: Named | None = None
+    inside: dict[str, list[str]] = {}
+    if paths is not None:
+        named, inside = _split(flow, ctx, paths)
+    for position, how in find_runs_again(ctx, jobs, tolerated=tolerated, named=named).items():
         observed = ctx.observed[position]
         name = observed.step.name
         stored = (flow.status.conditions or {}).get(observed.key, observed.stored)
+        if paths is not None and not stored.attempts and stored.phase not in ENDED_STEP_PHASES:
+            continue  # it has yet to run
         lost: list[timedelta] = []
         below: list[RunsAgain] = []
         for run in runs_of(stored):
             if run.index is not None and run.index in how.kept:
                 continue
             child = jobs.get(run.flow)
+            if child is not None and run.flow in inside:
+                continue
             # it is retried, and not created again
             if child is not None and how.goes_on(run.index) and goes_on(child, tolerated=tolerated):
                 place = format_place(name, run.index)
@@ -66,7 +82,33 @@ def list_runs_again(
         count = f"{left} of {format_count(len(items or ()), 'item')}" if left else ""
         time = sum(lost, timedelta()) if lost else None
         found += [RunsAgain(name, stored.phase, count, time), *below]
+    for name, names in inside.items():
+        child_flow = children[name]
+        own = child_flow.metadata.annotations or {}
+        place = format_place(own.get(labels.STEP, ""), own.get(labels.INDEX))
+        inner = list_runs_again(child_flow, children, now, paths=names)
+        found += (replace(each, place=f"{place}/{each.place}") for each in inner)
     return found
+
+
+def _split(
+    flow: JobFlow, ctx: PlanContext, paths: Sequence[str]
+) -> tuple[Named, dict[str, list[str]]]:
+    """Return the steps of the flow that paths name, by position, and the paths from child flows, by
+    their names. All of them exist."""
+    named, inside = dict[int, frozenset[int] | None](), dict[str, list[str]]()
+    for place in (find_place(flow, path) for path in paths):
+        assert not isinstance(place, str)
+        position, index = ctx.layout.graph.index[place.key.step], place.key.index
+        observed = ctx.observed[position]
+        if place.below:
+            run = next(run.stored for run in observed.each if run.index == index)
+            inside.setdefault(run.job, []).append(place.below)
+            if run.phase not in ENDED_STEP_PHASES:
+                continue
+        before = named.get(position, frozenset())
+        named[position] = None if index is None or before is None else before | {index}
+    return named, inside
 
 
 def sum_lost(found: Sequence[RunsAgain]) -> timedelta:

@@ -6,22 +6,37 @@ which reads it there as it reads a suspension, has stored it itself. So each act
 process stops.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from jobflow.api import labels
 from jobflow.api.flow import status as api
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.volcano.command import Command
+from jobflow.api.volcano.command import ENDS_STEPS, Action, Command
+from jobflow.api.volcano.job import JobPhase
 from jobflow.core.limits import MAX_RUNS
+from jobflow.core.names import format_place
 from jobflow.core.planning.actions import Event, EventType
-from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.context import PlanContext, with_job_as_child
+from jobflow.core.planning.decision import StepDecision
+from jobflow.core.planning.flow.restart import (
+    Again,
+    ByHandScope,
+    find_runs_again,
+    is_alive,
+    kept_orders,
+    reset,
+    restarted,
+)
 from jobflow.core.planning.observed.children import may_take_over
 from jobflow.core.planning.observed.steps import has_begun
-from jobflow.core.spec.approvals import ApprovalKey, parse_key, sender_of
+from jobflow.core.planning.observed.view import View
+from jobflow.core.reasons import FlowReason, StepReason, ordered
+from jobflow.core.spec.approvals import ApprovalKey, parse_key, parse_outputs, sender_of
 from jobflow.core.spec.items import get_items
 from jobflow.core.text import join_names, shorten
 from jobflow.core.work import is_asked, may_run_steps
@@ -30,7 +45,11 @@ MOST = 500
 """Most steps and items of a flow for which its status has a Command."""
 MAX_COMMENT = 128
 _WAITING = api.StepCondition(phase=api.StepPhase.WAITING)
-_DONE: Mapping[str, tuple[str, str]] = {"CancelStep": ("StepCancelled", "cancelled")}
+_DONE: Mapping[str, tuple[str, str]] = {
+    Action.CANCEL_STEP: ("StepCancelled", "cancelled"),
+    Action.SKIP_STEP: ("StepSkipped", "skipped"),
+    Action.RETRY_STEPS: ("StepRetried", "retried"),
+}
 """The reason and the verb of the Event of each action."""
 ConditionOf = Callable[[str], api.StepCondition | None]
 """Returns the condition of a step by its name."""
@@ -45,6 +64,7 @@ class StepCommand:
     by: str
     """The user, or "" if nobody vouches for the name."""
     comment: str = ""
+    outputs: dict[str, Any] | None = None
 
     @property
     def event(self) -> Event:
@@ -75,7 +95,13 @@ def parse_step_command(command: Command) -> StepCommand | str:
     if len(paths) > MOST:
         return f"its message names {len(paths)} steps, and at most {MOST} are possible"
     comment = shorten(comment.strip(), MAX_COMMENT)
-    return StepCommand(command.action, paths, sender_of(command), comment)
+    text = (command.metadata.annotations or {}).get(labels.OUTPUTS)
+    if text is not None and (command.action != Action.SKIP_STEP or len(paths) > 1):
+        return f"only a single step that is skipped has outputs: remove {labels.OUTPUTS}"
+    outputs = None if text is None else parse_outputs(text)
+    if isinstance(outputs, str):
+        return outputs
+    return StepCommand(command.action, paths, sender_of(command), comment, outputs)
 
 
 def find_place(flow: JobFlow, path: str) -> Place | str:
@@ -98,26 +124,43 @@ def find_place(flow: JobFlow, path: str) -> Place | str:
 
 def refuse_flow(flow: JobFlow, action: str) -> str:
     """Return why no step of the flow can be the subject of a Command, or ""."""
-    return f"the flow has ended ({flow.status.state.phase})" if flow.final else ""
+    state = flow.status.state
+    if flow.final and action == Action.CANCEL_STEP:
+        return f"the flow has ended ({state.phase})"
+    if state.reason == FlowReason.INVALID:
+        return "the flow is invalid: delete it, correct it and apply it again"
+    return ""
 
 
 def why_it_ends(flow: JobFlow) -> str:
     """Return why the flow is being ended, by its status, or ""."""
     state = flow.status.state
-    return state.message if state.reason in api.HALTS else ""
+    return state.message if state.reason in api.HALTS and not flow.final else ""
 
 
 def is_settled(run: api.RunCondition, action: str) -> bool:
     """Return whether an item stays as it is if a Command names its whole step."""
+    if action == Action.SKIP_STEP:
+        return not may_be_skipped(run)
     return run.phase in api.ENDED_STEP_PHASES
 
 
-def refuse(flow: JobFlow, action: str, place: Place, find: ConditionOf, *, ends: str = "") -> str:
+def may_be_skipped(run: api.RunCondition) -> bool:
+    """Return whether a user may skip a run, by its condition."""
+    if run.phase == api.StepPhase.SKIPPED:
+        return run.reason in (StepReason.UPSTREAM_FAILED, StepReason.STOPPED)
+    return run.phase != api.StepPhase.COMPLETED
+
+
+def refuse(
+    flow: JobFlow, said: StepCommand, place: Place, find: ConditionOf, *, ends: str = ""
+) -> str:
     """Return why a Command makes no sense for a place in the flow as it is now, or "". `ends`: why
     the flow is being ended, or ""."""
-    key = place.key
+    key, action = place.key, said.action
     step = next(each for each in flow.all_steps if each.name == key.step)
-    if ends and step not in (flow.spec.finally_ or ()):
+    in_finally = step in (flow.spec.finally_ or ())
+    if ends and not (in_finally and action in ENDS_STEPS):
         return f"the flow ends already, because {ends}"
     condition = find(step.name) or _WAITING
     run: api.RunCondition = condition
@@ -130,71 +173,213 @@ def refuse(flow: JobFlow, action: str, place: Place, find: ConditionOf, *, ends:
             return f"there is no {key}: step {step.name} has {count}"
         known = (run for run in condition.runs or () if run.index == key.index)
         run = next(known, api.RunCondition(phase=api.StepPhase.WAITING))
-    if place.below:
-        return _refuse_below(place, run, has_items=step.fan_out is not None)
+    elif step.fan_out is not None and place.below:
+        return f"step {key} has items: name one of them, such as {key}/0/{place.below}"
+    elif step.fan_out is not None and said.outputs is not None:
+        return f"step {key} has items: outputs are for one of them, such as {key}/0"
+    if place.below and not has_begun(run) and run.phase not in api.ENDED_STEP_PHASES:
+        return f"step {key} has not started, so it has no flow with {place.below}"
+    has_ended = run.phase in api.ENDED_STEP_PHASES
+    if action == Action.RETRY_STEPS or place.below:
+        if action == Action.CANCEL_STEP and has_ended:
+            return f"the flow of step {key} has ended already: it is {run.phase}"
+        return "" if has_ended or place.below else _has_not_ended(key, run)
     if is_asked(step):
         return f"step {key} asks for approval: approve or reject it"
-    if run.phase in api.ENDED_STEP_PHASES:
+    if action == Action.SKIP_STEP and not may_be_skipped(run):
+        why = f" ({run.reason})" if run.reason else ""
+        return f"step {key} needs no skip: it is {run.phase}{why}"
+    if action == Action.CANCEL_STEP and has_ended:
         return f"step {key} has ended already: it is {run.phase}"
     return ""
 
 
-def _refuse_below(place: Place, run: api.RunCondition, *, has_items: bool) -> str:
-    key = place.key
-    if has_items and key.index is None:
-        return f"step {key} has items: name one of them, such as {key}/0/{place.below}"
-    if not has_begun(run):
-        return f"step {key} has not started, so it has no flow with {place.below}"
-    if run.phase in api.ENDED_STEP_PHASES:
-        return f"the flow of step {key} has ended already: it is {run.phase}"
-    return ""
+def _has_not_ended(key: ApprovalKey, run: api.RunCondition) -> str:
+    if run.abort_time is not None:
+        return f"step {key} is being ended ({run.reason}): retry it once it has ended"
+    return f"step {key} has not ended: it is {run.phase}"
 
 
 def carried_out(
-    flow: JobFlow, said: StepCommand, places: Sequence[Place], find: ConditionOf, now: datetime
+    flow: JobFlow, view: View, said: StepCommand, places: Sequence[Place], now: datetime
 ) -> api.JobFlowStatus | str:
-    """Return the status that has what a Command says, or why there is no room for it."""
-    stored = flow.status
-    orders = {each.step: each for each in stored.by_hand or ()}
-    below: dict[str, list[str]] = {}
+    """Return the status that has what a Command says, or why it cannot be."""
+    ctx = PlanContext.of(flow, View(), now)
+    orders, below, continued = list[api.ByHand](), dict[str, list[str]](), set[str]()
+    named, settled = dict[int, frozenset[int] | None](), dict[int, api.StepCondition]()
     for place in places:
-        key = str(place.key)
-        if not place.below:
-            orders[key] = api.ByHand(
-                step=key, action=said.action, by=said.by, time=now, comment=said.comment
-            )
-            continue
-        condition = find(place.key.step) or _WAITING
-        runs = condition.runs or (condition,)
-        run = next(run for run in runs if run.index == place.key.index)
-        below.setdefault(run.flow or run.job, []).append(place.below)
-    if len(orders) > MOST:
+        position, index = ctx.layout.graph.index[place.key.step], place.key.index
+        if place.below:
+            observed = ctx.observed[position]
+            run = next(run.stored for run in observed.each if run.index == index)
+            if run.job not in view.jobs:
+                return f"the flow of step {place.key} is gone"
+            below.setdefault(run.job, []).append(place.below)
+            if run.phase not in api.ENDED_STEP_PHASES:
+                continue
+            continued.add(run.job)
+        else:
+            orders.append(_order(place.key, said, ctx.second))
+        if said.action == Action.RETRY_STEPS or place.below:
+            before = named.get(position, frozenset())
+            named[position] = None if index is None or before is None else before | {index}
+        elif said.action == Action.SKIP_STEP:
+            last = settled.get(position, ctx.observed[position].stored)
+            settled[position] = _settled(last, index, orders[-1], ctx)
+    status = flow.status
+    if said.action != Action.CANCEL_STEP and (flow.final or named or settled):
+        by = f"{said.by or 'somebody'} has {_DONE[said.action][1]} {join_names(said.paths)}"
+        scope = ByHandScope(named, settled, frozenset(continued), by, not flow.final)
+        if flow.final:
+            status = restarted(flow, view, now, status.handled_commands, scope=scope)
+        else:
+            status, ending = _again_in_running(ctx, view, scope)
+            orders = [_order(parse_key(key), said, ctx.second, ending=True) for key in ending] + [
+                order for order in orders if order.step not in ending
+            ]
+    known = {each.step: each for each in status.by_hand or ()}
+    known |= {each.step: each for each in orders}
+    if len(known) > MOST:
         return f"users have ended {MOST} steps and items of the flow already: name whole steps"
-    number, handed = stored.handed_down_count, list(stored.handed_down or ())
+    number, handed = status.handed_down_count, list(status.handed_down or ())
     for child, paths in below.items():
         number += 1
-        message = f"{','.join(paths)} {said.comment}"
         handed.append(
             api.HandedDown(
-                number=number, flow=child, action=said.action, message=message, by=said.by
+                number=number,
+                flow=child,
+                action=said.action,
+                message=f"{','.join(paths)} {said.comment}",
+                by=said.by,
+                outputs=said.outputs,
             )
         )
     return msgspec.structs.replace(
-        stored,
-        by_hand=list(orders.values()) or None,
+        status,
+        by_hand=list(known.values()) or None,
         handed_down=handed or None,
         handed_down_count=number,
     )
 
 
-def handed_down_to(flow: JobFlow, parent: JobFlow | None) -> Iterator[api.HandedDown]:
-    """Yield the Commands on steps that a child flow has to take over from its parent."""
-    for entry in (parent.status.handed_down if parent is not None else None) or ():
-        if entry.flow == flow.metadata.name and entry.number > flow.status.taken_over:
-            yield entry
+def _order(
+    key: ApprovalKey, said: StepCommand, now: datetime, *, ending: bool = False
+) -> api.ByHand:
+    return api.ByHand(
+        step=str(key),
+        action=said.action,
+        by=said.by,
+        time=now,
+        comment=said.comment,
+        outputs=said.outputs,
+        ending=ending,
+    )
+
+
+def _settled(
+    last: api.StepCondition, index: int | None, order: api.ByHand, ctx: PlanContext
+) -> api.StepCondition:
+    """Return the condition of a step of which a user has skipped an item, or all: what has ended is
+    settled at once, the rest by the next plans. A step with items is judged again."""
+    fields = {
+        "phase": api.StepPhase.SKIPPED,
+        "reason": StepReason.SKIPPED_BY_USER,
+        "message": f"it was {ordered(order)}",
+        "outputs": order.outputs,
+        "failure": None,
+        "last_transition_time": ctx.second,
+    }
+    has_ended = last.phase in api.ENDED_STEP_PHASES
+    if last.runs is None or last.decisions is None and index is None and not last.runs:
+        return msgspec.structs.replace(last, **fields) if has_ended else last
+    runs = [
+        msgspec.structs.replace(run, **fields)
+        if run.phase in api.ENDED_STEP_PHASES and may_be_skipped(run) and index in (None, run.index)
+        else run
+        for run in last.runs
+    ]
+    judged = {"phase": JobPhase.RUNNING, "reason": "", "message": "", "job": "", "failure": None}
+    return msgspec.structs.replace(last, runs=runs, **(judged if has_ended else {}))
+
+
+def _again_in_running(
+    ctx: PlanContext, view: View, scope: ByHandScope
+) -> tuple[api.JobFlowStatus, set[str]]:
+    """Return the status of a flow that runs with what runs again as far as nothing of it is alive,
+    and the steps and items of which something is."""
+    found = find_runs_again(ctx, view.jobs, named=scope.named)
+    conditions = {observed.key: observed.stored for observed in ctx.observed}
+    conditions |= {ctx.layout.keys[p]: each for p, each in scope.settled.items()}
+    ending = set[str]()
+    for position, again in found.items():
+        key, observed = ctx.layout.keys[position], ctx.observed[position]
+        last, name = observed.stored, observed.step.name
+        has_ended = last.phase in api.ENDED_STEP_PHASES
+        runs = last.runs or (last,)
+        if not (has_ended or has_begun(last) or any(map(_has_happened, runs))):
+            continue
+        alive = [
+            run for run in runs if is_alive(run) and (run is last or run.index not in again.kept)
+        ]
+        if not again.kept and alive:
+            ending.add(name)
+        elif has_ended or not again.kept:
+            conditions[key] = reset(ctx, position, again, view, scope=scope)
+        else:
+            ending |= {format_place(name, run.index) for run in alive}
+            conditions[key] = _items_again(ctx, position, again, view, scope)
+    conditions = {
+        key: with_job_as_child(condition, step, ctx)
+        for step, (key, condition) in zip(ctx.layout.steps, conditions.items(), strict=True)
+    }
+    orders = kept_orders(ctx, found)
+    status = msgspec.structs.replace(ctx.flow.status, conditions=conditions, by_hand=orders)
+    return status, ending
+
+
+def _has_happened(run: api.RunCondition) -> bool:
+    return has_begun(run) or run.phase in api.ENDED_STEP_PHASES
+
+
+def _items_again(
+    ctx: PlanContext, position: int, again: Again, view: View, scope: ByHandScope
+) -> api.StepCondition:
+    """Return the condition of a step that has not ended, with the items reset that run again."""
+    last = ctx.observed[position].stored
+    fresh = {run.index: run for run in reset(ctx, position, again, view, scope=scope).runs or ()}
+    runs = [
+        run
+        if run.index in again.kept or is_alive(run) or not _has_happened(run)
+        else fresh.get(run.index, api.RunCondition(index=run.index, phase=api.StepPhase.WAITING))
+        for run in last.runs or ()
+    ]
+    return msgspec.structs.replace(last, runs=runs)
+
+
+def orders_left(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[api.ByHand] | None:
+    """Return `byHand` after these decisions: without outputs that a step has got, and without what
+    is no longer being ended."""
+    found = []
+    for order in ctx.flow.status.by_hand or ():
+        key = parse_key(order.step)
+        position = ctx.layout.graph.index.get(key.step)
+        condition = api.StepCondition() if position is None else decisions[position].condition
+        runs = condition.runs or () if key.index is not None else (condition,)
+        run = next((run for run in runs if run.index == key.index), api.RunCondition())
+        if order.outputs is not None and run.phase in api.ENDED_STEP_PHASES:
+            order = msgspec.structs.replace(order, outputs=None)
+        if order.ending and run.attempts == run.past_attempts:
+            order = msgspec.structs.replace(order, ending=False)
+        found.append(order)
+    return found or None
 
 
 def left_to_take_over(ctx: PlanContext) -> list[api.HandedDown] | None:
     """Return the entries of `handedDown` that their child flows have not taken over."""
     entries, jobs = ctx.flow.status.handed_down or (), ctx.view.jobs
-    return [each for each in entries if may_take_over(jobs.get(each.flow), each.number)] or None
+    left = []
+    for entry in entries:
+        child = jobs.get(entry.flow)
+        if child is not None and may_take_over(child, entry.number, entry.action):
+            left.append(entry)
+    return left or None

@@ -14,7 +14,7 @@ import msgspec
 from jobflow.api import labels
 from jobflow.api.flow.control import ApprovalAnswer
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import FlowPhase, JobFlowStatus
+from jobflow.api.flow.status import FlowPhase, HandedDown, JobFlowStatus
 from jobflow.api.resources import ObjectMeta, OwnerReference
 from jobflow.api.volcano.command import BY_HAND, RETRIES, Action, Command
 from jobflow.core.admission.changes import command_changes_reused
@@ -23,7 +23,7 @@ from jobflow.core.names import stored_condition
 from jobflow.core.planning.actions import DeleteCommand, Event, EventType
 from jobflow.core.planning.flow import by_hand
 from jobflow.core.planning.flow.concurrency import refuses_retry
-from jobflow.core.planning.flow.restart import is_retried_with
+from jobflow.core.planning.flow.restart import handed_down_to, is_retried_with
 from jobflow.core.planning.lifecycle import Lifecycle
 from jobflow.core.planning.observed.view import View
 from jobflow.core.reasons import FlowReason
@@ -72,7 +72,7 @@ def read_commands(
     handled = flow.status.handled_commands or []
     find = find_condition or partial(stored_condition, flow)
     reader = _CommandReader(flow, view, lifecycle, now, has_ended, find_open, find)
-    if not flow.final and reader.take_over():
+    if reader.take_over():
         events, before = tuple(reader.events), flow.status.handled_commands
         return CommandResult(lifecycle, before, events=events, status=reader.status)
     if view.commands is None:
@@ -175,10 +175,19 @@ class _CommandReader:
 
     def take_over(self) -> bool:
         """Take over the next Command on steps from the parent; return whether there is one."""
-        entry = next(by_hand.handed_down_to(self.flow, self.view.parent), None)
+        flow, parent = self.flow, self.view.parent
+        entry = next(handed_down_to(flow, parent), None)
         if entry is None:
             return False
-        annotations = {labels.BY: entry.by} if entry.by else None
+        if flow.final and is_retried_with(flow, parent):
+            return False  # once its parent retries it, as soon as there is room
+        self._take_over(entry)
+        return True
+
+    def _take_over(self, entry: HandedDown) -> None:
+        annotations = {labels.BY: entry.by} if entry.by else {}
+        if entry.outputs is not None:
+            annotations[labels.OUTPUTS] = msgspec.json.encode(entry.outputs).decode()
         meta = ObjectMeta(annotations=annotations)
         why = self._steps(Command(metadata=meta, action=entry.action, message=entry.message))
         if why:
@@ -186,18 +195,18 @@ class _CommandReader:
             self.events.append(Event(EventType.WARNING, "CommandRefused", text))
         status = self.status or self.flow.status
         self.status = msgspec.structs.replace(status, taken_over=entry.number)
-        return True
 
     def _steps(self, command: Command) -> str:
         """Carry out a Command on steps, if all that it names can be done."""
         flow = self.flow
         if flow.is_child and command.target is not None:
             return "it is a child flow: name the path of the step from its outermost flow"
-        if why := by_hand.refuse_flow(flow, command.action):
-            return why
         if flow.metadata.deletion_timestamp is not None:
             return "the flow is being deleted"
-        said = by_hand.parse_step_command(command)
+        if flow.final and flow.is_child and not is_retried_with(flow, self.view.parent):
+            return f"the flow has ended ({flow.status.state.phase})"
+        why = by_hand.refuse_flow(flow, command.action) or (self._goes_on() if flow.final else "")
+        said = why or by_hand.parse_step_command(command)
         if isinstance(said, str):
             return said
         places = []
@@ -206,14 +215,23 @@ class _CommandReader:
             place = by_hand.find_place(flow, path)
             if isinstance(place, str):
                 return place
-            if why := by_hand.refuse(flow, said.action, place, self.find_condition, ends=ends):
+            ends = "" if flow.final else ends
+            if why := by_hand.refuse(flow, said, place, self.find_condition, ends=ends):
                 return why
             places.append(place)
-        status = by_hand.carried_out(flow, said, places, self.find_condition, self.now)
+        status = by_hand.carried_out(flow, self.view, said, places, self.now)
         if isinstance(status, str):
             return status
         self.status = status
         self.events.append(said.event)
+        return ""
+
+    def _goes_on(self) -> str:
+        """Return why a flow that has ended cannot go on, or ""."""
+        if why := refuses_retry(self.flow, self.view):
+            return why
+        if why := why_spent(self.flow, self.view.others):
+            return f"the flow is spent, because {why}: retry that one, or resubmit this one"
         return ""
 
     def _answer(self, command: Command) -> str:
@@ -246,7 +264,9 @@ class _CommandReader:
         if state.phase == FlowPhase.SUCCEED and tolerated:
             if not has_tolerated_failures(flow):
                 return "the flow has succeeded without a failure that continueOnFailure tolerates"
-        elif state.phase != FlowPhase.FAILED:
+        elif state.phase != FlowPhase.FAILED and not (
+            flow.final and any(handed_down_to(flow, self.view.parent))
+        ):
             found = "has ended" if tolerated else "has failed"
             phase = state.phase or FlowPhase.PENDING
             is_now = "suspended: resume it first" if self.lifecycle.suspended_at else phase
@@ -255,10 +275,11 @@ class _CommandReader:
             return "the flow is invalid: delete it, correct it and apply it again"
         if flow.is_child and not is_retried_with(flow, self.view.parent):
             return "it is a child flow: retry its outermost flow"
-        if why := refuses_retry(flow, self.view):
+        if why := self._goes_on():
             return why
-        if why := why_spent(flow, self.view.others):
-            return f"the flow is spent, because {why}: retry that one, or resubmit this one"
+        if (entry := next(handed_down_to(flow, self.view.parent), None)) is not None:
+            self._take_over(entry)
+            return ""
         self.retry = Action.RETRY_TOLERATED if tolerated else Action.RESTART_JOB
         return ""
 

@@ -11,7 +11,7 @@ again.
 What runs again goes back to Waiting, without its decisions. Nothing is started here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
@@ -36,7 +36,12 @@ from jobflow.core.work import is_asked, work_of_object
 
 C = TypeVar("C", bound=api.RunCondition)
 _NONE: frozenset[int] = frozenset()
-_PASSED_OVER = frozenset({StepReason.NOT_TAKEN, StepReason.NOT_TARGETED})
+_RETRIED = "the flow was retried"
+_PASSED_OVER = frozenset(
+    {StepReason.NOT_TAKEN, StepReason.NOT_TARGETED, StepReason.SKIPPED_BY_USER}
+)
+_BECAUSE = frozenset({StepReason.UPSTREAM_FAILED, StepReason.STOPPED})
+"""Reasons of what was skipped because of another step."""
 
 
 class Again(NamedTuple):
@@ -53,15 +58,37 @@ class Again(NamedTuple):
 
 
 _ANEW = Again(_NONE, _NONE)
+Named = Mapping[int, frozenset[int] | None]
+"""The steps that a user names, by position: the indices of items; None: the whole step."""
+
+
+class ByHandScope(NamedTuple):
+    """What a Command on steps runs again or settles in a flow."""
+
+    named: Named
+    """What runs again."""
+    settled: Mapping[int, api.StepCondition] = {}
+    """The conditions of steps that are settled, by position."""
+    continued: frozenset[str] = frozenset()
+    """The child flows that go on, because steps of them run again or are settled."""
+    why: str = ""
+    """Why steps run again, as a clause."""
+    is_running: bool = False
+    """Whether the flow has not ended."""
 
 
 def find_runs_again(
-    ctx: PlanContext, jobs: Mapping[str, Job], *, tolerated: bool = False
+    ctx: PlanContext,
+    jobs: Mapping[str, Job],
+    *,
+    tolerated: bool = False,
+    named: Named | None = None,
 ) -> dict[int, Again]:
-    """Return the steps of an ended flow that a retry runs again, by position. `jobs`: its vcjobs
-    and child flows, by name; `tolerated`: tolerated failures run again too."""
+    """Return the steps that a retry runs again, by position. `jobs`: the vcjobs and child flows of
+    the flow, by name; `tolerated`: tolerated failures run again too; `named`: by itself runs only
+    what a user names, and what was skipped because of another step."""
     found: dict[int, Again] = {}
-    judge = _Judge(ctx, jobs, tolerated=tolerated)
+    judge = _Judge(ctx, jobs, tolerated=tolerated, named=named)
     for position in ctx.layout.order:
         if (again := judge.decide(position, found)) is not None:
             found[position] = again
@@ -83,8 +110,11 @@ def find_runs_again(
 class _Judge:
     """Decides about one step after another, in the order of their dependencies."""
 
-    def __init__(self, ctx: PlanContext, jobs: Mapping[str, Job], *, tolerated: bool) -> None:
+    def __init__(
+        self, ctx: PlanContext, jobs: Mapping[str, Job], *, tolerated: bool, named: Named | None
+    ) -> None:
         self._ctx = ctx
+        self._named = named
         self._jobs = jobs
         self._tolerated = tolerated
         running = replace(ctx.facts.lifecycle, ending_reason="")
@@ -109,10 +139,15 @@ class _Judge:
             # an item is made anew only if its own item upstream is
             same = before[target].kept
             unaffected = same if unaffected is None else unaffected & same
+        if observed.step.fan_out is not None and self._named is not None:
+            return self._named_items(observed, self._named.get(position, _NONE), unaffected)
         if observed.step.fan_out is not None:
             return self._items(observed, unaffected)
         if unaffected is not None:
             return _ANEW
+        if self._named is not None:
+            runs_again = position in self._named or _was_skipped_for_others(observed.stored)
+            return Again(_NONE, None) if runs_again else None
         # a repeat runs again from the first run that does not stay, or from its first run if there
         # is none; so does a step without runs of its own
         step, stored = observed.step, observed.stored
@@ -135,6 +170,23 @@ class _Judge:
             return None if stays else Again(kept, None)
         return Again(kept & unaffected, unaffected)
 
+    def _named_items(
+        self,
+        observed: ObservedStep,
+        named: frozenset[int] | None,
+        unaffected: frozenset[int] | None,
+    ) -> Again | None:
+        stored = observed.stored
+        if named is None or _was_skipped_for_others(stored):
+            return Again(_NONE, unaffected)
+        runs = {run.index or 0: run for run in stored.runs or ()}
+        again = named.union(i for i, run in runs.items() if _was_skipped_for_others(run))
+        items = get_items(observed.step, stored.decisions)
+        kept = frozenset(range(len(items or ()))).union(runs) - again
+        if unaffected is None:
+            return Again(kept, None) if again else None
+        return Again(kept & unaffected, unaffected)
+
     def _stays(self, step: Step, run: api.RunCondition) -> bool:
         """Return whether a step or a run stays, if nothing that it depends on runs again."""
         if run.phase == api.StepPhase.COMPLETED:
@@ -154,34 +206,26 @@ class _Judge:
 
 
 def restarted(
-    flow: JobFlow, view: View, now: datetime, handled: list[str] | None, *, tolerated: bool = False
+    flow: JobFlow,
+    view: View,
+    now: datetime,
+    handled: list[str] | None,
+    *,
+    tolerated: bool = False,
+    scope: ByHandScope | None = None,
 ) -> api.JobFlowStatus:
-    """Return the status from which an ended flow continues. `handled`: UIDs of Commands."""
+    """Return the status from which an ended flow continues. `handled`: UIDs of Commands; `scope`:
+    what a user has named."""
     # by the status alone: it holds the end of every run
     ctx = PlanContext.of(flow, View(), now)
+    named = None if scope is None else scope.named
+    found = find_runs_again(ctx, view.jobs, tolerated=tolerated, named=named)
     conditions = {observed.key: observed.stored for observed in ctx.observed}
-    found = find_runs_again(ctx, view.jobs, tolerated=tolerated)
+    if scope is not None:
+        conditions |= {ctx.layout.keys[p]: each for p, each in scope.settled.items()}
     for position, again in found.items():
-        last = ctx.observed[position].stored
-        runs = [
-            msgspec.structs.replace(run, past_attempts=run.attempts)
-            if run.index in again.kept
-            else api.RunCondition(index=run.index, **_kept_fields(run))
-            for run in last.runs or ()
-            if run.attempts or run.index in again.kept
-        ]
-        condition = api.StepCondition(
-            last_transition_time=ctx.second, runs=runs or None, **_kept_fields(last)
-        )
-        if ctx.layout.runs_steps[position] and not runs:
-            condition = _with_child(condition, view, again, tolerated=tolerated)
-        elif ctx.layout.runs_steps[position]:
-            retried = [_with_child(run, view, again, tolerated=tolerated) for run in runs]
-            total = condition.requested_hours
-            for before, after in zip(runs, retried, strict=True):
-                total = replace_hours(total, before.requested_hours, after.requested_hours)
-            condition = msgspec.structs.replace(condition, runs=retried, requested_hours=total)
-        conditions[ctx.observed[position].key] = condition
+        condition = reset(ctx, position, again, view, tolerated=tolerated, scope=scope)
+        conditions[ctx.layout.keys[position]] = condition
     conditions = {
         key: with_job_as_child(condition, step, ctx)
         for step, (key, condition) in zip(ctx.layout.steps, conditions.items(), strict=True)
@@ -218,13 +262,20 @@ def restarted(
         retries=retries,
         tolerated_retried=tolerated,
         tolerated_in_children=False,
-        by_hand=_kept_orders(ctx, found),
+        by_hand=kept_orders(ctx, found),
         handed_down=None,
         handled_commands=handled,
     )
 
 
-def _kept_orders(ctx: PlanContext, found: Mapping[int, Again]) -> list[api.ByHand] | None:
+def handed_down_to(child: JobFlow, parent: JobFlow | None) -> Iterator[api.HandedDown]:
+    """Yield the Commands on steps that a child flow has to take over from its parent."""
+    for entry in (parent.status.handed_down if parent is not None else None) or ():
+        if entry.flow == child.metadata.name and entry.number > child.status.taken_over:
+            yield entry
+
+
+def kept_orders(ctx: PlanContext, found: Mapping[int, Again]) -> list[api.ByHand] | None:
     """Return what users have done by hand to steps and items that do not run again."""
     names = ctx.layout.graph.names
     again = {names[position]: how.kept for position, how in found.items()}
@@ -235,11 +286,73 @@ def _kept_orders(ctx: PlanContext, found: Mapping[int, Again]) -> list[api.ByHan
     ] or None
 
 
-def _with_child(run: C, view: View, again: Again, *, tolerated: bool) -> C:
+def reset(
+    ctx: PlanContext,
+    position: int,
+    again: Again,
+    view: View,
+    *,
+    tolerated: bool = False,
+    scope: ByHandScope | None = None,
+) -> api.StepCondition:
+    """Return the condition of a step that runs again, with the runs that stay."""
+    last, why = ctx.observed[position].stored, _RETRIED if scope is None else scope.why
+    condition = step_again(last, ctx.second, again.kept, why)
+    if not ctx.layout.runs_steps[position]:
+        return condition
+
+    def with_child(run: C) -> C:
+        return _with_child(run, view, again, tolerated=tolerated, scope=scope)
+
+    if not condition.runs:
+        return with_child(condition)
+    retried = [with_child(run) for run in condition.runs]
+    total = condition.requested_hours
+    for before, after in zip(condition.runs, retried, strict=True):
+        total = replace_hours(total, before.requested_hours, after.requested_hours)
+    return msgspec.structs.replace(condition, runs=retried, requested_hours=total)
+
+
+def step_again(
+    last: api.StepCondition, now: datetime, kept: frozenset[int] = _NONE, why: str = ""
+) -> api.StepCondition:
+    """Return the condition of a step that runs again, after `last`. `kept`: the runs that stay."""
+    runs = [
+        msgspec.structs.replace(run, past_attempts=run.attempts)
+        if run.index in kept
+        else api.RunCondition(index=run.index, **_kept_fields(run, why))
+        for run in last.runs or ()
+        if run.attempts or run.index in kept
+    ]
+    return api.StepCondition(last_transition_time=now, runs=runs or None, **_kept_fields(last, why))
+
+
+def run_again(stored: C, last: api.RunCondition, now: datetime) -> C:
+    """Return the condition of a run that runs again after it was ended. `last`: its end."""
+    fields = _kept_fields(last, "")
+    return type(stored)(index=stored.index, last_transition_time=now, **fields)
+
+
+def is_alive(run: api.RunCondition) -> bool:
+    """Return whether an object of a run has not ended, by its condition."""
+    return run.phase not in ("", api.StepPhase.WAITING, *api.ENDED_STEP_PHASES)
+
+
+def _was_skipped_for_others(run: api.RunCondition) -> bool:
+    return run.phase == api.StepPhase.SKIPPED and run.reason in _BECAUSE
+
+
+def _with_child(
+    run: C, view: View, again: Again, *, tolerated: bool, scope: ByHandScope | None
+) -> C:
     child = view.jobs.get(run.job)
     if run.phase != api.StepPhase.WAITING or child is None or not work_of_object(child).has_steps:
         return run
-    if not (again.goes_on(run.index) and goes_on(child, tolerated=tolerated)):
+    goes = again.goes_on(run.index) and goes_on(child, tolerated=tolerated)
+    if scope is not None:
+        # while their flow runs, only those go on of which a user has named steps
+        goes = run.job in scope.continued or (goes and not scope.is_running)
+    if not goes:
         return msgspec.structs.replace(run, job="")  # without its name, a child is made anew
     # the hours of the child are added again when it ends
     hours = replace_hours(run.requested_hours, hours_of(child), None)
@@ -248,7 +361,9 @@ def _with_child(run: C, view: View, again: Again, *, tolerated: bool) -> C:
 
 def is_retried_with(child: JobFlow, parent: JobFlow | None) -> bool:
     """Return whether the stored status of the parent lets a child flow that has ended run again."""
-    if parent is None or parent.final or parent.status.retries == child.status.retries:
+    if parent is None or parent.final:
+        return False
+    if parent.status.retries == child.status.retries and not any(handed_down_to(child, parent)):
         return False
     return any(
         run.flow == child.metadata.name
@@ -259,10 +374,10 @@ def is_retried_with(child: JobFlow, parent: JobFlow | None) -> bool:
     )
 
 
-def _kept_fields(stored: api.RunCondition) -> dict[str, Any]:
+def _kept_fields(stored: api.RunCondition, why: str) -> dict[str, Any]:
     return {
         "phase": api.StepPhase.WAITING,
-        "message": "runs again, because the flow was retried",
+        "message": f"runs again, because {why}" if why else "runs again",
         "job": stored.job,
         "attempts": stored.attempts,
         "past_attempts": stored.attempts,

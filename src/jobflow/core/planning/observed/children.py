@@ -9,6 +9,7 @@ import msgspec
 
 from jobflow.api.flow import status as api
 from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.volcano.command import Action
 from jobflow.api.volcano.job import Job, JobPhase
 from jobflow.core.planning.observed.child_flow import ChildFlow
 
@@ -69,7 +70,9 @@ def goes_on(job: Job | None, *, tolerated: bool) -> bool:
 
 def was_retried_with(job: Job, flow: JobFlow) -> bool:
     """Return whether this is a child flow that was retried when its parent was last retried."""
-    return isinstance(job, ChildFlow) and job.retries == flow.status.retries
+    if not isinstance(job, ChildFlow) or job.retries != flow.status.retries:
+        return False
+    return not (job.ended and has_to_take_over(job, flow))
 
 
 def hours_of(job: Job) -> api.RequestedHours | None:
@@ -77,6 +80,16 @@ def hours_of(job: Job) -> api.RequestedHours | None:
     return job.hours if isinstance(job, ChildFlow) else None
 
 
-def may_take_over(job: Job | None, number: int) -> bool:
+def may_take_over(job: Job, number: int, action: str) -> bool:
     """Return whether this is a child flow that has yet to take over an entry of `handedDown`."""
-    return isinstance(job, ChildFlow) and not job.ended and job.taken_over < number
+    goes_on = action != Action.CANCEL_STEP or not job.ended
+    return isinstance(job, ChildFlow) and goes_on and job.taken_over < number
+
+
+def has_to_take_over(job: Job, flow: JobFlow) -> bool:
+    """Return whether a Command on steps of this child flow waits for it in its parent."""
+    entries = flow.status.handed_down or ()
+    return any(
+        each.flow == job.metadata.name and may_take_over(job, each.number, each.action)
+        for each in entries
+    )

@@ -16,7 +16,7 @@ from jobflow.api.flow.status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.flow.step import Probe
 from jobflow.core.lazy import lazy_property
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.decision import Decision, StepDecision, fail, skip, wait
+from jobflow.core.planning.decision import Decision, StepDecision, end_unstarted, fail, skip, wait
 from jobflow.core.planning.flow.failure_policy import FailureStop
 from jobflow.core.planning.flow.finally_and_daemons import first_left, may_begin
 from jobflow.core.planning.observed.steps import has_begun
@@ -34,8 +34,8 @@ from jobflow.core.planning.started.loop_summary import summarize
 from jobflow.core.planning.started.matched_items import find_mismatch, with_known_lists
 from jobflow.core.planning.started.run import start_run
 from jobflow.core.planning.started.steps import continue_step
-from jobflow.core.planning.work.abort import ordered
-from jobflow.core.reasons import BY_HAND, StepReason
+from jobflow.core.planning.work.end import ended_by_hand
+from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import SKIPS, StepEnd, TargetState, combine_states
 
 _NOT_YET = TargetState.NOT_YET
@@ -187,7 +187,7 @@ class PendingSteps:
             message = "spec.targets names neither it nor a step that depends on it"
             return skip(observed, StepReason.NOT_TARGETED, message)
         if (order := ctx.order_for(observed)) is not None:
-            return fail(observed, BY_HAND[order.action], f"it was {ordered(order)}")
+            return StepDecision(end_unstarted(observed, **ended_by_hand(observed, order, ctx)))
         if in_finally and lifecycle.finally_too:
             return skip(observed, StepReason.STOPPED, lifecycle.ending_message)
         if in_finally and not (self.finally_may_begin or ctx.terminating):

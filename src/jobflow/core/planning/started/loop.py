@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from jobflow.api.flow.control import Repeat, to_number
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepPhase
+from jobflow.api.volcano.command import Action
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import evaluate_condition
 from jobflow.core.limits import MAX_RUNS
@@ -26,10 +27,9 @@ from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, fres
 from jobflow.core.planning.reuse import not_compared, rest_of_repeat
 from jobflow.core.planning.started.matched_items import ItemStates
 from jobflow.core.planning.started.run import FindEnd, decide_run, refused_for_good, start_run
-from jobflow.core.planning.work.abort import aborted, ending_reason, ordered
-from jobflow.core.planning.work.end import duration
-from jobflow.core.reasons import BY_HAND, StepReason
-from jobflow.core.spec.approvals import ApprovalKey
+from jobflow.core.planning.work.abort import aborted, ending_reason
+from jobflow.core.planning.work.end import duration, ended_by_hand
+from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import SKIPS, TargetState
 from jobflow.core.text import format_count, shorten
@@ -43,6 +43,7 @@ class LoopEnd(NamedTuple):
     message: str = ""
     phase: StepPhase = StepPhase.FAILED
     """The phase, if there is a reason."""
+    outputs: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
@@ -191,6 +192,11 @@ def _continue(loop: Loop, ctx: PlanContext, *, is_sure: bool) -> None:
     if loop.observed.step.for_each is not None:
         _items(loop, ctx)
         return
+    order = ctx.order_for(loop.observed)
+    if order is not None and all(c.phase in ENDED_STEP_PHASES for c in loop.conditions):
+        end = ended_by_hand(loop.observed, order, ctx)
+        loop.verdict = LoopEnd(end["reason"], end["message"], end["phase"], end.get("outputs"))
+        return
     index = 0
     while index in loop.decided:
         run, decision = loop.decided[index]
@@ -282,21 +288,18 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
 
 
 def _settle_by_hand(loop: Loop, ctx: PlanContext) -> None:
-    """End the items that have not begun and for which a user has sent a Command of their own."""
-    name = loop.observed.step.name
+    """End the items that have not begun and that a user has given up or skipped. If the whole step
+    is given up, they never start."""
+    whole = ctx.order_for(loop.observed)
     for index in range(loop.total):
-        order = ctx.orders.get(ApprovalKey(name, index))
-        if order is None or index in loop.decided:
+        if index in loop.decided:
             continue
-        run = loop.run(index, ctx)
-        condition = msgspec.structs.replace(
-            run.stored,
-            phase=StepPhase.FAILED,
-            reason=BY_HAND[order.action],
-            message=shorten(f"it was {ordered(order)}"),
-            next_attempt_time=None,
-        )
-        loop.decided[index] = run, RunDecision(condition)
+        order = ctx.order_for(run := loop.run(index, ctx))
+        if order is None or order.action == Action.RETRY_STEPS:
+            continue
+        if order is not whole or order.action == Action.SKIP_STEP:
+            condition = msgspec.structs.replace(run.stored, **ended_by_hand(run, order, ctx))
+            loop.decided[index] = run, RunDecision(condition)
 
 
 def _take_results(loop: Loop, ctx: PlanContext) -> int:

@@ -184,9 +184,13 @@ def _ended(loop: Loop, verdict: LoopEnd, runs: Sequence[RunCondition]) -> dict[s
     fields: dict[str, Any] = {"phase": StepPhase.COMPLETED}
     if verdict.reason:
         fields = {"phase": verdict.phase, "reason": verdict.reason, "message": verdict.message}
+        fields |= {"outputs": verdict.outputs} if verdict.outputs else {}
     elif failed:
         fields = _failed(loop, failed)
-    elif skipped := [run for run in runs if run.phase == StepPhase.SKIPPED]:
+    elif runs and all(run.reason == StepReason.SKIPPED_BY_USER for run in runs):
+        first = runs[0]
+        fields = {"phase": StepPhase.SKIPPED, "reason": first.reason, "message": first.message}
+    elif skipped := [run for run in runs if _is_skipped(run)]:
         bad = [run for run in skipped if run.reason != StepReason.NOT_TAKEN]
         has_begun = len(skipped) < len(runs)
         if bad or not has_begun:
@@ -210,6 +214,11 @@ def _ended(loop: Loop, verdict: LoopEnd, runs: Sequence[RunCondition]) -> dict[s
             "running_duration": last.running_duration,
         }
     return fields
+
+
+def _is_skipped(run: RunCondition) -> bool:
+    """Return whether a run did not end as required. One that a user has skipped did."""
+    return run.phase == StepPhase.SKIPPED and run.reason != StepReason.SKIPPED_BY_USER
 
 
 def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:

@@ -10,14 +10,16 @@ from datetime import timedelta
 import msgspec
 
 from jobflow.api.flow.control import Backoff, Retry, to_number
-from jobflow.api.flow.status import RunCondition, StepPhase
+from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepPhase
+from jobflow.api.volcano.command import Action
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import AttemptFacts, evaluate_condition
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision, wait_between_attempts
+from jobflow.core.planning.flow.restart import run_again
 from jobflow.core.planning.observed.steps import ObservedRun
 from jobflow.core.planning.work.abort import aborted, ending_reason
-from jobflow.core.planning.work.end import duration, ends_as, not_judged
+from jobflow.core.planning.work.end import duration, ended_by_hand, ends_as, not_judged
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second
@@ -36,6 +38,12 @@ _FOR_GOOD = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
 def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDecision:
     """Return the end of an attempt, or the wait for another attempt."""
     condition = end.condition
+    order = ctx.order_for(run)
+    if order is not None and condition.phase in ENDED_STEP_PHASES:
+        if order.action == Action.RETRY_STEPS:
+            return RunDecision(run_again(run.stored, condition, run.now), urgent=True)
+        if order.action == Action.SKIP_STEP and condition.phase != StepPhase.COMPLETED:
+            return _final(condition, **ended_by_hand(run, order, ctx))
     if condition.phase != StepPhase.FAILED:
         return end
     why = ending_reason(run, ctx)

@@ -11,12 +11,14 @@ from typing import cast
 from jobflow.api import labels
 from jobflow.api.flow.control import FailurePolicy
 from jobflow.api.flow.status import ENDED_STEP_PHASES, HALTS
+from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.api.volcano.job import Job
 from jobflow.core.planning import target_ends
 from jobflow.core.planning.actions import Action
 from jobflow.core.planning.context import PlanContext, must_be_stored
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.flow.failure_policy import policy_of
+from jobflow.core.planning.flow.restart import is_alive, step_again
 from jobflow.core.planning.started.loop import continue_loop
 from jobflow.core.planning.started.loop_summary import summarize
 from jobflow.core.planning.started.run import decide_run, refused_for_good
@@ -61,6 +63,11 @@ def continue_step(position: int, ctx: PlanContext) -> StepDecision | None:
     find_end = partial(target_ends.known_or_inferred_end, position, ctx)
     if observed.loops:
         loop = continue_loop(observed, ctx, find_end)
+        order = ctx.order_for(observed)
+        if order is not None and order.action == CommandAction.RETRY_STEPS:
+            if loop is None or not any(map(is_alive, loop.conditions)):
+                return StepDecision(step_again(observed.stored, ctx.second), urgent=True)
+            loop.verdict = None
         return None if loop is None else summarize(loop)
     decision = decide_run(observed, ctx, find_end) or refused_for_good(observed, ctx)
     return cast(StepDecision | None, decision)  # the condition of a step that is its own run

@@ -15,7 +15,7 @@ from jobflow.core.cel.scope import evaluate
 from jobflow.core.limits import MAX_STEP_OUTPUTS
 from jobflow.core.planning.context import PlanContext, with_job_as_child
 from jobflow.core.planning.decision import StepDecision
-from jobflow.core.planning.flow.by_hand import left_to_take_over
+from jobflow.core.planning.flow.by_hand import left_to_take_over, orders_left
 from jobflow.core.planning.flow.volume_claims import ClaimMoves, created_claims
 from jobflow.core.planning.lifecycle import IN_FINALLY
 from jobflow.core.planning.observed.children import has_tolerated_children
@@ -85,7 +85,7 @@ def flow_status(
         reuse=claims.reuse,
         volume_claims=created_claims(ctx) if ctx.view.claims else stored.volume_claims,
         reused_claims=claims.names,
-        by_hand=stored.by_hand,
+        by_hand=orders_left(ctx, decisions) if stored.by_hand else None,
         handed_down=left_to_take_over(ctx) if stored.handed_down else None,
         handed_down_count=stored.handed_down_count,
         taken_over=stored.taken_over,

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from jobflow.api.flow.status import TIMEOUT, ByHand, RunCondition
+from jobflow.api.flow.status import TIMEOUT, RunCondition
 from jobflow.core.planning.actions import AbortJob, CommandFlow, DeleteJob
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.flow.failure_policy import stored_failures
 from jobflow.core.planning.observed.steps import ObservedRun
-from jobflow.core.reasons import BY_HAND, StepReason
+from jobflow.core.reasons import BY_HAND, StepReason, ordered
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import ceil_to_second
 from jobflow.core.work import work_of_object
@@ -26,9 +26,6 @@ _WHY: Mapping[str, str] = {
     StepReason.SUSPENDED: "the flow was suspended",
     StepReason.DAEMON_ENDED: "no other step needs it any more",
 }
-
-
-_VERBS: Mapping[str, str] = {StepReason.CANCELLED_BY_USER: "cancelled"}
 
 
 class Asked(NamedTuple):
@@ -69,7 +66,7 @@ def why_in_words(why: str, run: ObservedRun, ctx: PlanContext) -> str:
     if why == StepReason.FAILURE_POLICY:
         return ctx.facts.aborted_for or stored_failures(ctx)
     order = ctx.order_for(run)
-    if why in _VERBS and order is not None:
+    if order is not None and why == BY_HAND[order.action]:
         return f"it was {ordered(order)}"
     if why != TIMEOUT:
         return _WHY.get(why, why or "it was aborted")
@@ -77,12 +74,6 @@ def why_in_words(why: str, run: ObservedRun, ctx: PlanContext) -> str:
     if lifecycle.ending_reason == TIMEOUT and run.step.name not in ctx.layout.finally_names:
         return lifecycle.ending_message
     return f"it took longer than its timeout of {run.step.attempt_timeout}"
-
-
-def ordered(order: ByHand) -> str:
-    """Return `cancelled by alice: it hangs`."""
-    by = f" by {order.by}" if order.by else ""
-    return f"{_VERBS[BY_HAND[order.action]]}{by}" + (f": {order.comment}" if order.comment else "")
 
 
 def aborted(why: str, what: str, run: ObservedRun, ctx: PlanContext) -> str:

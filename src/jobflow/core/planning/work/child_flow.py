@@ -21,7 +21,7 @@ from jobflow.core.planning.actions import COMMAND_AGAIN, CommandFlow
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Continuation, RunDecision, wait
 from jobflow.core.planning.observed.child_flow import ChildFlow
-from jobflow.core.planning.observed.children import goes_on, hours_of
+from jobflow.core.planning.observed.children import goes_on, has_to_take_over, hours_of
 from jobflow.core.planning.observed.steps import FAILURES, ObservedRun
 from jobflow.core.planning.work.abort import Asked
 from jobflow.core.planning.work.end import AttemptEnd, ended, is_aborted, take_outputs
@@ -49,7 +49,10 @@ def resume(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
     if run.started or not stored.job:
         return None
     child = next((job for job in run.jobs if job.metadata.name == stored.job), None)
-    if child is None or not goes_on(child, tolerated=ctx.flow.status.tolerated_retried):
+    if child is None:
+        return None
+    by_hand = has_to_take_over(child, ctx.flow)
+    if not (by_hand or goes_on(child, tolerated=ctx.flow.status.tolerated_retried)):
         return None
     if stored.job in ctx.view.deleted or child.metadata.deletion_timestamp is not None:
         return None

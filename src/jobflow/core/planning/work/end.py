@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from jobflow.api import labels
 from jobflow.api.duration import parse_duration
-from jobflow.api.flow.status import RequestedHours, RunCondition, StepFailure, StepPhase
+from jobflow.api.flow.status import ByHand, RequestedHours, RunCondition, StepFailure, StepPhase
+from jobflow.api.volcano.command import Action
 from jobflow.api.volcano.job import Job, JobPhase, TaskState
 from jobflow.api.volcano.pod import PodPhase
 from jobflow.core.planning.context import PlanContext
@@ -28,7 +29,7 @@ from jobflow.core.planning.observed.steps import ObservedRun
 from jobflow.core.planning.work.abort import aborted
 from jobflow.core.pods.failure import describe_end
 from jobflow.core.pods.outputs import OutputsTooLarge
-from jobflow.core.reasons import StepReason
+from jobflow.core.reasons import BY_HAND, StepReason, ordered
 from jobflow.core.text import MAX_MESSAGE, format_count, format_go_duration, shorten
 from jobflow.core.timestamps import add, ceil_to_second
 from jobflow.core.work import work_of_object
@@ -115,6 +116,24 @@ def ended(run: ObservedRun, job: Job, end: AttemptEnd, ctx: PlanContext) -> RunC
         avoid_nodes=avoided,
         fingerprint=made if phase == StepPhase.COMPLETED else "",
     )
+
+
+def ended_by_hand(run: ObservedRun, order: ByHand, ctx: PlanContext) -> dict[str, Any]:
+    """Return the fields of the end of a run that a user has given up or skipped."""
+    reason: str = BY_HAND[order.action]
+    message = f"it was {ordered(order)}"
+    fields: dict[str, Any] = {
+        "phase": StepPhase.FAILED,
+        "reason": reason,
+        "message": shorten(message),
+    }
+    if order.action == Action.SKIP_STEP:
+        outputs = take_outputs(f"{run.key} by hand", lambda: order.outputs, ctx)
+        if isinstance(outputs, OutputsTooLarge):
+            message = shorten(f"{message}; the outputs of {run.step.name} {outputs}")
+            return fields | {"reason": StepReason.OUTPUTS_TOO_LARGE, "message": message}
+        fields |= {"phase": StepPhase.SKIPPED, "outputs": outputs, "failure": None}
+    return fields | {"next_attempt_time": None}
 
 
 def ends_as(reason: str) -> StepPhase:
