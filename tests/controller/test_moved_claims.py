@@ -246,7 +246,6 @@ async def test_a_move_that_is_refused_is_tried_again_and_said() -> None:
 
 
 @pytest.mark.usefixtures("events_at_once")
-@pytest.mark.sampled(6)
 @pytest.mark.law
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_the_claim_moves_wherever_the_controller_crashes(after: bool) -> None:

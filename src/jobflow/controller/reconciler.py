@@ -312,7 +312,7 @@ class Reconciler(Listener):
             found = (self._store.flows.get(*key) for key in keys)
             source_children = {f.metadata.name: f.metadata for f in found if f is not None}
         return View(
-            others=self._others(flow, source),
+            claim_takers=self._claim_takers(flow, source),
             templates=self._store.templates_in(flow.metadata.namespace),
             jobs=jobs,
             source=source,
@@ -336,9 +336,9 @@ class Reconciler(Listener):
             answers=self._wants.answers(uid),
         )
 
-    def _others(self, flow: JobFlow, source: JobFlow | None) -> Sequence[JobFlow]:
-        """Return the flows that may have volume claims of a flow, if its plan asks who has them: at
-        its start, and for a Command after its end."""
+    def _claim_takers(self, flow: JobFlow, source: JobFlow | None) -> Sequence[JobFlow]:
+        """Return the flows that may have taken claims of others, if the plan of a flow asks who has
+        claims: at its start, and for a Command after its end."""
         if flow.final:
             asks = bool(self._store.commands_of(*key_of(flow)))
         else:
@@ -347,7 +347,7 @@ class Reconciler(Listener):
             asks = is_moving or (
                 untouched(flow) and (source is not None or flow.spec.volume_claims is not None)
             )
-        return self._store.parties_to_claims(source or flow) if asks else ()
+        return tuple(self._store.claim_takers(flow.metadata.namespace)) if asks else ()
 
     def _status_wait(self, flow: JobFlow, plan: Plan, answers: Answers) -> float | None:
         """Return the seconds until the status may be written; None if there is nothing to write."""

@@ -2,7 +2,7 @@
 Reflectors (`feeds`) and the answers to the controller's writes (`Cache.learn`) change it."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -189,15 +189,9 @@ class Store:
             if work_of_object(job).has_steps:
                 yield job.metadata.namespace, name
 
-    def parties_to_claims(self, flow: JobFlow) -> list[JobFlow]:
-        """Return the child flows of a flow, at any depth, and the flows of its namespace that may
-        have taken volume claims from others (`holder_of_claims`)."""
-        found = [*self._takers.get(flow.metadata.namespace, EMPTY).values()]
-        family = [flow] if found else []
-        for each in family:  # which grows
-            children = (self.flows.get(*key) for key in self.children_of(each.metadata.uid))
-            family += (child for child in children if child is not None)
-        return found + family[1:]
+    def claim_takers(self, namespace: str) -> Collection[JobFlow]:
+        """Return the flows of a namespace that may have taken volume claims of others."""
+        return self._takers.get(namespace, EMPTY).values()
 
     def parent_of(self, flow: JobFlow) -> JobFlow | None:
         """Return the parent of a flow; None if the flow is no child, or its parent is gone."""

@@ -272,7 +272,7 @@ class StoreCluster:
 
     def why_spent(self, namespace: str, name: str) -> str:
         flow = self._store.flows.get(namespace, name)
-        return "" if flow is None else why_spent(flow, self._store.parties_to_claims(flow))
+        return "" if flow is None else why_spent(flow, self._store.claim_takers(namespace))
 
     async def flow_is_gone(self, namespace: str, name: str, uid: str) -> bool:
         """The flow is read live: the garbage collector, which deletes its child flows, does not

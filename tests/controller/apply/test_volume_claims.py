@@ -1,18 +1,21 @@
 """Creates of volume claims: the answers of the API server, and their effects."""
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
+import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import VOLUME_CLAIMS
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.manifests.volume_claims import build_claim
-from jobflow.core.planning.actions import CreateClaim
+from jobflow.core.planning.actions import CreateClaim, MoveClaim
 from jobflow.core.planning.observed.view import ClaimHolder, Refusal
 from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox.applier_world import NOW, World
 from support.sandbox.running_controller import NAMESPACE
+from support.sandbox.running_controller import flow as jobflow
 
 LATER = NOW + timedelta(seconds=1)
 CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
@@ -61,3 +64,52 @@ async def test_a_refused_claim_is_tried_again_after_a_backoff(world: World) -> N
     applied = await world.apply(claim_of(world.flow))
     assert (applied.again, applied.errors) == (True, [])
     assert world.answers.claims == {"f-data": Refusal(403, "exceeded quota", LATER)}
+
+
+async def claim_of_first(world: World, **metadata: Any) -> tuple[str, dict[str, Any]]:
+    """Create a flow `first` and its claim f-data; return the UID of the flow, and the claim."""
+    await world.cluster.apply(jobflow("first", {"a": ""}))
+    uid = (await world.cluster.flow("first")).metadata.uid
+    manifest = claim_of(world.flow).manifest
+    (ours,) = manifest["metadata"]["ownerReferences"]
+    owners = [{**ours, "name": "first", "uid": uid}]
+    body = {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": owners, **metadata}}
+    stored = await world.cluster.client.create(VOLUME_CLAIMS, NAMESPACE, msgspec.json.encode(body))
+    return uid, msgspec.json.decode(stored, type=dict[str, Any])
+
+
+async def test_a_move_changes_only_the_owner(world: World) -> None:
+    uid, before = await claim_of_first(world, labels={"a": "b"}, finalizers=["test/hold"])
+    assert (await world.apply(MoveClaim("f-data", uid))).again
+    assert world.answers.claims == {"f-data": None}
+    (after,) = await world.cluster.raw(VOLUME_CLAIMS)
+    assert [each["name"] for each in after["metadata"]["ownerReferences"]] == ["f"]
+    for each in (before, after):
+        for field in ("ownerReferences", "resourceVersion", "managedFields"):
+            each["metadata"].pop(field, None)
+    assert after == before
+
+
+async def test_a_move_whose_answer_was_lost_is_found_again(world: World) -> None:
+    uid, _ = await claim_of_first(world)
+    for _ in range(2):
+        await world.apply(MoveClaim("f-data", uid))
+        assert world.answers.claims == {"f-data": None}
+        world.answers.claims.clear()
+    assert world.cluster.count("PUT", VOLUME_CLAIMS) == 1
+
+
+async def test_of_two_moves_at_once_one_is_too_late(world: World) -> None:
+    uid, _ = await claim_of_first(world)
+    world.fails("PUT", "/f-data", failure(409, "Conflict", "the object has been modified"))
+    applied = await world.apply(MoveClaim("f-data", uid))
+    assert (applied.failed, world.answers.claims) == ({"MoveClaim f-data"}, {})
+
+
+@pytest.mark.parametrize("exists", [True, False])
+async def test_a_claim_of_another_flow_does_not_move(world: World, exists: bool) -> None:
+    if exists:
+        await claim_of_first(world)
+    await world.apply(MoveClaim("f-data", "another"))
+    assert isinstance(world.answers.claims["f-data"], ClaimHolder)
+    assert world.cluster.count("PUT", VOLUME_CLAIMS) == 0

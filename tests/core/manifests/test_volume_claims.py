@@ -3,12 +3,11 @@
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 import pytest
 
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.status import JobFlowStatus, ReusedFlow
-from jobflow.api.resources import JOBFLOWS, ObjectMeta, OwnerReference
+from jobflow.api.resources import ObjectMeta
 from jobflow.core.manifests.volume_claims import (
     holder_of_claims,
     mounted_claims,
@@ -104,20 +103,16 @@ def owning(
     after: str = "",
     *,
     seconds: int = 0,
-    child_of: str = "",
     moving: bool = False,
     **claims: str,
 ) -> JobFlow:
     """A flow with a claim `data`. `after`: the flow that it reuses; `claims`: its reusedClaims."""
     created = NOW + timedelta(seconds=seconds)
-    owner = JOBFLOWS.owner_reference(ObjectMeta(name=child_of, uid=f"uid-{child_of}"))
-    owners = [msgspec.convert(owner, OwnerReference)] if child_of else None
     meta = ObjectMeta(
         name=name,
         namespace="ns",
         uid=f"uid-{name}-{seconds}",
         creation_timestamp=created,
-        owner_references=owners,
     )
     reuse = ReusedFlow(flow=after, uid=f"uid-{after}", moving_claims=moving) if after else None
     status = JobFlowStatus(reuse=reuse, reused_claims=claims or None)
@@ -155,9 +150,3 @@ def test_a_later_flow_of_the_first_name_takes_them_back() -> None:
     assert why_spent(SECOND, [again]) == "its volume claims belong to the flow first"
     assert why_spent(again, [SECOND]) == ""
     assert why_spent(SECOND, [owning("first", "second-1", seconds=2, moving=True)]) == ""
-
-
-def test_a_flow_is_spent_with_the_claims_of_its_child_flows() -> None:
-    top, child = owning("top"), owning("first", child_of="top-0")
-    assert holder_of_claims(top, [child, SECOND]) is SECOND
-    assert holder_of_claims(top, [child]) is None

@@ -49,21 +49,11 @@ def differing_names(
 
 
 def holder_of_claims(flow: JobFlow, others: Iterable[JobFlow]) -> JobFlow | None:
-    """Return the flow to which volume claims of a flow, or of its child flows, have moved, because
-    it reuses them directly or through others; None if they have not. A flow whose claims have moved
-    is spent: it can neither be reused nor go on. `others`: at least the flow's child flows, and the
-    flows of its namespace that reuse others."""
-    children: dict[str, list[JobFlow]] = {}
-    takers: list[JobFlow] = []
-    for each in others:
-        if each.is_child and (owner := each.metadata.controller) is not None:
-            children.setdefault(owner.uid, []).append(each)
-        if may_have_taken(each):
-            takers.append(each)
-    family = [flow] if takers else []
-    for each in family:  # which grows
-        family += children.get(each.metadata.uid, ())
-    takers = [each for each in takers if any(_has_taken(each, old) for old in family)]
+    """Return the flow to which volume claims of this one have moved, because it reuses it directly
+    or through others; None if they have not. A flow whose claims have moved is spent: it can
+    neither be reused nor go on. `others`: at least the flows of its namespace that
+    `may_have_taken` claims."""
+    takers = [each for each in others if may_have_taken(each) and _has_taken(each, flow)]
     return next((t for t in takers if not any(_has_taken(each, t) for each in takers)), None)
 
 

@@ -189,7 +189,7 @@ class PlanContext:
                 moving_claims=bool(movable_claims(flow, source)),
             )
         if reuse is None or not reuse.moving_claims:
-            names = differing_names(flow, {}, self.view.others, source)
+            names = differing_names(flow, {}, self.view.claim_takers, source)
         status = msgspec.structs.replace(flow.status, reuse=reuse, reused_claims=names)
         return replace(self, flow=msgspec.structs.replace(self.flow, status=status))
 

@@ -69,7 +69,7 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         return Plan(actions=(), status=status, urgent=True, events=events)
     is_bound, source, in_vain = not untouched(flow), None, ""
     if flow.spec.reuse is not None and not is_bound:
-        spent = "" if view.source is None else why_spent(view.source, view.others)
+        spent = "" if view.source is None else why_spent(view.source, view.claim_takers)
         obstacle = find_obstacle(flow, view.source, spent)
         # a status that was lost is made anew, whatever has become of that flow
         if obstacle and not (flow.is_child or view.jobs):

@@ -230,7 +230,7 @@ class _CommandReader:
         """Return why a flow that has ended cannot go on, or ""."""
         if why := refuses_retry(self.flow, self.view):
             return why
-        if why := why_spent(self.flow, self.view.others):
+        if why := why_spent(self.flow, self.view.claim_takers):
             return f"the flow is spent, because {why}: retry that one, or resubmit this one"
         return ""
 

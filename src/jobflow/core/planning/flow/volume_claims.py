@@ -142,7 +142,7 @@ def moves(ctx: PlanContext) -> ClaimMoves:
         due = (n for n, each in open_moves.items() if each.retry_at and each.retry_at <= ctx.now)
         actions = tuple(MoveClaim(name, reuse.uid) for name in due) if may_move else ()
         return ClaimMoves(actions, reuse, moved or None, min(times, default=None), True)
-    names = differing_names(ctx.flow, moved, ctx.view.others, source)
+    names = differing_names(ctx.flow, moved, ctx.view.claim_takers, source)
     decided = msgspec.structs.replace(reuse, moving_claims=False)
     return ClaimMoves((), decided, names, are_under_way=True)
 

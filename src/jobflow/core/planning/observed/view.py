@@ -98,9 +98,9 @@ class View:
     deleted one stays, as it was last seen, until the flow's status holds its end."""
     source: JobFlow | None = None
     """The flow that `spec.reuse` names, if it exists; later the one that the status names."""
-    others: Sequence[JobFlow] = ()
-    """The child flows of `source`, or of the flow if it has ended, and the flows of the namespace
-    that may have taken volume claims (`volume_claims.holder_of_claims`), if the plan needs them."""
+    claim_takers: Sequence[JobFlow] = ()
+    """The flows of the namespace that may have taken volume claims of others, if the plan asks who
+    has claims."""
     source_children: Mapping[str, ObjectMeta] = field(default_factory=dict)
     """The metadata of its child flows that exist, by name."""
     reused_by: Sequence[str] = ()
