@@ -4,8 +4,15 @@ from typing import Any
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.resources import COMMANDS, JOBFLOWS
-from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, set_phase, template
+from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
+from support.sandbox.running_controller import (
+    NAMESPACE,
+    Cluster,
+    cluster,
+    flow,
+    set_phase,
+    template,
+)
 
 INNER: dict[str, Any] = {
     "params": {"site": "$(item)"},
@@ -134,3 +141,47 @@ async def test_a_child_flow_that_is_cancelled_by_hand_fails_its_step() -> None:
         done = await world.ended("f")
     (run, _) = (done.status.conditions or {})["f-a"].runs or ()
     assert (run.phase, run.reason) == ("Failed", "Cancelled")
+
+
+def pipelines(samples: int, **mended: Any) -> list[dict[str, Any]]:
+    """A pipeline of two steps for each sample, and a step that collects their results."""
+    last = {"name": "q", "dependsOn": {"targets": ["p"]}, **mended}
+    return [
+        {
+            "name": "samples",
+            "flow": {"flows": [{"name": "p"}, last]},
+            "forEach": {"count": samples},
+        },
+        {"name": "all", "dependsOn": {"targets": ["samples"]}},
+    ]
+
+
+async def test_a_mended_step_of_many_child_flows_runs_alone() -> None:
+    """A third flow, in which nothing has changed, runs nothing, and neither does its last step."""
+    async with cluster() as world, world.ends(), world.controller():
+        await world.apply(*(template(name) for name in ("p", "q", "all")))
+        await world.apply(flow("e", {}, flows=pipelines(50)))
+        await world.ended("e")
+        assert world.count("POST", JOBS) == 101
+        mended = pipelines(50, env={"SEED": "2"})
+        await world.apply(flow("f", {}, flows=mended, reuse={"flow": "e"}))
+        await world.ended("f")
+        made = [name for name in await world.jobs() if name.startswith("f-")]
+        assert sorted(made) == sorted(["f-all", *(f"f-samples-{i}-q" for i in range(50))])
+        await world.apply(flow("g", {}, flows=mended, reuse={"flow": "f"}))
+        last = await world.ended("g")
+        assert world.count("POST", JOBS) == 152
+        assert (last.status.conditions or {})["g-all"].reason == "Reused"
+
+
+async def test_a_child_flow_whose_counterpart_is_gone_runs_whole() -> None:
+    async with cluster() as world, world.ends(), world.controller():
+        await world.apply(*(template(name) for name in ("p", "q", "all")))
+        await world.apply(flow("e", {}, flows=pipelines(2)))
+        await world.ended("e")
+        await world.client.delete(JOBFLOWS, NAMESPACE, "e-samples-0")
+        await world.seen(JOBFLOWS, JobFlow, lambda flows: "e-samples-0" not in flows)
+        await world.apply(flow("f", {}, flows=pipelines(2), reuse={"flow": "e"}))
+        await world.ended("f")
+        made = {name for name in await world.jobs() if name.startswith("f-")}
+        assert made == {"f-samples-0-p", "f-samples-0-q", "f-all"}

@@ -113,7 +113,7 @@ async def test_each_job_is_created_once_wherever_the_controller_crashes(
     assert point.number >= STORIES[name].requests, "the crash points ran out early"
 
 
-EARLIER = [
+EARLIER: list[dict[str, Any]] = [
     {"name": "a"},
     {"name": "b", "dependsOn": {"targets": ["a"]}, "forEach": {"items": ["x", "y"]}},
     {"name": "c", "dependsOn": {"targets": ["b"]}},
