@@ -226,3 +226,12 @@ def test_a_child_flow_whose_counterpart_is_gone_runs_whole_and_says_so() -> None
     metadata = msgspec.structs.replace(first.flow.metadata, name="f-a", uid="uid-other")
     other = msgspec.structs.replace(first.flow, metadata=metadata)
     assert replace(again, flow=child, source=other).plan().status.reuse is None
+
+
+def test_a_retry_of_a_flow_that_found_nothing_to_reuse_looks_again() -> None:
+    first = flow("a", b="a").run()
+    failed = replace(reusing(first), source=None).settled().with_command("RestartJob").settled()
+    assert failed.end == ("Failed", "ReuseNotFound")
+    again = replace(failed, source=first.flow).with_command("RestartJob", name="d").run()
+    assert again.jobs == {}
+    assert again.end == ("Succeed", "")

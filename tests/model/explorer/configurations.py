@@ -20,6 +20,7 @@ from jobflow.api.flow.control import (
 )
 from jobflow.api.flow.step import DependsOn, Probe, Step, TaskStatusProbe, TCPSocketProbe
 from jobflow.core.admission.validate import Known, validate_flow
+from model.explorer.reusing_flows import REUSING
 from model.random_values import CLAIMS
 from support.plan.plan_world import World, flow
 from support.plan.steps import TEMPLATE_SPEC, mounting, step, template
@@ -37,8 +38,7 @@ COMMANDS = {
 """Commands of users, by their names in a budget."""
 RARE = frozenset(
     {"busy", "crash", "lost answer", "fail", "evict", "edit", "delete job", "delete flow"}
-    | {"template"}
-    | {"late"}
+    | {"template", "delete source", "late"}
     | COMMANDS.keys()
 )
 """All events that may have a budget."""
@@ -244,6 +244,7 @@ FLOWS: dict[str, World] = {
     "concurrency: Replace": grouped(flow("a"), policy="Replace"),
     "concurrency: Forbid": grouped(flow("a").with_finally("z"), policy="Forbid"),
     "retain policy delete": flow("a", b="a", retain="delete"),
+    **REUSING,
     "child flow": flow(a=step(flow=CHILD)).with_spec(),
     "chain and a child flow": flow(a=step(flow=CHILD), b="a").with_spec(),
     "child flow that continues": flow(a=step(flow=CONTINUING_CHILD), b="a").with_spec(),
@@ -282,6 +283,11 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("one step", "crash", "lost answer", "fail"),
     _configuration("ttl of the flow", "crash", "lost answer", "fail"),
     _configuration("ttl of a failed flow", "crash", "retry", "fail 2"),
+    _configuration("reuse", "crash", "lost answer", "fail", "delete source"),
+    _configuration("reuse of a repeat", "crash", "lost answer", "delete source"),
+    _configuration("reuse behind an approval", "crash", "approve", "reject", "delete source"),
+    _configuration("reuse", "crash", "fail", "retry", "delete source"),
+    _configuration("reuse of a failed flow", "crash", "fail", "retry"),
     _configuration("concurrency: Forbid", "crash", "lost answer", "busy"),
     _configuration("concurrency: Replace", "crash", "lost answer", "late"),
     _configuration("concurrency and finally", "crash", "cancel"),
@@ -377,6 +383,8 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("forEach", "cancel", "fail"),
     _configuration("repeat with retry", "crash", "fail", "suspend and abort", "resume"),
     _configuration("Abort with a handler", "crash", "lost answer", "fail"),
+    _configuration("reuse of items", "crash", "template", "fail", "delete source"),
+    _configuration("reuse of one of two", "crash", "lost answer", "fail", "delete source"),
     _configuration("continueOnFailure", "crash", "delete job", "fail"),
     _configuration("continueOnFailure", "crash", "fail", "retry tolerated"),
     _configuration("retry", "suspend and abort", "cancel", "fail"),

@@ -39,7 +39,8 @@ class Keys:
         aborts = tuple((uid, min(state.now - at, ABORT_INTERVAL)) for uid, at in state.aborts)
         claims = state.claims, state.known_claims
         at = state.cancelled_at
-        others = state.busy, None if at is None else min(state.now - at, ABORT_INTERVAL)
+        asked = None if at is None else min(state.now - at, ABORT_INTERVAL)
+        others = state.busy, asked, state.source_gone
         memory = state.not_found, aborts, state.probed, state.missing, state.round, claims, others
         commands = state.commands, state.known_commands
         jobs = tuple(self._job(job, state.now) for job in state.jobs)

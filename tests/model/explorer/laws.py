@@ -136,6 +136,31 @@ def nothing_starts_unapproved(sight: Sight, state: State) -> Broken:
                 yield f"{action.name} is created, and {target} is not approved in the status"
 
 
+def results_are_stored_before_what_follows(sight: Sight, state: State) -> Broken:
+    """Nothing but the status shows that a result is reused: another process may decide otherwise
+    after a crash, and the job that was created meanwhile would be made of something else."""
+    conditions = state.known.status.value.conditions or {}
+    ran = {job.step for job in state.jobs}
+    for action in sight.plan(state).actions if sight.configuration.world.source else ():
+        if not isinstance(action, CreateJob):
+            continue
+        for target in sight.configuration.steps[action.step].targets:
+            condition = conditions.get(f"{sight.flow_name}-{target}", StepCondition())
+            if condition.phase not in ENDED_STEP_PHASES and target not in ran:
+                yield f"{action.name} is created before the result of {target} is stored"
+
+
+def what_is_made_of_what_ran_ran(sight: Sight, state: State) -> Broken:
+    """A reused result that is made of a job of this flow would be that of another one."""
+    conditions = state.flow.status.value.conditions or {}
+    ran = {job.step for job in state.jobs}
+    for name, step in sight.configuration.steps.items():
+        condition = conditions.get(f"{sight.flow_name}-{name}", StepCondition())
+        runs = [run for run in condition.runs or (condition,) if run.reason == StepReason.REUSED]
+        for target in ran.intersection(step.targets) if runs else ():
+            yield f"{name} is reused, and its target {target} ran"
+
+
 def only_what_is_recorded_is_deleted(sight: Sight, state: State) -> Broken:
     """The status is the only memory: the next process does not know the reason of a deletion, or of
     the cancel of a child flow, that was not stored."""
@@ -288,9 +313,9 @@ def final_stays_final(sight: Sight, before: State, after: State) -> Broken:
 def nothing_stays_behind_what_runs_again(sight: Sight, before: State, after: State) -> Broken:
     """The result of a step that depends on a step that runs again would be that of the old run. A
     daemon that ended with its flow may run again for another step."""
-    if after.round == before.round:
-        return
     was, now = before.flow.status.value.conditions or {}, after.flow.status.value.conditions or {}
+    if after.round == before.round or not was:
+        return
     for name, step in sight.configuration.steps.items():
         key = f"{sight.flow_name}-{name}"
         targets = [f"{sight.flow_name}-{target}" for target in step.targets]
@@ -318,6 +343,8 @@ OF_A_STATE: tuple[Callable[[Sight, State], Broken], ...] = (
     nothing_outlives_its_flow,
     nothing_starts_that_is_to_end,
     nothing_starts_unapproved,
+    results_are_stored_before_what_follows,
+    what_is_made_of_what_ran_ran,
     claims_come_before_jobs,
     one_flow_has_the_place,
     only_what_is_recorded_is_deleted,

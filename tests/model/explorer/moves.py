@@ -239,6 +239,13 @@ def templating(sight: Sight, state: State) -> Iterator[Move]:
                 yield f"template {name} goes", replace(paid, missing=state.missing | {name})
 
 
+def losing(sight: Sight, state: State) -> Iterator[Move]:
+    """A user deletes the flow that is reused, which an annotation on it allows."""
+    paid = spend(sight, state, "delete source")
+    if paid is not None and not state.source_gone:
+        yield "somebody deletes the flow that is reused", replace(paid, source_gone=True)
+
+
 def sharing(sight: Sight, state: State) -> Iterator[Move]:
     """The other flow of the concurrency group ends, or another one takes the place. The controller
     gives it to one flow at a time, so it is free only while ours neither holds nor takes it."""
@@ -260,6 +267,7 @@ MOVERS: tuple[Callable[[Sight, State], Iterator[Move]], ...] = (
     deleting,
     editing,
     templating,
+    losing,
     sharing,
 )
 """The moves of each flow of a family."""

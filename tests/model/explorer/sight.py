@@ -69,7 +69,7 @@ class Sight:
             if j.seen
         )
         remembered = state.not_found, state.aborts, state.probed, state.known_claims
-        others = state.busy, state.cancelled_at, state.parent
+        others = state.busy, state.cancelled_at, state.parent, state.source_gone
         key = state.known, now, jobs, remembered, others, state.known_commands, state.missing
         plan = self._plans.get(key)
         if plan is None:
@@ -110,6 +110,7 @@ class Sight:
         return View(
             templates={n: template for n, template in templates.items() if n not in state.missing},
             jobs=jobs,
+            source=None if state.source_gone else self.configuration.world.source,
             deleted=frozenset(deleted | (state.not_found - jobs.keys())),
             parent=None
             if self.parent is None or state.parent is None

@@ -131,6 +131,8 @@ class State:
     """The PersistentVolumeClaims that exist."""
     known_claims: frozenset[str] = frozenset()
     """Those that an answer has shown to the controller."""
+    source_gone: bool = False
+    """Whether the flow that is reused was deleted."""
     parent: Flow | None = None
     """The controller's copy of the flow of which this one is a child; None: it is no child."""
     crashed: bool = False

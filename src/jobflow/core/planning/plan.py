@@ -67,7 +67,7 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         status = invalid_status(ctx, view.violations)
         events = tuple(flow_events(flow, status))
         return Plan(actions=(), status=status, urgent=True, events=events)
-    is_bound, source, in_vain = not untouched(flow), None, ""
+    is_bound, source, in_vain = _is_bound(flow, view), None, ""
     if flow.spec.reuse is not None and not is_bound:
         spent = "" if view.source is None else why_spent(view.source, view.claim_takers)
         obstacle = find_obstacle(flow, view.source, spent)
@@ -152,6 +152,14 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         wants=collect(decisions, "wants"),
         only_ends_matter=ctx.layout.only_ends_matter,
     )
+
+
+def _is_bound(flow: JobFlow, view: View) -> bool:
+    """Whether it is decided which flow this one reuses. A retry of one that has failed because of
+    that, so that nothing has begun, decides again."""
+    if flow.spec.reuse is None or flow.status.reuse is not None or flow.is_child or view.jobs:
+        return not untouched(flow)
+    return any(condition.attempts for condition in (flow.status.conditions or {}).values())
 
 
 def is_unjudged(flow: JobFlow, jobs: Mapping[str, Job]) -> bool:

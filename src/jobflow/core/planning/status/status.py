@@ -112,7 +112,9 @@ def invalid_status(ctx: PlanContext, violations: Iterable[Violation]) -> api.Job
 
 def never_begun_status(ctx: PlanContext, reason: FlowReason, message: str) -> api.JobFlowStatus:
     """Return the Failed status of a flow of which nothing has begun."""
-    return api.JobFlowStatus(
+    return msgspec.structs.replace(
+        ctx.flow.status,
+        conditions=None,
         state=api.FlowState(phase=api.FlowPhase.FAILED, reason=reason, message=shorten(message)),
         progress=f"0/{len(ctx.layout.steps)}",
         start_time=ctx.second,

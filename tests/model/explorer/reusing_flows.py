@@ -1,0 +1,40 @@
+"""Small flows that reuse one that has ended."""
+
+from jobflow.api.flow.control import Approval, ForEach, Repeat
+from jobflow.api.flow.step import Step
+from support.plan.loop_worlds import with_step
+from support.plan.plan_world import World, flow
+from support.plan.reusing_worlds import reusing
+from support.plan.steps import step
+
+
+def _reused(world: World, **changes: Step) -> World:
+    """Return the world of a flow that reuses this one at its end. These steps change."""
+    again = reusing(world)
+    for name, fields in changes.items():
+        again = with_step(again, name, env=fields.env, for_each=fields.for_each)
+    return again
+
+
+def _approved(world: World) -> World:
+    """Return a flow of approvals at its end."""
+    return world.settled().with_command("ApproveStep", text="ok").run()
+
+
+CHANGED = Step(env={"SEED": "2"})
+THRICE = Step(for_each=ForEach(count=3), env={"I": "$(index)"})
+TWICE = ForEach(count=2)
+UNTIL = Repeat(until="index >= 1", max=2)
+
+REUSING: dict[str, World] = {
+    "reuse": _reused(flow("a", b="a", c="b").run(), c=CHANGED),
+    "reuse of one of two": _reused(flow("a", "x", b="a", c="b x").run(), x=CHANGED),
+    "reuse of a failed flow": reusing(
+        flow("a", b="a").settled().ended("f-a", "Completed").run(lambda name: "Failed")
+    ),
+    "reuse of items": _reused(
+        flow(a=step(for_each=TWICE, env={"I": "$(index)"}), b="a").run(), a=THRICE
+    ),
+    "reuse of a repeat": _reused(flow(a=step(repeat=UNTIL), b="a").run(), b=CHANGED),
+    "reuse behind an approval": _reused(_approved(flow(ok=step(approval=Approval()), b="ok"))),
+}
