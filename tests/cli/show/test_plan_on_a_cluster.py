@@ -54,6 +54,33 @@ async def test_durations_are_learned_from_finished_flows(
     assert again.err == "jobflow: warning: JobFlow f has started: this is the plan of a new run\n"
 
 
+async def test_a_flow_that_reuses_another_is_planned_with_its_results(
+    world: Cluster, kubeconfig: Path, tmp_path: Path
+) -> None:
+    await world.apply(asking("a", "1s"), asking("b", "10s"), flow("f", {"a": "", "b": "a"}))
+    async with volcano_on(world), world.controller():
+        await world.ended("f")
+    new = flow("g", {"a": "", "b": "a", "c": "b"}, reuse={"flow": "f"})
+    await world.apply(asking("c", "5s"), new)
+    answer = await run_command(kubeconfig, "plan", "g")
+    assert (answer.code, answer.err) == (0, "")
+    assert "\nreused: a and b\nmakespan: 5s (g: Succeed)\n" in answer.out
+    file = tmp_path / "new.yaml"
+    templates = [asking("a", "1s"), asking("b", "10s"), asking("c", "5s")]
+    file.write_text(yaml.safe_dump_all([*templates, new]))
+    answer = await run_command(kubeconfig, "plan", str(file))
+    assert answer.err == (
+        "jobflow: warning: JobFlow g is planned as if it reused nothing: a file does not say what "
+        "flow f has done\n"
+    )
+    assert "\nmakespan: 16s (g: Succeed)\n" in answer.out
+    await world.apply(flow("h", {"a": ""}, reuse={"flow": "gone"}))
+    answer = await run_command(kubeconfig, "plan", "h")
+    assert answer.err == (
+        "jobflow: warning: JobFlow h is planned as if it reused nothing: flow gone does not exist\n"
+    )
+
+
 async def test_outputs_are_learned_from_finished_flows(
     world: Cluster, kubeconfig: Path, tmp_path: Path
 ) -> None:

@@ -183,3 +183,30 @@ async def test_a_dry_run_of_a_flow_that_cannot_be_reused_says_so(
     result = await run_command(kubeconfig, "resubmit", "train", "--reuse", "--dry-run", "client")
     assert (result.code, result.out) == (1, "")
     assert "spec.reuse: flow train is Pending; wait until it has ended" in result.err
+
+
+async def test_a_dry_run_says_that_claims_move_and_by_whom_a_flow_was_spent(
+    world: Cluster, kubeconfig: Path
+) -> None:
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    mounts = [{"name": "data", "mountPath": "/data"}]
+    steps = [{"name": "a", "container": {"image": "busybox", "volumeMounts": mounts}}]
+    dry_run = ("resubmit", "first", "--reuse", "--dry-run", "client")
+    async with volcano_on(world), world.controller():
+        await world.apply(flow("first", {}, flows=steps, volumeClaims={"data": claim}))
+        assert await ended(world, "first") == "Succeed"
+        assert (await run_command(kubeconfig, *dry_run)).out.splitlines()[:-1] == [
+            "Reused from first: a",
+            "Nothing runs.",
+            "The volume claim data of first moves to the new flow: first is then spent, and can be "
+            "neither retried nor reused.",
+        ]
+        await run_command(kubeconfig, "resubmit", "first", "--reuse", "--name", "second")
+        assert await ended(world, "second") == "Succeed"
+        result = await run_command(kubeconfig, *dry_run)
+    assert (result.code, result.out) == (1, "")
+    spent = "flow first is spent, because its volume claims belong to the flow second"
+    assert f"--reuse first: {spent}; name that one instead" in result.err

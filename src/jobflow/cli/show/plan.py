@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from msgspec.structs import replace
 from rich.text import Text
 
 from jobflow.api import labels
@@ -25,6 +26,7 @@ from jobflow.core.drawing.svg import timeline_svg
 from jobflow.core.names import format_place, stored_condition
 from jobflow.core.pods.resources import parse_quantity
 from jobflow.core.reasons import StepReason
+from jobflow.core.spec.reuse import find_obstacle
 from jobflow.core.text import format_count, format_duration, join_names, printable
 from jobflow.core.timelines.time_left import History, learn
 from jobflow.display.console import GAP, column_sizes, columns_of, fitting, line_width, make_console
@@ -162,7 +164,7 @@ def _run(
         namespace = flow.metadata.namespace
         # a flow finds templates of its own namespace alone
         templates = (each for each in found.templates if each.metadata.namespace == namespace)
-        cluster.add(flow, templates)
+        cluster.add(_plannable(flow, found.sources), templates, found.sources)
     cluster.run()
     faults = [
         f"the job {each.metadata.name} of step {each.step} can never start: its first pods ask "
@@ -174,6 +176,22 @@ def _run(
     if faults:
         raise CommandError(FAILED, "\n".join(faults))
     return cluster
+
+
+def _plannable(flow: JobFlow, sources: Mapping[str, JobFlow]) -> JobFlow:
+    """Return a flow that reuses another one only if that can be done; else a warning is printed."""
+    if flow.spec.reuse is None:
+        return flow
+    if flow.metadata.uid:
+        obstacle = find_obstacle(flow, sources.get(flow.spec.reuse.flow))
+        why = "" if obstacle is None else obstacle.why
+    else:
+        why = f"a file does not say what flow {flow.spec.reuse.flow} has done"
+    if not why:
+        return flow
+    sentence = f"JobFlow {flow.metadata.name} is planned as if it reused nothing: {why}"
+    print_error(sentence, severity="warning")
+    return replace(flow, spec=replace(flow.spec, reuse=None))
 
 
 def _amounts(amounts: Amounts, names: Sequence[str]) -> str:
@@ -317,6 +335,8 @@ def summary(planned: PlannedFlows, has_path: bool, ascii_only: bool) -> Iterator
     if (more := sum(map(len, [*alike.values()][_REASONS:]))) > 0:
         yield f"{format_count(more, 'more step')} did not complete: see -o json"
     yield ""
+    if reused := [each.step for each in planned.steps if each.reason == StepReason.REUSED]:
+        yield printable(f"reused: {join_names(reused, shown=10)}")
     ends = ", ".join(f"{flow.metadata.name}: {flow.status.state.phase}" for flow in flows)
     yield f"makespan: {format_duration(planned.makespan)} ({ends})"
     if not has_path:

@@ -17,6 +17,7 @@ from jobflow.client.manifests.check import add_flows_of_crons, check_files
 from jobflow.client.manifests.objects import Manifest
 from jobflow.client.manifests.sources import SUFFIXES
 from jobflow.client.options import Connection, FileOptions
+from jobflow.client.verbs.reuse import read_reused
 from jobflow.display.console import make_console
 from jobflow.display.report import print_report, print_warnings
 from jobflow.kube.answers import ItemList
@@ -33,6 +34,8 @@ class FoundFlows:
     children: Mapping[str, JobFlow] = field(default_factory=dict)
     """Their child flows in the cluster, by name, if they were asked for."""
     templates: list[JobTemplate] = field(default_factory=list)
+    sources: Mapping[str, JobFlow] = field(default_factory=dict)
+    """The flows of the cluster that they reuse, and the child flows of these, by name."""
 
 
 def is_file(name: str) -> bool:
@@ -76,6 +79,7 @@ async def flows_of(
                     found.templates += page.items or ()
             except ApiError as error:  # a cluster without the kind has no templates
                 raise_unless_missing(error)
+            found.sources = await read_reused(client, found.flows)
             if children:
                 found.children = await read_children(client, found.flows)
     return found

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
-from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
+from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, Resource
 from jobflow.client.errors import FAILED, CommandError
 from jobflow.client.flows.children import read_children
 from jobflow.client.flows.find_flow import NoSuchFlow, find_flow, raise_unless_missing
@@ -18,6 +19,8 @@ from jobflow.client.manifests.flag_values import ReuseChoice, set_generated_name
 from jobflow.client.manifests.objects import Manifest
 from jobflow.client.verbs.send_manifests import body_of
 from jobflow.core.admission.object_names import all_names
+from jobflow.core.manifests.volume_claims import why_spent
+from jobflow.core.spec.reuse import find_obstacle
 from jobflow.core.text import printable
 from jobflow.kube.answers import ItemList
 from jobflow.kube.client import ApiError, Client
@@ -25,6 +28,7 @@ from jobflow.kube.client import ApiError, Client
 if TYPE_CHECKING:  # plans take long to import, and only a preview needs them
     from jobflow.core.planning.virtual_time.reuse import ReusePreview
 
+T = TypeVar("T")
 _LONGEST_CHAIN = 20
 """Earlier flows that are read, each of which was reused by the one after it."""
 
@@ -69,7 +73,11 @@ async def preview_reuse(client: Client, report: Report, reuse: ReuseChoice) -> R
     name = meta.get("name") or f"{meta['generateName']}xxxxx"
     flow = msgspec.convert({**body, "metadata": {**meta, "name": name}}, JobFlow)
     source = await find_flow(client, reuse.flow, manifest.namespace)
-    stored = await _read_templates(client, manifest.namespace)
+    if source.spec.volume_claims is not None:
+        flows = await _read_all(client, JOBFLOWS, JobFlow, manifest.namespace)
+        if obstacle := find_obstacle(flow, source, why_spent(source, flows)):
+            raise CommandError(FAILED, f"--reuse {reuse.flow}: {obstacle}")
+    stored = await _read_all(client, JOBTEMPLATES, JobTemplate, manifest.namespace)
     sent = [msgspec.convert(each.data, JobTemplate) for each in report.templates]
     found = preview(
         flow,
@@ -84,14 +92,24 @@ async def preview_reuse(client: Client, report: Report, reuse: ReuseChoice) -> R
     return found
 
 
-async def _read_templates(client: Client, namespace: str) -> list[JobTemplate]:
-    found: list[JobTemplate] = []
-    pages = client.list(JOBTEMPLATES, ItemList[JobTemplate], namespace=namespace)
+async def _read_all(client: Client, resource: Resource, kind: type[T], namespace: str) -> list[T]:
+    found: list[T] = []
     try:
-        async for page in pages:
+        async for page in client.list(resource, ItemList[kind], namespace=namespace):  # type: ignore[valid-type]
             found += page.items or ()
     except ApiError as error:
         raise_unless_missing(error)
+    return found
+
+
+async def read_reused(client: Client, flows: Iterable[JobFlow]) -> dict[str, JobFlow]:
+    """Return the flows that flows of the client's namespace reuse, as far as they exist, and their
+    child flows, by name. Raises CommandError."""
+    found: dict[str, JobFlow] = {}
+    for name in dict.fromkeys(each.spec.reuse.flow for each in flows if each.spec.reuse):
+        with suppress(NoSuchFlow):
+            source = await find_flow(client, name)
+            found |= {name: source, **await read_children(client, [source])}
     return found
 
 
