@@ -46,6 +46,7 @@ ENDS = dict.fromkeys(EXAMPLES_BY_NAME, "Succeed") | {
             "failure-policy",
             "finally",
             "finally-in-order",
+            "go-on-after-a-fix",
             "on-failure",
             "timeout",
             "report-failures",
