@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -148,6 +149,58 @@ def _run(block: Block, folder: Path, environment: dict[str, str]) -> None:
     assert result.returncode == block.code, f"{block.script}{result.stdout}{result.stderr}"
     if block.output is not None:
         assert result.stdout == block.output
+
+
+BUCKET_PAGE = ROOT / "docs" / "cookbook" / "files-in-a-bucket.md"
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Provide an S3 server with the bucket `results`, whose address and keys the page names."""
+    from moto.server import ThreadedMotoServer  # a second for the only test that needs it
+    from s3fs import S3FileSystem
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        url = "http://{}:{}".format(*server.get_host_and_port())
+        for name, value in {"S3_URL": url, "S3_KEY": "key", "S3_SECRET": "the-secret"}.items():
+            monkeypatch.setenv(name, value)
+        found = S3FileSystem(
+            endpoint_url=url, key="key", secret="the-secret", use_listings_cache=False
+        )
+        found.mkdir("results")
+        yield found
+    finally:
+        server.stop()
+
+
+@pytest.mark.long
+def test_the_commands_about_a_bucket_run_on_an_s3_server(
+    bucket: Any, checkout: Path, environment: dict[str, str]
+) -> None:
+    (excerpt,) = PYTHON.finditer(BUCKET_PAGE.read_text(encoding="utf-8"))
+    assert excerpt["source"] in (ROOT / "examples" / "python" / "bucket.py").read_text()
+    rclone = checkout / ".venv" / "bin" / "rclone"
+    rclone.symlink_to(Path(sys.executable).with_name("rclone"))
+    (checkout / ".venv" / "bin" / "python3").symlink_to("python")
+    for block in blocks(BUCKET_PAGE):
+        _run(block, checkout, environment)
+    files = bucket.glob("results/wordcount/*/words.txt")
+    assert [len(bucket.cat(file).split()) for file in files] == [6, 6]
+    (rule,) = bucket.call_s3("get_bucket_lifecycle_configuration", Bucket="results")["Rules"]
+    assert (rule["Filter"], rule["Expiration"]) == ({"Prefix": "wordcount/"}, {"Days": 30})
+    logs = [path.read_text() for path in checkout.glob(".jobflow/logs/**/*.log")]
+    assert logs and not any("the-secret" in log for log in logs)
+    # a step whose prefix has no files fails
+    for file in ("examples/bucket.yaml", "flow.yaml"):
+        text = (
+            (checkout / file).read_text().replace("$(steps.write.outputs.files)", "s3://results/x")
+        )
+        (checkout / "missing.yaml").write_text(text)
+        missing = "jobflow run --runner process missing.yaml bucket.yaml > missing.txt"
+        _run(Block(missing, 1, None), checkout, environment)
+        assert re.search("count +wordcount.*Failed", (checkout / "missing.txt").read_text())
 
 
 def test_the_readme_runs_its_main_commands() -> None:
