@@ -61,12 +61,11 @@ StepOrItem = Annotated[
 ApprovalStep = Annotated[
     str, _argument("STEP[/INDEX]", "The step, or an item of its forEach, from 0.", "STEP")
 ]
-StepPath = Annotated[
-    str,
-    _argument(
-        "STEP[/INDEX]", "The step, or an item of its forEach, from 0; also samples/3/qc.", "STEP"
-    ),
-]
+_STEP_PATH = _argument(
+    "STEP[/INDEX]", "The step, or an item of its forEach, from 0; also samples/3/qc.", "STEP"
+)
+StepPath = Annotated[str, _STEP_PATH]
+OptionalStepPath = Annotated[str | None, _STEP_PATH]
 StepOutputs = Annotated[
     list[str] | None,
     typer.Option(

@@ -17,7 +17,7 @@ from jobflow.client.step_rows import StepRow, format_outputs, step_rows, with_re
 from jobflow.core.drawing.phase_looks import look_of, style_of
 from jobflow.core.drawing.tree_layout import Branch, branches, guides
 from jobflow.core.explain.progress import format_task_progress
-from jobflow.core.spec.approvals import asks
+from jobflow.core.spec.step_commands import asks
 from jobflow.core.text import format_duration, join_names, printable
 from jobflow.core.timelines.spans import runs_of
 from jobflow.core.work import may_run_steps

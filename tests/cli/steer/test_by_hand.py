@@ -149,3 +149,19 @@ async def test_a_skip_or_a_retry_that_cannot_be_sends_nothing(
     assert (result.code, result.out) == (code, "")
     assert error in result.err
     assert await world.raw(COMMANDS) == []
+
+
+async def test_a_scale_says_what_it_replaces(world: Cluster, kubeconfig: Path) -> None:
+    await start(world)
+    result = await run_command(kubeconfig, "scale", "f", "part", "--parallelism", "8")
+    [sent] = await world.raw(COMMANDS)
+    assert (sent["action"], sent["message"]) == ("ScaleFlow", "part=8")
+    line = "JobFlow f: part: at most 8 at once, instead of any number"
+    assert result.out.splitlines()[0] == line
+    flags = "--parallelism 2 --dry-run client -o json".split()
+    result = await run_command(kubeconfig, "scale", "f", *flags)
+    assert result.json["scales"] == [{"step": "", "parallelism": 2, "before": None}]
+    assert len(await world.raw(COMMANDS)) == 1
+    result = await run_command(kubeconfig, "scale", "f", "merge", "--parallelism", "2")
+    assert (result.code, result.out) == (1, "")
+    assert "JobFlow f: step merge has no forEach, so it has no parallelism" in result.err

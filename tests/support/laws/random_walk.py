@@ -21,7 +21,7 @@ from jobflow.core.planning.actions import (
 )
 from jobflow.core.planning.observed.child_flow import ChildFlow
 from jobflow.core.planning.observed.view import Refusal
-from jobflow.core.spec.approvals import asks
+from jobflow.core.spec.step_commands import asks
 from jobflow.core.work import may_run_steps
 from support.laws.walk_checks import CheckedFlow, key_of
 from support.plan.plan_pods import pod_of

@@ -114,9 +114,11 @@ class ByHand(Struct):
     """What a user has done to a step or an item by hand."""
 
     step: str = ""
-    """The step, or step/index of an item."""
+    """The step, or step/index of an item; empty for the flow itself."""
     action: str = ""
     """Action of the Command, such as CancelStep."""
+    parallelism: Int32 | None = None
+    """With ScaleFlow: the most jobs of the flow, or items of the step, at once."""
     by: str = ""
     """User who sent it. Empty if no webhook vouches for the name."""
     time: datetime | None = None

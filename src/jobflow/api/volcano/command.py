@@ -43,10 +43,14 @@ class Action(StrEnum):
     """Run steps or items again that have ended, and all that was made of them, with the same
     `message`. An extension."""
 
+    SCALE_FLOW = "ScaleFlow"
+    """Set how many jobs of a flow, or items of a step, are under way at once. `message`: N or
+    PATH=N, then a space and a comment. An extension."""
+
 
 RETRIES = frozenset({Action.RESTART_JOB, Action.RETRY_TOLERATED})
 """The actions on a flow that has ended."""
-BY_HAND = frozenset({Action.CANCEL_STEP, Action.SKIP_STEP, Action.RETRY_STEPS})
+BY_HAND = frozenset({Action.CANCEL_STEP, Action.SKIP_STEP, Action.RETRY_STEPS, Action.SCALE_FLOW})
 """The actions on steps that `message` names by their paths from the outermost flow."""
 ENDS_STEPS = frozenset({Action.CANCEL_STEP, Action.SKIP_STEP})
 """Those of BY_HAND that end steps, and so child flows with approvals that nobody has given."""

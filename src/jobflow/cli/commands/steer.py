@@ -293,6 +293,38 @@ def skip(
 
 
 @commands.add(
+    "Set how many jobs or items of a running flow there are at once.",
+    "jobflow scale train --parallelism 8",
+    "jobflow scale train sweep --parallelism 2 -m 'by day' --dry-run client",
+    "jobflow scale train samples/3/align --parallelism 4 -n team -o json",
+)
+def scale(
+    flow: flags.FlowName,
+    connection: Connection,
+    how: flags.StepOptions,
+    parallelism: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, help="The most jobs of the flow, or items of the step, at once."
+        ),
+    ],
+    step: flags.OptionalStepPath = None,
+    output: Annotated[Output, typer.Option("-o", help="Text, or one JSON object.")] = Output.TEXT,
+) -> Work:
+    """Set spec.parallelism of a flow, or forEach.parallelism of a step, while the flow runs. Its
+    spec stays as it is: the number is in its status, also after a retry. What runs goes on; with a
+    smaller number, nothing starts until there is room.
+
+    Exit code: 0 requested; 1 refused, or the flow or the step has ended; 2 no such flow or step, a
+    fault in a flag, or no cluster.
+    """
+    from jobflow.cli.steer.by_hand import scale
+
+    as_json = output is Output.JSON
+    return scale(flow, step or "", parallelism, connection, how, as_json=as_json)
+
+
+@commands.add(
     "Approve a step that waits for approval.",
     "jobflow approve train evaluate",
     'jobflow approve train sweep/2 --output percent=10 -m "only a few users" -n team',

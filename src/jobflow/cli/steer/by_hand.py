@@ -10,8 +10,10 @@ from jobflow.client.errors import SUCCESS
 from jobflow.client.flows.find_flow import connect, find_flow
 from jobflow.client.options import Connection
 from jobflow.client.verbs.by_hand import (
+    SCALE_FLOW,
     StepVerb,
     Touched,
+    check_scale,
     check_steps,
     read_command,
     send_steps,
@@ -46,6 +48,32 @@ async def steer_steps(
     elif command:
         requested = f"{verb.verb.name} of {', '.join(paths)} requested (Command {command})"
         print(f"JobFlow {meta.name}: {requested}", flush=True)
+    return SUCCESS
+
+
+async def scale(
+    name: str, path: str, most: int, connection: Connection, how: StepOptions, *, as_json: bool
+) -> int:
+    """Print how many jobs or items there may be at once, and send the Command unless it is a dry
+    run."""
+    message = f"{path}={most}".removeprefix("=")
+    asked = read_command(SCALE_FLOW, [message], how.message)
+    async with await connect(connection) as client:
+        flow = await find_flow(client, name)
+        before = await check_scale(client, flow, asked)
+        if not as_json:
+            what = f"{path}: at most" if path else "at most"
+            rest = f"{most} at once, instead of {'any number' if before is None else before}"
+            print(f"JobFlow {flow.metadata.name}: {what} {rest}", flush=True)
+        command = "" if how.dry_run else await send_steps(client, flow, SCALE_FLOW, asked)
+    meta = flow.metadata
+    if as_json:
+        place = {"namespace": meta.namespace, "name": meta.name}
+        whole: Mapping[str, Any] = summarize(flow, command) if command else place
+        change = {"step": path, "parallelism": most, "before": before}
+        print_json({**whole, "scales": [change]})
+    elif command:
+        print(f"JobFlow {meta.name}: scale requested (Command {command})", flush=True)
     return SUCCESS
 
 

@@ -18,7 +18,7 @@ from jobflow.client.manifests.yaml_nodes import data_of
 from jobflow.client.verbs.command import Verb, create_command
 from jobflow.core.explain.item import describe_unknown_item
 from jobflow.core.pods.outputs import OutputsTooLarge, UnstorableJson, read_outputs
-from jobflow.core.spec.approvals import asks
+from jobflow.core.spec.step_commands import asks
 from jobflow.core.text import join_names
 from jobflow.core.work import is_asked
 from jobflow.kube.client import Client

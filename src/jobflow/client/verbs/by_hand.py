@@ -20,8 +20,9 @@ from jobflow.client.verbs.answer import outputs_annotation
 from jobflow.client.verbs.command import Verb, create_command
 from jobflow.core.names import root_of, stored_condition
 from jobflow.core.planning.flow import by_hand
-from jobflow.core.planning.flow.by_hand import StepCommand
-from jobflow.core.spec.items import get_items
+from jobflow.core.spec.compiled import compile_flow
+from jobflow.core.spec.items import get_items, get_parallelism
+from jobflow.core.spec.step_commands import Place, StepCommand, find_place, parse_step_command
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import format_command, format_count
 from jobflow.core.timelines.runs_again import list_runs_again
@@ -59,6 +60,7 @@ SKIP_STEP = StepVerb(
     "these are skipped, as if they had completed",
     "skips",
 )
+SCALE_FLOW = StepVerb(_verb("scale", "scaling", Action.SCALE_FLOW), "", "scales")
 RETRY_STEPS = StepVerb(
     _verb("retry", "retrying", Action.RETRY_STEPS), "these run again", "runsAgain"
 )
@@ -84,7 +86,7 @@ def read_command(
     annotations = outputs_annotation(outputs) if outputs else None
     meta = ObjectMeta(annotations=annotations)
     command = Command(metadata=meta, action=verb.verb.action, message=message)
-    if isinstance(why := by_hand.parse_step_command(command), str):
+    if isinstance(why := parse_step_command(command), str):
         raise CommandError(UNUSABLE, why)
     return command
 
@@ -94,16 +96,11 @@ async def check_steps(
 ) -> list[Touched]:
     """Return what the Command would touch. Raises CommandError if anything that is named cannot
     be."""
-    meta, said = flow.metadata, by_hand.parse_step_command(command)
+    said = parse_step_command(command)
     assert not isinstance(said, str)
-    if flow.is_child:
-        name = verb.verb.name
-        flag = " PATH" if name == "skip" else " --step PATH"
-        whole = format_command(f"jobflow {name}", root_of(flow), flag)
-        why = f"JobFlow {meta.name} is a child flow: name the path from its outermost flow, {whole}"
-        raise CommandError(FAILED, why)
+    _refuse_child(flow, verb)
     children = await read_children(client, [flow])
-    touched = [_check(flow, children, said, path, path) for path in said.paths]
+    touched = [_touched(flow, children, said, path) for path in said.paths]
     if said.action != Action.RETRY_STEPS:
         return touched
     again = list_runs_again(flow, children, datetime.now(UTC), paths=said.paths)
@@ -121,11 +118,37 @@ async def send_steps(client: Client, flow: JobFlow, verb: StepVerb, command: Com
     )
 
 
-def _check(
-    flow: JobFlow, children: Mapping[str, JobFlow], said: StepCommand, path: str, below: str
-) -> Touched:
+async def check_scale(client: Client, flow: JobFlow, command: Command) -> int | None:
+    """Return the parallelism that the Command would replace; None: no limit. Raises CommandError if
+    what is named cannot be."""
+    said = parse_step_command(command)
+    assert not isinstance(said, str)
+    _refuse_child(flow, SCALE_FLOW)
+    children = await read_children(client, [flow])
+    found, place = _find(flow, children, said, said.paths[0])
+    layout = compile_flow(found)
+    found = msgspec.structs.replace(found, spec=layout.spec) if layout.has_param_values else found
+    if not place.key.step:
+        return get_parallelism(found)
+    return get_parallelism(found, layout.steps[layout.graph.index[place.key.step]])
+
+
+def _refuse_child(flow: JobFlow, verb: StepVerb) -> None:
+    if not flow.is_child:
+        return
+    name = verb.verb.name
+    flag = " PATH" if name in ("skip", "scale") else " --step PATH"
+    whole = format_command(f"jobflow {name}", root_of(flow), flag)
+    why = f"is a child flow: name the path from its outermost flow, {whole}"
+    raise CommandError(FAILED, f"JobFlow {flow.metadata.name} {why}")
+
+
+def _find(
+    flow: JobFlow, children: Mapping[str, JobFlow], said: StepCommand, below: str
+) -> tuple[JobFlow, Place]:
+    """Return the place of a path, and its flow."""
     name = flow.metadata.name
-    place = by_hand.find_place(flow, below)
+    place = find_place(flow, below, said.action)
     if isinstance(place, str):
         steps = [step.name for step in flow.all_steps]
         unknown = below.partition("/")[0]
@@ -138,17 +161,25 @@ def _check(
     why = why or by_hand.refuse(flow, said, place, find, ends=by_hand.why_it_ends(flow))
     if why:
         raise CommandError(FAILED, f"JobFlow {name}: {why}")
-    step = next(each for each in flow.all_steps if each.name == place.key.step)
-    condition = condition_of(flow, step.name)
+    if not place.below:
+        return flow, place
+    condition = condition_of(flow, place.key.step)
     run = condition if place.key.index is None else run_of(condition, place.key.index)
-    if place.below:
-        child = children.get(run.flow) if run is not None else None
-        if child is None:
-            gone = f"JobFlow {name}: the flow of step {place.key} is gone"
-            raise CommandError(FAILED, gone)
-        return _check(child, children, said, path, place.below)
+    child = children.get(run.flow) if run is not None else None
+    if child is None:
+        raise CommandError(FAILED, f"JobFlow {name}: the flow of step {place.key} is gone")
+    return _find(child, children, said, place.below)
+
+
+def _touched(
+    flow: JobFlow, children: Mapping[str, JobFlow], said: StepCommand, path: str
+) -> Touched:
+    found, place = _find(flow, children, said, path)
+    condition = condition_of(found, place.key.step)
     if place.key.index is not None:
+        run = run_of(condition, place.key.index)
         return Touched(path, run.phase if run is not None else StepPhase.WAITING)
+    step = next(each for each in found.all_steps if each.name == place.key.step)
     return Touched(path, condition.phase, _count(step, condition, said.action))
 
 

@@ -11,8 +11,8 @@ from jobflow.api.volcano.pod import PodPhase
 from jobflow.core.limits import MAX_RUNS
 from jobflow.core.pods.failure import describe_end
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.approvals import asks
 from jobflow.core.spec.items import get_items
+from jobflow.core.spec.step_commands import asks
 from jobflow.core.text import format_count
 from jobflow.core.work import ends_in_status
 

@@ -9,8 +9,8 @@ from jobflow.api.flow.step import Step
 from jobflow.api.resources import ObjectMeta
 from jobflow.core.names import root_of
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.approvals import asks
 from jobflow.core.spec.readiness import is_tolerated
+from jobflow.core.spec.step_commands import asks
 from jobflow.core.text import format_command, format_duration
 from jobflow.core.work import work_of
 

@@ -22,8 +22,8 @@ from jobflow.core.explain.scheduling import SchedulingFacts
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec import readiness
-from jobflow.core.spec.approvals import QUESTION, asks
 from jobflow.core.spec.items import name_item
+from jobflow.core.spec.step_commands import QUESTION, asks
 from jobflow.core.spec.step_times import times_of
 from jobflow.core.text import (
     MAX_NAMES,

@@ -46,9 +46,9 @@ from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, gath
 from jobflow.core.planning.observed.view import Refusal, View
 from jobflow.core.pods.outputs import OutputsRoom, OutputsTooLarge
 from jobflow.core.reasons import BY_HAND, StepReason
-from jobflow.core.spec.approvals import ApprovalKey, StepAnswer, parse_key
 from jobflow.core.spec.compiled import CompiledFlow, compile_flow
 from jobflow.core.spec.readiness import StepEnd, fails_flow, get_end
+from jobflow.core.spec.step_commands import ApprovalKey, StepAnswer, parse_key
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, truncate_to_second
 from jobflow.core.work import Work, ends_in_status, may_run_steps, work_of, work_of_object, works_of

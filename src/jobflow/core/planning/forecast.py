@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from jobflow.api.flow.control import to_number
 from jobflow.api.flow.status import RunCondition, StepPhase
 from jobflow.api.flow.step import Condition, Probe
 from jobflow.core.limits import MAX_NEXT_JOBS
@@ -18,7 +17,7 @@ from jobflow.core.planning.pending.probes import ProbeState
 from jobflow.core.planning.pending.step import PendingSteps
 from jobflow.core.planning.started.matched_items import ItemStates
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.items import get_items
+from jobflow.core.spec.items import get_items, get_parallelism
 from jobflow.core.spec.readiness import TARGET_STATES, StepEnd, TargetState, is_tolerated
 from jobflow.core.work import work_of
 
@@ -32,7 +31,7 @@ def next_jobs(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[str]:
     """
     if ctx.terminating or ctx.pause is not None:
         return []
-    most = to_number(ctx.flow.spec.parallelism)
+    most = get_parallelism(ctx.flow)
     # the list is for people: a wide flow would fill its status
     room = MAX_NEXT_JOBS if most is None or most < 1 else min(most, MAX_NEXT_JOBS)
     standing = [decision.condition for decision in decisions]
@@ -103,7 +102,7 @@ class _Completing(PendingSteps):
         if step.for_each is None:
             yield key if step.repeat is None else f"{key}-0"
             return
-        most = to_number(step.for_each.parallelism)
+        most = get_parallelism(self.ctx.flow, step)
         room = MAX_NEXT_JOBS if most is None else most
         states = None
         if position in self.layout.matching:

@@ -9,8 +9,10 @@ import msgspec
 from msgspec import UNSET
 
 from jobflow.api.flow.control import to_number
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import Decisions
 from jobflow.api.flow.step import Step
+from jobflow.api.volcano.command import Action
 from jobflow.core.json_values import copy_json
 from jobflow.core.limits import MAX_RUNS
 
@@ -72,3 +74,15 @@ def name_item(step: Step, decided: Decisions | None, index: int | None) -> str:
     text = item if isinstance(item, str) else msgspec.json.encode(item).decode()
     is_short = 0 < len(text) <= _SHORT and text.isprintable() and text != str(index)
     return f"item {index} ({text})" if is_short else f"item {index}"
+
+
+def get_parallelism(flow: JobFlow, step: Step | None = None) -> int | None:
+    """Return how many jobs of a flow, or items of a step, may be under way at once: what a user has
+    set by hand, else what the spec says; None: any number."""
+    name = "" if step is None else step.name
+    for order in flow.status.by_hand or ():
+        if order.action == Action.SCALE_FLOW and order.step == name:
+            return order.parallelism
+    if step is None:
+        return to_number(flow.spec.parallelism)
+    return to_number(step.for_each.parallelism) if step.for_each is not None else None

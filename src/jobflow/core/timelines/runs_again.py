@@ -11,12 +11,12 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
 from jobflow.core.names import format_place
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.flow.by_hand import find_place
 from jobflow.core.planning.flow.restart import Named, find_runs_again
 from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.planning.observed.children import goes_on
 from jobflow.core.planning.observed.view import View
 from jobflow.core.spec.items import get_items
+from jobflow.core.spec.step_commands import find_place
 from jobflow.core.text import format_count
 from jobflow.core.timelines.spans import Attempts, State, runs_of, spans_of_job
 

@@ -24,7 +24,7 @@ from jobflow.core.limits import MAX_RUNS
 from jobflow.core.names import format_place, stored_condition
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.compiled import CompiledFlow, compile_flow
-from jobflow.core.spec.items import get_items
+from jobflow.core.spec.items import get_items, get_parallelism
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.readiness import StepEnd, TargetState, combine_states
 from jobflow.core.text import format_duration, join_names, printable
@@ -173,7 +173,7 @@ class _Estimate:
 
         longest = _longest_chain(layout, range(layout.last_from), remaining)
         # at least the work of all jobs, divided by the room for them
-        if at_once := to_number(flow.spec.parallelism):
+        if at_once := get_parallelism(flow):
             self.at_least = True
             longest = max(longest, self.work / at_once)
         last = range(layout.last_from, len(layout.steps))
@@ -206,8 +206,7 @@ class _Estimate:
         runs = self._runs(step, condition)
         lengths = [self._of_run(step.name, key, run, whole, attempts) for run in runs]
         self.work += sum(lengths)
-        most = to_number(step.for_each.parallelism) if step.for_each is not None else None
-        limits = (most, to_number(self.flow.spec.parallelism))
+        limits = (get_parallelism(self.flow, step), get_parallelism(self.flow))
         workers = min((each for each in limits if each and each > 0), default=len(lengths))
         ends: list[float] = []
         # they start in this order, each when a worker is free

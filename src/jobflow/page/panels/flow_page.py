@@ -11,7 +11,7 @@ from jobflow.client.conditions import condition_of
 from jobflow.core.explain.progress import message_of
 from jobflow.core.names import format_place
 from jobflow.core.reasons import FlowReason, StepReason
-from jobflow.core.spec.approvals import QUESTION, asks
+from jobflow.core.spec.step_commands import QUESTION, asks
 from jobflow.core.text import format_count
 from jobflow.core.timelines.spans import runs_of
 from jobflow.core.work import is_asked

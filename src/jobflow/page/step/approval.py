@@ -10,9 +10,9 @@ from jobflow.api.flow.status import ApprovalResult, StepPhase
 from jobflow.client.conditions import condition_of
 from jobflow.client.verbs.answer import refuse_answer
 from jobflow.core.planning.flow.failure_policy import policy_of
-from jobflow.core.spec.approvals import QUESTION, asks
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import fails_flow
+from jobflow.core.spec.step_commands import QUESTION, asks
 from jobflow.core.text import format_count, join_names
 from jobflow.page.flow_view import SelectedStep
 from jobflow.page.web.fragments import Fragment

@@ -20,9 +20,15 @@ from jobflow.api.resources import COMMANDS, JOBFLOWS, OwnerReference
 from jobflow.api.volcano.command import BY_HAND, ENDS_STEPS, Command, targets
 from jobflow.core.admission.changes import command_changes_reused
 from jobflow.core.names import stored_condition
-from jobflow.core.planning.flow.by_hand import find_place, parse_step_command
-from jobflow.core.spec.approvals import ANSWERS, asks_anywhere, has_open_approval, parse_answer
 from jobflow.core.spec.items import get_items
+from jobflow.core.spec.step_commands import (
+    ANSWERS,
+    asks_anywhere,
+    find_place,
+    has_open_approval,
+    parse_answer,
+    parse_step_command,
+)
 from jobflow.core.violations import Reason, Verdict, Violation
 from jobflow.webhook.review import envelope
 from jobflow.webhook.review.judges import Cluster, Right, Rights

@@ -99,7 +99,7 @@ def test_an_unknown_action_is_refused(action: str) -> None:
     world = running().with_command(action)
     known = (
         "AbortJob, ApproveStep, CancelStep, RejectStep, RestartJob, ResumeJob, RetrySteps, "
-        "RetryTolerated, SkipStep, SuspendFlow, TerminateJob and TerminateNow"
+        "RetryTolerated, ScaleFlow, SkipStep, SuspendFlow, TerminateJob and TerminateNow"
     )
     assert world.plan().refused_commands == [
         f"JobFlow executes {known} on flows and no other action"

@@ -1,5 +1,4 @@
-"""SkipStep and RetrySteps: steps that a user settles, or runs again with all that was made of
-them."""
+"""SkipStep, RetrySteps and ScaleFlow: what users settle, run again and throttle by hand."""
 
 import json
 from dataclasses import replace
@@ -270,7 +269,10 @@ def test_a_step_that_was_given_up_runs_again() -> None:
 
 def child(world: World, phase: str, *names: str, **status: Any) -> World:
     """Return the child flow f-a, with these steps in a row, as a world of its own."""
-    steps = [Step(name=n, depends_on=after(*names[:i][-1:])) for i, n in enumerate(names)]
+    steps = [
+        Step(name=n, depends_on=after(*names[i - 1 : i]) if i else None)
+        for i, n in enumerate(names)
+    ]
     made = child_of(world, "f-a", phase, **status)
     made = msgspec.structs.replace(made, spec=JobFlowSpec(flows=steps))
     templates = {name: template(name) for name in names}
@@ -308,3 +310,61 @@ def test_a_step_of_a_running_child_flow_is_retried_there_alone() -> None:
     assert end_of(world, "a")[0] == "Running"
     (entry,) = world.flow.status.handed_down or ()
     assert (entry.action, entry.message) == ("RetrySteps", "x ")
+
+
+# ------------------------------------------------------------------ ScaleFlow
+
+
+def scale(world: World, text: str) -> World:
+    return world.with_command("ScaleFlow", name="scale", text=text, annotations={labels.BY: "ann"})
+
+
+def test_a_step_with_items_is_scaled_while_it_runs() -> None:
+    world = for_each(5, parallelism=2).settled()
+    assert len(world.jobs) == 2
+    world = scale(world, "a=4 at night").settled()
+    assert len(world.jobs) == 4
+    assert world.flow.spec.flows == for_each(5, parallelism=2).flow.spec.flows
+    (entry,) = world.flow.status.by_hand or ()
+    assert (entry.step, entry.parallelism, entry.by) == ("a", 4, "ann")
+    world = end_jobs(scale(world, "a=1").settled(), "Completed", "f-a-0")
+    assert len(world.jobs) == 4  # what runs goes on, and nothing starts
+    assert world.run().end == ("Succeed", "")
+
+
+def test_a_flow_is_scaled_and_stays_so_after_a_retry() -> None:
+    world = flow("a", "b", "c").with_spec(parallelism=1).settled()
+    assert sorted(world.jobs) == ["f-a"]
+    world = scale(world, "2").settled()
+    assert sorted(world.jobs) == ["f-a", "f-b"]
+    world = world.run(lambda name: "Failed")
+    world = world.with_command("RestartJob", name="again").settled()
+    assert [each.parallelism for each in world.flow.status.by_hand or ()] == [2]
+
+
+def test_a_scaled_step_can_be_given_up_too() -> None:
+    world = scale(for_each(3, parallelism=1).settled(), "a=2").settled()
+    world = world.with_command("CancelStep", text="a").settled()
+    assert {each.action for each in world.flow.status.by_hand or ()} == {"ScaleFlow", "CancelStep"}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "its message has no number"),
+        ("0", "its message has no number"),
+        ("a=x", "its message has no number"),
+        ("b=2", "step b has no forEach, so it has no parallelism"),
+        ("x=2", 'the flow has no step "x"'),
+    ],
+)
+def test_what_cannot_be_scaled_is_refused(text: str, why: str) -> None:
+    assert why in scale(for_each(3).settled(), text).plan().refused_commands[0]
+
+
+def test_the_flow_of_a_step_is_scaled_there() -> None:
+    world = scale(running(parent()), "a=3 now").settled()
+    (entry,) = world.flow.status.handed_down or ()
+    assert (entry.flow, entry.message) == ("f-a", ".=3 now")
+    below = child(world, "Running", "x").settled()
+    assert [(e.step, e.parallelism) for e in below.flow.status.by_hand or ()] == [("", 3)]

@@ -21,9 +21,9 @@ from jobflow.core.cel.scope import MAX_ITEMS_SIZE
 from jobflow.core.limits import MAX_FLOW_OUTPUTS, MAX_RUNS, MAX_STEP_OUTPUTS
 from jobflow.core.limits import MAX_NEXT_JOBS as MOST_NEXT
 from jobflow.core.names import MAX_NAME
-from jobflow.core.spec.approvals import MAX_BY_BYTES
 from jobflow.core.spec.expressions import find_named_failures, measure_fields
 from jobflow.core.spec.param_values import params_of
+from jobflow.core.spec.step_commands import MAX_BY_BYTES
 from jobflow.core.violations import Reason, Violation, join_path
 from jobflow.core.work import is_asked, may_run_steps
 

@@ -7,18 +7,15 @@ process stops.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
 
 import msgspec
 
-from jobflow.api import labels
 from jobflow.api.flow import status as api
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.volcano.command import ENDS_STEPS, Action, Command
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.command import ENDS_STEPS, Action
 from jobflow.api.volcano.job import JobPhase
-from jobflow.core.limits import MAX_RUNS
 from jobflow.core.names import format_place
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.planning.context import PlanContext, with_job_as_child
@@ -36,96 +33,48 @@ from jobflow.core.planning.observed.children import may_take_over
 from jobflow.core.planning.observed.steps import has_begun
 from jobflow.core.planning.observed.view import View
 from jobflow.core.reasons import FlowReason, StepReason, ordered
-from jobflow.core.spec.approvals import ApprovalKey, parse_key, parse_outputs, sender_of
 from jobflow.core.spec.items import get_items
-from jobflow.core.text import join_names, shorten
-from jobflow.core.work import is_asked, may_run_steps
+from jobflow.core.spec.step_commands import (
+    MOST,
+    THE_FLOW,
+    ApprovalKey,
+    Place,
+    StepCommand,
+    parse_key,
+)
+from jobflow.core.text import join_names
+from jobflow.core.work import is_asked
 
-MOST = 500
-"""Most steps and items of a flow for which its status has a Command."""
-MAX_COMMENT = 128
 _WAITING = api.StepCondition(phase=api.StepPhase.WAITING)
 _DONE: Mapping[str, tuple[str, str]] = {
     Action.CANCEL_STEP: ("StepCancelled", "cancelled"),
     Action.SKIP_STEP: ("StepSkipped", "skipped"),
     Action.RETRY_STEPS: ("StepRetried", "retried"),
+    Action.SCALE_FLOW: ("FlowScaled", "scaled"),
 }
 """The reason and the verb of the Event of each action."""
 ConditionOf = Callable[[str], api.StepCondition | None]
 """Returns the condition of a step by its name."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepCommand:
-    """A Command on steps, read."""
-
-    action: str
-    paths: tuple[str, ...]
-    by: str
-    """The user, or "" if nobody vouches for the name."""
-    comment: str = ""
-    outputs: dict[str, Any] | None = None
-
-    @property
-    def event(self) -> Event:
-        reason, verb = _DONE[self.action]
-        by = f" by {self.by}" if self.by else ""
-        comment = f": {self.comment}" if self.comment else ""
-        steps = f"step{'' if len(self.paths) == 1 else 's'} {join_names(self.paths)}"
-        return Event(EventType.NORMAL, reason, f"{steps}: {verb}{by}{comment}")
-
-
-class Place(NamedTuple):
-    """A step or an item of a flow, or a step below it."""
-
-    key: ApprovalKey
-    below: str = ""
-    """The path from the child flow of the step or item; "" for itself."""
-
-
-def parse_step_command(command: Command) -> StepCommand | str:
-    """Return what a Command whose action is in BY_HAND says, or why it says nothing."""
-    names, _, comment = command.message.strip().partition(" ")
-    paths = tuple(dict.fromkeys(name for name in names.split(",") if name))
-    if not paths:
-        return (
-            "its message names no step: write paths such as train, sweep/3 or samples/3/qc, "
-            "joined by commas, then a space and a comment"
+def event_of(said: StepCommand) -> Event:
+    """Return the Event of a Command that takes effect."""
+    reason, verb = _DONE[said.action]
+    by = f" by {said.by}" if said.by else ""
+    comment = f": {said.comment}" if said.comment else ""
+    if said.parallelism is not None:
+        where = f"step {said.paths[0]}" if said.paths[0] else "the flow"
+        return Event(
+            EventType.NORMAL, reason, f"{where}: at most {said.parallelism} at once{by}{comment}"
         )
-    if len(paths) > MOST:
-        return f"its message names {len(paths)} steps, and at most {MOST} are possible"
-    comment = shorten(comment.strip(), MAX_COMMENT)
-    text = (command.metadata.annotations or {}).get(labels.OUTPUTS)
-    if text is not None and (command.action != Action.SKIP_STEP or len(paths) > 1):
-        return f"only a single step that is skipped has outputs: remove {labels.OUTPUTS}"
-    outputs = None if text is None else parse_outputs(text)
-    if isinstance(outputs, str):
-        return outputs
-    return StepCommand(command.action, paths, sender_of(command), comment, outputs)
-
-
-def find_place(flow: JobFlow, path: str) -> Place | str:
-    """Return the place of a path that begins in this flow, or why there is none."""
-    name, _, rest = path.partition("/")
-    step = next((each for each in flow.all_steps if each.name == name), None)
-    if step is None:
-        return f'the flow has no step "{name}"'
-    index = None
-    if rest and (step.fan_out is not None or step.repeat is not None):
-        digits, _, rest = rest.partition("/")
-        index = parse_key(f"{name}/{digits}").index
-        if index is None or index >= MAX_RUNS:
-            return f'step {name} has no item "{digits}": write its index, such as {name}/0'
-    if rest and not may_run_steps(step):
-        has = "has no items" if index is None else "runs no flow"
-        return f'step {name} {has}, so there is no "{path}": write {name}'
-    return Place(ApprovalKey(name, index), rest)
+    steps = f"step{'' if len(said.paths) == 1 else 's'} {join_names(said.paths)}"
+    return Event(EventType.NORMAL, reason, f"{steps}: {verb}{by}{comment}")
 
 
 def refuse_flow(flow: JobFlow, action: str) -> str:
     """Return why no step of the flow can be the subject of a Command, or ""."""
     state = flow.status.state
-    if flow.final and action == Action.CANCEL_STEP:
+    if flow.final and action in (Action.CANCEL_STEP, Action.SCALE_FLOW):
         return f"the flow has ended ({state.phase})"
     if state.reason == FlowReason.INVALID:
         return "the flow is invalid: delete it, correct it and apply it again"
@@ -158,28 +107,51 @@ def refuse(
     """Return why a Command makes no sense for a place in the flow as it is now, or "". `ends`: why
     the flow is being ended, or ""."""
     key, action = place.key, said.action
+    if not key.step:  # the flow itself
+        return ""
     step = next(each for each in flow.all_steps if each.name == key.step)
     in_finally = step in (flow.spec.finally_ or ())
     if ends and not (in_finally and action in ENDS_STEPS):
         return f"the flow ends already, because {ends}"
     condition = find(step.name) or _WAITING
     run: api.RunCondition = condition
-    if key.index is not None and step.repeat is not None:
-        return f"the runs of step {step.name} belong together: write {step.name}"
     if key.index is not None:
-        items = get_items(step, condition.decisions)
-        if items is None or key.index >= len(items):
-            count = "no items yet" if items is None else f"{len(items)} items, from 0"
-            return f"there is no {key}: step {step.name} has {count}"
+        if why := _refuse_index(step, place, condition):
+            return why
         known = (run for run in condition.runs or () if run.index == key.index)
         run = next(known, api.RunCondition(phase=api.StepPhase.WAITING))
-    elif step.fan_out is not None and place.below:
+    elif place.below and (step.fan_out is not None or step.repeat is not None):
         return f"step {key} has items: name one of them, such as {key}/0/{place.below}"
     elif step.fan_out is not None and said.outputs is not None:
         return f"step {key} has items: outputs are for one of them, such as {key}/0"
+    return _refuse_run(step, said, place, run)
+
+
+def _refuse_index(step: Step, place: Place, condition: api.StepCondition) -> str:
+    if step.repeat is not None:
+        last = condition.last_run
+        is_under_way = last is not None and last.phase not in api.ENDED_STEP_PHASES
+        if place.below and is_under_way and last is not None and last.index == place.key.index:
+            return ""
+        return f"the runs of step {step.name} belong together: write {step.name}"
+    items, index = get_items(step, condition.decisions), place.key.index or 0
+    if items is not None and index < len(items):
+        return ""
+    count = "no items yet" if items is None else f"{len(items)} items, from 0"
+    return f"there is no {place.key}: step {step.name} has {count}"
+
+
+def _refuse_run(step: Step, said: StepCommand, place: Place, run: api.RunCondition) -> str:
+    key, action = place.key, said.action
     if place.below and not has_begun(run) and run.phase not in api.ENDED_STEP_PHASES:
-        return f"step {key} has not started, so it has no flow with {place.below}"
+        inside = "" if place.below == THE_FLOW else f" with {place.below}"
+        return f"step {key} has not started, so it has no flow{inside}"
     has_ended = run.phase in api.ENDED_STEP_PHASES
+    if action == Action.SCALE_FLOW:
+        if has_ended:
+            return f"step {key} has ended already: it is {run.phase}"
+        has_items = step.fan_out is not None or place.below
+        return "" if has_items else f"step {key} has no forEach, so it has no parallelism"
     if action == Action.RETRY_STEPS or place.below:
         if action == Action.CANCEL_STEP and has_ended:
             return f"the flow of step {key} has ended already: it is {run.phase}"
@@ -208,6 +180,9 @@ def carried_out(
     orders, below, continued = list[api.ByHand](), dict[str, list[str]](), set[str]()
     named, settled = dict[int, frozenset[int] | None](), dict[int, api.StepCondition]()
     for place in places:
+        if said.action == Action.SCALE_FLOW and not place.below:
+            orders.append(_order(place.key, said, ctx.second))
+            continue
         position, index = ctx.layout.graph.index[place.key.step], place.key.index
         if place.below:
             observed = ctx.observed[position]
@@ -227,7 +202,7 @@ def carried_out(
             last = settled.get(position, ctx.observed[position].stored)
             settled[position] = _settled(last, index, orders[-1], ctx)
     status = flow.status
-    if said.action != Action.CANCEL_STEP and (flow.final or named or settled):
+    if flow.final or named or settled:
         by = f"{said.by or 'somebody'} has {_DONE[said.action][1]} {join_names(said.paths)}"
         scope = ByHandScope(named, settled, frozenset(continued), by, not flow.final)
         if flow.final:
@@ -237,8 +212,8 @@ def carried_out(
             orders = [_order(parse_key(key), said, ctx.second, ending=True) for key in ending] + [
                 order for order in orders if order.step not in ending
             ]
-    known = {each.step: each for each in status.by_hand or ()}
-    known |= {each.step: each for each in orders}
+    known = {_subject(each): each for each in status.by_hand or ()}
+    known |= {_subject(each): each for each in orders}
     if len(known) > MOST:
         return f"users have ended {MOST} steps and items of the flow already: name whole steps"
     number, handed = status.handed_down_count, list(status.handed_down or ())
@@ -249,7 +224,7 @@ def carried_out(
                 number=number,
                 flow=child,
                 action=said.action,
-                message=f"{','.join(paths)} {said.comment}",
+                message=said.message_for(paths),
                 by=said.by,
                 outputs=said.outputs,
             )
@@ -272,8 +247,14 @@ def _order(
         time=now,
         comment=said.comment,
         outputs=said.outputs,
+        parallelism=said.parallelism,
         ending=ending,
     )
+
+
+def _subject(order: api.ByHand) -> tuple[str, bool]:
+    """Return what a later Command replaces: a step may be scaled and then ended."""
+    return order.step, order.action == Action.SCALE_FLOW
 
 
 def _settled(

@@ -27,8 +27,15 @@ from jobflow.core.planning.flow.restart import handed_down_to, is_retried_with
 from jobflow.core.planning.lifecycle import Lifecycle
 from jobflow.core.planning.observed.view import View
 from jobflow.core.reasons import FlowReason
-from jobflow.core.spec.approvals import ANSWERS, ApprovalKey, StepAnswer, parse_answer
 from jobflow.core.spec.readiness import has_tolerated_failures
+from jobflow.core.spec.step_commands import (
+    ANSWERS,
+    ApprovalKey,
+    StepAnswer,
+    find_place,
+    parse_answer,
+    parse_step_command,
+)
 from jobflow.core.work import is_asked
 
 AT_ONCE = 20
@@ -206,13 +213,13 @@ class _CommandReader:
         if flow.final and flow.is_child and not is_retried_with(flow, self.view.parent):
             return f"the flow has ended ({flow.status.state.phase})"
         why = by_hand.refuse_flow(flow, command.action) or (self._goes_on() if flow.final else "")
-        said = why or by_hand.parse_step_command(command)
+        said = why or parse_step_command(command)
         if isinstance(said, str):
             return said
         places = []
         ends = self.lifecycle.ending_message if self.lifecycle.ending_reason else ""
         for path in said.paths:
-            place = by_hand.find_place(flow, path)
+            place = find_place(flow, path, said.action)
             if isinstance(place, str):
                 return place
             ends = "" if flow.final else ends
@@ -223,7 +230,7 @@ class _CommandReader:
         if isinstance(status, str):
             return status
         self.status = status
-        self.events.append(said.event)
+        self.events.append(by_hand.event_of(said))
         return ""
 
     def _goes_on(self) -> str:

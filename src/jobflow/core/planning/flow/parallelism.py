@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from jobflow.api.flow.control import to_number
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.planning.actions import CommandFlow, CreateClaim, CreateJob
@@ -21,6 +20,7 @@ from jobflow.core.planning.decision import Continuation, CreateFault, Draft, Ste
 from jobflow.core.planning.flow.volume_claims import Claims, ClaimWait
 from jobflow.core.planning.observed.view import Held
 from jobflow.core.reasons import StepReason
+from jobflow.core.spec.items import get_parallelism
 from jobflow.core.text import format_count, shorten
 from jobflow.core.timestamps import ceil_to_second
 
@@ -42,7 +42,7 @@ def in_room(
 ) -> Made:
     """Return the decisions with as many creates as there is room for. `among`: the positions that
     may have drafts; default: all."""
-    most, held = to_number(ctx.flow.spec.parallelism), ctx.view.held
+    most, held = get_parallelism(ctx.flow), ctx.view.held
     room = None
     if most is not None and most >= 1:
         jobs, deleted = ctx.view.jobs, ctx.view.deleted

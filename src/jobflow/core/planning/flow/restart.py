@@ -21,6 +21,7 @@ import msgspec
 from jobflow.api.flow import status as api
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.step import Condition, Step
+from jobflow.api.volcano.command import Action
 from jobflow.api.volcano.job import Job, JobPhase
 from jobflow.core.planning.context import PlanContext, with_job_as_child
 from jobflow.core.planning.lifecycle import deadline
@@ -279,11 +280,13 @@ def kept_orders(ctx: PlanContext, found: Mapping[int, Again]) -> list[api.ByHand
     """Return what users have done by hand to steps and items that do not run again."""
     names = ctx.layout.graph.names
     again = {names[position]: how.kept for position, how in found.items()}
-    return [
+    scaled = [each for each in ctx.flow.status.by_hand or () if each.action == Action.SCALE_FLOW]
+    left = [
         order
         for key, order in ctx.orders.items()
         if key.step not in again or key.index in again[key.step]
-    ] or None
+    ]
+    return [*scaled, *left] or None
 
 
 def reset(

@@ -30,7 +30,7 @@ from jobflow.core.planning.started.run import FindEnd, decide_run, refused_for_g
 from jobflow.core.planning.work.abort import aborted, ending_reason
 from jobflow.core.planning.work.end import duration, ended_by_hand
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.items import get_items
+from jobflow.core.spec.items import get_items, get_parallelism
 from jobflow.core.spec.readiness import SKIPS, TargetState
 from jobflow.core.text import format_count, shorten
 from jobflow.core.timestamps import add, ceil_to_second
@@ -257,8 +257,7 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
     is_failing = not loop.every and any(d.unjudged and is_last_failure(run) for run, d in runs)
     if not (why or ctx.terminating or ctx.pause or loop.starts_no_more or is_failing):
         ended += _take_results(loop, ctx)
-        each = loop.observed.step.for_each
-        most = to_number(each.parallelism) if each is not None else None
+        most = get_parallelism(ctx.flow, loop.observed.step)
         room = loop.total if most is None or most < 1 else most
         # one whose create was refused fails at once, and takes no room
         failed, under_way = 0, len(loop.decided) - ended

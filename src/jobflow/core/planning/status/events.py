@@ -11,7 +11,7 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.observed.steps import ObservedStep
 from jobflow.core.reasons import FlowReason, StepReason
-from jobflow.core.spec.approvals import asks
+from jobflow.core.spec.step_commands import asks
 from jobflow.core.text import format_count, join_names, shorten
 from jobflow.core.work import is_asked
 

@@ -23,9 +23,9 @@ from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.planning.observed.view import PodsRead, View
 from jobflow.core.planning.plan import is_unjudged, judge, plan
 from jobflow.core.planning.virtual_time.replan import Replanner, can_replan
-from jobflow.core.spec.approvals import ApprovalKey, asks
 from jobflow.core.spec.compiled import compile_flow
 from jobflow.core.spec.concurrency import NO_GROUP, Group
+from jobflow.core.spec.step_commands import ApprovalKey, asks
 from jobflow.core.work import is_asked
 
 

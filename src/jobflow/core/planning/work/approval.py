@@ -21,7 +21,7 @@ from jobflow.core.planning.work.abort import why_in_words
 from jobflow.core.planning.work.end import duration, take_outputs
 from jobflow.core.pods.outputs import OutputsTooLarge
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.approvals import QUESTION, ApprovalKey, asks
+from jobflow.core.spec.step_commands import QUESTION, ApprovalKey, asks
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second
 

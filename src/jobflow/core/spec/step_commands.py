@@ -1,8 +1,9 @@
-"""Approvals: whether a step asks for one, and the answers that Commands carry."""
+"""Commands on single steps: the answers to approvals, and what users do by hand, with the places
+that they name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,16 +14,23 @@ from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
 from jobflow.api.volcano.command import Action, Command
 from jobflow.core.cel.references import measure_json
 from jobflow.core.json_values import maps
+from jobflow.core.limits import MAX_RUNS
 from jobflow.core.names import format_place, stored_condition
 from jobflow.core.pods.outputs import OutputsTooLarge, UnstorableJson, read_outputs
 from jobflow.core.reasons import StepReason
-from jobflow.core.work import is_asked
+from jobflow.core.text import shorten
+from jobflow.core.work import is_asked, may_run_steps
 
 ANSWERS: Mapping[str, ApprovalAnswer] = {
     Action.APPROVE_STEP: ApprovalAnswer.APPROVE,
     Action.REJECT_STEP: ApprovalAnswer.REJECT,
 }
 """The answer of each action that answers an approval."""
+MOST = 500
+"""Most steps and items of a flow for which its status has a Command."""
+MAX_COMMENT = 128
+THE_FLOW = "."
+"""The path of a child flow itself, from there."""
 QUESTION = "waits for approval"
 """Message of an approval without one."""
 MAX_BY_BYTES = 128
@@ -118,3 +126,87 @@ def parse_answer(command: Command) -> StepAnswer | str:
     if isinstance(outputs, str):
         return outputs
     return StepAnswer(key, answer, by, comment.strip(), outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class StepCommand:
+    """A Command on steps, read."""
+
+    action: str
+    paths: tuple[str, ...]
+    by: str
+    """The user, or "" if nobody vouches for the name."""
+    comment: str = ""
+    outputs: dict[str, Any] | None = None
+    parallelism: int | None = None
+    """With ScaleFlow; then the one path may be "", for the flow itself."""
+
+    def message_for(self, paths: Sequence[str]) -> str:
+        """Return the message of a Command about these paths instead."""
+        number = "" if self.parallelism is None else f"={self.parallelism}"
+        return f"{','.join(paths)}{number} {self.comment}".removeprefix("=")
+
+
+class Place(NamedTuple):
+    """A step or an item of a flow, or a step below it."""
+
+    key: ApprovalKey
+    below: str = ""
+    """The path from the child flow of the step or item; "" for itself."""
+
+
+def parse_step_command(command: Command) -> StepCommand | str:
+    """Return what a Command whose action is in BY_HAND says, or why it says nothing."""
+    names, _, comment = command.message.strip().partition(" ")
+    if command.action == Action.SCALE_FLOW:
+        return _parse_scale(command, names, comment)
+    paths = tuple(dict.fromkeys(name for name in names.split(",") if name))
+    if not paths:
+        return (
+            "its message names no step: write paths such as train, sweep/3 or samples/3/qc, "
+            "joined by commas, then a space and a comment"
+        )
+    if len(paths) > MOST:
+        return f"its message names {len(paths)} steps, and at most {MOST} are possible"
+    comment = shorten(comment.strip(), MAX_COMMENT)
+    text = (command.metadata.annotations or {}).get(labels.OUTPUTS)
+    if text is not None and (command.action != Action.SKIP_STEP or len(paths) > 1):
+        return f"only a single step that is skipped has outputs: remove {labels.OUTPUTS}"
+    outputs = None if text is None else parse_outputs(text)
+    if isinstance(outputs, str):
+        return outputs
+    return StepCommand(command.action, paths, sender_of(command), comment, outputs)
+
+
+def _parse_scale(command: Command, words: str, comment: str) -> StepCommand | str:
+    path, _, digits = words.rpartition("=")
+    is_number = digits.isascii() and digits.isdigit() and len(digits) < _MAX_DIGITS
+    if not (is_number and int(digits)):
+        return "its message has no number: write N or PATH=N, with N of 1 or more, and a comment"
+    comment = shorten(comment.strip(), MAX_COMMENT)
+    by, number = sender_of(command), int(digits)
+    return StepCommand(command.action, (path,), by, comment, parallelism=number)
+
+
+def find_place(flow: JobFlow, path: str, action: str = "") -> Place | str:
+    """Return the place of a path that begins in this flow, or why there is none. With ScaleFlow,
+    one that ends with a child flow is about that flow."""
+    if path in ("", THE_FLOW):
+        return Place(ApprovalKey(""))
+    name, _, rest = path.partition("/")
+    step = next((each for each in flow.all_steps if each.name == name), None)
+    if step is None:
+        return f'the flow has no step "{name}"'
+    index = None
+    if rest and (step.fan_out is not None or step.repeat is not None):
+        digits, _, rest = rest.partition("/")
+        index = parse_key(f"{name}/{digits}").index
+        if index is None or index >= MAX_RUNS:
+            return f'step {name} has no item "{digits}": write its index, such as {name}/0'
+    if rest and not may_run_steps(step):
+        has = "has no items" if index is None else "runs no flow"
+        return f'step {name} {has}, so there is no "{path}": write {name}'
+    if action == Action.SCALE_FLOW and not rest and may_run_steps(step):
+        is_about_items = step.fan_out is not None and index is None
+        rest = "" if is_about_items else THE_FLOW
+    return Place(ApprovalKey(name, index), rest)
