@@ -51,9 +51,9 @@ async def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "best rate 0.1" in values[-3]
     assert str(values[-4]).count("Completed") == 2
     assert [line.partition(": ")[0] for line in printed[0].splitlines()[1::3]] == [
-        "<cell 4>:1",
-        "<cell 4>:2",
-        "<cell 4>:2",
+        "<cell 5>:1",
+        "<cell 5>:2",
+        "<cell 5>:2",
     ]
     assert isinstance(names["flow"], Flow)
 

@@ -28,6 +28,11 @@ class _Runnable(Manifest):
         all faults. `lenient` makes warnings of those that admission only warns about."""
         return lint(self, lenient=lenient)
 
+    def _repr_html_(self) -> str:
+        from jobflow.authoring.manifests import graph_html
+
+        return graph_html(self)
+
     @ends_at_caller
     def run(
         self,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from html import escape
 from typing import Any, TypeVar
 
 from jobflow.api.flow.jobflow import JobFlow
@@ -13,13 +14,14 @@ from jobflow.authoring.objects.faults import ClusterError
 from jobflow.authoring.results import Result
 from jobflow.client.errors import CommandError, unreachable
 from jobflow.client.flows.find_flow import connect, find_flow, find_flows
-from jobflow.client.flows.follow import FlowFollower, following
+from jobflow.client.flows.follow import Display, FlowFollower, following, following_children
 from jobflow.client.logs.read import read_logs, select_step
 from jobflow.client.logs.selection import LogSelection
 from jobflow.client.logs.stream import clean
 from jobflow.client.options import Connection, Selection
 from jobflow.client.verbs import answer
 from jobflow.client.verbs import command as verbs
+from jobflow.display.notebook import NotebookTrees, notebook_display
 from jobflow.kube.answers import NetworkError
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import Client
@@ -53,11 +55,18 @@ class Run:
         return self.status().outputs
 
     def wait(self, timeout: float | None = None) -> Result:
-        """Return the flow when it has ended. Raises TimeoutError after `timeout` seconds."""
+        """Return the flow when it has ended; a notebook shows it meanwhile. Raises TimeoutError
+        after `timeout` seconds."""
         try:
             return Result(with_client(self.target, lambda client: self._ended(client, timeout)))
         except TimeoutError:
             raise TimeoutError(f"flow {self.name} has not ended after {timeout} s") from None
+
+    def _repr_html_(self) -> str:
+        try:
+            return self.status()._repr_html_()
+        except ClusterError as error:
+            return f"<pre>{escape(str(error))}</pre>"
 
     def __await__(self) -> Generator[Any, None, Result]:
         async def ended() -> Result:
@@ -162,7 +171,14 @@ class Run:
         def has_ended(follower: FlowFollower) -> bool:
             return follower.flows[key].final or key in follower.deleted
 
-        async with asyncio.timeout(seconds), following(client, [flow]) as follower:
+        show = notebook_display()
+        display = NotebookTrees(show) if show is not None else Display()
+        async with asyncio.timeout(seconds), AsyncExitStack() as stack:
+            stack.enter_context(display)
+            follower = await stack.enter_async_context(following(client, [flow], display.show))
+            if display.shows_children:
+                children = following_children(client, [flow], display.show_child)
+                await stack.enter_async_context(children)
             await follower.until(has_ended)
         # The TLS connection of a watch needs time to close before its event loop does
         # (aiohttp, Graceful Shutdown).

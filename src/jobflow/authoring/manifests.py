@@ -5,10 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from io import StringIO
 from typing import Any
 
+import msgspec
+
 from jobflow.api.flow.cronjobflow import CronJobFlowSpec
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.traits import Apart, fields_of
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBTEMPLATES, Resource
 from jobflow.authoring.encode import Encoder, to_json_name
@@ -52,6 +56,25 @@ def lint(*objects: Object, lenient: bool = False) -> list[Fault]:
     """Return the warnings. Raises InvalidFlow."""
     report = check_objects(objects, lenient=lenient)
     return _warnings(report, objects)
+
+
+def graph_html(obj: Object) -> str:
+    """Return the graph of a flow, or of that of a schedule, as HTML; its faults if it cannot be
+    drawn."""
+    # a notebook alone asks for it
+    from jobflow.core.drawing.flow_graph import CyclicFlowError, nested_graph
+    from jobflow.core.drawing.svg import graph_svg
+
+    body = obj.flow if isinstance(obj, NamedCron) else obj
+    try:
+        svg = graph_svg(nested_graph(msgspec.convert(_written(body).data, JobFlow)))
+    except (msgspec.ValidationError, CyclicFlowError) as error:
+        try:
+            check_objects([obj], lenient=True)
+        except InvalidFlow as faults:
+            return f"<pre>{escape(str(faults))}</pre>"
+        return f"<pre>{escape(str(error))}</pre>"
+    return f'<div style="overflow-x:auto">{svg}</div>'
 
 
 def check_objects(

@@ -156,6 +156,11 @@ class Result:
         rows = table(self.flow, datetime.now(UTC), _WIDTH)
         return "\n".join([state, "", *(line.plain.rstrip() for line in rows)])
 
+    def _repr_html_(self) -> str:
+        from jobflow.display.notebook import table_html  # a notebook alone asks for it
+
+        return table_html(self.flow)
+
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))  # in notebooks
 

@@ -22,7 +22,8 @@ from jobflow.client.sandbox import node_runner, run_in_sandbox
 from jobflow.core.text import join_names
 from jobflow.display.console import make_console
 from jobflow.display.live import tree_display
-from jobflow.display.results import print_tables
+from jobflow.display.notebook import WIDTH, NotebookTrees, notebook_display
+from jobflow.display.results import failed_logs, print_tables
 from jobflow.runtime import logs
 from jobflow.runtime.event_loop import PartDied, run_beside
 
@@ -58,21 +59,28 @@ def run(
             message = f'no function runs, so {names} {have} no outputs: write run(runner="process")'
             place = functions[0]._place
             warnings.warn_explicit(FlowWarning(message), None, place.file, place.line)
-        console = make_console()
-        display = tree_display(console) if show else Display()
+        display = _display() if show else Display()
         with logs.silenced(), node_runner(nodes) as pods:
             result = run_beside(lambda: run_in_sandbox(report, pods, display, asyncio.Event()))
     except (CommandError, PartDied, *START_ERRORS) as error:
         raise RunError(str(error)) from None
     if result.faults:
         raise InvalidFlow([from_manifest(each, report) for each in result.faults])
-    if show:
-        print_tables(result, console)
+    if isinstance(display, NotebookTrees):
+        for each in result.flows:
+            display.add(failed_logs(each, result.failed_runs, WIDTH, children=result.children))
+    elif show:
+        print_tables(result, make_console())
     if result.stuck:
         raise RunError("\n".join(result.stuck))
     if not result.flows:
         raise RunError(f"no {JOBFLOWS.kind} was created")
     return Result(result.flows[0], result.logs)
+
+
+def _display() -> Display:
+    show = notebook_display()
+    return NotebookTrees(show) if show is not None else tree_display(make_console())
 
 
 def _nodes(

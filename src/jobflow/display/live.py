@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, Self
 
@@ -24,6 +24,8 @@ from jobflow.kube.cache import Key, key_of
 Wanted = Callable[[JobFlow], bool]
 DrawLines = Callable[[datetime, int, int], Iterable[Text]]
 """Returns lines for the present time, a width and a height."""
+Put = Callable[[Sequence[Text]], None]
+"""Shows lines instead of those before."""
 _FLOW = ""
 """The flow's own phase among the phases of its steps."""
 
@@ -31,8 +33,11 @@ _FLOW = ""
 class _Redrawn(Live):
     """Lines that are drawn again only if they have changed; else a terminal flickers."""
 
-    def __init__(self, lines: DrawLines, console: Console, *, transient: bool) -> None:
+    def __init__(
+        self, lines: DrawLines, console: Console, *, transient: bool, put: Put | None
+    ) -> None:
         super().__init__(console=console, refresh_per_second=10, transient=transient)
+        self._put = put or self._draw
         self.is_stale = True
         """Whether the flows have changed since the lines were made."""
         self._lines = lines
@@ -50,15 +55,19 @@ class _Redrawn(Live):
             lines = [*self._lines(now, size.width, max(size.height - 1, 1))]
             if lines != self._drawn:
                 self._drawn = lines
-                self.update(Group(*lines))
-                super().refresh()
+                self._put(lines)
+
+    def _draw(self, lines: Sequence[Text]) -> None:
+        self.update(Group(*lines))
+        super().refresh()
 
 
 class LiveDisplay(Display):
-    """Flows at the bottom of a terminal; the display disappears at the end if it is `transient`."""
+    """Flows at the bottom of a terminal, or where `put` shows them; the display disappears at the
+    end if it is `transient`."""
 
-    def __init__(self, console: Console, *, transient: bool) -> None:
-        self._live = _Redrawn(self.lines, console, transient=transient)
+    def __init__(self, console: Console, *, transient: bool, put: Put | None = None) -> None:
+        self._live = _Redrawn(self.lines, console, transient=transient, put=put)
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -82,8 +91,8 @@ class LiveTrees(LiveDisplay):
 
     shows_children = True
 
-    def __init__(self, console: Console, *, items: bool = False) -> None:
-        super().__init__(console, transient=True)
+    def __init__(self, console: Console, *, items: bool = False, put: Put | None = None) -> None:
+        super().__init__(console, transient=True, put=put)
         self._ascii = console.options.ascii_only
         self._items = items
         self._trees: dict[Key, Tree] = {}

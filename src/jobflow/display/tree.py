@@ -341,7 +341,7 @@ def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Te
     """Yield the final table, with local times. Messages wrap in their column, or below the step if
     `width` leaves too little room. The last line sums up the requests of all jobs."""
     rows = step_rows(flow)
-    cells = [_cells(row, now) for row in rows]
+    cells = [cells_of(row, now) for row in rows]
     sizes = {name: max(map(cell_len, (name, *(row[name] for row in cells)))) for name in _HEADER}
     sizes = fitting(sizes, _OPTIONAL, width)
     sizes["MESSAGE"] = 0  # the last column needs no padding
@@ -351,10 +351,7 @@ def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Te
     is_beside = room >= 2 * _MIN_ROOM
     if not is_beside:
         indent, room = 4, max((width or 0) - 4, 2 * _MIN_ROOM)
-    messages = [
-        _with_outputs(row.result, row.outputs, room, room) if row.is_completed else row.with_reason
-        for row in rows
-    ]
+    messages = [report_of(row, room) for row in rows]
     heading = {name: name for name in _HEADER}
     heading["MESSAGE"] = "MESSAGE" if is_beside and any(messages) else ""
     yield Text(join_cells(heading, sizes), style="bold")
@@ -373,7 +370,15 @@ def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Te
         yield Text(f"{_REQUESTED}{hours}", style="dim")
 
 
-def _cells(row: StepRow, now: datetime) -> Mapping[str, str]:
+def report_of(row: StepRow, room: int) -> str:
+    """Return the message of a step, and the outputs of a Completed one, cut to these columns."""
+    if row.is_completed:
+        return _with_outputs(row.result, row.outputs, room, room)
+    return row.with_reason
+
+
+def cells_of(row: StepRow, now: datetime) -> Mapping[str, str]:
+    """Return the other cells of a step in the final table, by their headings."""
     return {
         "STEP": row.step,
         "JOB": row.job,
