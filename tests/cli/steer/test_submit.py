@@ -17,6 +17,7 @@ from support.sandbox.submitted import CREATED, STEPS, stored_names, train, write
 PARAMS = [{"name": "workers", "value": 2}]
 TEMPLATES = "`jobflow submit FILE --templates` changes its templates, "
 RESUBMIT = "`jobflow resubmit train` runs its spec again as a new flow, "
+REUSE = "`jobflow submit FILE --reuse train` runs only what has changed, in a new flow, "
 NOTHING_SENT = "jobflow: error: nothing was sent, see above"
 
 
@@ -248,11 +249,11 @@ async def test_namespaces_come_from_the_object_or_the_flag(
     ("state", "phase", "again", "cancel"),
     [
         ({"phase": "Running"}, "Running", TEMPLATES + RESUBMIT, "--cancel "),
-        ({"phase": "Succeed"}, "Succeed", TEMPLATES + RESUBMIT, ""),
+        ({"phase": "Succeed"}, "Succeed", TEMPLATES + REUSE + RESUBMIT, ""),
         (
             {"phase": "Failed", "reason": "StepFailed"},
             "Failed",
-            f"{TEMPLATES}`jobflow retry train` runs its failed steps again, {RESUBMIT}",
+            f"{TEMPLATES}`jobflow retry train` runs its failed steps again, {REUSE}{RESUBMIT}",
             "",
         ),
         ({"phase": "Failed", "reason": "Invalid"}, "Failed", "", ""),

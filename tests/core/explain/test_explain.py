@@ -203,7 +203,8 @@ def test_a_failed_flow_names_the_failure_and_the_remedy(failed: World) -> None:
         "Steps c, d and e were skipped (UpstreamFailed) because a dependency did not complete.",
         "`jobflow retry f -n ns` runs the failed steps and all that depends on them again, "
         "with the current templates.",
-        "`jobflow resubmit f -n ns` runs all steps again, in a new flow.",
+        "`jobflow resubmit f -n ns` runs all steps again, in a new flow; with a corrected file, "
+        "`jobflow submit FILE --reuse f -n ns` runs only what has changed.",
     ]
 
 

@@ -292,7 +292,8 @@ def test_a_step_of_finally_that_waits_for_another_one_is_explained() -> None:
 AGAIN = [
     "`jobflow retry f` runs the failed steps and all that depends on them again, "
     "with the current templates.",
-    "`jobflow resubmit f` runs all steps again, in a new flow.",
+    "`jobflow resubmit f` runs all steps again, in a new flow; with a corrected file, "
+    "`jobflow submit FILE --reuse f` runs only what has changed.",
 ]
 INVALID = "Correct its file, and submit it under another name: `jobflow submit FILE --name f-2`."
 

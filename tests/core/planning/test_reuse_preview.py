@@ -148,6 +148,33 @@ def test_steps_that_are_new_approvals_and_finally_say_so() -> None:
     }
 
 
+def test_what_follows_an_approval_may_be_reused() -> None:
+    steps = [
+        Step(name="a"),
+        Step(name="ok", approval=Approval(), depends_on=after("a")),
+        Step(name="b", depends_on=after("ok")),
+    ]
+    first = end_jobs(world_of(steps).settled(), "Completed", "f-a")
+    first = end_jobs(first.with_command("ApproveStep", text="ok").settled(), "Completed", "f-b")
+    assert first.flow.final
+    assert reasons(reusing(first)) == {"ok": "an approval is asked for again"}
+
+
+def test_what_waits_for_an_approval_behind_a_change_runs() -> None:
+    steps = [
+        Step(name="a", **says("a")),
+        Step(name="ok", approval=Approval(), depends_on=after("a")),
+        Step(name="b", depends_on=after("ok")),
+    ]
+    first = end_jobs(world_of(steps).settled(), "Completed", "f-a")
+    first = end_jobs(first.with_command("ApproveStep", text="ok").settled(), "Completed", "f-b")
+    assert reasons(with_step(reusing(first), "a", **says("b"))) == {
+        "a": "args[0] differs: a → b",
+        "ok": "an approval is asked for again",
+        "b": "its target ok is asked for again",
+    }
+
+
 def sweep(*items: Any, **fields: Any) -> World:
     each = Step(name="a", for_each=ForEach(items=list(items)), **says("$(item)", **fields))
     return world_of([each, Step(name="b", depends_on=after("a"))])

@@ -35,7 +35,8 @@ class FoundFlows:
     """Their child flows in the cluster, by name, if they were asked for."""
     templates: list[JobTemplate] = field(default_factory=list)
     sources: Mapping[str, JobFlow] = field(default_factory=dict)
-    """The flows of the cluster that they reuse, and the child flows of these, by name."""
+    """The flows of the cluster that they reuse, and the child flows of these, by name, if they were
+    asked for."""
 
 
 def is_file(name: str) -> bool:
@@ -54,6 +55,7 @@ async def flows_of(
     param: Sequence[str] = (),
     *,
     children: bool = False,
+    sources: bool = False,
 ) -> FoundFlows:
     """Return the flows that FILEs contain and the flows of the cluster. Raises CommandError if one
     does not exist or has a fault, after it has printed the faults."""
@@ -79,7 +81,8 @@ async def flows_of(
                     found.templates += page.items or ()
             except ApiError as error:  # a cluster without the kind has no templates
                 raise_unless_missing(error)
-            found.sources = await read_reused(client, found.flows)
+            if sources:
+                found.sources = await read_reused(client, found.flows)
             if children:
                 found.children = await read_children(client, found.flows)
     return found

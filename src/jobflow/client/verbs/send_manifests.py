@@ -185,6 +185,9 @@ def _exists(
     if state.reason != FlowReason.INVALID:  # else it would fail again
         resubmit = format_command("jobflow resubmit", flow)
         ways.insert(0, f"{resubmit} runs its spec again as a new flow")
+        if existing is not None and existing.final:
+            reuse = format_command("jobflow submit FILE --reuse", flow)
+            ways.insert(0, f"{reuse} runs only what has changed, in a new flow")
         if state.phase == FlowPhase.FAILED:
             ways.insert(0, f"{format_command('jobflow retry', flow)} runs its failed steps again")
         if has_templates:

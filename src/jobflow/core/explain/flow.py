@@ -184,7 +184,9 @@ class FlowExplainer:
                 again = "runs the failed steps and all that depends on them again"
                 yield f"{retry} {again}, with the current templates."
             resubmit = format_command("jobflow resubmit", root_of(flow))
-            yield f"{resubmit} runs all steps again, in a new flow."
+            reuse = format_command("jobflow submit FILE --reuse", root_of(flow))
+            changed = f"with a corrected file, {reuse} runs only what has changed"
+            yield f"{resubmit} runs all steps again, in a new flow; {changed}."
         elif has_tolerated_failures(flow) and not flow.is_child:
             retry = format_command("jobflow retry --tolerated", flow.metadata)
             yield f"{retry} runs tolerated failures and all that depends on them again."
