@@ -38,9 +38,10 @@ def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator
         if new is old:  # so is every step that had ended before
             continue
         name = observed.step.name
-        if taken := _taken(observed.step, old, new):
-            reused.append(taken)
-        yield from _begin_events(observed, old, new, ctx)
+        if observed.loops or new.attempts > old.attempts:
+            if taken := _taken(observed.step, old, new):
+                reused.append(taken)
+            yield from _begin_events(observed, old, new, ctx)
         if new.phase not in api.ENDED_STEP_PHASES:
             if new.reason in TROUBLES and new.reason != old.reason and not new.runs:
                 troubles.setdefault((new.reason, new.message), []).append(name)
@@ -72,12 +73,12 @@ def _begin_events(
     name = observed.step.name
     if observed.loops:
         yield from _run_events(observed.step, old, new, ctx)
-    elif new.attempts > old.attempts and new.job and not _is_reused(new):
+    elif new.job and not _is_reused(new):
         noun = ctx.work_named(observed.step, new.job).noun
         again = f" (attempt {new.attempts})" if new.attempts > 1 else _not_compared(ctx)
         message = f"step {name}: created {noun} {new.job}{again}"
         yield Event(EventType.NORMAL, f"{noun.title()}Created", message)
-    elif new.attempts > old.attempts and asks(new):
+    elif asks(new):
         yield Event(EventType.NORMAL, "ApprovalRequested", f"step {name}: {new.message}")
 
 
