@@ -7,7 +7,7 @@ from jobflow.api.resources import JOBS, PODS
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
 from jobflow.controller.hooks import Hooks
-from jobflow.controller.wants import Outside
+from jobflow.controller.wants import SIMULATED
 from jobflow.core.planning.actions import Check
 from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox.job_pods import PodEnds, end_pod, make_pod, move_pod
@@ -61,7 +61,7 @@ async def test_a_step_starts_when_its_target_answers(world: Cluster) -> None:
 
     await world.apply(template("a"), template("b"))
     await world.apply(probing(httpGetList=[{"taskName": "main", "port": 80, "path": "/ready"}]))
-    async with world.controller(outside=Outside(check)):
+    async with world.controller(outside=SIMULATED._replace(check_pod=check)):
         job = await running_a(world)
         name = await make_pod(world.client, job.metadata)
         await move_pod(world.client, NAMESPACE, name, "Running", podIP="10.0.0.7")

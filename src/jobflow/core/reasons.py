@@ -106,6 +106,16 @@ def ordered(order: ByHand) -> str:
     return f"{_VERBS[order.action]}{by}" + (f": {order.comment}" if order.comment else "")
 
 
+OF_ATTEMPTS = (
+    StepReason.JOB_FAILED,
+    StepReason.JOB_TERMINATED,
+    StepReason.JOB_ABORTED,
+    StepReason.FLOW_FAILED,
+    StepReason.TIMEOUT,
+    StepReason.OUTPUTS_TOO_LARGE,
+)
+"""Reasons of a failed attempt, which `retry` may follow and `retry.when` may compare."""
+
 WITH_THE_FLOW = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
 """Reasons of a run that failed with the flow, not by itself."""
 

@@ -277,7 +277,7 @@ def _without_notes(state: State) -> State:
         jobs=jobs,
         not_found=frozenset(),
         aborts=(),
-        probed=frozenset(),
+        answers=frozenset(),
         known_claims=frozenset(),
         cancelled_at=None,
     )

@@ -41,7 +41,7 @@ class Keys:
         at = state.cancelled_at
         asked = None if at is None else min(state.now - at, ABORT_INTERVAL)
         others = state.busy, asked, state.source_gone
-        memory = state.not_found, aborts, state.probed, state.missing, state.round, claims, others
+        memory = state.not_found, aborts, state.answers, state.missing, state.round, claims, others
         commands = state.commands, state.known_commands
         jobs = tuple(self._job(job, state.now) for job in state.jobs)
         return flow, known, *jobs, -1, self._number((memory, commands, state.events))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from jobflow.api.flow.status import JobFlowStatus
-from jobflow.core.planning.actions import JobProbe, Plan
+from jobflow.core.planning.actions import JobProbe, Plan, ProbeResult
 from jobflow.core.reasons import StepReason
 from model.explorer.cluster import (
     CAN_BE_ABORTED,
@@ -146,9 +146,9 @@ def probing(sight: Sight, state: State) -> Iterator[Move]:
         if not isinstance(probe, JobProbe):
             continue
         job = state.job(probe.uid)
-        if job.phase == "Running" and not job.gone and probe.key not in state.probed:
-            probed = state.probed | {probe.key}
-            yield f"{job.name} answers the probe of {probe.step}", replace(state, probed=probed)
+        if job.phase == "Running" and not job.gone and probe.key not in dict(state.answers):
+            answers = state.answers | {(probe.key, ProbeResult(passed=True))}
+            yield f"{job.name} answers the probe of {probe.step}", replace(state, answers=answers)
 
 
 def running(sight: Sight, state: State) -> Iterator[Move]:

@@ -10,7 +10,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, ObjectMeta, OwnerReference
 from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobCondition, JobState, JobStatus, TaskState
-from jobflow.core.planning.actions import CreateJob, Plan, ProbeResult
+from jobflow.core.planning.actions import CreateJob, Plan
 from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.planning.observed.identity import known_runs
 from jobflow.core.planning.observed.view import PodsRead, View
@@ -68,7 +68,7 @@ class Sight:
             for j in state.jobs
             if j.seen
         )
-        remembered = state.not_found, state.aborts, state.probed, state.known_claims
+        remembered = state.not_found, state.aborts, state.answers, state.known_claims
         others = state.busy, state.cancelled_at, state.parent, state.source_gone
         key = state.known, now, jobs, remembered, others, state.known_commands, state.missing
         plan = self._plans.get(key)
@@ -125,7 +125,7 @@ class Sight:
             else {OTHER.uid: NOW + timedelta(seconds=state.cancelled_at)},
             aborts={uid: NOW + timedelta(seconds=at) for uid, at in state.aborts},
             read={job.uid: PodsRead() for job in state.jobs if self._is_read(job)},
-            answers={key: ProbeResult(passed=True) for key in state.probed},
+            answers=dict(state.answers),
         )
 
     def known_uids(self, flow: states.Flow) -> frozenset[str]:

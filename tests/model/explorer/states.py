@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from jobflow.api.flow.status import FINAL_PHASES
 from jobflow.api.volcano.job import ENDED_PHASES
+from jobflow.core.planning.actions import WantKey
 from model.explorer.statuses import NEW, Status
 
 
@@ -119,8 +121,8 @@ class State:
     """vcjobs that a live read of the controller did not find."""
     aborts: tuple[tuple[str, int], ...] = ()
     """When the controller last requested an abort, by UID of the vcjob."""
-    probed: frozenset[tuple[str, str]] = frozenset()
-    """Passed probes, by step and UID of the target's vcjob."""
+    answers: frozenset[tuple[WantKey, Any]] = frozenset()
+    """What was answered to the wants of plans (`moves`), such as probes."""
     round: int = 0
     """How often the flow has been retried."""
     busy: bool = False

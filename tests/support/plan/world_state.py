@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from typing import Any
 
 import msgspec
 
@@ -15,7 +16,7 @@ from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import Job, JobCondition, JobOutline, JobState, JobStatus, TaskState
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.names import format_attempt_name, format_job_name
-from jobflow.core.planning.actions import ProbeResult
+from jobflow.core.planning.actions import WantKey
 from jobflow.core.planning.observed.steps import FAILURES
 from jobflow.core.planning.observed.view import (
     ClaimHolder,
@@ -87,7 +88,7 @@ class WorldState:
     live: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
     """Current pods, which ReadPods finds."""
     read: Mapping[str, PodsRead] = field(default_factory=dict)
-    probes: Mapping[tuple[str, str], ProbeResult] = field(default_factory=dict)
+    probes: Mapping[WantKey, Any] = field(default_factory=dict)
     failed_pods_read: bool = True
     """Whether the pods of failed vcjobs have been read already. If a test sets none, there are
     none."""

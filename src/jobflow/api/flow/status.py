@@ -180,12 +180,12 @@ class RunCondition(Struct):
     """Of a result that another flow has made: the identity of the job that made it, as 22
     characters of base64url. Not set if it is `job` in the flow of status.reuse."""
     attempts: Int32 = 0
-    """Number of jobs or child flows that were created, or of times that approval was asked for. 1
-    if the result was reused."""
+    """Number of attempts: of jobs or child flows that were created, or of times that work without
+    an object, such as an approval, began. 1 if the result was reused."""
     next_attempt_time: datetime | None = None
     """Between two attempts: when the next one may start."""
     deadline: datetime | None = None
-    """When the step's timeout ends the job, or answers the approval."""
+    """When the timeout of the step ends the attempt, or answers the approval."""
     abort_time: datetime | None = None
     """Since when the job is being aborted, until it has ended."""
     last_transition_time: datetime | None = None

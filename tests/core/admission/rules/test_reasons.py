@@ -7,11 +7,11 @@ import pytest
 from jobflow.core.admission.rules.expressions import REASONS_OF_ATTEMPTS
 from jobflow.core.cel.expression import Expression, parse_cached
 from jobflow.core.cel.language.tree import Comparison
+from jobflow.core.reasons import OF_ATTEMPTS
+from jobflow.core.text import join_names
 from support.admission.reviewed import faults, flow_of
 
-KNOWN = (
-    "the reasons are JobFailed, JobTerminated, JobAborted, FlowFailed, Timeout and OutputsTooLarge"
-)
+KNOWN = f"the reasons are {join_names(OF_ATTEMPTS, shown=len(OF_ATTEMPTS))}"
 NOT_A_REASON = f"is not a reason of a failed attempt; {KNOWN}"
 
 

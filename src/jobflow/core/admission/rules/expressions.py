@@ -14,7 +14,7 @@ from jobflow.core.admission.rule import RuleGroup, Rules
 from jobflow.core.cel.expression import ExpressionFault, parse_expression
 from jobflow.core.cel.language.tree import Comparison
 from jobflow.core.cel.references import find_references
-from jobflow.core.reasons import StepReason
+from jobflow.core.reasons import OF_ATTEMPTS, StepReason
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.violations import Reason, Violation, quote
 
@@ -33,17 +33,8 @@ _OPERATORS = {
 _FOREIGN = re.compile(r"[=&|]|(?:and|or|not|is)\b", re.IGNORECASE)
 _ENDING = re.compile(r"(?P<sign><>|===)$|\b(?P<word>not)\s+.$", re.IGNORECASE)
 _IF = re.compile(r"if\b", re.IGNORECASE)
-REASONS_OF_ATTEMPTS = (
-    "",
-    StepReason.JOB_FAILED,
-    StepReason.JOB_TERMINATED,
-    StepReason.JOB_ABORTED,
-    StepReason.FLOW_FAILED,
-    StepReason.TIMEOUT,
-    StepReason.OUTPUTS_TOO_LARGE,
-)
-"""Reasons of an attempt that `retry` may follow."""
 REASONS_OF_STEPS = ("", *StepReason)
+REASONS_OF_ATTEMPTS = ("", *OF_ATTEMPTS)
 
 
 def expressions_are_few(facts: FlowFacts) -> Iterator[Violation]:
