@@ -54,6 +54,17 @@ def test_the_log_of_a_failed_item_is_printed(home: Path) -> None:
 
 
 @pytest.mark.long
+def test_the_last_line_of_the_log_of_a_container_is_its_message(home: Path) -> None:
+    command = ["sh", "-c", "echo Traceback; echo \"KeyError: 'user_id'\"; exit 3"]
+    container = {"image": "i", "command": command}
+    kept_out = {**container, "terminationMessagePolicy": "File"}
+    answer = run(flow({"name": "a", "container": container}, {"name": "b", "container": kept_out}))
+    shown = [line for line in answer.out.splitlines() if " JobFailed: " in line]
+    assert [line.endswith("KeyError: 'user_id'") for line in shown if "f-a" in line] == [True] * 2
+    assert [line.endswith("on node sandbox") for line in shown if "f-b" in line] == [True] * 2
+
+
+@pytest.mark.long
 def test_dollars_of_params_items_and_outputs_arrive(home: Path) -> None:
     """Kubernetes expands `$$` and `$(NAME)` in the fields in which they are inserted."""
     data = ["pa$$w0rd", "costs $(PRICE) each", "$$"]

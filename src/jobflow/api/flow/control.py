@@ -89,7 +89,9 @@ ContainerField = Annotated[
     Schema(
         description="Container to run, instead of a JobTemplate, as a job of one task (main) and "
         "one pod that is never restarted; see `kubectl explain pod.spec.containers`. Its name may "
-        "be left out (main). Strings may contain references."
+        "be left out (main). Strings may contain references. If nothing names the outputs of the "
+        "step, its terminationMessagePolicy is FallbackToLogsOnError by default, so that the last "
+        "line of its log is the message of a failure."
     ),
     Opaque,
     Runs(WorkKind.JOB),

@@ -148,7 +148,9 @@ class Case(Fields):
     container: Mapping[str, Any] | None = None
     """Container to run, instead of a JobTemplate, as a job of one task (main) and one pod that
     is never restarted; see `kubectl explain pod.spec.containers`. Its name may be left out
-    (main). Strings may contain references."""
+    (main). Strings may contain references. If nothing names the outputs of the step, its
+    terminationMessagePolicy is FallbackToLogsOnError by default, so that the last line of its
+    log is the message of a failure."""
     volumes: Sequence[Any] | None = None
     """Volumes of the pod of container; see `kubectl explain pod.spec.volumes`."""
     patch: Patch | None = None
@@ -418,7 +420,9 @@ class StepFields(TypedDict, total=False):
     container: Mapping[str, Any] | None
     """Container to run, instead of a JobTemplate, as a job of one task (main) and one pod that
     is never restarted; see `kubectl explain pod.spec.containers`. Its name may be left out
-    (main). Strings may contain references."""
+    (main). Strings may contain references. If nothing names the outputs of the step, its
+    terminationMessagePolicy is FallbackToLogsOnError by default, so that the last line of its
+    log is the message of a failure."""
     volumes: Sequence[Any] | None
     """Volumes of the pod of container; see `kubectl explain pod.spec.volumes`."""
     env: Mapping[str, Any] | None

@@ -15,7 +15,7 @@ from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.references import OF_JOB_SPEC
 from jobflow.core.cel.scope import EvaluationScope, resolve_references
 from jobflow.core.json_values import copy_json, maps
-from jobflow.core.manifests.layers import Rank, layers_of, with_defaults
+from jobflow.core.manifests.layers import Rank, layers_of, with_defaults, with_log_as_message
 from jobflow.core.manifests.volume_claims import with_claims, with_real_names
 from jobflow.core.names import claim_names, qualify_name, root_label, to_label_value
 
@@ -57,6 +57,8 @@ class Attempt(msgspec.Struct, frozen=True):
     """Values of references; None: references stay."""
     reuse: Reuse | None = None
     """The flow whose results a child flow reuses."""
+    log_as_message: bool = False
+    """Whether the end of the log of a `container` is its message: nothing names its outputs."""
 
 
 def build_job(
@@ -139,6 +141,8 @@ def build_spec(
         if (reason := layer.fault(spec, content)) is not None:
             return EvaluationFailure(reason)
         if layer.rank is Rank.WORK:
+            if layer.field == "container" and attempt.log_as_message:
+                content = with_log_as_message(content)
             # a step with work of its own has no template, so jobDefaults fill its gaps
             spec = with_defaults(layer.merge({}, content), defaults)
         else:

@@ -164,6 +164,24 @@ def own_layers(owner: Step | Case) -> Iterator[Layer]:
             yield Layer(rank, f"{field}.{'jobSpec' if patch.job_spec else 'spec'}", changes)
 
 
+MESSAGE_POLICY = "terminationMessagePolicy"
+
+
+def with_log_as_message(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a `container` in which the end of its log is its termination message if
+    it fails without one, unless it sets a policy."""
+    [task] = content["tasks"]
+    pod = task["template"]["spec"]
+    container = {MESSAGE_POLICY: "FallbackToLogsOnError", **pod["containers"][0]}
+    return {"tasks": [{**task, "template": {"spec": {**pod, "containers": [container]}}}]}
+
+
+def has_log_as_message(step: Step, case: Case | None) -> bool:
+    """Whether `with_log_as_message` sets the policy of what a step runs in this case."""
+    owner = case if case is not None and works_of(case) else step
+    return owner.container is not None and MESSAGE_POLICY not in owner.container
+
+
 def with_defaults(spec: Mapping[str, Any], defaults: JobDefaults | None) -> dict[str, Any]:
     """Return a spec with jobDefaults for unset fields and plugins. Shares content with `spec`."""
     if defaults is None:

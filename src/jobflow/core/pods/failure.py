@@ -128,19 +128,20 @@ class _Suspect(NamedTuple):
     disrupted: bool = False
 
 
-def find_first_failure(pods: Iterable[Pod]) -> PodFailure | None:
-    """Return the pod that failed first, because the others often fail as a result, or None."""
+def find_first_failure(pods: Iterable[Pod], *, is_log: bool = False) -> PodFailure | None:
+    """Return the pod that failed first, because the others often fail as a result, or None.
+    `is_log`: whether termination messages are logs, and never outputs."""
     # a name that was used again counts once
     by_name = {pod.metadata.name: pod for pod in pods}
-    suspects = (each for pod in by_name.values() for each in _list_suspects(pod))
+    suspects = (each for pod in by_name.values() for each in _list_suspects(pod, is_log))
     found = min(suspects, key=lambda each: each[:4], default=None)
     if found is None:
         return None
     pod, ended = by_name[found.pod], found.ended
-    text = ended.message if ended else found.message
+    text = ended.message if ended and not is_log else found.message
     if (message := _clip(text, MAX_FAILURE_MESSAGE)) != _in_one_line(text):
         # the last line of a longer text has the error, in logs and tracebacks
-        message = _clip(_last_line(text) or text, MAX_FAILURE_MESSAGE)
+        message = _clip(_last_line(text, is_log) or text, MAX_FAILURE_MESSAGE)
     since = ended.started_at if ended is not None else pod.status.start_time
     seconds = 0
     # a pod that was never seen running has no times
@@ -228,15 +229,15 @@ def decode_message(text: bytes | str) -> Any:
         return None
 
 
-def _last_line(text: str) -> str:
+def _last_line(text: str, is_log: bool) -> str:
     """Return the last line of a termination message, or "" if it is empty or has outputs."""
     # outputs say nothing about a failure
-    has_outputs = isinstance(decode_message(text), dict | list)
+    has_outputs = not is_log and isinstance(decode_message(text), dict | list)
     lines = [] if has_outputs else [line for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
 
 
-def _list_suspects(pod: Pod) -> list[_Suspect]:
+def _list_suspects(pod: Pod, is_log: bool) -> list[_Suspect]:
     status, name = pod.status, pod.metadata.name
     if pod.phase == PodPhase.SUCCEEDED:
         return []
@@ -246,9 +247,9 @@ def _list_suspects(pod: Pod) -> list[_Suspect]:
         ended, waiting = container.state.terminated, container.state.waiting
         before = container.last_state.terminated
         found = _Suspect(3, _LATE, name, place, container.name)
-        if ended is not None and _has_failed(ended):
+        if ended is not None and has_failed(ended):
             found = found._replace(rank=0 if failed else 1, ended=ended)
-        elif before is not None and _has_failed(before) and ended is None:
+        elif before is not None and has_failed(before) and ended is None:
             found = found._replace(rank=2, ended=before)
         elif waiting is not None and waiting.reason not in STARTING:
             found = found._replace(reason=waiting.reason, message=waiting.message)
@@ -256,7 +257,7 @@ def _list_suspects(pod: Pod) -> list[_Suspect]:
             continue
         if (end := found.ended) is not None:
             is_of_kubelet = end.reason in KUBELET_REASONS
-            message = end.message if is_of_kubelet else _last_line(end.message)
+            message = end.message if is_of_kubelet else _last_line(end.message, is_log)
             when = end.finished_at or _LATE
             found = found._replace(when=when, reason=end.reason, message=message)
         suspects.append(found)
@@ -272,7 +273,7 @@ def _list_suspects(pod: Pod) -> list[_Suspect]:
     return suspects
 
 
-def _has_failed(ended: Terminated) -> bool:
+def has_failed(ended: Terminated) -> bool:
     return ended.exit_code != 0 or ended.signal is not None
 
 

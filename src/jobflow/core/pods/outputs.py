@@ -9,7 +9,7 @@ import msgspec
 from jobflow.api.volcano.job import JobOutline
 from jobflow.api.volcano.pod import Pod
 from jobflow.core import limits
-from jobflow.core.pods.failure import KUBELET_REASONS, decode_message
+from jobflow.core.pods.failure import KUBELET_REASONS, decode_message, has_failed
 
 FIELD_BYTES = len('"outputs":,')
 """Bytes of the field in which outputs are stored."""
@@ -58,8 +58,9 @@ def has_output_pod(spec: JobOutline) -> bool:
     return any((task.replicas or 0) > 0 for task in (spec.tasks or ())[:1])
 
 
-def read_message(spec: JobOutline, pod: Pod) -> str | None:
-    """Return the termination message, or None while the container runs."""
+def read_message(spec: JobOutline, pod: Pod, *, is_log: bool = False) -> str | None:
+    """Return the termination message, or None while the container runs. `is_log`: whether that of a
+    container that failed may be its log, which is no output."""
     # by the name in the vcjob: the statuses of a pod are sorted by name, and may include a sidecar
     containers = spec.tasks[0].pod.asking if spec.tasks else []
     name = containers[0].name if containers else None
@@ -70,7 +71,8 @@ def read_message(spec: JobOutline, pod: Pod) -> str | None:
     ended = container.state.terminated if container is not None else None
     if ended is None:
         return "" if pod.ended else None
-    return "" if ended.reason in KUBELET_REASONS else ended.message
+    is_none = ended.reason in KUBELET_REASONS or (is_log and has_failed(ended))
+    return "" if is_none else ended.message
 
 
 def message_limit(containers: int) -> int:

@@ -287,6 +287,7 @@ def _draft(
         retried=run.stored.failures > 0,
         seen=ctx.seen(run, attempt=facts),
         reuse=reuse.counterpart(run, ctx) if run.work.has_steps else None,
+        log_as_message=run.step.name not in ctx.layout.outputs_needed,
     )
     step, position = run.step, ctx.layout.graph.index[run.step.name]
     is_compared = position < ctx.layout.last_from

@@ -18,6 +18,7 @@ from jobflow.api.volcano.job import Job, JobPhase, TaskState
 from jobflow.api.volcano.pod import ENDED_POD_PHASES, PodPhase
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.manifests.job import Attempt, build_job
+from jobflow.core.manifests.layers import has_log_as_message
 from jobflow.core.names import predict_pod_names
 from jobflow.core.planning.actions import COMMAND_AGAIN, AbortJob, DeleteJob, ReadPods
 from jobflow.core.planning.context import PlanContext
@@ -165,13 +166,15 @@ def _look(run: ObservedRun, job: Job, ctx: PlanContext) -> _Seen:
         by_name |= {pod.metadata.name: pod for pod in read.pods}
     pods = tuple(by_name.values())
     pod = find_output_pod(job.spec, (*pods, *ctx.view.gone_pods.get(uid, {}).values()))
-    text = None if pod is None else read_message(job.spec, pod)
-    needed = run.step.name in ctx.layout.outputs_needed and has_output_pod(job.spec)
+    is_named = run.step.name in ctx.layout.outputs_needed
+    is_log = not is_named and has_log_as_message(run.step, run.case)
+    text = None if pod is None else read_message(job.spec, pod, is_log=is_log)
+    needed = is_named and has_output_pod(job.spec)
     blamed, is_enough = None, True
     if has_failed and is_aborted(run, job):
         needed = False  # its reason is known without its pods
     elif has_failed:
-        blamed = find_first_failure(pods)
+        blamed = find_first_failure(pods, is_log=is_log)
         evicted = None if blamed is not None and blamed.sure else find_eviction_by_policy(job)
         if evicted is not None:
             blamed = PodFailure(evicted, False, "one of its pods was evicted")
