@@ -8,8 +8,8 @@ from typing import Any, Literal, TypedDict
 
 import pytest
 
-from jobflow.authoring import ChildFlow, Flow, InvalidFlow, Step, item
-from jobflow.authoring.objects.faults import Fault
+from jobflow.authoring import ChildFlow, Flow, Step, item
+from support.python_flows import faults_of
 
 
 class Point(TypedDict):
@@ -18,14 +18,6 @@ class Point(TypedDict):
 
 class Custom:
     pass
-
-
-def faults_of(flow: Flow) -> list[Fault]:
-    try:
-        flow.lint()
-    except InvalidFlow as error:
-        return error.faults
-    return []
 
 
 def misfits(value: Any, hint: Any, **fields: Any) -> list[str]:

@@ -7,7 +7,8 @@ from typing import Any, TypedDict
 
 import pytest
 
-from jobflow.authoring import Expr, Fault, Flow, InvalidFlow, Step, cel, item
+from jobflow.authoring import Expr, Flow, Step, cel, item
+from support.python_flows import faults_of
 
 
 class Scores(TypedDict):
@@ -69,14 +70,6 @@ def step_for(flow: Flow, use: Callable[[Step], Any]) -> Step:
 
 def strange() -> "{}['Missing']":  # type: ignore[valid-type]  # noqa: F821
     return {"accuracy": 0.5}
-
-
-def faults_of(flow: Flow) -> list[Fault]:
-    try:
-        flow.lint()
-    except InvalidFlow as error:
-        return error.faults
-    return []
 
 
 @pytest.mark.parametrize(

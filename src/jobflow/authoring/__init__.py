@@ -1,6 +1,7 @@
 """Flows in Python: steps from functions and containers, ordered by `>>`, checked with the line that
 made them, written as YAML, run on this machine and submitted to a cluster."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from jobflow.authoring.flow import CronFlow, Flow, lint, to_yaml
@@ -67,16 +68,13 @@ __all__ = [
     "var",
 ]
 
-_LATER = {
-    **dict.fromkeys(("Run", "flows", "get"), "handle"),
-    **dict.fromkeys(("ItemResult", "Result", "StepResult"), "results"),
-}
-"""The modules of the names that are imported when they are first used."""
+if not TYPE_CHECKING:  # or a type checker accepts any name
+    _LATER = {
+        **dict.fromkeys(("Run", "flows", "get"), "handle"),
+        **dict.fromkeys(("ItemResult", "Result", "StepResult"), "results"),
+    }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    def __getattr__(name: str) -> Any:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

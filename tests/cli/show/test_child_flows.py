@@ -75,6 +75,23 @@ async def test_a_graph_has_the_phases_of_child_flows(world: Cluster, kubeconfig:
     ]
 
 
+@pytest.mark.parametrize(
+    ("step", "lines"),
+    [
+        ("train", ["└─ ● train Running", "└─ ✔ fetch Completed", "└─ ○ fit Waiting"]),
+        ("train/fetch", ["└─ ✔ fetch Completed"]),
+    ],
+)
+async def test_a_part_of_a_tree_has_the_steps_of_a_child_flow(
+    world: Cluster, kubeconfig: Path, step: str, lines: list[str]
+) -> None:
+    await world.apply(outer())
+    child = await create_child(world, "f", "train")
+    await set_status(world, {"conditions": {f"{child}-fetch": {"phase": "Completed"}}}, child)
+    answer = await run_command(kubeconfig, "get", "f", "--step", step)
+    assert [" ".join(line.split()) for line in answer.out.splitlines()] == lines
+
+
 @pytest.mark.long
 async def test_a_live_tree_has_the_steps_of_a_child_flow_that_starts_later(
     world: Cluster, kubeconfig: Path
