@@ -193,6 +193,9 @@ async def test_a_flow_whose_claims_moved_is_neither_reused_nor_retried() -> None
         third = (await world.ended("third")).status
         assert third.state.reason == "ReuseNotFound"
         assert "its volume claims belong to the flow second" in third.state.message
+        await world.order("RestartJob", name="retry", flow="third")
+        again = await world.until("third", lambda f: f.final and f.status != third)
+        assert again.status.state == third.state
         await world.order("RestartJob", flow="first")
         said = await events(world, "CommandRefused")
         assert "is spent, because its volume claims belong to the flow second: retry that" in said

@@ -312,7 +312,7 @@ class Reconciler(Listener):
             found = (self._store.flows.get(*key) for key in keys)
             source_children = {f.metadata.name: f.metadata for f in found if f is not None}
         return View(
-            claim_takers=self._claim_takers(flow, source),
+            claim_takers=self._claim_takers(flow),
             templates=self._store.templates_in(flow.metadata.namespace),
             jobs=jobs,
             source=source,
@@ -336,17 +336,16 @@ class Reconciler(Listener):
             answers=self._wants.answers(uid),
         )
 
-    def _claim_takers(self, flow: JobFlow, source: JobFlow | None) -> Sequence[JobFlow]:
+    def _claim_takers(self, flow: JobFlow) -> Sequence[JobFlow]:
         """Return the flows that may have taken claims of others, if the plan of a flow asks who has
         claims: at its start, and for a Command after its end."""
         if flow.final:
             asks = bool(self._store.commands_of(*key_of(flow)))
+        elif (reuse := flow.status.reuse) is not None:
+            asks = reuse.moving_claims
         else:
-            reuse = flow.status.reuse
-            is_moving = reuse is not None and reuse.moving_claims
-            asks = is_moving or (
-                untouched(flow) and (source is not None or flow.spec.volume_claims is not None)
-            )
+            has_claims = flow.spec.volume_claims is not None
+            asks = flow.spec.reuse is not None or (has_claims and untouched(flow))
         return tuple(self._store.claim_takers(flow.metadata.namespace)) if asks else ()
 
     def _status_wait(self, flow: JobFlow, plan: Plan, answers: Answers) -> float | None:

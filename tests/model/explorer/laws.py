@@ -28,6 +28,7 @@ from jobflow.core.planning.actions import (
     DeleteCommand,
     DeleteFlow,
     DeleteJob,
+    MoveClaim,
 )
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from model.carrying import mounted_by
@@ -116,6 +117,18 @@ def claims_come_before_jobs(sight: Sight, state: State) -> Broken:
         if isinstance(action, CreateJob) and action.kind is not WorkKind.FLOW:
             for name in mounted_by(dict(action.manifest["spec"])) - state.claims:
                 yield f"{action.name} is created before its claim {name}"
+
+
+def claims_move_before_anything_else(sight: Sight, state: State) -> Broken:
+    """A result that is taken, or a job, could be about another claim."""
+    known = state.known.status.value
+    reuse = known.reuse
+    for action in sight.plan(state).actions:
+        if isinstance(action, MoveClaim) and (reuse is None or not reuse.moving_claims):
+            yield f"{action.name} moves before that is stored"
+    began = [c for c in (known.conditions or {}).values() if c.attempts]
+    if reuse is not None and reuse.moving_claims and (began or state.jobs):
+        yield "the flow has begun before its claims have moved"
 
 
 def nothing_starts_unapproved(sight: Sight, state: State) -> Broken:
@@ -346,6 +359,7 @@ OF_A_STATE: tuple[Callable[[Sight, State], Broken], ...] = (
     results_are_stored_before_what_follows,
     what_is_made_of_what_ran_ran,
     claims_come_before_jobs,
+    claims_move_before_anything_else,
     one_flow_has_the_place,
     only_what_is_recorded_is_deleted,
     the_status_is_well_formed,

@@ -1,11 +1,13 @@
 """Small flows that reuse one that has ended."""
 
+from dataclasses import replace
+
 from jobflow.api.flow.control import Approval, ForEach, Repeat
 from jobflow.api.flow.step import Step
 from support.plan.loop_worlds import with_step
 from support.plan.plan_world import World, flow
 from support.plan.reusing_worlds import reusing
-from support.plan.steps import step
+from support.plan.steps import mounting, step, template
 
 
 def _reused(world: World, **changes: Step) -> World:
@@ -21,6 +23,15 @@ def _approved(world: World) -> World:
     return world.settled().with_command("ApproveStep", text="ok").run()
 
 
+def _mounting() -> World:
+    """Return a flow whose jobs mount a claim, and whose second step has failed."""
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    world = flow("a", b="a").with_spec(volume_claims={"data": claim})
+    templates = {name: template(name, mounting("data")) for name in world.templates}
+    world = replace(world, templates=templates)
+    return world.run(lambda step: "Failed" if step == "b" else "Completed")
+
+
 CHANGED = Step(env={"SEED": "2"})
 THRICE = Step(for_each=ForEach(count=3), env={"I": "$(index)"})
 TWICE = ForEach(count=2)
@@ -32,6 +43,7 @@ REUSING: dict[str, World] = {
     "reuse of a failed flow": reusing(
         flow("a", b="a").settled().ended("f-a", "Completed").run(lambda name: "Failed")
     ),
+    "reuse of a claim": reusing(_mounting()),
     "reuse of items": _reused(
         flow(a=step(for_each=TWICE, env={"I": "$(index)"}), b="a").run(), a=THRICE
     ),

@@ -30,7 +30,7 @@ from jobflow.api.flow.status import (
 from jobflow.api.flow.step import Step, Strategy
 from jobflow.core.manifests.fingerprint import digest, identity_of
 from jobflow.core.names import format_job_name, format_latest_name, stored_condition
-from jobflow.core.planning.actions import CreateJob
+from jobflow.core.planning.actions import CreateJob, Guard
 from jobflow.core.planning.context import ChildFlows, ItemKey, PlanContext
 from jobflow.core.planning.decision import Draft, RunDecision, StepDecision, wait
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep
@@ -178,6 +178,13 @@ def _bits(decided: Decisions | None) -> int:
         return int(text or "0", 16)
     except ValueError:  # somebody else wrote it: the run is compared once more
         return 0
+
+
+def guard_of(run: ObservedRun, ctx: PlanContext) -> Guard | None:
+    """Return the condition for creating the first attempt of a run that may have taken a result: by
+    a status whose answer was lost, before the flow that is reused or a template changed."""
+    is_open = ctx.flow.status.reuse is not None and not _was_compared(run)
+    return Guard(ctx.flow.metadata.uid) if is_open else None
 
 
 def _was_compared(run: ObservedRun) -> bool:

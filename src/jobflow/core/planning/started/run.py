@@ -230,7 +230,7 @@ def create(
     if needed is not None and template is None:
         message = f"waits for the JobTemplate {needed}"
         return RunDecision(wait(run, StepReason.WAITING_FOR_TEMPLATE, message))
-    draft = _draft(run, ctx, template, name, number, guard)
+    draft = _draft(run, ctx, template, name, number, guard or reuse.guard_of(run, ctx))
     if ctx.source is not None and (taken := reuse.take(run, draft, ctx)) is not None:
         return taken
     if (refusal := ctx.view.refusals.get(name)) is not None:
