@@ -84,7 +84,7 @@ async def test_backfill_twice_makes_one_flow_for_each_time(
         (("trigger", "d"), 2, 'CronJobFlow "d" does not exist in namespace "default"'),
         (("trigger", "jf/c"), 2, '"jf/c" is not a CronJobFlow: write c or cjf/c'),
         (("get", "cjf/c", "train"), 2, "write cjf, cjf/NAME or names of flows"),
-        (("get", "cjf", "--watch"), 2, "--phase, --watch and --items are for flows"),
+        (("get", "cjf", "--watch"), 2, "--phase, --watch, --items and --step are for flows"),
         (("suspend", "cjf/c", "train"), 2, "write names of flows or cjf/NAME, not both"),
         (("suspend", "cjf/c", "--wait"), 2, "cjf/NAME takes no flags but those of the connection"),
         (("resume", "cjf/c"), 1, "CronJobFlow c is not suspended"),

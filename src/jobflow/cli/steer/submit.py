@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -159,8 +158,10 @@ async def resubmit_flow(
 
 def print_preview(preview: ReusePreview, options: SubmitOptions) -> None:
     """Print what a flow would reuse: to stderr if stdout has objects."""
+    console = make_console(stderr=options.follow.output is not None)
+    arrow = ">" if console.options.ascii_only else "→"
     for line in preview.lines():
-        print(printable(line), file=sys.stdout if options.follow.output is None else sys.stderr)
+        console.print(printable(line).replace(" → ", f" {arrow} "), soft_wrap=True)
 
 
 def checked(flow: dict[str, Any], values: Mapping[str, Node], origin: str) -> Report:

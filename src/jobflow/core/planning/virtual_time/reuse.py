@@ -131,7 +131,8 @@ def preview(
     refusal = state.message if outermost.flow.final and not outermost.flow.status.reuse else ""
     olds = {name: _Old(each, templates, now) for name, each in outermost.sources.items()}
     chain = [_Old(each, templates, now) for each in earlier]
-    explainer = _Explainer(olds, chain, time.now)
+    flows = {each.flow.metadata.name: each for each in time.all_flows}
+    explainer = _Explainer(flows, olds, chain, time.now)
     return ReusePreview(source.metadata.name, [*explainer.rows(outermost, "")], [*claims], refusal)
 
 
@@ -177,6 +178,8 @@ def _has_result(run: ObservedRun) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Explainer:
+    flows: Mapping[str, VirtualFlow]
+    """The new flow and its child flows, by name."""
     olds: Mapping[str, _Old]
     """The flows that are reused, by name."""
     chain: Sequence[_Old]
@@ -195,7 +198,7 @@ class _Explainer:
                 each.stored.job for each in observed.each if each.stored.reason == StepReason.REUSED
             )
             for run in _runs_of(observed, ctx):
-                child = flow.children.get(run.job_name) if may_run_steps(step) else None
+                child = self.flows.get(run.job_name) if may_run_steps(step) else None
                 if child is not None and child.flow.spec.reuse is not None:
                     yield from self.rows(child, f"{steps}{step.name}/")
                     continue
