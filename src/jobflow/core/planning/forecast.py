@@ -39,7 +39,8 @@ def next_jobs(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[str]:
     progress = replace(ctx.progress, standing=standing, ends=list(ctx.progress.ends))
     steps = _Completing(replace(ctx, progress=progress), dict(enumerate(decisions)))
     steps.complete(decisions)
-    names = (name for position in start_order(steps.starting) for name in steps.names(position))
+    order = start_order(ctx, steps.starting)
+    names = (name for position in order for name in steps.names(position))
     return list(islice(names, room))
 
 

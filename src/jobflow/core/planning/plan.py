@@ -27,7 +27,7 @@ from jobflow.core.planning.decision import StepDecision, collect
 from jobflow.core.planning.flow import concurrency, finally_and_daemons
 from jobflow.core.planning.flow.cleanup import expires, retention
 from jobflow.core.planning.flow.commands import CommandResult, read_commands
-from jobflow.core.planning.flow.parallelism import in_room
+from jobflow.core.planning.flow.parallelism import in_room, start_order
 from jobflow.core.planning.flow.restart import restarted
 from jobflow.core.planning.flow.volume_claims import moves
 from jobflow.core.planning.forecast import next_jobs
@@ -129,11 +129,11 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
     moments += [decision.wake_at for decision in decisions]
     if flow.spec.outputs and not is_final and not ctx.terminating and has_ended(ctx, decisions):
         moments.append(ctx.later)  # this plan could not evaluate the outputs any more
+    in_order = start_order(ctx, range(len(decisions)))
     return Plan(
         actions=(
-            # decisions are in start order: that of `spec.flows`, then that of `finally`
             *(claims.actions if is_bound else ()),
-            *collect(decisions, "actions"),
+            *(action for each in in_order for action in decisions[each].actions),
             *dict.fromkeys(collect(decisions, "reads")),
             *kept.deletes,
             *end_strays(ctx),

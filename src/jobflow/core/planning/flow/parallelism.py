@@ -50,7 +50,7 @@ def in_room(
         alive = sum(not job.ended and name not in deleted for name, job in jobs.items())
         room = max(most - alive, 0)
     positions = range(len(decisions)) if among is None else among
-    order = start_order(each for each in positions if decisions[each].drafts)
+    order = start_order(ctx, (each for each in positions if decisions[each].drafts))
     turn = None
     if held is not None and room != 0:
         turn = Turn(held, [decisions[position] for position in order], ctx.now, room)
@@ -88,8 +88,9 @@ def in_room(
     return Made(found, faults)
 
 
-def start_order(positions: Iterable[int]) -> list[int]:
-    """Return the positions of steps in the order of `spec.flows`, then that of `finally`."""
+def start_order(ctx: PlanContext, positions: Iterable[int]) -> list[int]:
+    """Return the positions of steps in the order in which they take room, their jobs are created,
+    and `nextJobs` names them: that of `spec.flows`, then that of `finally`."""
     return sorted(positions)
 
 
