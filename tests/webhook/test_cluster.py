@@ -15,6 +15,7 @@ from jobflow.webhook import cluster
 from jobflow.webhook.cluster import StoreCluster
 from jobflow.webhook.review.envelope import NotReady
 from support.admission.reviewed import flow_of
+from support.network.scripted_server import Answer, ScriptedServer
 from support.sandbox.api_server import ApiServer
 from support.sandbox.manifests import jobflow
 
@@ -85,6 +86,15 @@ async def test_a_flow_that_cannot_be_read_is_not_taken_for_missing() -> None:
         with pytest.raises(NotReady, match="flow f cannot be read .*; try again"):
             await known.flow("default", "f")
         assert not await known.flow_is_gone("default", "f", "1")
+
+
+async def test_an_answer_that_is_no_object_is_a_read_that_failed() -> None:
+    async with ScriptedServer() as server, Client.at(server.url) as client:
+        server.others += [Answer(200, "<html>"), Answer(200, "<html>")]
+        known = StoreCluster(Store(), client)
+        assert not await known.namespace_terminating("team")
+        assert not await known.flow_is_gone("team", "f", "1")
+        assert len(server.requests) == 2
 
 
 async def test_a_flow_whose_claims_another_one_has_is_spent() -> None:

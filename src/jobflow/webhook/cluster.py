@@ -261,10 +261,11 @@ class StoreCluster:
         path = NAMESPACES.path("", name)
         try:
             body = await self._client.request("GET", path, timeout=READ_SECONDS)
+            found = decoder(Object).decode(body)
         except (ApiError, *NETWORK_ERRORS) as error:
             log.warning("namespace cannot be read", namespace=name, error=str(error))
             return False
-        return decoder(Object).decode(body).metadata.deletion_timestamp is not None
+        return found.metadata.deletion_timestamp is not None
 
     async def flow(self, namespace: str, name: str) -> JobFlow | None:
         """The flow is read live, because it may have ended a moment ago."""

@@ -108,6 +108,13 @@ async def test_the_timeout_has_its_own_exit_code(world: Cluster, kubeconfig: Pat
 
 
 @pytest.mark.long
+async def test_a_number_is_a_timeout_in_seconds(world: Cluster, kubeconfig: Path) -> None:
+    await apply(world, "f", RUNNING)
+    result = await run_process(kubeconfig, "wait", "f", "--timeout", "0.3")
+    assert (result.code, result.out) == (124, "")
+
+
+@pytest.mark.long
 async def test_a_lost_server_is_a_warning_in_words(world: Cluster, kubeconfig: Path) -> None:
     await apply(world, "f", RUNNING)
     process = await start(world, kubeconfig, "f")
@@ -188,9 +195,12 @@ async def test_without_an_end_json_is_empty(world: Cluster, kubeconfig: Path) ->
         (("f", "none"), 'JobFlow "none" does not exist in namespace "default"'),
         (("-l", "team=x"), 'no JobFlow in namespace "default" matches -l team=x'),
         (("f", "-l", "team=x"), "a FLOW excludes -l and -A: give names or a selection"),
-        (
-            ("f", "--timeout", "soon"),
-            '--timeout "soon" is not a duration: write it like 90s, 10m or 1h30m',
+        *(
+            (
+                ("f", "--timeout", limit),
+                f'--timeout "{limit}" is not a duration: write it like 90s, 10m or 1h30m',
+            )
+            for limit in ("soon", "-5", "nan")
         ),
     ],
 )

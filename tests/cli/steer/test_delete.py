@@ -19,6 +19,7 @@ from support.sandbox.flow_commands import (
     set_status,
     volcano_on,
 )
+from support.sandbox.manifests import template
 from support.sandbox.running_controller import NAMESPACE, Cluster, flow, merge
 
 DONE = {"state": {"phase": "Succeed"}}
@@ -101,13 +102,27 @@ async def test_the_deleted_flows_are_printed_as_objects(world: Cluster, kubeconf
     assert result == Result(1, "", REFUSED.format("i"))
 
 
+def waits_for(what: str) -> str:
+    return f"jobflow: info: JobFlow f is deleted once it has ended: waiting for {what}\n"
+
+
+@pytest.mark.long
+async def test_a_cancel_waits_for_finally_too(world: Cluster, kubeconfig: Path) -> None:
+    async with volcano_on(world), world.controller():
+        await world.apply(template("quick"))
+        await long_flow(world, **{"finally": [{"name": "tidy", "template": "quick"}]})
+        await world.until_jobs(f_a="Running")
+        result = await run_process(kubeconfig, "delete", "f", "--cancel")
+    assert (result.code, result.err) == (0, waits_for("a to end and for tidy of finally to run"))
+
+
 @pytest.mark.long
 async def test_names_are_the_only_output_of_a_cancel(world: Cluster, kubeconfig: Path) -> None:
     async with volcano_on(world), world.controller():
         await long_flow(world)
         await world.until_jobs(f_a="Running")
         result = await run_process(kubeconfig, "delete", "f", "--cancel", "-o", "name")
-    assert result == Result(0, "jobflow.flow.volcano.sh/f\n", "")
+    assert result == Result(0, "jobflow.flow.volcano.sh/f\n", waits_for("a to end"))
 
 
 @pytest.mark.parametrize("arguments", [(), ("-l", ""), ("-A",)])
@@ -158,7 +173,7 @@ async def test_a_running_flow_is_cancelled_first(world: Cluster, kubeconfig: Pat
         await long_flow(world)
         await world.until_jobs(f_a="Running")
         result = await run_process(kubeconfig, "delete", "f", "--cancel", "--wait")
-    assert (result.code, result.err) == (0, "")
+    assert (result.code, result.err) == (0, waits_for("a to end"))
     first, *_, end, last = result.out.splitlines(keepends=True)
     assert first.startswith("JobFlow f: cancel requested (Command f-terminatejob-")
     assert end.startswith("JobFlow f: Failed, 2/2 steps finished (Cancelled)")
@@ -195,7 +210,8 @@ async def test_an_interrupted_cancel_deletes_nothing(world: Cluster, kubeconfig:
         process.send_signal(signal.SIGINT)
         _, err = await process.communicate()
     note = "jobflow: info: nothing was deleted; the flows are being cancelled\n"
-    assert (process.returncode, err.decode()) == (130, note)
+    waits = waits_for("the controller to end it")
+    assert (process.returncode, err.decode()) == (130, waits + note)
     assert await world.flow_names() == ["f"]
 
 

@@ -52,6 +52,7 @@ def get(
     "Wait until flows have finished.",
     "jobflow wait train",
     "jobflow wait train evaluate --timeout 1h30m",
+    "jobflow wait train --timeout 90",
     "jobflow wait -l team=vision -n team",
     "jobflow wait train -o json",
 )
@@ -61,7 +62,10 @@ def wait(
     flows: flags.FlowNames = None,
     timeout: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Give up after this time, such as 90s or 1h30m."),
+        typer.Option(
+            metavar="TIME",
+            help="Give up after this time, such as 90s or 1h30m; a number is seconds.",
+        ),
     ] = None,
     output: Annotated[
         ObjectOutput | None,

@@ -31,7 +31,7 @@ async def wait_for_flows(
     output: ObjectOutput | None = None,
 ) -> int:
     """Print a line when each flow has finished, or with `output` all flows at the end. `limit` is a
-    duration such as 1h30m."""
+    duration such as 1h30m, or a number of seconds."""
     seconds, errors = _seconds(limit), Errors()
     async with await connect(connection) as client:
         flows = await find_each(client, names, selection, errors)
@@ -86,8 +86,12 @@ async def wait_for_flows(
 
 
 def _seconds(limit: str | None) -> float | None:
+    if limit is None:
+        return None
+    # `sleep` and `timeout` of a shell count in seconds too
+    text = f"{limit}s" if limit.replace(".", "", 1).isdigit() else limit
     try:
-        return None if limit is None else parse_duration(limit)
+        return parse_duration(text)
     except ValueError:
         sentence = f'--timeout "{limit}" is not a duration: write it like 90s, 10m or 1h30m'
         raise CommandError(UNUSABLE, sentence) from None

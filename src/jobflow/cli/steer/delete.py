@@ -15,6 +15,7 @@ from jobflow.client.signals import interruption, run_unless
 from jobflow.client.verbs.command import (
     cancel_first,
     delete_flow,
+    note_on_cancel,
     note_on_delete,
     refuse_delete,
 )
@@ -74,6 +75,7 @@ async def _ended(
             if command and options.output is None:
                 requested = f"cancel requested (Command {command})"
                 print(f"JobFlow {flow.metadata.name}: {requested}", flush=True)
+            print_error(note_on_cancel(flow), severity="info")
             cancelled.append(flow)
         except CommandError as error:
             errors.add(error)

@@ -6,6 +6,7 @@ from functools import partial
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import CANCELLED, ENDED_STEP_PHASES, HALTS, FlowPhase, StepPhase
+from jobflow.api.flow.step import Step
 from jobflow.api.resources import COMMANDS, JOBFLOWS, Object, ObjectMeta, OwnerReference
 from jobflow.api.volcano.command import Action, Command, encoded
 from jobflow.client.errors import FAILED, SUCCESS, CommandError, print_error
@@ -306,6 +307,27 @@ async def cancel_first(client: Client, flow: JobFlow) -> str:
     """Cancel the flow, unless it is already coming to its end; return the name of the Command, or
     "". Raises CommandError if that is refused."""
     return "" if CANCEL.refusal(flow) else await create_command(client, flow, CANCEL)
+
+
+def note_on_cancel(flow: JobFlow) -> str:
+    """Return the sentence that says what the deletion of a flow that is cancelled waits for."""
+    meta, conditions = flow.metadata, flow.status.conditions or {}
+
+    def phase_of(step: Step) -> str:
+        found = conditions.get(format_job_name(meta.name, step.name))
+        return found.phase if found is not None else ""
+
+    running = [step.name for step in flow.steps if phase_of(step) not in _IDLE_PHASES]
+    last = [
+        step.name
+        for step in flow.spec.finally_ or ()
+        if phase_of(step) not in ENDED_STEP_PHASES and not flow.status.finally_cancelled
+    ]
+    waits = [f"{join_names(running, shown=5)} to end"] if running else []
+    waits += [f"{join_names(last, shown=5)} of finally to run"] if last else []
+    return f"JobFlow {meta.name} is deleted once it has ended: waiting for " + (
+        " and for ".join(waits) or "the controller to end it"
+    )
 
 
 async def delete_flow(client: Client, flow: JobFlow) -> None:

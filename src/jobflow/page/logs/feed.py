@@ -50,7 +50,8 @@ _ORDER: tuple[str, ...] = (PodPhase.FAILED, PodPhase.RUNNING, PodPhase.PENDING)
 
 def read_selection(params: Mapping[str, str], choice: StepChoice | None) -> LogSelection:
     tail = params.get("tail", "")
-    lines = int(tail) if tail.isascii() and tail.isdigit() and len(tail) < 6 else TAIL
+    # nine digits are beyond the maximum; Python refuses to read thousands
+    lines = int(tail[:9]) if tail.isascii() and tail.isdigit() else TAIL
     return LogSelection(
         step=choice.step if choice is not None else None,
         index=choice.index if choice is not None else None,
