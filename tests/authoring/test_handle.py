@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import COMMANDS, JOBFLOWS
-from jobflow.authoring import ClusterError, Flow, Run, flows, get
+from jobflow.authoring import ClusterError, Flow, Run, flows, get, handle
 from support.paths import ROOT
 from support.sandbox.flow_commands import FAILED, RUNNING, SUCCEED, SUSPENDED, set_status
 from support.sandbox.logged_pods import LoggedPods, running_flow
@@ -88,7 +88,6 @@ async def test_a_later_flow_of_the_name_is_not_meant(
     [
         (RUNNING, "cancel", {}, "TerminateJob"),
         (RUNNING, "cancel", {"now": True}, "TerminateNow"),
-        (FAILED, "retry", {}, "RestartJob"),
         (RUNNING, "suspend", {}, "SuspendFlow"),
         (RUNNING, "suspend", {"abort": True}, "AbortJob"),
         (SUSPENDED, "resume", {}, "ResumeJob"),
@@ -107,6 +106,30 @@ async def test_a_verb_is_a_command(
     await asyncio.to_thread(lambda: getattr(run, method)(**options))
     [command] = await world.raw(COMMANDS)
     assert (command["action"], command["target"]["uid"]) == (action, run.uid)
+
+
+@pytest.mark.parametrize("tolerated", [False, True])
+async def test_a_retry_has_begun_when_it_returns(
+    world: Cluster, target: dict[str, Any], tolerated: bool
+) -> None:
+    """So that `wait` waits for its end."""
+    await world.apply(template("a"), flow("g", {"a": ""}))
+    async with world.controller():
+        async with world.ends({"g-a": "Failed"}):
+            await world.ended("g")
+        run = await run_of(target, "g")
+        await asyncio.to_thread(partial(run.retry, tolerated=tolerated))
+        async with world.ends():
+            assert (await run).succeeded
+
+
+async def test_a_retry_that_no_controller_handles_is_an_error(
+    world: Cluster, target: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handle, "_HANDLED_SECONDS", 0.0)
+    await set_status(world, FAILED)
+    run = await run_of(target)
+    assert "no controller has handled the retry yet" in await refusal(run.retry)
 
 
 async def test_a_verb_without_effect_is_an_error(world: Cluster, target: dict[str, Any]) -> None:

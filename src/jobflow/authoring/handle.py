@@ -32,6 +32,8 @@ from jobflow.runtime.event_loop import run_beside
 T = TypeVar("T")
 Work = Callable[[Client], Coroutine[Any, Any, T]]
 _CLOSING_SECONDS = 0.25
+# Longer than another replica takes to become the leader.
+_HANDLED_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +99,26 @@ class Run:
         self._send(verbs.CANCEL_NOW if now else verbs.CANCEL)
 
     def retry(self, *, tolerated: bool = False) -> None:
-        """Run the failed steps again, and what depends on them. `tolerated`: also failures that
-        continue_on_failure tolerates."""
-        self._send(verbs.RETRY_TOLERATED if tolerated else verbs.RETRY)
+        """Run the failed steps again, and what depends on them; return once that has begun.
+        `tolerated`: also failures that continue_on_failure tolerates."""
+        verb = verbs.RETRY_TOLERATED if tolerated else verbs.RETRY
+
+        async def retry(client: Client) -> None:
+            flow = await self._read(client)
+            key = key_of(flow)
+            await verbs.send_verb(client, flow, verb)
+            # Until then the flow has ended, and `wait` would return at once.
+            async with asyncio.timeout(_HANDLED_SECONDS), following(client, [flow]) as follower:
+                await follower.until(
+                    lambda seen: verb.handled(flow, seen.flows[key]) or key in seen.deleted
+                )
+            await asyncio.sleep(_CLOSING_SECONDS)
+
+        try:
+            with_client(self.target, retry)
+        except TimeoutError:
+            why = f"flow {self.name}: no controller has handled the retry yet"
+            raise ClusterError(f"{why}; is `jobflow serve` running?") from None
 
     def suspend(self, *, abort: bool = False) -> None:
         """Start no further job until `resume`. `abort` ends the jobs that run."""
