@@ -22,7 +22,7 @@ from jobflow.core.admission.validate import find_violations
 from jobflow.core.manifests.volume_claims import why_spent
 from jobflow.core.planning import reuse
 from jobflow.core.planning.actions import DeleteFlow, Event, EventType, Plan
-from jobflow.core.planning.context import Facts, PlanContext, with_times
+from jobflow.core.planning.context import PlanContext, with_times
 from jobflow.core.planning.decision import StepDecision, collect
 from jobflow.core.planning.flow import concurrency, finally_and_daemons
 from jobflow.core.planning.flow.cleanup import expires, retention
@@ -36,6 +36,7 @@ from jobflow.core.planning.observed.children import with_facts_of_children
 from jobflow.core.planning.observed.identity import without_namesakes
 from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.pending.step import PendingSteps
+from jobflow.core.planning.progress import Facts
 from jobflow.core.planning.started.steps import begun_steps, end_strays
 from jobflow.core.planning.status.events import flow_events, step_events
 from jobflow.core.planning.status.status import (

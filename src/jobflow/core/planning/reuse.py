@@ -31,9 +31,10 @@ from jobflow.api.flow.step import Step, Strategy
 from jobflow.core.manifests.fingerprint import digest, identity_of
 from jobflow.core.names import format_job_name, format_latest_name, stored_condition
 from jobflow.core.planning.actions import CreateJob, Guard
-from jobflow.core.planning.context import ChildFlows, ItemKey, PlanContext
+from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Draft, RunDecision, StepDecision, wait
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep
+from jobflow.core.planning.progress import ChildFlows, ItemKey
 from jobflow.core.planning.work.end import take_outputs
 from jobflow.core.pods.outputs import OutputsTooLarge
 from jobflow.core.reasons import StepReason

@@ -18,7 +18,7 @@ from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.status import ENDED_STEP_PHASES, JobRecord
 from jobflow.core.cel.budget import PlanBudget
 from jobflow.core.planning.actions import Plan
-from jobflow.core.planning.context import Facts, PlanContext, Progress, with_times
+from jobflow.core.planning.context import PlanContext, with_times
 from jobflow.core.planning.decision import StepDecision, collect
 from jobflow.core.planning.flow.cleanup import retention
 from jobflow.core.planning.flow.parallelism import in_room
@@ -27,6 +27,7 @@ from jobflow.core.planning.observed.steps import gather
 from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.pending.step import PendingSteps
 from jobflow.core.planning.plan import time_until
+from jobflow.core.planning.progress import Facts, Progress
 from jobflow.core.planning.started.steps import begun_steps
 from jobflow.core.planning.status.job_records import new_records
 from jobflow.core.spec.compiled import compile_flow
