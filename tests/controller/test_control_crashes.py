@@ -72,6 +72,35 @@ async def commands(watched: Watched) -> None:
     await watched.order("TerminateJob", "seven")
 
 
+async def by_hand(watched: Watched) -> None:
+    async def runs(index: int, job: str) -> None:
+        await watched.until(lambda: watched.phase(job) == "Running")
+
+        def is_recorded() -> bool:
+            conditions = watched.flow.status.conditions if watched.flow is not None else None
+            condition = (conditions or {}).get("f-b")
+            known = (condition.runs if condition is not None else None) or ()
+            return any(run.index == index and run.phase == "Running" for run in known)
+
+        await watched.until(is_recorded)
+
+    await runs(0, "f-b-0")
+    await watched.order("CancelStep", "one", "b/0 it hangs")
+    await runs(1, "f-b-1")
+    await watched.order("SkipStep", "two", "b/1")
+    await watched.ended()
+    await watched.order("SkipStep", "three", "c")
+    await watched.until(lambda: watched.phase("f-d") == "Completed")
+    await watched.ended()
+    await watched.order("RetrySteps", "four", "a")
+    await runs(0, "f-b-0-r1")
+    await watched.order("ScaleFlow", "five", "b=2")
+    await runs(1, "f-b-1-r1")
+    await watched.order("RetrySteps", "six", "a")
+    await runs(1, "f-b-1-r2")
+    await watched.order("SkipStep", "seven", "b")
+
+
 def big_example() -> Tale:
     objects = list(yaml.safe_load_all((EXAMPLES / "hyperparameter-search.yaml").read_text()))
     for entry in objects:
@@ -106,6 +135,13 @@ TALES = {
     ),
     "commands": tale(
         step("a", "long"), step("b", "ok", "a"), orders=commands, **{"finally": [step("z", "ok")]}
+    ),
+    "by hand": tale(
+        step("a", "ok"),
+        step("b", "long", "a", forEach={"count": 2, "parallelism": 1}, continueOnFailure=True),
+        step("c", "bad", "b"),
+        step("d", "ok", "c"),
+        orders=by_hand,
     ),
     "time": tale(
         step("s", "long", daemon=True),
@@ -159,5 +195,6 @@ def test_the_tales_have_the_expected_ends() -> None:
         "loops": "Succeed",
         "failures": "Failed",
         "commands": "Failed",
+        "by hand": "Failed",
         "time": "Failed",
     }

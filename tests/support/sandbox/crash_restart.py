@@ -90,10 +90,10 @@ class Watched:
         assert self.flow is not None
         return self.flow
 
-    async def order(self, action: str, name: str) -> None:
+    async def order(self, action: str, name: str, message: str = "") -> None:
         """Create a Command on the flow, and wait until it is deleted."""
         assert self.flow is not None
-        body = flow_command(self.flow.metadata, action, name)
+        body = flow_command(self.flow.metadata, action, name, message)
         await self.client.create(COMMANDS, self.namespace, body)
         await self.until(lambda: self.commands.get(self.namespace, name) is not None)
         await self.until(lambda: self.commands.get(self.namespace, name) is None)

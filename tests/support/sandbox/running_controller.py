@@ -147,12 +147,13 @@ async def write_status(
     await merge(client, resource, name, changes, namespace=namespace, subresource="status")
 
 
-def flow_command(flow: ObjectMeta, action: str, name: str) -> bytes:
+def flow_command(flow: ObjectMeta, action: str, name: str, message: str = "") -> bytes:
     """Return a Command for a flow."""
     target = OwnerReference(
         api_version=JOBFLOWS.api_version, kind=JOBFLOWS.kind, name=flow.name, uid=flow.uid
     )
-    return encoded(Command(metadata=ObjectMeta(name=name), action=action, target=target))
+    meta = ObjectMeta(name=name)
+    return encoded(Command(metadata=meta, action=action, target=target, message=message))
 
 
 class Cluster:

@@ -196,6 +196,9 @@ class RunCondition(Struct):
     """Number of disrupted attempts that do not count towards retry.limit."""
     past_attempts: Int32 = 0
     """Number of attempts before the flow was last retried."""
+    retried_by_hand: bool = False
+    """Whether an item has yet to run again because a user wants it to, although others have
+    failed."""
     avoid_nodes: list[str] | None = None
     """Nodes on which pods failed, which the next attempt avoids."""
     failure: StepFailure | None = None

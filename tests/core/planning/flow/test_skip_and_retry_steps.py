@@ -208,6 +208,26 @@ def test_an_item_runs_again_while_others_run() -> None:
     assert world.end == ("Succeed", "")
 
 
+def test_an_item_runs_again_although_others_have_failed() -> None:
+    world = for_each(3).settled()
+    world = end_jobs(world, "Failed", "f-a-0", "f-a-1", "f-a-2")
+    assert world.end[0] == "Failed"
+    world = retry(world, "a/1").settled()
+    assert sorted(name for name in world.jobs if name.endswith("-r1")) == ["f-a-1-r1"]
+    world = end_jobs(world, "Completed", "f-a-1-r1")
+    assert runs_of(world)[1] == ("Completed", "")
+    assert (world.end[0], end_of(world, "a")[0]) == ("Failed", "Failed")
+
+
+def test_an_item_that_runs_again_waits_for_a_suspended_flow() -> None:
+    world = end_jobs(for_each(2).settled(), "Failed", "f-a-0")
+    world = world.with_command("SuspendFlow", name="suspend").settled()
+    world = end_jobs(retry(world, "a/0").settled(), "Completed", "f-a-1")
+    assert end_of(world, "a")[0] != "Failed"
+    world = world.with_command("ResumeJob", name="resume").settled()
+    assert "f-a-0-r1" in world.jobs
+
+
 def test_a_running_step_with_items_behind_it_starts_over() -> None:
     steps = flow("a", b=step("a", for_each=ForEach(count=3, parallelism=2)), c="b")
     world = end_jobs(steps.settled(), "Completed", "f-a")

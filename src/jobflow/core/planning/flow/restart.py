@@ -264,7 +264,7 @@ def restarted(
         tolerated_retried=tolerated,
         tolerated_in_children=False,
         by_hand=kept_orders(ctx, found),
-        handed_down=None,
+        handed_down=None if scope is None else stored.handed_down,
         handled_commands=handled,
     )
 
@@ -301,6 +301,12 @@ def reset(
     """Return the condition of a step that runs again, with the runs that stay."""
     last, why = ctx.observed[position].stored, _RETRIED if scope is None else scope.why
     condition = step_again(last, ctx.second, again.kept, why)
+    if scope is not None and condition.runs:
+        runs = [
+            run if run.index in again.kept else msgspec.structs.replace(run, retried_by_hand=True)
+            for run in condition.runs
+        ]
+        condition = msgspec.structs.replace(condition, runs=runs)
     if not ctx.layout.runs_steps[position]:
         return condition
 
@@ -333,7 +339,15 @@ def step_again(
 def run_again(stored: C, last: api.RunCondition, now: datetime) -> C:
     """Return the condition of a run that runs again after it was ended. `last`: its end."""
     fields = _kept_fields(last, "")
-    return type(stored)(index=stored.index, last_transition_time=now, **fields)
+    is_item = stored.index is not None
+    return type(stored)(
+        index=stored.index, last_transition_time=now, retried_by_hand=is_item, **fields
+    )
+
+
+def runs_again_by_hand(run: api.RunCondition) -> bool:
+    """Return whether an item has yet to run again because a user wants it to."""
+    return run.retried_by_hand and run.is_left_over and run.phase == api.StepPhase.WAITING
 
 
 def is_alive(run: api.RunCondition) -> bool:

@@ -23,6 +23,7 @@ from jobflow.core.planning import target_ends
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision, TargetEnd
 from jobflow.core.planning.flow.failure_policy import is_last_failure, runs_every_item
+from jobflow.core.planning.flow.restart import runs_again_by_hand
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, fresh
 from jobflow.core.planning.reuse import not_compared, rest_of_repeat
 from jobflow.core.planning.started.matched_items import ItemStates
@@ -34,6 +35,10 @@ from jobflow.core.spec.items import get_items, get_parallelism
 from jobflow.core.spec.readiness import SKIPS, TargetState
 from jobflow.core.text import format_count, shorten
 from jobflow.core.timestamps import add, ceil_to_second
+
+_NONE: frozenset[int] = frozenset()
+_DELAYS = ("", StepReason.SUSPENDED)
+"""Reasons that only delay items."""
 
 
 class LoopEnd(NamedTuple):
@@ -101,6 +106,12 @@ class Loop:
     def starts_no_more(self) -> bool:
         """Whether no further item starts because one has failed for good."""
         return self.failed and not self.every
+
+    @property
+    def begun_by_hand(self) -> frozenset[int]:
+        """The items that run again because a user wants them to, although another has failed."""
+        runs = self.begun.items()
+        return frozenset(index or 0 for index, run in runs if runs_again_by_hand(run.stored))
 
     def run(self, index: int, ctx: PlanContext) -> ObservedRun:
         """Return the run with an index, which may not have begun."""
@@ -255,16 +266,18 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
     # no further item starts while the reason of a failure is being read
     runs = loop.decided.values()
     is_failing = not loop.every and any(d.unjudged and is_last_failure(run) for run, d in runs)
-    if not (why or ctx.terminating or ctx.pause or loop.starts_no_more or is_failing):
+    by_hand = loop.begun_by_hand if loop.starts_no_more else _NONE
+    stops = loop.starts_no_more and not by_hand
+    if not (why or ctx.terminating or ctx.pause or stops or is_failing):
         ended += _take_results(loop, ctx)
         most = get_parallelism(ctx.flow, loop.observed.step)
         room = loop.total if most is None or most < 1 else most
         # one whose create was refused fails at once, and takes no room
         failed, under_way = 0, len(loop.decided) - ended
         for index in range(loop.total):
-            if under_way >= room or (failed and not loop.every):
+            if under_way >= room or (failed and not (loop.every or by_hand)):
                 break
-            if index in loop.decided:
+            if index in loop.decided or (by_hand and index not in by_hand):
                 continue
             if states is None or states.of(index) is TargetState.MET:
                 has_failed = loop.start(index, ctx).condition.phase == StepPhase.FAILED
@@ -273,8 +286,10 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
         ended += failed
     if ended < len(loop.decided):
         return
+    if not (ctx.terminating or by_hand.issubset(loop.decided)) and why in _DELAYS:
+        return
     # a suspension only delays items
-    for_good = why not in ("", StepReason.SUSPENDED)
+    for_good = why not in _DELAYS
     # its items were stopped with their targets
     stopped = next((c for c in loop.conditions if c.reason == StepReason.STOPPED), None)
     if stopped is not None and not loop.failed:
