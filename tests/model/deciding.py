@@ -83,6 +83,9 @@ class Deciding:
         annotations = flow.metadata.annotations or {}
         if SCHEDULED_TIME in annotations:
             info["scheduledTime"] = annotations[SCHEDULED_TIME]
+        info["claims"] = {
+            name: f"{flow.metadata.name}-{name}" for name in flow.spec.volume_claims or ()
+        }
         if state.finally_:
             others = [s for s in reference.states.values() if not s.finally_]
             broken = reference.ending or any(other.broken for other in others)

@@ -101,7 +101,7 @@ class Drawing(StepDrawing):
             concurrency=Concurrency(group="g", policy=self.draw(st.sampled_from(POLICIES)))
             if self.has("concurrency", 4)
             else None,
-            volume_claims=CLAIMS if self.has("volumeClaims", 3) else None,
+            volume_claims=CLAIMS if self.claims else None,
             outputs=self.outputs([*names, *(step.name for step in last or ())])
             if self.has("outputs")
             else None,

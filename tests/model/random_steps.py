@@ -56,6 +56,7 @@ class StepDrawing:
     def __init__(self, draw: st.DrawFn, features: Container[str]) -> None:
         self.draw, self.features = draw, features
         self.params = "params" in features
+        self.claims = self.has("volumeClaims")
         self.ended_before: dict[str, set[str]] = {}
         """Steps that have ended in any case when a step is decided."""
         self.steps: dict[str, Step] = {}
@@ -274,6 +275,7 @@ class StepDrawing:
         """Return texts with the references that a step may have."""
         texts = ["q-$(flow.name)", "q-$(flow.scheduledTime)"]
         texts += ["q-$(params.w)", "$(params.w)"] if self.params else []
+        texts += ["q-$(flow.claims.data)"] if self.claims else []
         texts += ["q-$(index)"] if loop else []
         texts += ["q$(last.index)-l"] if loop == "repeat" else []
         texts += ["q-$(attempt)-$(retries)"]
