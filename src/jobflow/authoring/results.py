@@ -77,6 +77,10 @@ class Result:
         return self.flow.metadata.name
 
     @property
+    def namespace(self) -> str:
+        return self.flow.metadata.namespace
+
+    @property
     def phase(self) -> str:
         """Pending, Running, Succeed, Failed or Terminating."""
         return self.flow.status.state.phase or FlowPhase.PENDING.value
@@ -140,8 +144,9 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON, with all steps and items; times are texts."""
-        names = ("name", "phase", "reason", "message", "outputs", "start", "end", "steps")
-        return msgspec.to_builtins({name: getattr(self, name) for name in names})  # type: ignore[no-any-return]
+        facts = ("namespace", "name", "phase", "reason", "message", "outputs", "start", "end")
+        found = {name: getattr(self, name) for name in (*facts, "steps")}
+        return msgspec.to_builtins(found)  # type: ignore[no-any-return]
 
     def check(self) -> Result:
         """Return the result itself if the flow succeeded. Raises RunError otherwise."""
