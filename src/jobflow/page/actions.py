@@ -256,8 +256,8 @@ def _describe_retry(flow: JobFlow, again: Sequence[RunsAgain]) -> str:
         runs = "runs" if len(own) == 1 else "run"
         sentences.append(
             f"{which} {join_names(own)} {has} own container or jobSpec and {runs} the same again, "
-            "because the spec of a flow cannot change: with a corrected file, `jobflow submit FILE "
-            f"--reuse {flow.metadata.name}{place}` runs what has changed in a new flow."
+            "because the spec of a flow cannot change: to change it, submit the corrected file "
+            f"with --reuse {flow.metadata.name}, which runs what has changed in a new flow."
         )
     return " ".join(sentences)
 

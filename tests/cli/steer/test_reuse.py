@@ -1,11 +1,12 @@
 """`jobflow submit --reuse` and `resubmit --reuse` on the sandbox's API server."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobflow.api.resources import JOBS
+from jobflow.api.resources import JOBFLOWS, JOBS, NAMESPACES
 from support.sandbox.flow_commands import run_command, volcano_on
 from support.sandbox.manifests import jobflow, template
 from support.sandbox.running_controller import Cluster, flow
@@ -210,3 +211,20 @@ async def test_a_dry_run_says_that_claims_move_and_by_whom_a_flow_was_spent(
     assert (result.code, result.out) == (1, "")
     spent = "flow first is spent, because its volume claims belong to the flow second"
     assert f"--reuse first: {spent}; name that one instead" in result.err
+
+
+async def test_the_flow_is_looked_for_in_the_namespace_of_the_file(
+    world: Cluster, kubeconfig: Path, tmp_path: Path
+) -> None:
+    made = flow("train", {"a": ""}, suspend=True)
+    made["metadata"]["namespace"] = "team"
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+    await world.client.create(NAMESPACES, "", json.dumps(namespace).encode())
+    await world.client.create(JOBFLOWS, "team", json.dumps(made).encode())
+    dry_run = ("--reuse", "train", "--dry-run", "client")
+    result = await run_command(kubeconfig, "submit", write_flow(tmp_path, made), *dry_run)
+    assert result.code == 1
+    assert "the name train is taken, so the new flow is named train-<random>" in result.err
+    assert "spec.reuse: flow train is Pending" in result.err
+    result = await run_command(kubeconfig, "submit", write_flow(tmp_path, made), "--reuse", "x")
+    assert 'JobFlow "x" does not exist in namespace "team"' in result.err
