@@ -316,22 +316,6 @@ def print_trees(
         print_lines(console, tree.lines(now, columns_of(console)))
 
 
-def print_part(
-    console: Console,
-    flow: JobFlow,
-    children: Mapping[str, JobFlow],
-    place: str,
-    *,
-    items: bool = False,
-) -> bool:
-    """Print the part of a flow's tree that `Tree.part` returns; return whether there is one."""
-    # an item is in no tree without items
-    tree = Tree(flow, children, ascii_only=console.options.ascii_only, items=items or "/" in place)
-    if lines := tree.part(place, datetime.now(UTC), columns_of(console)):
-        print_lines(console, lines)
-    return bool(lines)
-
-
 _HEADER = ("STEP", "JOB", "PHASE", "START", "DURATION")
 _OPTIONAL = ("JOB", "START")
 """Columns that are left out on a narrow terminal, in this order."""

@@ -1,9 +1,12 @@
 """`jobflow get`: flows as a table, as trees, or as objects for programs."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
@@ -18,6 +21,11 @@ from jobflow.display.flow_table import FlowTable, phase_of
 from jobflow.display.formats import GetOutput
 from jobflow.display.objects import full_name, print_raw
 from jobflow.kube.cache import key_of
+
+if TYPE_CHECKING:  # a table needs neither
+    from rich.console import Console
+
+    from jobflow.display.tree import Tree
 
 
 async def get_flows(
@@ -109,18 +117,27 @@ def print_flows(
         return
     console = make_console()
     if options.output is GetOutput.TREE:
-        from jobflow.display.tree import print_part, print_trees  # a table needs none of these
+        from jobflow.display.tree import Tree, print_trees  # a table needs none of these
 
         if options.step is not None:
-            if not print_part(console, flows[0], children, options.step, items=options.items):
-                find_flow.find_item(flows[0], options.step)
-                missing = f'JobFlow {flows[0].metadata.name} has no "{options.step}" yet'
-                raise CommandError(UNUSABLE, missing)
+            # an item is in no tree without items
+            items, ascii_only = options.items or "/" in options.step, console.options.ascii_only
+            tree = Tree(flows[0], children, ascii_only=ascii_only, items=items)
+            print_part(tree, options.step, console)
             return
         print_trees(console, flows, children, items=options.items)
         return
     table = make_table(selection, options, columns_of(console))
     print_lines(console, table.lines(flows, datetime.now(UTC)))
+
+
+def print_part(tree: Tree, place: str, console: Console) -> None:
+    """Print the lines of a step or an item. Raises CommandError if there is none."""
+    if not (lines := tree.part(place, datetime.now(UTC), columns_of(console))):
+        find_flow.find_item(tree.flow, place)
+        why = f'JobFlow {tree.flow.metadata.name} has no "{place}" yet'
+        raise CommandError(UNUSABLE, why)
+    print_lines(console, lines)
 
 
 def make_table(selection: Selection, options: GetOptions, width: int | None) -> FlowTable:
