@@ -115,6 +115,10 @@ async def test_runs_on_a_claim_that_does_not_move_are_not_reused(how: str) -> No
         assert (await owners(world)).get("first-data", "first") == ("" if "of" in how else "first")
         assert done.status.reused_claims is None
         assert await mounted(world, "second-load") == ["second-data"]
+        if how != "differs":
+            why = "is gone" if how == "gone" else "belongs to no flow"
+            said = f"volume claim first-data {why}, so what mounts it runs again, on a new claim"
+            assert await events(world, "VolumeClaimNotMoved") == said
 
 
 async def test_a_claim_moves_through_a_chain_of_flows_and_stays_over_retries() -> None:

@@ -48,6 +48,21 @@ async def world() -> World:
     return World()
 
 
+async def test_a_flow_may_have_taken_claims_once_it_is_bound_to_another_one(world: World) -> None:
+    def changed(status: dict[str, Any], **spec: Any) -> list[str]:
+        manifest = {"metadata": world.meta("new"), "spec": spec, "status": status}
+        world.store.flows.changed(msgspec.convert(manifest, JobFlow))
+        return [flow.metadata.name for flow in world.store.claim_takers("ns")]
+
+    claims, bound = {"data": {}}, {"reuse": {"flow": "old", "uid": "1"}}
+    assert changed({}, volumeClaims=claims) == []
+    assert changed(bound) == []
+    assert changed(bound, volumeClaims=claims) == ["new"]
+    assert [*world.store.claim_takers("other")] == []
+    world.store.flows.deleted(msgspec.convert({"metadata": world.meta("new")}, JobFlow))
+    assert [*world.store.claim_takers("ns")] == []
+
+
 async def test_a_flow_reuses_another_one_until_it_ends(world: World) -> None:
     def reusing(phase: str, *, kept: str = "", bound: str = "") -> JobFlow:
         reuse = {"flow": "old"} | ({"uid": kept} if kept else {})

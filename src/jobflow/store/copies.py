@@ -210,10 +210,10 @@ class Store:
         after = new.metadata.controller if new is not None else None
         if new is not None and after is not None:
             self._flows_of.setdefault(after.uid, {})[new.metadata.name] = new
-        if old is not None and may_have_taken(old):
-            discard(self._takers, namespace, old.metadata.name)
         if new is not None and may_have_taken(new):
             self._takers.setdefault(namespace, {})[new.metadata.name] = new
+        elif takers := self._takers.get(namespace):
+            takers.pop(flow.metadata.name, None)  # a deletion may show more than was known
         # jobs whose UID the flow has got or lost, if it is not their controller
         for name in self.owners.flow_changed(old, new):
             child, job = self.flows.get(namespace, name), self.jobs.get(namespace, name)

@@ -146,6 +146,7 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         continues=is_news and continues,
         events=(
             *commands.events,
+            *claims.events,
             *step_events(ctx, decisions),
             *flow_events(flow, status, in_vain),
         ),

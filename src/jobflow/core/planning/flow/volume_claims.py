@@ -23,7 +23,7 @@ from jobflow.core.manifests.volume_claims import (
     movable_claims,
 )
 from jobflow.core.names import claim_names
-from jobflow.core.planning.actions import CreateClaim, MoveClaim
+from jobflow.core.planning.actions import CreateClaim, Event, EventType, MoveClaim
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import CreateFault
 from jobflow.core.planning.observed.view import ClaimHolder, Refusal
@@ -117,6 +117,8 @@ class ClaimMoves(NamedTuple):
     """When a move that was refused is tried again."""
     are_under_way: bool = False
     """Whether the steps wait for the status that says that all have been decided."""
+    events: tuple[Event, ...] = ()
+    """Which claims do not move, and why."""
 
 
 def moves(ctx: PlanContext) -> ClaimMoves:
@@ -144,7 +146,19 @@ def moves(ctx: PlanContext) -> ClaimMoves:
         return ClaimMoves(actions, reuse, moved or None, min(times, default=None), True)
     names = differing_names(ctx.flow, moved, ctx.view.claim_takers, source)
     decided = msgspec.structs.replace(reuse, moving_claims=False)
-    return ClaimMoves((), decided, names, are_under_way=True)
+    existed = (source and source.status.volume_claims) or ()
+    stay = [name for name in wanted.values() if name in existed and name not in moved.values()]
+    events = tuple(_stays(name, ctx.view.claims[name]) for name in stay)
+    return ClaimMoves((), decided, names, are_under_way=True, events=events)
+
+
+def _stays(name: str, answer: Refusal | ClaimHolder | None) -> Event:
+    why = "is gone"
+    if isinstance(answer, ClaimHolder) and not answer.going:
+        owner = answer.owner
+        why = "belongs to " + ("no flow" if owner is None else f"{owner.kind} {owner.name}")
+    message = f"volume claim {name} {why}, so what mounts it runs again, on a new claim"
+    return Event(EventType.WARNING, "VolumeClaimNotMoved", message)
 
 
 def created_claims(ctx: PlanContext) -> list[str] | None:
