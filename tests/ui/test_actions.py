@@ -438,3 +438,17 @@ async def test_an_approval_in_a_stopped_flow_says_that_nothing_follows(world: Pa
         "The step will be Completed. No step will start except those that handle the failure, "
         "because bad failed."
     )
+
+
+async def test_a_step_is_given_up_or_skipped_by_hand(world: PageWorld) -> None:
+    tab = await opened(world, flow("f", {"a": "", "b": "a", "c": "b"}), "?step=b")
+    dialog = await ask(tab, "Give up")
+    await dialog.get_by_label("Comment").fill("it hangs")
+    await expect(dialog.locator("code")).to_have_text("jobflow cancel f --step b -m 'it hangs'")
+    await dialog.get_by_role("button", name="Back").click()
+    dialog = await ask(tab, "Skip")
+    await dialog.get_by_label("Outputs").fill("n=3")
+    await expect(dialog.locator("code")).to_have_text("jobflow skip f b --output n=3")
+    await confirm(dialog, "Skip")
+    await world.until("f", lambda each: (each.status.conditions or {})["f-b"].outputs == {"n": 3})
+    await expect(tab.get_by_role("group", name="By hand")).to_contain_text("Run again")

@@ -2,9 +2,7 @@
 dialogs, which do what the commands of the same names do."""
 
 import asyncio
-import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -20,6 +18,7 @@ from jobflow.client.flows.find_flow import read_flow, state_of, to_flow
 from jobflow.client.flows.follow import following
 from jobflow.client.manifests.flag_values import parse_params
 from jobflow.client.signals import run_unless
+from jobflow.client.verbs import by_hand
 from jobflow.client.verbs import command as verbs
 from jobflow.client.verbs.answer import APPROVE, REJECT, create_answer, outputs_annotation
 from jobflow.client.verbs.copy import check_copy, create_checked
@@ -30,6 +29,7 @@ from jobflow.core.text import format_command, join_names
 from jobflow.core.timelines.runs_again import RunsAgain, list_runs_again, sum_lost
 from jobflow.core.work import ends_in_status, may_run_steps
 from jobflow.kube.client import NETWORK_ERRORS, Client
+from jobflow.page.action_forms import ACTIONS, BY_HAND_VERBS
 from jobflow.page.web.fragments import flow_path
 from jobflow.page.web.guard import HOME, BadForm, read_form
 from jobflow.page.web.stream import Closing
@@ -38,156 +38,6 @@ MAX_AGAIN = 50
 """Steps that the dialog of a retry lists; the others are counted."""
 PREVIEW = "resubmit-preview"
 """Asks what a copy of the flow would reuse. It has the form of `resubmit`, and changes nothing."""
-STEP = "STEP"
-"""Stands for the step in a command line."""
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """An input of a dialog, which is a flag of the command."""
-
-    name: str
-    label: str
-    flag: str
-    """`--now`, `-m`, or with several lines `--param`."""
-    kind: str
-    """checkbox, text or lines (each line is a value of the flag)."""
-    hint: str = ""
-    is_of_finally: bool = False
-    """Whether it is only for flows that have steps of finally."""
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """A command of `jobflow` for a flow, or for a step of it."""
-
-    name: str
-    """The command: `cancel`; of one with a flag: `cancel-and-delete`."""
-    label: str
-    effect: str
-    """The effect, in sentences; "" if the button says it."""
-    done: str
-    """The notice after it: `{name} is being cancelled.`, of the flow or its step."""
-    finally_effect: str = ""
-    """The further effect on a flow that has steps of finally."""
-    fields: Sequence[Field] = ()
-    has_step: bool = False
-    is_dangerous: bool = False
-    line: str = ""
-    """The command, if it is not the name: `delete --cancel`."""
-    meanwhile: str = ""
-    """Is shown until an action that lasts has been done."""
-    previews: str = ""
-    """The checkbox of which the dialog shows the effect before it is sent."""
-
-    def command(self, namespace: str, flow: str) -> str:
-        """Return the command line without the flags of the fields."""
-        place = f" -n {shlex.quote(namespace)}" if namespace != "default" else ""
-        step = f" {STEP}" if self.has_step else ""
-        return f"jobflow {self.line or self.name} {shlex.quote(flow)}{step}{place}"
-
-
-_COMMENT = Field("comment", "Comment", "-m", "text")
-ACTIONS: Mapping[str, Action] = {
-    each.name: each
-    for each in (
-        Action(
-            "suspend",
-            "Suspend",
-            "No step starts until the flow is resumed. Jobs that run go on.",
-            "JobFlow {name} is being suspended.",
-            fields=(Field("abort", "Abort the jobs that run", "--abort", "checkbox"),),
-        ),
-        Action(
-            "resume",
-            "Resume",
-            "Steps start again. Aborted jobs get a new attempt.",
-            "JobFlow {name} is being resumed.",
-        ),
-        Action(
-            "cancel",
-            "Cancel",
-            "Jobs that run are aborted, steps that have not started are skipped, and the flow is "
-            "Failed.",
-            "JobFlow {name} is being cancelled.",
-            "Before its end, finally runs.",
-            (
-                Field(
-                    "now", "Cancel the finally steps too", "--now", "checkbox", is_of_finally=True
-                ),
-            ),
-            is_dangerous=True,
-        ),
-        Action(
-            "retry",
-            "Retry",
-            "Steps that failed, or were skipped because of that, run again, and all that depends "
-            "on them. Other completed steps stay as they are.",
-            "JobFlow {name} is being retried.",
-            "Then finally runs again.",
-        ),
-        Action(
-            "retry-tolerated",
-            "Retry tolerated",
-            "Steps that failed run again, also those whose failure the flow tolerates, and all "
-            "that depends on them.",
-            "JobFlow {name} is being retried.",
-            "Then finally runs again.",
-            line="retry --tolerated",
-        ),
-        Action(
-            "resubmit",
-            "Resubmit",
-            "A new flow with the spec of this one runs from the beginning, or reuses results.",
-            "JobFlow {name} created.",
-            fields=(
-                Field("name", "Name of the new flow", "--name", "text", "a random one"),
-                Field("param", "Params, a line each", "--param", "lines", "epochs=20"),
-                Field("reuse", "Reuse results that have not changed", "--reuse", "checkbox"),
-            ),
-            previews="reuse",
-        ),
-        Action(
-            "delete",
-            "Delete",
-            "The flow is deleted, with its jobs, pods and logs.",
-            "JobFlow {name} deleted.",
-            is_dangerous=True,
-        ),
-        Action(
-            "cancel-and-delete",
-            "Cancel and delete",
-            "Jobs that run are aborted, and steps that have not started are skipped. When the flow "
-            "has ended, it is deleted, with its jobs, pods and logs.",
-            "JobFlow {name} deleted.",
-            "Before its end, finally runs.",
-            is_dangerous=True,
-            line="delete --cancel",
-            meanwhile="The flow is being cancelled, and is deleted when it has ended. You can "
-            "close this dialog, but not end `jobflow ui`.",
-        ),
-        Action(
-            "approve",
-            "Approve",
-            "",
-            "Step {name} is being approved.",
-            fields=(
-                _COMMENT,
-                Field("output", "Outputs, a line each", "--output", "lines", "percent=10"),
-            ),
-            has_step=True,
-        ),
-        Action(
-            "reject",
-            "Reject",
-            "",
-            "Step {name} is being rejected.",
-            fields=(_COMMENT,),
-            has_step=True,
-            is_dangerous=True,
-        ),
-    )
-}
 VERBS: Mapping[str, tuple[verbs.Verb, str, verbs.Verb]] = {
     "suspend": (verbs.SUSPEND, "abort", verbs.SUSPEND_AND_ABORT),
     "cancel": (verbs.CANCEL, "now", verbs.CANCEL_NOW),
@@ -318,6 +168,9 @@ async def perform(
         annotations = outputs_annotation(_lines(fields.get("output", "")))
         comment = fields.get("comment", "")
         await create_answer(client, flow, verb, subject, comment=comment, annotations=annotations)
+    elif action in BY_HAND_VERBS:
+        subject = fields.get("step", "")
+        await _steer(client, flow, BY_HAND_VERBS[action], subject, fields)
     else:
         plain, field, full = VERBS[action]
         await verbs.send_verb(client, flow, full if fields.get(field) else plain)
@@ -334,6 +187,20 @@ async def _preview(client: Client, raw: bytes, fields: Mapping[str, str]) -> dic
     more = f"{len(runs) - MAX_AGAIN} more run. " if len(runs) > MAX_AGAIN else ""
     rows = [*((step, "reused") for step in found.reused()), *runs[:MAX_AGAIN]]
     return {"rows": rows, "note": more + found.spent()}
+
+
+async def _steer(
+    client: Client, flow: JobFlow, verb: by_hand.StepVerb, path: str, fields: Mapping[str, str]
+) -> None:
+    outputs, comment = _lines(fields.get("output", "")), fields.get("comment", "")
+    if verb is by_hand.SCALE_FLOW:
+        path = f"{path}={fields.get('parallelism', '').strip()}"
+    asked = by_hand.read_command(verb, [path], comment, outputs)
+    if verb is by_hand.SCALE_FLOW:
+        await by_hand.check_scale(client, flow, asked)
+    else:
+        await by_hand.check_steps(client, flow, verb, asked)
+    await by_hand.send_steps(client, flow, verb, asked)
 
 
 async def _delete(client: Client, flow: JobFlow, stop: asyncio.Event, *, cancels: bool) -> None:

@@ -11,7 +11,8 @@ from fastapi import Depends, FastAPI, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 
 from jobflow.core.admission.object_names import all_names
-from jobflow.page.actions import ACTIONS, add_action_routes
+from jobflow.page.action_forms import ACTIONS
+from jobflow.page.actions import add_action_routes
 from jobflow.page.flow_view import FlowQuery
 from jobflow.page.logs.routes import add_log_routes
 from jobflow.page.panels.flow_list import ALL_NAMESPACES, ListQuery, list_fragments

@@ -13,6 +13,7 @@ from jobflow.core.text import format_command, format_count, to_sentence
 from jobflow.core.work import ends_in_status, is_asked
 from jobflow.page.flow_view import FlowView, SelectedStep
 from jobflow.page.step.approval import approval
+from jobflow.page.step.by_hand import steer
 from jobflow.page.step.pods import events, pods
 from jobflow.page.step.runs import attempts, child, items
 from jobflow.page.step.values import values
@@ -57,6 +58,7 @@ def _sections(selected: SelectedStep) -> Iterator[Fragment | None]:
         name = str(selected.choice)
         logs = {**address, "step": name, "query": urlencode({"step": name})}
         yield Fragment("step-logs", "step-logs.html", logs)  # static/logs.js fills it
+    yield steer(selected)
     yield from items(selected)
     yield attempts(selected)
     yield pods(selected)
