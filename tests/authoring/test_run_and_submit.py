@@ -63,6 +63,7 @@ def test_functions_run_as_processes(folder: Path, capsys: pytest.CaptureFixture[
     ]
     for each in (result, result["total"], items[2]):
         assert each.start is not None and each.end is not None and each.start <= each.end
+    assert items[2].duration == items[2].end - items[2].start
     data = json.loads(json.dumps(result.to_dict()))
     assert (data["phase"], data["outputs"]) == ("Succeed", {"total": 15})
     item = {"index": 2, "value": 3, "phase": "Completed", "attempts": 1, "outputs": {"result": 9}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,11 @@ class _RunResult:
     end: datetime | None
     failure: StepFailure | None = None
     """The pod that made it fail."""
+
+    @property
+    def duration(self) -> timedelta | None:
+        """Time from its start to its end; None before the end."""
+        return self.end - self.start if self.start and self.end else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON; times are texts."""
