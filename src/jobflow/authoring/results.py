@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import FlowPhase, StepFailure
+from jobflow.api.flow.status import FailedAttempt, FlowPhase, StepFailure
 from jobflow.authoring.objects.faults import RunError
 from jobflow.client.step_rows import StepRow, records_of, run_indices, run_rows, step_rows
 from jobflow.core.suggest import Suggester, did_you_mean
@@ -34,6 +34,8 @@ class _RunResult:
     end: datetime | None
     failure: StepFailure | None = None
     """The pod that made it fail."""
+    failed_attempts: Sequence[FailedAttempt] = ()
+    """The last attempts that failed before the present one, at most 3."""
 
     @property
     def duration(self) -> timedelta | None:
@@ -180,6 +182,7 @@ def _facts(row: StepRow) -> dict[str, Any]:
     return {
         **{name: getattr(row.condition, name) for name in names},
         "phase": row.phase,
+        "failed_attempts": row.condition.failed_attempts or (),
         "outputs": row.values,
         "start": row.times.start,
         "end": row.times.until,

@@ -17,8 +17,9 @@ from jobflow.client.step_rows import StepRow, format_outputs, step_rows, with_re
 from jobflow.core.drawing.phase_looks import look_of, style_of
 from jobflow.core.drawing.tree_layout import Branch, branches, guides
 from jobflow.core.explain.progress import format_task_progress
+from jobflow.core.pods.failure import describe_attempt
 from jobflow.core.spec.step_commands import asks
-from jobflow.core.text import format_duration, join_names, printable
+from jobflow.core.text import format_duration, format_time, join_names, printable
 from jobflow.core.timelines.spans import runs_of
 from jobflow.core.work import may_run_steps
 from jobflow.display.console import columns_of, fitting, join_cells, offset_of, print_lines
@@ -213,8 +214,18 @@ class Tree:
             text, outputs = _detail(row, now), row.outputs if has_ended else ""
             text = text if text or outputs else line.follows
             told = _beside_or_below(last, text, outputs, indent, width, style)
-            blocks.append([*drawn, *told])
+            blocks.append([*drawn, *told, *self._failed_attempts(row, indent, width, now)])
         return blocks
+
+    def _failed_attempts(
+        self, row: StepRow, indent: Text, width: int, now: datetime
+    ) -> Iterator[Text]:
+        """Yield the lines of the attempts that failed before, if items were asked for."""
+        for failed in (row.condition.failed_attempts or ()) if self._items else ():
+            when = f" at {format_time(failed.time, now)}" if failed.time is not None else ""
+            text = f"attempt {failed.attempt} failed{when}: {printable(describe_attempt(failed))}"
+            parts = _wrapped(text, width - indent.cell_len)
+            yield from (indent + Text(part, "dim") for part in parts)
 
 
 def without(message: str, told: Iterable[str]) -> str:

@@ -88,6 +88,24 @@ class StepFailure(Struct):
     """Whether the cluster ended the pod: it was evicted, preempted or lost with its node."""
 
 
+class FailedAttempt(Struct):
+    """An attempt that failed, after which the run was tried again."""
+
+    attempt: Int32 = 0
+    """Number of the attempt, from 1."""
+    exit_code: Int32 | None = None
+    """Exit code of the container that failed."""
+    signal: Int32 = 0
+    """Signal that ended the container, if its exit code does not say it."""
+    reason: str = ""
+    """Reason of the pod, such as Error or OOMKilled; without a pod, that of the attempt, such as
+    Timeout."""
+    node: str = ""
+    """Node of the pod."""
+    time: datetime | None = None
+    """When the attempt ended."""
+
+
 class RequestedHours(Struct):
     """Resources that the jobs requested, multiplied by their running time, over all attempts."""
 
@@ -203,6 +221,8 @@ class RunCondition(Struct):
     """Nodes on which pods failed, which the next attempt avoids."""
     failure: StepFailure | None = None
     """Pod that made the job fail."""
+    failed_attempts: list[FailedAttempt] | None = None
+    """Attempts that failed before the present one, the last 3, and the last 50 of the flow."""
     flow_error: bool = False
     """Whether a step of the child flow failed by an error of the flow itself, such as
     ExpressionError, or the child flow did. continueOnFailure does not tolerate it."""

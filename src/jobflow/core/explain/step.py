@@ -20,6 +20,7 @@ from jobflow.core.explain.root_causes import (
 )
 from jobflow.core.explain.scheduling import SchedulingFacts
 from jobflow.core.planning.context import PlanContext
+from jobflow.core.pods.failure import describe_attempt
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec import readiness
 from jobflow.core.spec.items import name_item
@@ -302,6 +303,9 @@ def _describe_times(step: Step, condition: StepCondition, now: datetime) -> Iter
     attempts = condition.attempts - condition.past_attempts
     if condition.phase == StepPhase.FAILED and attempts > 1 and not condition.runs:
         yield f"It had {attempts} attempts."
+    for failed in condition.failed_attempts or ():
+        when = f" at {format_time(failed.time, now)}" if failed.time is not None else ""
+        yield f"Attempt {failed.attempt} failed{when}: {describe_attempt(failed)}."
     if condition.disruptions:
         ended = "attempt was ended" if condition.disruptions == 1 else "attempts were ended"
         yield f"{condition.disruptions} {ended} by the cluster and did not count as a failure."

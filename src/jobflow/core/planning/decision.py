@@ -323,6 +323,7 @@ def end_unstarted(
         job=stored.job,
         attempts=stored.attempts,
         past_attempts=stored.past_attempts,
+        failed_attempts=stored.failed_attempts,
         requested_hours=stored.requested_hours,
         decisions=stored.decisions,
         runs=runs or None,

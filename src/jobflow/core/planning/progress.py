@@ -101,6 +101,8 @@ class Progress:
     """What stands for the targets of a step that is compared (`reuse`), by position and item."""
     pod_suffixes: dict[str, int] = field(default_factory=dict)
     """Length of the longest suffix of pod names, by step (`longest_suffix`)."""
+    failed_again: bool = False
+    """Whether an attempt was added to `failedAttempts`."""
     recorded_ends: dict[int, TargetEnd] | None = None
     """Ends in annotations of vcjobs, by position (`target_ends`)."""
     recorded_item_ends: dict[int, dict[int, TargetEnd]] = field(default_factory=dict)

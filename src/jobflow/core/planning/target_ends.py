@@ -192,6 +192,7 @@ def ended_as_recorded(end: TargetEnd, observed: ObservedStep) -> StepCondition:
     return StepCondition(
         **_fields_of(end, observed),
         past_attempts=stored.past_attempts,
+        failed_attempts=stored.failed_attempts,
         requested_hours=stored.requested_hours,
         decisions=stored.decisions,
     )

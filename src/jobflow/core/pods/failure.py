@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from jobflow.api.flow.status import StepFailure
+from jobflow.api.flow.status import FailedAttempt, StepFailure
 from jobflow.api.volcano.job import Job, JobPhase
 from jobflow.api.volcano.pod import Pod, PodCondition, PodPhase, Terminated
 
@@ -275,6 +275,13 @@ def _list_suspects(pod: Pod, is_log: bool) -> list[_Suspect]:
 
 def has_failed(ended: Terminated) -> bool:
     return ended.exit_code != 0 or ended.signal is not None
+
+
+def describe_attempt(failed: FailedAttempt) -> str:
+    """Return `exit code 137 (OOMKilled) on node n1`, or the reason of an attempt without a pod."""
+    facts = StepFailure(exit_code=failed.exit_code, reason=failed.reason)
+    end = describe_end(facts, failed.signal or None)
+    return f"{end} on node {failed.node}" if failed.node else end
 
 
 def describe_end(failure: StepFailure, signal: int | None = None) -> str:

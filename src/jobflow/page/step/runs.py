@@ -2,7 +2,12 @@
 
 from typing import Any
 
-from jobflow.api.flow.status import ENDED_STEP_PHASES, JobRecord, RunCondition, StepPhase
+from jobflow.api.flow.status import (
+    ENDED_STEP_PHASES,
+    JobRecord,
+    RunCondition,
+    StepPhase,
+)
 from jobflow.client.conditions import read_index
 from jobflow.client.step_rows import StepRow, records_of, run_indices, run_rows, step_row, step_rows
 from jobflow.core.explain.progress import message_of
@@ -27,18 +32,27 @@ def attempts(selected: SelectedStep) -> Fragment | None:
     key = format_job_name(selected.flow.metadata.name, selected.step.name)
     run = selected.run
     records = Attempts(selected.flow).of_run(key, run)
-    rows = [_attempt(record, number, run) for number, record in enumerate(records, 1)]
+    # the records of the first ones may have been dropped, and child flows have only one
+    first = max(run.attempts - len(records), 0) + 1
+    unrecorded = [
+        (each.attempt, JobRecord(state=StepPhase.FAILED, end_timestamp=each.time))
+        for each in run.failed_attempts or ()
+        if each.attempt < first
+    ]
+    rows = [_attempt(record, n, run) for n, record in (*unrecorded, *enumerate(records, first))]
     return Fragment("step-attempts", "step-attempts.html", rows) if rows else None
 
 
 def _attempt(record: JobRecord, number: int, run: RunCondition) -> dict[str, Any]:
-    # why a vcjob failed is known of the last attempt alone
-    failure = run.failure if record.name == run.job else None
-    is_last = record.name == run.job and run.phase in ENDED_STEP_PHASES
-    reason = ""
+    is_current = record.name == run.job != ""
+    is_last = is_current and run.phase in ENDED_STEP_PHASES
+    before = next((each for each in run.failed_attempts or () if each.attempt == number), None)
+    last = run.failure if is_current else None
+    failure, reason = before or last, ""
     if failure is not None:
         code = f"exit code {failure.exit_code}" if failure.exit_code is not None else ""
-        reason = ", ".join(filter(None, (failure.reason, code, failure.message)))
+        message = last.message if last is not None else ""
+        reason = ", ".join(filter(None, (failure.reason, code, message)))
     return {
         "number": number,
         "job": record.name,

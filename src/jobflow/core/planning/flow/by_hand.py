@@ -30,6 +30,7 @@ from jobflow.core.planning.flow.restart import (
     restarted,
 )
 from jobflow.core.planning.observed.children import may_take_over
+from jobflow.core.planning.observed.failed_attempts import keep_newest
 from jobflow.core.planning.observed.steps import has_begun
 from jobflow.core.planning.observed.view import View
 from jobflow.core.reasons import FlowReason, StepReason, ordered
@@ -314,7 +315,9 @@ def _again_in_running(
         for step, (key, condition) in zip(ctx.layout.steps, conditions.items(), strict=True)
     }
     orders = kept_orders(ctx, found)
-    status = msgspec.structs.replace(ctx.flow.status, conditions=conditions, by_hand=orders)
+    status = msgspec.structs.replace(
+        ctx.flow.status, conditions=keep_newest(conditions), by_hand=orders
+    )
     return status, ending
 
 

@@ -26,6 +26,7 @@ from jobflow.api.volcano.job import Job, JobPhase
 from jobflow.core.planning.context import PlanContext, with_job_as_child
 from jobflow.core.planning.lifecycle import deadline
 from jobflow.core.planning.observed.children import goes_on, hours_of
+from jobflow.core.planning.observed.failed_attempts import keep_newest, with_failed_attempt
 from jobflow.core.planning.observed.steps import ObservedStep
 from jobflow.core.planning.observed.view import View
 from jobflow.core.pods.resources import replace_hours
@@ -252,7 +253,7 @@ def restarted(
         completion_time=None,
         duration="",
         observed_generation=flow.metadata.generation,
-        conditions=conditions,
+        conditions=keep_newest(conditions),
         next_jobs=None,
         suspended_seconds=None,
         suspended_at=None,
@@ -398,5 +399,6 @@ def _kept_fields(stored: api.RunCondition, why: str) -> dict[str, Any]:
         "job": stored.job,
         "attempts": stored.attempts,
         "past_attempts": stored.attempts,
+        "failed_attempts": with_failed_attempt(stored),
         "requested_hours": stored.requested_hours,
     }

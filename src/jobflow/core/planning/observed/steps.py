@@ -118,6 +118,7 @@ class ObservedRun(msgspec.Struct):
             disruptions=self.stored.disruptions,
             past_attempts=self.stored.past_attempts,
             avoid_nodes=self.stored.avoid_nodes,
+            failed_attempts=self.stored.failed_attempts,
             **fields,
         )
 
@@ -162,6 +163,7 @@ class ObservedStep(ObservedRun):
             disruptions=self.stored.disruptions,
             past_attempts=self.stored.past_attempts,
             avoid_nodes=self.stored.avoid_nodes,
+            failed_attempts=self.stored.failed_attempts,
             **fields,
         )
 

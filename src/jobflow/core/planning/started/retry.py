@@ -17,6 +17,7 @@ from jobflow.core.cel.scope import AttemptFacts, evaluate_condition
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision, wait_between_attempts
 from jobflow.core.planning.flow.restart import run_again
+from jobflow.core.planning.observed.failed_attempts import with_failed_attempt
 from jobflow.core.planning.observed.steps import ObservedRun
 from jobflow.core.planning.work.abort import aborted, ending_reason
 from jobflow.core.planning.work.end import duration, ended_by_hand, ends_as, not_judged
@@ -113,12 +114,14 @@ def _retried(
                 return _final(condition)
     pause = backoff(retry.backoff or Backoff(), condition.failures + condition.disruptions)
     until = ceil_to_second(add(ctx.now, pause))
+    ctx.progress.failed_again = True
     waits = wait_between_attempts(
         run,
         condition,
         reason=StepReason.RETRYING,
         message=shorten(f"runs again ({count}): {condition.message}"),
         next_attempt_time=until,
+        failed_attempts=with_failed_attempt(condition),
     )
     return RunDecision(waits, wake_at=until, urgent=True)
 

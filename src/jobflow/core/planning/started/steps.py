@@ -66,6 +66,7 @@ def continue_step(position: int, ctx: PlanContext) -> StepDecision | None:
         order = ctx.order_for(observed)
         if order is not None and order.action == CommandAction.RETRY_STEPS:
             if loop is None or not any(map(is_alive, loop.conditions)):
+                ctx.progress.failed_again = True
                 return StepDecision(step_again(observed.stored, ctx.second), urgent=True)
             loop.verdict = None
         return None if loop is None else summarize(loop)

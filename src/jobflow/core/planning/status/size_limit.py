@@ -100,7 +100,9 @@ def _size(status: JobFlowStatus) -> int:
     return len(msgspec.json.encode(status))
 
 
-def _histories_but_the_last(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
+def _histories(status: JobFlowStatus, named: NamedFailures) -> JobFlowStatus:
+    """Drop failed attempts, and all histories of a job but the last."""
+    status = _conditions(status, named, empty={"failed_attempts": None})
     stored = status.job_status_list or []
     records = [
         _replace(record, running_histories=histories[-1:])
@@ -235,7 +237,7 @@ def _conditions(
 
 
 DROPS: tuple[Callable[[JobFlowStatus, NamedFailures], JobFlowStatus], ...] = (
-    _histories_but_the_last,
+    _histories,
     # the last history of a job has the time
     partial(_conditions, empty=_TIME, concerns=lambda each: bool(each.job)),
     _task_status_counts,

@@ -19,6 +19,7 @@ from jobflow.core.planning.flow.by_hand import left_to_take_over, orders_left
 from jobflow.core.planning.flow.volume_claims import ClaimMoves, created_claims
 from jobflow.core.planning.lifecycle import IN_FINALLY
 from jobflow.core.planning.observed.children import has_tolerated_children
+from jobflow.core.planning.observed.failed_attempts import keep_newest
 from jobflow.core.planning.status.job_records import job_lists, job_records
 from jobflow.core.planning.status.size_limit import fitted
 from jobflow.core.planning.work.end import name_cause
@@ -63,6 +64,7 @@ def flow_status(
             for condition, step in zip(conditions, ctx.layout.steps, strict=True)
         ]
         tolerated = tolerated or has_tolerated_children(conditions, ctx.view.jobs)
+    by_key = dict(zip(ctx.layout.keys, conditions, strict=True))
     has_started = not lifecycle.waits
     ran = (ended or ctx.second) - lifecycle.started
     duration = format_go_duration(ran) if has_started else ""
@@ -77,7 +79,7 @@ def flow_status(
         completion_time=ended,
         duration=duration,
         observed_generation=ctx.flow.metadata.generation,
-        conditions=dict(zip(ctx.layout.keys, conditions, strict=True)),
+        conditions=keep_newest(by_key) if ctx.progress.failed_again else by_key,
         outputs=outputs,
         job_status_list=records or None,
         next_jobs=next_jobs or None,
