@@ -193,6 +193,16 @@ def test_a_result_whose_outputs_nobody_read_runs_again_if_something_names_them_n
     assert set(again.jobs) == {"g-a", "g-b"}
 
 
+def test_a_result_that_has_no_outputs_is_reused_where_others_look_for_them() -> None:
+    steps = [
+        Step(name="a"),
+        Step(name="b", depends_on=after("a"), when='!has(steps["a"].outputs.n)'),
+    ]
+    first = with_outputs(world_of(steps), watched=False)
+    assert set(first.jobs) == {"f-a", "f-b"}
+    assert with_outputs(reusing(first)).jobs == {}
+
+
 def test_outputs_for_which_there_is_no_room_are_not_reused() -> None:
     """A step that the earlier flow did not have has outputs of its own while approval is asked
     for."""

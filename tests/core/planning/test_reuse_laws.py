@@ -177,8 +177,7 @@ class Reused:
             return False
         if run.phase != "Completed" or not run.fingerprint or self.ran_before(name):
             return False
-        is_read = b"outputs" in msgspec.json.encode(self.second.world.flow.spec)
-        if run.outputs is None and is_read:
+        if run.reason == "OutputsMissing":
             return False
         if step.repeat is not None and self.first.stored(name).phase != "Completed":
             return False

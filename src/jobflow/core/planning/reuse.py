@@ -324,8 +324,10 @@ def _results(step: Step, source: JobFlow, ctx: PlanContext) -> dict[str, deque[R
         if each.reason == StepReason.REUSED
     }
     are_needed = step.name in ctx.layout.outputs_needed
+    were_read = step.name in compile_flow(source).outputs_needed
     for run in runs:
-        is_unread = are_needed and run.outputs is None
+        may_lack = were_read and run.reason != StepReason.OUTPUTS_MISSING  # it had none
+        is_unread = are_needed and run.outputs is None and not may_lack
         is_result = run.phase == StepPhase.COMPLETED and run.fingerprint and not is_unread
         if is_result and identity_of(run, key, source) not in taken:
             found.setdefault(run.fingerprint, deque()).append(run)
