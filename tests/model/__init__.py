@@ -47,6 +47,10 @@ docs/decisions: runs, policies-of-a-flow, skips-and-stop, commands-and-cancel):
 - A flow of a concurrency group that is cancelled before its start runs nothing, `finally` included.
   Its timeout, and the suspended time that does not count for it, begin with its start.
 - Any other Command on a flow to which it does not apply changes nothing.
+- A flow that reuses another one of the same spec takes the result of a run that completed there and
+  does the same, in the order of the runs, if no job before it has run here, directly or through
+  steps without jobs. Nothing else is reused; a retry of the flow does not take results for what has
+  run.
 
 Approvals and child flows: to ask for approval is an attempt without a vcjob (`asking`), and a
 child flow follows a script as a vcjob does (`child_flows`): it runs, succeeds with outputs, fails,

@@ -231,6 +231,8 @@ class ShownStep:
     """Reasons to abort vcjobs, by name."""
     runs: Mapping[int | None, tuple[str, str]] = field(default_factory=dict)
     """The phase and reason of each item or repeat, by index; those of the step if it has none."""
+    jobs: Mapping[int | None, str] = field(default_factory=dict)
+    """The vcjob of each, by index."""
 
     @property
     def failed(self) -> set[int | None]:

@@ -34,6 +34,7 @@ from model.books import ENDED, SLACK, Batch, Created, Seen, ShownStep
 from model.child_flows import CANCELLED, Child, observed, retried
 from model.reference import Reference
 from support.plan.plan_world import World
+from support.plan.reusing_worlds import reusing
 from support.plan.steps import template
 from support.plan.world_state import NOW
 
@@ -97,8 +98,14 @@ class Moment:
 class Simulation:
     """Runs one flow from its start to its end."""
 
-    def __init__(self, case: Case, interrupted: tuple[int, str] | None = None) -> None:
-        """`interrupted`: the number of plans after which this Command comes."""
+    def __init__(
+        self,
+        case: Case,
+        interrupted: tuple[int, str] | None = None,
+        earlier: "Simulation | None" = None,
+    ) -> None:
+        """`interrupted`: the number of plans after which this Command comes; `earlier`: a flow at
+        its end, which this one reuses."""
         refused = validate_flow(case.flow, Known()).violations
         assert not refused, f"admission refuses it: {refused[0]}"
         self.case = case
@@ -107,7 +114,15 @@ class Simulation:
         self.dice = None if case.crashes is None else Random(case.crashes)
         templates = {name: template(name, spec) for name, spec in case.templates.items()}
         self.world = World(case.flow, templates)
-        self.reference = Reference(case.flow, dict(case.templates), case.free_at)
+        if earlier is not None:
+            world = replace(reusing(earlier.world), templates=templates, now=NOW)
+            metadata = msgspec.structs.replace(case.flow.metadata, name="g", uid="uid-g")
+            spec = msgspec.structs.replace(case.flow.spec, reuse=world.flow.spec.reuse)
+            flow = msgspec.structs.replace(case.flow, metadata=metadata, spec=spec)
+            self.case = case = replace(case, flow=flow)
+            self.world = replace(world, flow=flow)
+        ended = None if earlier is None else earlier.reference
+        self.reference: Reference = Reference(case.flow, dict(case.templates), case.free_at, ended)
         self.vcjobs: dict[str, Vcjob] = {}
         self.made: dict[str, Created] = {}
         """How each vcjob and child flow was created, by name."""
@@ -351,7 +366,8 @@ def shown_step(condition: StepCondition) -> ShownStep:
     aborted = [run for run in condition.runs or [condition] if run.abort_time is not None]
     intents = {run.job or run.flow: run.reason for run in aborted}
     runs = {run.index: (run.phase, run.reason) for run in condition.runs or [condition]}
-    return ShownStep(condition.phase, condition.reason, _attempts(condition), intents, runs)
+    jobs = {run.index: run.job for run in condition.runs or [condition]}
+    return ShownStep(condition.phase, condition.reason, _attempts(condition), intents, runs, jobs)
 
 
 def _attempts(condition: StepCondition) -> int:

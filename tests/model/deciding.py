@@ -114,7 +114,7 @@ class Deciding:
         status = self.reference.seen.steps[state.name]
         data: dict[str, Any] = {
             "phase": state.phase,
-            "reason": state.reason or status.reason,
+            "reason": (state.reason or status.reason).replace("Reused", ""),
             "attempts": state.attempts_so_far,
         }
         if state.step.for_each and not takes_items(state.step):
@@ -131,6 +131,8 @@ class Deciding:
         if has_one_job and state.attempts_so_far:
             flow = self.reference.flow
             data["job"] = expected_name(flow, state.step, None, state.attempts_so_far)
+            if state.runs and state.runs[-1].reason == "Reused" and state.runs[-1].last:
+                data["job"] = state.runs[-1].last.vcjob.name
         return data
 
     def run_values(self, run: Run) -> dict[str, Any]:

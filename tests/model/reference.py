@@ -15,6 +15,7 @@ from model.daemons import Daemons
 from model.deciding import Deciding, expected_env, expected_name, expected_spec
 from model.matching import Matching
 from model.readiness import handles
+from model.reusing import Reusing
 from model.running import Running
 from model.waiting import Waiting
 from model.words import with_params
@@ -24,9 +25,14 @@ class Reference:
     """The expected state of a flow, which `at` updates at every moment."""
 
     def __init__(
-        self, flow: JobFlow, templates: dict[str, dict[str, object]], free_at: float = 0.0
+        self,
+        flow: JobFlow,
+        templates: dict[str, dict[str, object]],
+        free_at: float = 0.0,
+        earlier: "Reference | None" = None,
     ) -> None:
-        """`free_at`: when the place of the flow's concurrency group is free."""
+        """`free_at`: when the place of the flow's concurrency group is free; `earlier`: the flow
+        that is reused, at its end."""
         self.flow = with_params(flow)
         self.templates = templates
         flow = self.flow
@@ -62,6 +68,7 @@ class Reference:
         self.commands = Commands(self)
         self.matching = Matching(self)
         self.daemons = Daemons(self)
+        self.reusing = Reusing(self, earlier)
         self.checking = Checking(self)
 
     def not_targeted(self) -> set[str]:
@@ -130,7 +137,10 @@ class Reference:
     def update(self) -> None:
         while True:
             outline = self.outline()
+            self.reusing.take_results()
             self.running.update()
+            for state in self.states.values():
+                self.reusing.name_reason(state)
             self.time_out()
             self.request_aborts()
             for state in self.states.values():
@@ -269,6 +279,7 @@ class Reference:
         ready = list(self.running.ready(state, strict=False))
         assert created.index in ready, f"{where}, which may not be: {state.phase}"
         assert self.room(), f"{where}, though there is no room"
+        self.reusing.check_needed(state, created.index)
         run = state.run(created.index)
         number = state.number(created.index) + 1
         name = expected_name(self.flow, state.step, created.index, number)

@@ -1,7 +1,10 @@
 """Random flows with every control primitive run as the reference says."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import Phase, find, given, seed, settings
+from hypothesis import strategies as st
 
 from jobflow.api.flow.traits import WorkKind
 from model.carrying import Case, Simulation
@@ -43,5 +46,26 @@ def test_a_retried_flow_with_child_flows_runs_as_the_reference_says(share: int) 
     @tries(40)
     def law(case: Case) -> None:
         Simulation(case).run_to_end()
+
+    law()
+
+
+NOT_REUSED = {"children", "volumeClaims"}
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.law
+@pytest.mark.parametrize("share", range(3))
+def test_a_flow_that_reuses_another_runs_as_the_reference_says(share: int) -> None:
+    """The jobs of the second flow may end in other ways."""
+
+    @seed(share)
+    @given(cases(EVERY - NOT_REUSED), st.integers(0, 2))
+    @tries(24)
+    def law(case: Case, shift: int) -> None:
+        earlier = Simulation(case)
+        earlier.run_to_end()
+        scripts = {name: (*s[shift:], *s[:shift]) for name, s in case.scripts.items()}
+        Simulation(replace(case, scripts=scripts), earlier=earlier).run_to_end()
 
     law()
