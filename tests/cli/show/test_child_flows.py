@@ -75,6 +75,21 @@ async def test_a_graph_has_the_phases_of_child_flows(world: Cluster, kubeconfig:
     ]
 
 
+async def test_the_outputs_of_a_child_flow_have_the_path_of_their_step(
+    world: Cluster, kubeconfig: Path
+) -> None:
+    await world.apply(outer())
+    assert (
+        "has not started, so it has no flow yet"
+        in (await run_command(kubeconfig, "outputs", "f", "train/fit")).err
+    )
+    child = await create_child(world, "f", "train")
+    outputs = {"phase": "Completed", "outputs": {"n": 7}}
+    await set_status(world, {"conditions": {f"{child}-fit": outputs}}, child)
+    answer = await run_command(kubeconfig, "outputs", "f", "train/fit", "-o", "json")
+    assert (answer.json["flow"], answer.json["steps"]) == (child, {"fit": outputs})
+
+
 @pytest.mark.parametrize(
     ("step", "lines"),
     [

@@ -96,8 +96,8 @@ def outputs(
     output: Annotated[DataOutput, flags.output_flag("The format.")] = DataOutput.TABLE,
 ) -> Work:
     """Print the outputs of a flow, of its steps, and of their items with index and value; with
-    STEP only those of a step, or of an item. The outputs of the flow itself exist once it has
-    ended.
+    STEP only those of a step, or of an item; train/0/fit is the step fit of a child flow. The
+    outputs of the flow itself exist once it has ended.
 
     -o json and yaml print one object: `outputs` of the flow, and `steps` by name, each with
     `phase`, `outputs` and, with forEach or repeat, `items`, which have `index`, `value`, `phase`

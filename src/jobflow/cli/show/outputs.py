@@ -7,6 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from jobflow.client.errors import SUCCESS
+from jobflow.client.flows.children import find_below
 from jobflow.client.flows.find_flow import connect, find_flow, find_item, state_of
 from jobflow.client.options import Connection
 from jobflow.client.step_rows import format_value, outputs_of
@@ -22,10 +23,11 @@ _OF_THE_FLOW = "(flow)"
 async def print_outputs(
     name: str, step: str | None, connection: Connection, output: DataOutput
 ) -> int:
-    """Print all outputs of a flow, or those of STEP or STEP/INDEX."""
+    """Print all outputs of a flow, or those of STEP or STEP/INDEX; of a child flow with the steps
+    above it, as in train/0/fit."""
     async with await connect(connection) as client:
-        flow = await find_flow(client, name)
-    chosen, index = (None, None) if step is None else find_item(flow, step)
+        flow, _, own = await find_below(client, await find_flow(client, name), step)
+    chosen, index = (None, None) if own is None else find_item(flow, own)
     found = outputs_of(flow, chosen.name if chosen else None, index)
     if output is DataOutput.JSON:
         print_json(found)
@@ -41,7 +43,7 @@ async def print_outputs(
         lines = [heading, *(Text(join_cells(row, sizes)) for row in rows)]
         print_lines(make_console(), lines)
     else:
-        what = f'step "{step}" of JobFlow' if step else "JobFlow"
+        what = f'step "{own}" of JobFlow' if own else "JobFlow"
         none = f"{what} {flow.metadata.name} has no outputs; the flow is {state_of(flow)}"
         print(printable(none), file=sys.stderr)
     return SUCCESS

@@ -6,8 +6,11 @@ from functools import cached_property
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import RunCondition
 from jobflow.api.resources import JOBFLOWS
-from jobflow.client.flows.find_flow import raise_unless_missing, to_flow
+from jobflow.client.conditions import condition_of
+from jobflow.client.errors import UNUSABLE, CommandError
+from jobflow.client.flows.find_flow import find_flow, raise_unless_missing, to_flow
 from jobflow.core.names import format_place, qualify_name, root_label, to_label_value
 from jobflow.core.work import may_run_steps
 from jobflow.kube.answers import RawList
@@ -30,6 +33,37 @@ async def read_children(client: Client, flows: Iterable[JobFlow]) -> Mapping[str
         except ApiError as error:
             raise_unless_missing(error)
     return found
+
+
+async def find_below(
+    client: Client, flow: JobFlow, text: str | None
+) -> tuple[JobFlow, tuple[str, ...], str | None]:
+    """Return for `train/0/fit` the child flow, the steps that lead to it, and the rest of the path.
+    The flow itself if the text names one of its steps or items, or is None. Raises CommandError."""
+    above: tuple[str, ...] = ()
+    while text is not None and (found := _child_on_path(flow, text)) is not None:
+        parent, child, text = found
+        above = (*above, parent)
+        if not child:
+            why = f'step "{"/".join(above)}" has not started, so it has no flow yet'
+            raise CommandError(UNUSABLE, why)
+        flow = await find_flow(client, child)
+    return flow, above, text
+
+
+def _child_on_path(flow: JobFlow, text: str) -> tuple[str, str, str] | None:
+    """Return for `train/0/fit` the step `train/0`, its child flow, or "" before it has started, and
+    the rest of the path. None if the text names a step or an item of the flow itself."""
+    steps = {step.name: step for step in flow.all_steps}
+    name, _, rest = text.partition("/")
+    if (step := steps.get(name)) is None or not may_run_steps(step):
+        return None
+    run: RunCondition | None = condition_of(flow, name)
+    if step.has_runs:
+        number, _, rest = rest.partition("/")
+        runs = {str(each.index): each for each in condition_of(flow, name).runs or ()}
+        run, name = runs.get(number), f"{name}/{number}"
+    return (name, run.flow if run is not None else "", rest) if rest else None
 
 
 def has_children(flow: JobFlow) -> bool:

@@ -7,8 +7,7 @@ from dataclasses import replace
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.volcano.pod import Pod
 from jobflow.client.errors import UNUSABLE, CommandError, print_error, unreachable
-from jobflow.client.flows.children import FlowFamily
-from jobflow.client.flows.find_flow import find_flow
+from jobflow.client.flows.children import FlowFamily, find_below
 from jobflow.client.logs import selection as choice
 from jobflow.client.logs.selection import LogSelection, LogTarget
 from jobflow.client.logs.stream import LogSink, read_lines
@@ -21,14 +20,7 @@ async def select_step(
 ) -> tuple[JobFlow, LogSelection]:
     """Return the flow that has the step, and the selection with it. `step`: STEP or STEP/INDEX; of
     a child flow with the steps above it, as in train/0/fit. Raises CommandError."""
-    above: tuple[str, ...] = ()
-    while step is not None and (found := choice.child_on_path(flow, step)) is not None:
-        parent, child, step = found
-        above = (*above, parent)
-        if not child:
-            why = f'step "{"/".join(above)}" has not started, so it has no flow yet'
-            raise CommandError(UNUSABLE, why)
-        flow = await find_flow(client, child)
+    flow, above, step = await find_below(client, flow, step)
     own, index = choice.choose_step(flow, step, follow=follow)
     return flow, replace(selection, step=own, index=index, above=above)
 

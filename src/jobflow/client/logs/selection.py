@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from jobflow.api.flow.jobflow import JobFlow, RetainPolicy
-from jobflow.api.flow.status import CANCELLED, ENDED_STEP_PHASES, TIMEOUT, RunCondition, StepPhase
+from jobflow.api.flow.status import CANCELLED, ENDED_STEP_PHASES, TIMEOUT, StepPhase
 from jobflow.api.labels import ATTEMPT, CREATED_BY_FLOW, INDEX, ROOT, STEP
 from jobflow.api.resources import PODS
 from jobflow.api.volcano.pod import ContainerStatus, Pod
@@ -16,7 +16,7 @@ from jobflow.client.flows.find_flow import find_step, raise_unless_missing
 from jobflow.core.names import qualify_name, root_label, to_label_value
 from jobflow.core.reasons import StepReason
 from jobflow.core.suggest import Suggester, did_you_mean
-from jobflow.core.work import may_run_steps, work_of
+from jobflow.core.work import work_of
 from jobflow.kube.answers import ItemList
 from jobflow.kube.client import ApiError, Client, Query
 
@@ -91,21 +91,6 @@ def choose_step(flow: JobFlow, text: str | None, *, follow: bool) -> tuple[str |
         first, last = min(started), max(started)
         known = f"the started ones are {first}" + (f" to {last}" if last > first else "")
     raise CommandError(UNUSABLE, f'step "{name}" has no item "{number}": {known}')
-
-
-def child_on_path(flow: JobFlow, text: str) -> tuple[str, str, str] | None:
-    """Return for `train/0/fit` the step `train/0`, its child flow, or "" before it has started, and
-    the rest of the path. None if the text names a step or an item of the flow itself."""
-    steps = {step.name: step for step in flow.all_steps}
-    name, _, rest = text.partition("/")
-    if (step := steps.get(name)) is None or not may_run_steps(step):
-        return None
-    run: RunCondition | None = condition_of(flow, name)
-    if step.has_runs:
-        number, _, rest = rest.partition("/")
-        runs = {str(each.index): each for each in condition_of(flow, name).runs or ()}
-        run, name = runs.get(number), f"{name}/{number}"
-    return (name, run.flow if run is not None else "", rest) if rest else None
 
 
 def pods_queries(flow: JobFlow, selection: LogSelection) -> list[Query]:
