@@ -20,7 +20,7 @@ from support.laws.random_flows import controlled_flows
 from support.laws.random_walk import Walk, walks
 from support.plan.loop_worlds import end_jobs, with_step
 from support.plan.plan_world import World, world_of
-from support.plan.reusing_worlds import reusing
+from support.plan.reusing_worlds import reasons, reusing
 from support.plan.steps import after
 
 FAILS_FIRST = Retry(
@@ -276,15 +276,21 @@ def doings(world: World) -> dict[str, dict[Any, Any]]:
 @given(st.data())
 @tries(200)
 def test_exactly_what_has_changed_and_what_is_made_of_it_runs_again(data: st.DataObject) -> None:
-    """Over several flows, each of which reuses the one before."""
+    """Over several flows, each of which reuses the one before, and as the preview says."""
     world = data.draw(sweeps()).run()
     for name in "ghi":
         before = doings(world)
-        world = data.draw(step_changes(reusing(world, name=name))).run()
-        expected = set()
+        new = data.draw(step_changes(reusing(world, name=name)))
+        world = new.run()
+        expected, said = set[str](), set[str]()
+        rows = reasons(new)
         for step, runs in doings(world).items():
             for index, (item, made) in enumerate(runs.items()):
+                job = world.name_of(step, index=None if item is None else index)
                 if made not in before[step].values():
-                    expected.add(world.name_of(step, index=None if item is None else index))
+                    expected.add(job)
+                if not {step, f"{step}/{index}"}.isdisjoint(rows):
+                    said.add(job)
         assert world.end == ("Succeed", "")
         assert set(world.jobs) == expected
+        assert said == expected

@@ -11,7 +11,7 @@ from jobflow.core.planning.actions import CreateJob
 from support.plan.child_worlds import running, with_child
 from support.plan.loop_worlds import end_jobs, for_each, with_step
 from support.plan.plan_world import World, flow, world_of
-from support.plan.reusing_worlds import results, reusing
+from support.plan.reusing_worlds import reasons, results, reusing
 from support.plan.steps import after, step, template
 
 
@@ -133,20 +133,24 @@ def run_beside(world: World) -> World:
 
 
 def test_a_daemon_starts_again_and_what_depends_on_it_runs_again() -> None:
-    again = run_beside(reusing(run_beside(daemons())))
-    assert set(again.jobs) == {"g-s", "g-b", "g-c"}
+    new = reusing(run_beside(daemons()))
+    assert set(run_beside(new).jobs) == {"g-s", "g-b", "g-c"}
+    assert reasons(new)["b"] == "its target s runs again"
 
 
 def test_steps_that_depend_on_a_daemon_may_be_reused_if_it_says_so() -> None:
-    again = run_beside(reusing(run_beside(daemons(reuse_policy="IfUnchanged"))))
+    new = reusing(run_beside(daemons(reuse_policy="IfUnchanged")))
+    again = run_beside(new)
     assert set(again.jobs) == {"g-s"}
+    assert reasons(new) == {"s": "a daemon starts in every flow"}
     assert again.end == ("Succeed", "")
 
 
 def test_steps_that_depend_on_a_daemon_that_has_changed_run_again() -> None:
     first = run_beside(daemons(reuse_policy="IfUnchanged"))
-    again = run_beside(with_step(reusing(first), "s", env={"SEED": "2"}))
-    assert set(again.jobs) == {"g-s", "g-b", "g-c"}
+    new = with_step(reusing(first), "s", env={"SEED": "2"})
+    assert set(run_beside(new).jobs) == {"g-s", "g-b", "g-c"}
+    assert reasons(new)["b"] == "it is made of something else: its target s"
 
 
 def test_finally_and_tolerated_failures_run_again() -> None:
