@@ -170,6 +170,8 @@ def folder_for(kubeconfig: Path, namespace: str, folder: Path) -> dict[str, str]
     (folder / "workflows").mkdir()
     for name in ("workflow.yaml", "workflows/hello.yaml"):
         (folder / name).write_text(documents(WORKFLOW))
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hook"}}
+    (folder / "secrets.yaml").write_text(documents(secret))
     (folder / "hours.yaml").write_text("evaluate: 1h30m\n")
     (folder / "job.yaml").write_text(documents(JOB))
     (folder / "examples").symlink_to(ROOT / "examples")

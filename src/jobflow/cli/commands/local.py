@@ -49,6 +49,7 @@ def _page(options: PageOptions) -> "ShowPage | None":
     "jobflow run --speed 10 -o json templates/ flow.yaml",
     "jobflow run --ui flow.yaml",
     "jobflow run --runner process --max-restarts 0 flow.yaml",
+    "jobflow run --runner process flow.yaml secrets.yaml",
     "jobflow run --param workers=4 --param 'rates=[0.1, 0.01]' flow.yaml",
     "helm template . | jobflow run -",
 )
@@ -61,6 +62,7 @@ def run(
     ] = RunOutput.TREE,
 ) -> int:
     """Run flows in a sandbox on this machine, without a cluster. A CronJobFlow runs one flow, now.
+    Namespaces, Queues, Secrets and ConfigMaps of the FILEs are applied first.
 
     With --runner process, logs are written to .jobflow/logs, and the last lines of the log of each
     failed step are printed.
@@ -68,7 +70,8 @@ def run(
     With --ui, the sandbox and its page stay until Ctrl-C, so that steps can be approved there.
 
     Exit code: 0 every flow is Succeed; 1 a flow is Failed; 2 refused, unreadable, or a flow cannot
-    finish because a JobTemplate is missing or it is suspended; 130 interrupted.
+    finish because a JobTemplate, Secret or ConfigMap is missing or it is suspended; 130
+    interrupted.
     """
     from jobflow.cli.local.run import run_flows
 
