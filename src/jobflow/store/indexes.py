@@ -16,7 +16,7 @@ from jobflow.api.resources import JOBFLOWS, ObjectMeta
 from jobflow.api.volcano.job import Job
 from jobflow.core.names import qualify_name
 from jobflow.core.planning.observed.identity import find_creator, known_runs, pack_uid
-from jobflow.kube.cache import Cache, Key
+from jobflow.kube.cache import Cache, Key, key_of
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -67,6 +67,8 @@ class Reusers:
     def __init__(self) -> None:
         self._names: dict[Key, dict[str, str]] = {}
         """By the flow that they name: their names, each with the UID that it must have, or ""."""
+        self._named: dict[Key, Key] = {}
+        """The flow that each of them names: a deletion may show more than was known."""
 
     def of(self, namespace: str, name: str, uid: str) -> list[str]:
         """Return the names of the flows that reuse a flow."""
@@ -74,13 +76,14 @@ class Reusers:
         return [each for each, needed in found.items() if needed in ("", uid)]
 
     def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        before, after = reused_flow(old), reused_flow(new)
-        if old is not None and before is not None:
+        if old is not None and (before := self._named.pop(key_of(old), None)) is not None:
             discard(self._names, before, old.metadata.name)
+        after = reused_flow(new)
         if new is not None and after is not None:
             reuse = new.status.reuse or new.spec.reuse
             uid = (reuse.uid if reuse is not None else None) or ""
             self._names.setdefault(after, {})[new.metadata.name] = uid
+            self._named[key_of(new)] = after
 
 
 def reused_flow(flow: JobFlow | None) -> Key | None:
