@@ -42,6 +42,7 @@ WRONG = {
     "--capacity": "cpu=many",
     "--dry-run": "true",
     "--param": "workers",
+    "--param-file": "missing",
     "--kubeconfig": "missing",
 }
 ANY_TEXT = {
@@ -59,8 +60,8 @@ ANY_TEXT = {
     *("--durations", "--message", "--step", "--reuse", "--rerun"),
 }
 """Options whose value only a cluster or a file can refuse."""
-ELSEWHERE = {("sandbox", "--kubeconfig"), ("submit", "--param")}
-"""A file to write, and an option that is read after the namespace: tests/client/manifests."""
+ELSEWHERE = {("sandbox", "--kubeconfig"), ("submit", "--param"), ("submit", "--param-file")}
+"""A file to write, and options that are read after the namespace: tests/client/manifests."""
 MORE = {
     ("crds", "--kubeconfig"): ("--apply",),
     ("run", "--max-restarts"): ("--runner", "process"),

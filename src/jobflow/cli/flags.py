@@ -89,6 +89,13 @@ Files = Annotated[list[str], _FILES]
 
 _PARAM = "Set a param of the flow; VALUE is JSON or else text. May be repeated."
 Params = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help=_PARAM)]
+_PARAM_FILE = typer.Option(
+    "--param-file",
+    metavar="FILE",
+    help="Set params to the values of a YAML or JSON file, such as `workers: 4`; --param replaces "
+    "them.",
+)
+ParamFile = Annotated[str | None, _PARAM_FILE]
 Message = Annotated[
     str,
     typer.Option(
@@ -150,6 +157,7 @@ FLAGS_OF_FIELDS: Mapping[str, Any] = {
         help="Set a param of every flow that declares it; VALUE is JSON or else text. May be "
         "repeated.",
     ),
+    "param_file": _PARAM_FILE,
     "lenient": typer.Option(
         "--lenient",
         help="Report as a warning whatever the webhook would only warn about, such as unknown "
@@ -183,6 +191,14 @@ class ClusterOptions(Connection):
     @property
     def as_json(self) -> bool:
         return self.output is Output.JSON
+
+
+@dataclass(frozen=True, slots=True)
+class ParamOptions:
+    """Flags for the params of one flow."""
+
+    param: Params = None
+    param_file: ParamFile = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +261,7 @@ class PlanOptions:
             help="Set a param of every flow in FILEs that declares it. May be repeated.",
         ),
     ] = None
+    param_file: ParamFile = None
     output: Annotated[PlanOutput, output_flag("The format.")] = PlanOutput.TABLE
 
 
@@ -367,6 +384,7 @@ class BackfillOptions:
         ),
     ]
     param: Params = None
+    param_file: ParamFile = None
     # a typo in a year would start years of flows at once
     limit: Annotated[
         int,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 
 class RunnerName(StrEnum):
@@ -41,6 +42,18 @@ class Selection:
             raise ValueError(fault) from None
 
 
+class ParamValues(Protocol):
+    """Values of params."""
+
+    @property
+    def param(self) -> list[str] | None:
+        """NAME=VALUE; these replace values of the file."""
+
+    @property
+    def param_file(self) -> str | None:
+        """A YAML or JSON file with a mapping of names to values."""
+
+
 @dataclass(frozen=True, slots=True)
 class FileOptions:
     """Files with manifests, and how they are read."""
@@ -49,6 +62,7 @@ class FileOptions:
     """YAML or JSON files, folders, or - for stdin."""
     param: list[str] | None = None
     """NAME=VALUE, for every flow that declares the param."""
+    param_file: str | None = None
     lenient: bool = False
     """Whether all that the webhook would only warn about is a warning."""
 

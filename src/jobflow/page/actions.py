@@ -152,11 +152,12 @@ async def perform(
     raw = await read_flow(client, name, namespace)
     if action == PREVIEW:
         return await _preview(client, raw, fields)
-    flow, subject, link, home = to_flow(raw), name, "", ""
+    flow, subject, link, home, warned = to_flow(raw), name, "", "", ""
     if action == "resubmit":
         new = fields.get("name", "").strip() or None
         reuse = choice_of(flow) if fields.get("reuse") else None
         report = check_copy(raw, parse_params(_lines(fields.get("param", ""))), new, reuse)
+        warned = "".join(f" {each.sentence}." for each in report.flag_warnings)
         subject = (await create_checked(client, report)).metadata.name
         link = flow_path(namespace, subject)
     elif action in ("delete", "cancel-and-delete"):
@@ -174,7 +175,8 @@ async def perform(
     else:
         plain, field, full = VERBS[action]
         await verbs.send_verb(client, flow, full if fields.get(field) else plain)
-    return {"message": ACTIONS[action].done.format(name=subject), "link": link, "home": home}
+    done = ACTIONS[action].done.format(name=subject)
+    return {"message": f"{done}{warned}", "link": link, "home": home}
 
 
 async def _preview(client: Client, raw: bytes, fields: Mapping[str, str]) -> dict[str, Any]:
@@ -186,7 +188,8 @@ async def _preview(client: Client, raw: bytes, fields: Mapping[str, str]) -> dic
     runs = [(row.place, f"runs: {row.why}") for row in found.runs()]
     more = f"{len(runs) - MAX_AGAIN} more run. " if len(runs) > MAX_AGAIN else ""
     rows = [*((step, "reused") for step in found.reused()), *runs[:MAX_AGAIN]]
-    return {"rows": rows, "note": more + found.spent()}
+    warned = "".join(f"{each.sentence}. " for each in report.flag_warnings)
+    return {"rows": rows, "note": warned + more + found.spent()}
 
 
 async def _steer(

@@ -61,6 +61,20 @@ async def test_params_and_name_are_set(world: Cluster, kubeconfig: Path) -> None
     assert values == [4, 0.1]
 
 
+async def test_a_file_sets_params_and_a_changed_type_is_a_warning(
+    world: Cluster, kubeconfig: Path, tmp_path: Path
+) -> None:
+    manifest = flow("train", {"a": ""}, params=[*PARAMS, {"name": "sha", "value": "abc"}])
+    await world.apply(manifest)
+    file = tmp_path / "params.json"
+    file.write_text('{"workers": 4, "rate": 0.2}')
+    given = ("--param-file", str(file), "--param", "rate=0.3", "--param", "sha=12")
+    result = await run_command(kubeconfig, "resubmit", "train", *given, "-o", "json")
+    assert [param["value"] for param in result.json["spec"]["params"]] == [4, 0.3, 12]
+    change = "--param sha changes it from text to a number; --param 'sha=\"12\"' keeps it text"
+    assert result.err == f"jobflow: warning: spec.params[2].value: {change}\n"
+
+
 @pytest.mark.parametrize(
     ("flags", "code", "sentence"),
     [

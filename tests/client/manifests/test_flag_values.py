@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from jobflow.client.manifests.check import load_files
 from jobflow.client.manifests.flag_values import FlagValueError, read_flag_value
 from jobflow.client.manifests.yaml_nodes import data_of
+from jobflow.client.options import FileOptions
 from support.sandbox.command_line import jobflow
 from support.sandbox.manifests import template
 
@@ -176,6 +179,99 @@ def test_every_flow_with_the_param_gets_the_value() -> None:
 def test_invalid_params_are_refused(command: str, params: list[str], sentence: str) -> None:
     answer = jobflow(command, *flags(params), "-", stdin=BOTH)
     assert (answer.code, answer.out, answer.err) == (2, "", f"jobflow: error: {sentence}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "kind"),
+    [
+        ("1234567", 1234567, "a number"),
+        ("-1.10", -1.1, "a number"),
+        ("true", True, "a boolean"),
+        ('"1.10"', "1.10", ""),
+        ("7e3", "7e3", ""),
+        ("1E-5", "1E-5", ""),
+        ("nan", "nan", ""),
+        ("0xab", "0xab", ""),
+        ("[1]", [1], ""),
+    ],
+)
+def test_a_param_that_is_text_in_the_spec_changes_with_a_warning(
+    tmp_path: Path, text: str, value: Any, kind: str
+) -> None:
+    flow = yaml.safe_load(FLOW.format(name="one"))
+    cron = {**flow, "kind": "CronJobFlow", "spec": {"jobFlowTemplate": {"spec": flow["spec"]}}}
+    file = tmp_path / "flows.json"
+    for obj, path in ((flow, "spec"), (cron, "spec.jobFlowTemplate.spec")):
+        file.write_text(json.dumps(obj))
+        loaded = load_files(FileOptions([str(file)], [f"mode={text}"]), namespace="team")
+        quoted = f"--param 'mode=\"{text}\"' keeps it text"
+        sentence = f"--param mode changes it from text to {kind}; {quoted}"
+        warnings = [each.sentence for each in loaded.flag_warnings]
+        assert warnings == ([f"{path}.params[1].value: {sentence}"] if kind else [])
+        found = loaded.objects[0].data["spec"]
+        param = found.get("jobFlowTemplate", {"spec": found})["spec"]["params"][1]
+        assert (param["value"], type(param["value"])) == (value, type(value))
+
+
+def test_lint_shows_the_warning() -> None:
+    answer = jobflow("lint", *flags(["workers=4", "mode=12"]), "-", stdin=BOTH)
+    assert "warning: spec.params[1].value: --param mode changes it from text" in answer.out
+
+
+def test_a_file_has_values_of_params_and_flags_replace_them(tmp_path: Path) -> None:
+    params = tmp_path / "params.yaml"
+    params.write_text("workers: 4\nmode: slow\n")
+    given = ("--param-file", str(params), "-")
+    assert jobflow("lint", *given, stdin=BOTH).code == 0
+    assert "Unsupported value" in jobflow("lint", "--param", "mode=slw", *given, stdin=BOTH).out
+    run = jobflow("run", "-o", "json", "--speed", "50", *flags(["mode=fast"]), *given, stdin=BOTH)
+    values = [param["value"] for param in run.json["items"][0]["spec"]["params"]]
+    assert values == [4, "fast"]
+    params.write_text('{"workers": [1, {"n": "x"}], "mode": "7e3"}')
+    [first, second] = (
+        load_files(FileOptions([write(tmp_path, BOTH)], param_file=str(params)), namespace="team")
+        .objects[0]
+        .data["spec"]["params"]
+    )
+    assert (first["value"], second["value"]) == ([1, {"n": "x"}], "7e3")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("- workers", ' is not a mapping: write a line for each param, such as "workers: 4"'),
+        ("", ' is not a mapping: write a line for each param, such as "workers: 4"'),
+        ("{", " not YAML: "),
+        ("workers: 1\nworkers: 2", "2: workers is given twice: remove one of them"),
+    ],
+)
+def test_a_file_of_params_that_cannot_be_read_is_refused(
+    tmp_path: Path, text: str, fault: str
+) -> None:
+    params = tmp_path / "params.yaml"
+    params.write_text(text)
+    answer = jobflow("lint", "--param-file", params, "-", stdin=BOTH)
+    assert (answer.code, answer.out) == (2, "")
+    flag = "" if fault[0].isdigit() else "--param-file "
+    assert answer.err.startswith(f"jobflow: error: {flag}{params}:{fault}")
+
+
+def test_a_file_of_params_is_one_file_with_known_names(tmp_path: Path) -> None:
+    for name in ("-", str(tmp_path)):
+        answer = jobflow("lint", "--param-file", name, "-", stdin=BOTH)
+        sentence = f"--param-file {name}: name one file, not stdin or a folder"
+        assert (answer.code, answer.err) == (2, f"jobflow: error: {sentence}\n")
+    assert "no such file" in jobflow("lint", "--param-file", tmp_path / "x", "-", stdin=BOTH).err
+    params = tmp_path / "params.yaml"
+    params.write_text("wrkers: 4")
+    answer = jobflow("lint", "--param-file", params, "-", stdin=BOTH)
+    assert (answer.code, 'did you mean "workers"?' in answer.err) == (2, True)
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "flow.yaml"
+    path.write_text(text)
+    return str(path)
 
 
 def test_a_param_for_files_without_params_is_refused() -> None:

@@ -41,6 +41,7 @@ def _only_flow(names: Sequence[str] | None, selection: Selection) -> str:
     "jobflow submit flow.yaml --watch",
     "jobflow submit flow.yaml --log",
     "jobflow submit flow.yaml --param workers=4 --name train-4 -n team",
+    "jobflow submit flow.yaml --param-file params.yaml --param workers=8",
     "jobflow submit templates/ flow.yaml --dry-run server",
     "jobflow submit flow.yaml --templates && jobflow retry train",
     "jobflow submit flow.yaml --reuse train --dry-run client",
@@ -392,8 +393,8 @@ def reject(
 def resubmit(
     flow: flags.FlowName,
     connection: Connection,
+    params: flags.ParamOptions,
     *,
-    param: flags.Params = None,
     name: flags.NewName = None,
     reuse: Annotated[
         bool,
@@ -419,7 +420,7 @@ def resubmit(
     from jobflow.cli.steer.submit import SubmitOptions, resubmit_flow
 
     options = SubmitOptions(follow, name, dry_run, reuse=flow if reuse else None, rerun=rerun or ())
-    return resubmit_flow(flow, connection, param or (), options)
+    return resubmit_flow(flow, connection, params, options)
 
 
 @commands.add(
@@ -460,8 +461,8 @@ def delete(
 def trigger(
     cron: flags.CronName,
     connection: Connection,
+    params: flags.ParamOptions,
     *,
-    param: flags.Params = None,
     follow: flags.FollowOptions,
 ) -> Work:
     """Create a flow of a CronJobFlow now, also while it is suspended. The flow is named
@@ -474,7 +475,7 @@ def trigger(
     from jobflow.cli.steer.crons import trigger_cron
     from jobflow.cli.steer.submit import SubmitOptions
 
-    return trigger_cron(cron, connection, param or (), SubmitOptions(follow))
+    return trigger_cron(cron, connection, params, SubmitOptions(follow))
 
 
 @commands.add(

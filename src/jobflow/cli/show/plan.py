@@ -94,7 +94,7 @@ async def print_plan(names: Sequence[str], connection: Connection, options: Plan
         except ValueError as error:
             faults = "\n".join(f"--capacity: {line}" for line in str(error).splitlines())
             raise CommandError(UNUSABLE, faults) from None
-    found = await flows_of(names, connection, options.param or (), sources=True)
+    found = await flows_of(names, connection, options, sources=True)
     if output is PlanOutput.SVG and len(found.flows) > 1:
         raise CommandError(UNUSABLE, "-o svg shows one flow: give one, or use -o gantt")
     given: Mapping[str, float] = {}

@@ -16,7 +16,7 @@ from jobflow.client.flows.find_flow import connect, find_flow, raise_unless_miss
 from jobflow.client.manifests.check import add_flows_of_crons, check_files
 from jobflow.client.manifests.objects import Manifest
 from jobflow.client.manifests.sources import SUFFIXES
-from jobflow.client.options import Connection, FileOptions
+from jobflow.client.options import Connection, FileOptions, ParamValues
 from jobflow.client.verbs.reuse import read_reused
 from jobflow.display.console import make_console
 from jobflow.display.report import print_report, print_warnings
@@ -52,7 +52,7 @@ def is_file(name: str) -> bool:
 async def flows_of(
     names: Sequence[str],
     connection: Connection,
-    param: Sequence[str] = (),
+    params: ParamValues | None = None,
     *,
     children: bool = False,
     sources: bool = False,
@@ -61,7 +61,8 @@ async def flows_of(
     does not exist or has a fault, after it has printed the faults."""
     found = FoundFlows()
     if files := [name for name in names if is_file(name)]:
-        report = check_files(FileOptions(files, [*param]))
+        values = (params.param, params.param_file) if params is not None else ()
+        report = check_files(FileOptions(files, *values))
         errors = make_console(stderr=True)
         if report.faults:
             print_report(report, errors)

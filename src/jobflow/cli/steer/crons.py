@@ -13,14 +13,14 @@ from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.labels import SCHEDULED_TIME
 from jobflow.api.resources import CRONJOBFLOWS, FLOW_GROUP, JOBFLOWS
-from jobflow.cli.flags import BackfillOptions
-from jobflow.cli.steer.submit import SubmitOptions, checked, finish
+from jobflow.cli.flags import BackfillOptions, ParamOptions
+from jobflow.cli.steer.submit import SubmitOptions, checked, finish, without_faults
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, Errors, print_error
 from jobflow.client.flows.find_cron import find_cron
 from jobflow.client.flows.find_flow import connect
-from jobflow.client.manifests.flag_values import parse_params
+from jobflow.client.manifests.flag_values import read_params
 from jobflow.client.options import Connection
-from jobflow.client.verbs.copy import flow_at, manual_flow, schedule_of, send_checked
+from jobflow.client.verbs.copy import check_flow, flow_at, manual_flow, schedule_of, send_checked
 from jobflow.client.verbs.send_manifests import FIELD_MANAGER
 from jobflow.core.admission.changes import cron_is_idle
 from jobflow.core.cron import Instantiation, Schedule, belongs_to
@@ -33,10 +33,10 @@ _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def trigger_cron(
-    name: str, connection: Connection, param: Sequence[str], options: SubmitOptions
+    name: str, connection: Connection, params: ParamOptions, options: SubmitOptions
 ) -> int:
     options.check()
-    values = parse_params(param)
+    values = read_params(params)
     async with await connect(connection) as client:
         found = await find_cron(client, name)
         report = checked(manual_flow(found), values, found.cron.metadata.name)
@@ -44,7 +44,7 @@ async def trigger_cron(
 
 
 async def backfill_cron(name: str, connection: Connection, options: BackfillOptions) -> int:
-    values = parse_params(options.param or ())
+    values = read_params(options)
     for flag, text in (("--from", options.begin), ("--to", options.end)):
         _read(flag, text)  # a wrong time is named without a cluster
     async with await connect(connection) as client:
@@ -57,7 +57,10 @@ async def backfill_cron(name: str, connection: Connection, options: BackfillOpti
         # without values, the flows are those of the schedule, which the webhook has accepted
         if values:
             cron = found.cron.metadata.name
-            flows = [checked(flow, values, cron).flows[0].data for flow in flows]
+            reports = [check_flow(flow, values, cron) for flow in flows]
+            # what one flow of a schedule has, all have
+            without_faults(next((each for each in reports if each.faults), reports[0]))
+            flows = [report.flows[0].data for report in reports]
         if not options.dry_run:
             return await _create_all(client, found.cron, flows, options.output)
     if options.output is not None:

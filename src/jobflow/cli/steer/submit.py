@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from jobflow.cli.flags import DryRun, FollowOptions
+from jobflow.cli.flags import DryRun, FollowOptions, ParamOptions
 from jobflow.cli.steer.until_end import View, until_end
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error
 from jobflow.client.flows.find_flow import connect, find_flow, read_flow, to_flow
@@ -14,7 +14,7 @@ from jobflow.client.manifests.check import Report, check_loaded, load_files
 from jobflow.client.manifests.flag_values import (
     ReuseChoice,
     only_flow,
-    parse_params,
+    read_params,
     set_reuse,
 )
 from jobflow.client.manifests.objects import Manifest, Manifests
@@ -136,11 +136,11 @@ async def _let_reuse(
 
 
 async def resubmit_flow(
-    name: str, connection: Connection, param: Sequence[str], options: SubmitOptions
+    name: str, connection: Connection, params: ParamOptions, options: SubmitOptions
 ) -> int:
     options.check()
     # a wrong value is named without a cluster
-    values = parse_params(param)
+    values = read_params(params)
     async with await connect(connection) as client:
         # the spec as it is stored: a type would drop the fields that this version does not know
         raw = await read_flow(client, name)
@@ -171,8 +171,10 @@ def checked(flow: dict[str, Any], values: Mapping[str, Node], origin: str) -> Re
 
 
 def without_faults(report: Report) -> Report:
-    """Return a report on a flow that is no file. Raises CommandError after it has printed the
-    faults, if there are any."""
+    """Return a report on a flow that is no file, after it has printed warnings about flags. Raises
+    CommandError after it has printed the faults, if there are any."""
+    for warning in report.flag_warnings:
+        print_error(printable(warning.sentence), severity="warning")
     if report.faults:
         errors = make_console(stderr=True)
         for fault in report.faults:  # the source is no file, so its lines mean nothing

@@ -17,7 +17,7 @@ from jobflow.api.kinds import KINDS, FlowObject
 from jobflow.api.labels import CRON
 from jobflow.api.resources import FLOW_GROUP, JOBFLOWS
 from jobflow.client.manifests import objects
-from jobflow.client.manifests.flag_values import parse_params, set_name, set_params
+from jobflow.client.manifests.flag_values import read_params, set_name, set_params
 from jobflow.client.manifests.objects import Manifest, Manifests
 from jobflow.client.manifests.sources import STDIN, UNREADABLE, ManifestFault, Source, SourcePlace
 from jobflow.client.manifests.yaml_nodes import data_of
@@ -156,6 +156,8 @@ class Report:
     faults: list[ManifestFault] = field(default_factory=list)
     """In the order of files and lines."""
     warnings: list[ManifestFault] = field(default_factory=list)
+    flag_warnings: list[ManifestFault] = field(default_factory=list)
+    """Those of `warnings` about values of flags, of which the API server knows nothing."""
     flows: list[Manifest] = field(default_factory=list)
     templates: list[Manifest] = field(default_factory=list)
     crons: list[Manifest] = field(default_factory=list)
@@ -180,7 +182,7 @@ def check_files(
 
 def load_files(options: FileOptions, *, namespace: str, name: str | None = None) -> Manifests:
     """Return the objects in FILEs as `check_files` checks them. Raises CommandError."""
-    values = parse_params(options.param or ())
+    values = read_params(options)
     manifests = objects.load(options.files, sys.stdin.buffer)
     manifests.objects = [
         replace(manifest, default_namespace=namespace) for manifest in manifests.objects
@@ -189,7 +191,7 @@ def load_files(options: FileOptions, *, namespace: str, name: str | None = None)
     if name is not None and not manifests.faults:
         set_name(name, manifests.objects)
     if values and manifests.objects:
-        set_params(values, manifests.objects)
+        manifests.flag_warnings = set_params(values, manifests.objects)
     return manifests
 
 
@@ -206,7 +208,8 @@ def check_loaded(manifests: Manifests, options: FileOptions) -> Report:
 def check(manifests: Manifests, *, lenient: bool = False) -> Report:
     """Check all manifests together. `lenient` turns faults that admission only warns about, such as
     unknown fields of jobs, into warnings."""
-    report = Report(faults=list(manifests.faults))
+    of_flags = manifests.flag_warnings
+    report = Report([*manifests.faults], [*of_flags], flag_warnings=of_flags)
     by_kind = {
         "JobFlow": report.flows,
         "JobTemplate": report.templates,

@@ -2,6 +2,7 @@
 Lists and mappings are YAML, so that texts need no quotes, but with the numbers and words of JSON.
 """
 
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,9 @@ from jobflow.client.manifests import yaml_nodes
 from jobflow.client.manifests.objects import Manifest
 from jobflow.client.manifests.sources import ManifestFault, read_files
 from jobflow.client.manifests.yaml_errors import NotYAMLError, Span
+from jobflow.client.manifests.yaml_nodes import data_of
 from jobflow.client.manifests.yaml_scalars import Scalar, plain_value
+from jobflow.client.options import ParamValues
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import format_count, join_names
 
@@ -23,7 +26,16 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _WORDS = ("true", "false", "null")
 _QUOTED = re.compile(r"'(?:[^']|'')*'")
 _BRACKETS = ("[", "{", '"')
-_SHAPE = 'is not a mapping: write a line for each step or JobTemplate, such as "train: 1h30m"'
+_DURATIONS = 'write a line for each step or JobTemplate, such as "train: 1h30m"'
+_PARAMS = 'write a line for each param, such as "workers: 4"'
+
+
+@dataclass(slots=True)
+class FlagWord(yaml_nodes.ScalarNode):
+    """A number, true, false or null of a flag."""
+
+    text: str = ""
+    """The value as it was written."""
 
 
 class FlagValueError(ValueError):
@@ -47,7 +59,9 @@ def read_flag_value(text: str) -> yaml_nodes.Node:
         text.encode()
     except UnicodeEncodeError:
         raise FlagValueError("has characters that UTF-8 does not have") from None
-    return yaml_nodes.ScalarNode(Span(0, 0, 0), json_value(trimmed) if is_json(trimmed) else text)
+    if is_json(trimmed):
+        return FlagWord(Span(0, 0, 0), json_value(trimmed), text=text)
+    return yaml_nodes.ScalarNode(Span(0, 0, 0), text)
 
 
 def is_json(text: str) -> bool:
@@ -78,6 +92,19 @@ def parse_params(arguments: Iterable[str], flag: str = "--param") -> dict[str, y
     if errors:
         raise CommandError(UNUSABLE, "\n".join(errors))
     return values
+
+
+def read_params(given: ParamValues) -> dict[str, yaml_nodes.Node]:
+    """Return the values of params by name, those of flags before those of the file. Raises
+    CommandError."""
+    values: dict[str, yaml_nodes.Node] = {}
+    if given.param_file is not None:
+        label = f"--param-file {given.param_file}"
+        root, faults = _read_mapping(given.param_file, label, _PARAMS)
+        _raise_faults(given.param_file, faults)
+        # `n: 4` is a param of this name
+        values = {entry.misread or name: entry.value for name, entry in root.entries.items()}
+    return values | parse_params(given.param or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,20 +189,25 @@ def _rename(flow: Manifest, field: str, name: str) -> None:
 
 def set_params(
     values: Mapping[str, yaml_nodes.Node], manifests: Iterable[Manifest], *, flow: str = ""
-) -> None:
-    """Set the values in every flow that declares such params. Raises CommandError if none does;
-    `flow` is the name of the only flow if it is not from FILEs."""
+) -> list[ManifestFault]:
+    """Set the values in every flow that declares such params, and return warnings. Raises
+    CommandError if no flow does; `flow` is the name of the only one if it is not from FILEs."""
     known: dict[str, None] = {}
+    warnings = []
     for manifest in manifests:
-        for name, param in _params(manifest):
+        for path, name, param in _params(manifest):
             known.setdefault(name)
             if name in values:
+                value, why = _fit(name, values[name], param.entries.get("value"))
                 # its faults are shown at the param's name, because the value is in no file
                 at = param.entries["name"]
-                value = _moved(values[name], at.value.span)
+                value = _moved(value, at.value.span)
                 param.entries["value"] = yaml_nodes.MappingEntry(at.key, value)
                 param.duplicates = [each for each in param.duplicates if each.key != "value"]
                 manifest.__dict__.pop("data", None)  # cached with the old value
+                if why:
+                    place, kind = manifest.place(path), str(manifest.kind)
+                    warnings.append(ManifestFault(place, "", why, path, kind, manifest.name))
     none, no_such = "no JobFlow in the files has params", "no JobFlow in the files has this param"
     if flow:
         none, no_such = f"JobFlow {flow} has no params", f"JobFlow {flow} has no such param"
@@ -189,22 +221,39 @@ def set_params(
             errors.append(f"--param {name}: {no_such}{guess or listed}")
     if errors:
         raise CommandError(UNUSABLE, "\n".join(errors))
+    return warnings
 
 
-def _params(manifest: Manifest) -> Iterator[tuple[str, yaml_nodes.MappingNode]]:
-    """Return the params of a flow, or of a CronJobFlow's flows, by name; no misshapen ones."""
-    spec = _child(manifest.node, "spec")
+def _fit(
+    name: str, value: yaml_nodes.Node, old: yaml_nodes.MappingEntry | None
+) -> tuple[yaml_nodes.Node, str]:
+    """Return the value that a flag gives to a param, and a warning if it changes text."""
+    was_text = old is not None and isinstance(data_of(old.value), str)
+    if not (was_text and isinstance(value, FlagWord) and value.value is not None):
+        return value, ""
+    if "e" in value.text.lower() and not isinstance(value.value, bool):
+        # more often a hash such as 7e3 than a number
+        return yaml_nodes.ScalarNode(value.span, value.text), ""
+    kind = "a boolean" if isinstance(value.value, bool) else "a number"
+    quoted = f"--param '{name}=\"{value.text.strip()}\"'"
+    return value, f"--param {name} changes it from text to {kind}; {quoted} keeps it text"
+
+
+def _params(manifest: Manifest) -> Iterator[tuple[str, str, yaml_nodes.MappingNode]]:
+    """Return the params of a flow, or of a CronJobFlow's flows: the path of the value, the name and
+    the param; no misshapen ones."""
+    spec, path = _child(manifest.node, "spec"), "spec"
     if manifest.kind == CRONJOBFLOWS.kind:
         # the params of its flows are declared there
-        spec = _child(_child(spec, "jobFlowTemplate"), "spec")
+        spec, path = _child(_child(spec, "jobFlowTemplate"), "spec"), "spec.jobFlowTemplate.spec"
     elif manifest.kind != JOBFLOWS.kind:
         return
     params = _child(spec, "params")
-    for param in params.items if isinstance(params, yaml_nodes.ListNode) else ():
+    for i, param in enumerate(params.items if isinstance(params, yaml_nodes.ListNode) else ()):
         name = _child(param, "name")
         if isinstance(param, yaml_nodes.MappingNode) and isinstance(name, yaml_nodes.ScalarNode):
             if isinstance(name.value, str):
-                yield name.value, param
+                yield f"{path}.params[{i}].value", name.value, param
 
 
 def _child(node: yaml_nodes.Node | None, key: str) -> yaml_nodes.Node | None:
@@ -228,17 +277,8 @@ def _moved(node: yaml_nodes.Node, span: Span) -> yaml_nodes.Node:
 def read_durations(file: str, names: Collection[str]) -> dict[str, float]:
     """Return the seconds by name of a step or JobTemplate. `names` are those that the flows have.
     Raises CommandError with all faults of the file."""
-    # not stdin, which has the flows
-    [source] = list(read_files([file], BytesIO()))[:1]
-    if isinstance(source, ManifestFault):
-        raise CommandError(UNUSABLE, f"{file}: {source.message}")
-    parsed = list(yaml_nodes.documents(source.text))
-    if len(parsed) != 1 or not isinstance(root := parsed[0], yaml_nodes.MappingNode):
-        errors = [each.message for each in parsed if isinstance(each, NotYAMLError)]
-        raise CommandError(UNUSABLE, f"{file}: {errors[0] if errors else _SHAPE}")
+    root, faults = _read_mapping(file, file, _DURATIONS)
     found: dict[str, float] = {}
-    again = "is given twice: remove one of them"
-    faults = [(each.again.line, f"{each.key} {again}") for each in root.duplicates]
     suggester = Suggester([*names])
     for name, entry in root.entries.items():
         if name not in names:
@@ -249,10 +289,32 @@ def read_durations(file: str, names: Collection[str]) -> dict[str, float]:
             found[name] = _seconds(entry.value)
         except ValueError as error:
             faults.append((entry.value.span.line, f"{name}: {error}"))
-    if faults:
-        lines = (f"{file}:{line}: {fault}" for line, fault in sorted(faults))
-        raise CommandError(UNUSABLE, "\n".join(lines))
+    _raise_faults(file, faults)
     return found
+
+
+def _read_mapping(
+    file: str, label: str, advice: str
+) -> tuple[yaml_nodes.MappingNode, list[tuple[int, str]]]:
+    """Return the mapping in a file, and its faults with their lines. Raises CommandError, which
+    begins with `label`, if it has no mapping."""
+    if file == "-" or os.path.isdir(file):  # stdin may have the flows
+        raise CommandError(UNUSABLE, f"{label}: name one file, not stdin or a folder")
+    [source] = read_files([file], BytesIO())
+    if isinstance(source, ManifestFault):
+        raise CommandError(UNUSABLE, f"{label}: {source.message}")
+    parsed = list(yaml_nodes.documents(source.text))
+    if len(parsed) != 1 or not isinstance(root := parsed[0], yaml_nodes.MappingNode):
+        errors = [each.message for each in parsed if isinstance(each, NotYAMLError)]
+        why = errors[0] if errors else f"is not a mapping: {advice}"
+        raise CommandError(UNUSABLE, f"{label}: {why}")
+    again = "is given twice: remove one of them"
+    return root, [(each.again.line, f"{each.key} {again}") for each in root.duplicates]
+
+
+def _raise_faults(file: str, faults: Iterable[tuple[int, str]]) -> None:
+    if lines := [f"{file}:{line}: {fault}" for line, fault in sorted(faults)]:
+        raise CommandError(UNUSABLE, "\n".join(lines))
 
 
 def _seconds(node: yaml_nodes.Node) -> float:

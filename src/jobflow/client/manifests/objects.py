@@ -154,6 +154,8 @@ class Manifests:
     sources: list[Source] = field(default_factory=list)
     objects: list[Manifest] = field(default_factory=list)
     faults: list[ManifestFault] = field(default_factory=list)
+    flag_warnings: list[ManifestFault] = field(default_factory=list)
+    """Warnings about values of flags."""
 
 
 def load(files: Iterable[str], stdin: BinaryIO) -> Manifests:

@@ -65,11 +65,12 @@ def check_flow(
 ) -> Report:
     """Return the report on a flow that is no file. `origin`: the object that it was made from."""
     manifest = manifest_of(flow)
+    loaded = Manifests([manifest.source], [manifest])
     if values:
-        set_params(values, [manifest], flow=origin)
+        loaded.flag_warnings = set_params(values, [manifest], flow=origin)
     if reuse is not None:
         set_reuse(reuse, manifest)
-    return check(Manifests([manifest.source], [manifest]))
+    return check(loaded)
 
 
 async def send_checked(client: Client, report: Report, *, dry_run: bool = False) -> Sent:
