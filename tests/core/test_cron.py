@@ -101,6 +101,28 @@ def test_a_local_time_that_daylight_saving_leaves_out_does_not_exist() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("expression", "zone", "first", "last", "left_out"),
+    [
+        ("30 2 * * *", "Europe/Berlin", "2026-03-28T23", "2026-03-30T00", ["2026-03-29T02:30"]),
+        ("30 2 * * *", "Europe/Berlin", "2026-10-01T00", "2026-11-30T00", []),
+        ("30 2 * * *", "UTC", "2026-03-28T00", "2026-03-30T00", []),
+        # the first moment is the one at which the clocks change
+        ("0,59 * * * *", "Europe/Berlin", "2026-03-29T00", "2026-03-29T01:01", [
+            "2026-03-29T02:00", "2026-03-29T02:59"
+        ]),
+        ("0 * * * *", "Europe/Berlin", "2026-03-29T00", "2026-03-29T00:30", []),
+        ("0 12 * * *", "Pacific/Apia", "2011-12-29T00", "2012-01-02T00", ["2011-12-30T12:00"]),
+    ],
+)  # fmt: skip
+def test_local_times_that_do_not_exist_are_found(
+    expression: str, zone: str, first: str, last: str, left_out: list[str]
+) -> None:
+    begin, end = (datetime.fromisoformat(each).replace(tzinfo=UTC) for each in (first, last))
+    found = parse_schedule(expression, zone).left_out(begin, end)
+    assert [each.isoformat(timespec="minutes") for each in found] == left_out
+
+
 def test_a_local_time_that_daylight_saving_repeats_exists_twice() -> None:
     assert local("30 2 * * *", BERLIN, AUTUMN, 3) == [
         "25 02:30+0200",

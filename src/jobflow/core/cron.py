@@ -180,6 +180,15 @@ class Schedule:
         found = list(islice(times, MAX_MISSED + 1))
         return Missed(found[0], len(found)) if found else None
 
+    def left_out(self, first: datetime, last: datetime) -> Iterator[datetime]:
+        """Yield the local times between two moments at which clocks never are, as in the first hour
+        of summer time."""
+        begin, end = (each.astimezone(self.zone).replace(tzinfo=None) for each in (first, last))
+        for each in takewhile(lambda time: time <= end, _local_times(self.expression, begin, 1)):
+            there_and_back = each.replace(tzinfo=self.zone).astimezone(UTC).astimezone(self.zone)
+            if there_and_back.replace(tzinfo=None) != each:
+                yield each
+
     def _walk(self, first: datetime, way: int) -> Iterator[datetime]:
         """Yield the times from `first` on, in whole seconds; `way` is 1 or -1."""
         try:

@@ -24,7 +24,7 @@ from jobflow.client.verbs.copy import check_flow, flow_at, manual_flow, schedule
 from jobflow.client.verbs.send_manifests import FIELD_MANAGER
 from jobflow.core.admission.changes import cron_is_idle
 from jobflow.core.cron import Instantiation, Schedule, belongs_to
-from jobflow.core.text import format_count, printable
+from jobflow.core.text import format_count, join_names, printable
 from jobflow.display.formats import ObjectOutput
 from jobflow.display.objects import name_of, print_objects
 from jobflow.kube.client import ApiError, Client
@@ -89,6 +89,12 @@ def _times(schedule: Schedule, options: BackfillOptions) -> list[datetime]:
         most = format_count(options.limit, "flow")
         sentence = f"the schedule has more times than that, and at most {most} are created at once"
         raise CommandError(UNUSABLE, f"{sentence}: shorten the interval, or set --limit")
+    # after the limit, because a walk over the minutes of years takes long
+    if skipped := [*schedule.left_out(begin, end)]:
+        listed = join_names([each.isoformat(timespec="minutes") for each in skipped], shown=10)
+        these = "these times" if len(skipped) > 1 else "this time"
+        which = f"the clocks of {schedule.zone} skip {these}, as at the beginning of summer time"
+        print_error(f"no flow for {listed}: {which}", severity="warning")
     return times
 
 
