@@ -124,6 +124,8 @@ class State:
     continued: dict[int | None, Vcjob] = field(default_factory=dict)
     """Failed child flows, by index, that a retry of the flow retries instead of new ones."""
     failed_at: float | None = None
+    given_up: bool = False
+    """Whether a user has given it up."""
     shown: Mapping[int | None, tuple[str, str]] = field(default_factory=dict)
     """The phase and reason of each run in the last status, once it has ended."""
 

@@ -22,6 +22,10 @@ class Commands:
             self.restart(tolerated=command == "RetryTolerated")
         elif reference.result:
             return
+        elif command.startswith("CancelStep"):
+            self.cancel_step(reference.states[command.split(" ")[1]])
+        elif command.startswith("ScaleFlow"):
+            self.scale(command.split(" ")[1])
         elif command.startswith(("ApproveStep", "RejectStep")):
             reference.asking.answer(*command.split(" ", 1))
         elif command == "TerminateJob" and not reference.ending and not self.has_ended():
@@ -36,6 +40,20 @@ class Commands:
             reference.suspended = False
             if not reference.waits:
                 reference.not_counted += reference.now - reference.suspended_since
+
+    def cancel_step(self, state: State) -> None:
+        reference = self.reference
+        refused = state.ended or (reference.ending and not state.finally_)
+        if not (refused or self.has_ended() or state.step.approval is not None):
+            state.given_up = True
+
+    def scale(self, text: str) -> None:
+        reference, (name, _, number) = self.reference, text.rpartition("=")
+        if self.has_ended():
+            return
+        state = reference.states.get(name)
+        if state is None or not (state.ended or reference.ending):
+            reference.scaled[name] = int(number)
 
     def has_ended(self) -> bool:
         """Whether the flow has ended except that its status is not stored yet."""
@@ -148,6 +166,7 @@ class Commands:
         state.phase, state.reason, state.reasons = "Waiting", "", frozenset({""})
         state.decided, state.case, state.items, state.failed_at = False, None, None, None
         state.decided_at = state.decided_in = None
+        state.given_up = False
         for run in list(state.runs):
             run.completed_before = run.index in kept
             if not run.completed_before:

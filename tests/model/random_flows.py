@@ -126,7 +126,13 @@ class Drawing(StepDrawing):
         keys = [f"{s.name}/{i}" for s in approvals if has_items(s) for i in (0, 1)]
         keys += [step.name for step in approvals if not has_items(step)]
         answers = [f"{action} {key}" for action in ("ApproveStep", "RejectStep") for key in keys]
-        some = st.tuples(st.integers(0, 14), st.sampled_from([*actions, *answers]))
+        others = [s for s in self.steps.values() if s.approval is None and not s.daemon]
+        by_hand = [f"CancelStep {step.name}" for step in others]
+        by_hand += [
+            f"ScaleFlow {step.name}={n}" for step in others if step.for_each for n in (1, 3)
+        ]
+        by_hand += ["ScaleFlow 1", "ScaleFlow 3"]
+        some = st.tuples(st.integers(0, 14), st.sampled_from([*actions, *answers, *by_hand]))
         return tuple(sorted(self.draw(st.lists(some, max_size=3, unique_by=lambda c: c[0]))))
 
 

@@ -49,6 +49,8 @@ class Reference:
         self.suspended_since = 0.0
         self.not_counted = 0.0
         """Suspended seconds, which do not count for the flow's timeout."""
+        self.scaled: dict[str, int] = {}
+        """What ScaleFlow has set: the parallelism of steps by name, and that of the flow as ""."""
         self.started = 0.0
         self.ending = ""
         """Cancelled or Timeout while the flow is being ended."""
@@ -199,7 +201,9 @@ class Reference:
     def request_aborts(self) -> None:
         for state in self.states.values():
             for attempt in state.attempts:
-                if self.ends(state):
+                if state.given_up:
+                    self.intend(attempt, "CancelledByUser", for_good=True)
+                elif self.ends(state):
                     reason = "Cancelled" if state.finally_ else self.ending
                     self.intend(attempt, reason, for_good=True)
                 elif self.aborts(state):
@@ -268,7 +272,7 @@ class Reference:
     # ----------------------------------------------------------------------- creates
 
     def room(self) -> bool:
-        most = to_number(self.flow.spec.parallelism)
+        most = self.scaled.get("", to_number(self.flow.spec.parallelism))
         alive = sum(state.alive for state in self.states.values())
         return most is None or alive < most
 
@@ -313,7 +317,7 @@ class Reference:
     def check_order(self, state: State, created: Created) -> None:
         """Check that vcjobs that waited for room before are created first, even if they are
         refused."""
-        if self.flow.spec.parallelism is None:
+        if self.flow.spec.parallelism is None and "" not in self.scaled:
             return
         for name, index in self.waiting - self.seen.created - set(self.batch.refused):
             other = self.states[name]

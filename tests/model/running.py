@@ -96,7 +96,7 @@ class Running:
     def is_halted(self, state: State) -> bool:
         """Whether a started step gets no further vcjob."""
         reference = self.reference
-        return reference.ends(state) or reference.aborts(state)
+        return state.given_up or reference.ends(state) or reference.aborts(state)
 
     def attempt_ended(self, state: State, run: Run, attempt: Attempt) -> None:
         phase = attempt.vcjob.phase
@@ -297,7 +297,8 @@ class Running:
                 yield run.index
         under_way = sum(not run.phase for run in state.runs)
         places = len(state.items or ())
-        if (most := to_number(for_each.parallelism)) is not None:
+        most = self.reference.scaled.get(state.name, to_number(for_each.parallelism))
+        if most is not None:
             places = most - under_way
         in_order = strict or not self.reference.seen.blurred
         if self.starts_no_more(state):

@@ -22,6 +22,9 @@ class Waiting:
         if state.name in reference.left_out:
             self.skip(state, "NotTargeted")
             return
+        if state.given_up:
+            state.end("Failed", "CancelledByUser", now=reference.now)
+            return
         targets = [reference.states[name] for name in state.step.targets]
         matches = bool(reference.matching.targets(state)[0])
         so_far = reference.matching.verdict(state) if matches else verdict(state.step, targets)

@@ -203,11 +203,6 @@ def _continue(loop: Loop, ctx: PlanContext, *, is_sure: bool) -> None:
     if loop.observed.step.for_each is not None:
         _items(loop, ctx)
         return
-    order = ctx.order_for(loop.observed)
-    if order is not None and all(c.phase in ENDED_STEP_PHASES for c in loop.conditions):
-        end = ended_by_hand(loop.observed, order, ctx)
-        loop.verdict = LoopEnd(end["reason"], end["message"], end["phase"], end.get("outputs"))
-        return
     index = 0
     while index in loop.decided:
         run, decision = loop.decided[index]
@@ -221,9 +216,14 @@ def _continue(loop: Loop, ctx: PlanContext, *, is_sure: bool) -> None:
         if condition.phase == StepPhase.FAILED or is_sure:
             loop.verdict = LoopEnd()
             return
-        _after_repeat(loop, run, condition, ctx)
+        if condition.phase != StepPhase.SKIPPED:
+            _after_repeat(loop, run, condition, ctx)
         if loop.verdict is not None or loop.wake_at is not None:
             return
+    if (order := ctx.order_for(loop.observed)) is not None:
+        end = ended_by_hand(loop.observed, order, ctx)
+        loop.verdict = LoopEnd(end["reason"], end["message"], end["phase"], end.get("outputs"))
+        return
     if (why := ending_reason(loop.observed, ctx)) and why != StepReason.SUSPENDED:
         count = f"{index} of at most {loop.total} runs had ended"
         loop.verdict = LoopEnd(why, aborted(why, count, loop.observed, ctx))
