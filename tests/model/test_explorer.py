@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import FlowState, JobFlowStatus
+from jobflow.api.flow.status import FlowState, JobFlowStatus, StepCondition
 from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.api.volcano.job import Job, JobState
 from jobflow.core.planning.actions import CommandFlow, CreateJob, DeleteJob, Plan
@@ -201,6 +201,27 @@ def test_the_explorer_finds_a_job_that_starts_before_its_approval_is_stored() ->
     asking = Configuration(FLOWS["approval"], {"approve": 1}, name="asking")
     explored = Search(asking, _starts_before_the_answer_is_stored).run(states=200)
     assert "nothing_starts_unapproved" in explored.violations
+
+
+def test_the_explorer_finds_a_job_that_starts_before_the_result_before_it_is_stored() -> None:
+    explored = Search(
+        Configuration(FLOWS["reuse"], {}, name="reusing"), _starts_before_the_answer_is_stored
+    ).run(states=200)
+    assert "results_are_stored_before_what_follows" in explored.violations
+
+
+def _reuses_the_last_step(flow: JobFlow, view: View, now: datetime) -> Plan:
+    plan = planned(flow, view, now)
+    conditions = dict(plan.status.conditions or {})
+    conditions["g-c"] = StepCondition(phase="Completed", reason="Reused")
+    return _with_status(plan, conditions=conditions)
+
+
+def test_the_explorer_finds_a_reused_result_that_is_made_of_something_else() -> None:
+    explored = Search(
+        Configuration(FLOWS["reuse of one of two"], {}, name="reusing"), _reuses_the_last_step
+    ).run(states=200)
+    assert "what_is_made_of_what_ran_ran" in explored.violations
 
 
 def test_the_explorer_finds_a_result_of_before_the_retry() -> None:
