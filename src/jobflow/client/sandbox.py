@@ -199,7 +199,7 @@ async def run_in(
         try:
             # a flow does not change when its pods cannot start
             while not (await asyncio.wait([waiting], timeout=_LOOK_SECONDS))[0]:
-                if blocked := runner.blocked:
+                if (blocked := runner.blocked) or found.blocked:
                     children = await read_children(world.client, follower.flows.values())
                     found = replace(found, blocked=blocked, children=children)
                     follower.changed.notify()

@@ -215,6 +215,7 @@ def test_a_volume_whose_claim_cannot_exist_is_a_fault(name: str) -> None:
             "secret.items[0].path: it must be a path inside of the volume",
         ),
         ({"secret": {}}, "secret.secretName: write the name of the object"),
+        ({"name": "../v", "emptyDir": {}}, 'name: "../v" is not the name of a volume'),
         ({"configMap": {}}, "configMap.name: write the name of the object"),
         (
             {"projected": {"sources": [{"configMap": {"name": "c", "items": [{"key": "k"}]}}]}},

@@ -179,7 +179,7 @@ class ContainerContext:
                 place = places[mount.name] / below
                 # A claim is empty until the first pod writes to it; a file of a Secret exists.
                 if not place.exists():
-                    place.mkdir(parents=True)
+                    place.mkdir(parents=True, exist_ok=True)
                 mounts[path] = str(place)
         return mounts
 

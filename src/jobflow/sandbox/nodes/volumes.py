@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.resources import CONFIG_MAPS, SECRETS, VOLUME_CLAIMS, Object, Resource, Struct
+from jobflow.core.admission.object_names import name_violations
 
 Data = Mapping[str, bytes]
 """The values of a Secret or a ConfigMap, or the UID of a volume claim."""
@@ -96,12 +97,14 @@ def is_inside(path: str) -> bool:
 
 
 def volume_faults(volume: Volume, path: str) -> Iterator[str]:
+    # Otherwise its folder could be anywhere on this machine.
+    if volume.is_folder and any(name_violations("", volume.name)):
+        yield f'{path}.name: "{volume.name}" is not the name of a volume'
     for field, (_, name), files in volume.parts:
         if not name:
             key = "secretName" if field == "secret" else "name"
             yield f"{path}.{field}.{key}: write the name of the object"
         for index, item in enumerate(files.items or ()):
-            # Otherwise the file could be written anywhere on this machine.
             if not item.path or not is_inside(item.path):
                 where = f"{path}.{field}.items[{index}].path"
                 yield f"{where}: it must be a path inside of the volume"
