@@ -239,3 +239,17 @@ def test_a_retry_of_a_flow_that_found_nothing_to_reuse_looks_again() -> None:
     again = replace(failed, source=first.flow).with_command("RestartJob", name="d").run()
     assert again.jobs == {}
     assert again.end == ("Succeed", "")
+
+
+def test_child_flows_of_equal_items_reuse_different_ones_in_order() -> None:
+    def samples(*items: str) -> list[Step]:
+        child = {"flows": [{"name": "x"}], "params": {"p": "$(item)"}}
+        return [Step(name="a", flow=child, for_each=ForEach(items=[*items]))]
+
+    first = world_of(samples("x", "y", "x")).settled()
+    for name in list(first.jobs):
+        first = with_child(first, name, "Succeed")
+    again = reusing(first.settled(), flows=samples("y", "x", "new", "x"))
+    creates = [each for each in again.plan().plan.actions if isinstance(each, CreateJob)]
+    sources = [each.manifest["spec"]["reuse"]["flow"] for each in creates]
+    assert sources == ["f-a-1", "f-a-0", "f-a-2", "f-a-2"]

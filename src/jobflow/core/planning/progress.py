@@ -27,8 +27,6 @@ from jobflow.core.spec.step_commands import ApprovalKey, StepAnswer
 
 ItemKey = tuple[int, int | None]
 """The position of a step, and the index of an item of it; None: the whole step."""
-ChildFlows = tuple[dict[str, RunCondition], dict[int | None, RunCondition]]
-"""Runs by the digest of their item, and by their index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class Reusing:
     """The further runs of each repeat that is taken."""
     built: dict[str, CreateJob] = field(default_factory=dict)
     """The creates that were built for the comparison, by name."""
-    child_flows: dict[str, ChildFlows] = field(default_factory=dict)
+    child_flows: dict[str, dict[int | None, RunCondition]] = field(default_factory=dict)
     """The runs of each step that runs child flows, in the flow that is reused."""
     reused_targets: dict[int, bool] = field(default_factory=dict)
     """Whether all targets of a step that waits for any of them are reused, by position."""

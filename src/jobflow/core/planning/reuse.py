@@ -34,7 +34,7 @@ from jobflow.core.planning.actions import CreateJob, Guard
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Draft, RunDecision, StepDecision, wait
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep
-from jobflow.core.planning.progress import ChildFlows, ItemKey
+from jobflow.core.planning.progress import ItemKey
 from jobflow.core.planning.work.end import take_outputs
 from jobflow.core.pods.outputs import OutputsTooLarge
 from jobflow.core.reasons import StepReason
@@ -216,10 +216,8 @@ def counterpart(run: ObservedRun, ctx: PlanContext) -> Reuse | None:
         return None
     known = ctx.progress.reusing.child_flows
     if run.step.name not in known:
-        known[run.step.name] = _child_flows(run.step, source)
-    by_item, by_index = known[run.step.name]
-    is_item = run.step.for_each is not None
-    old = (by_item.get(digest(run.item)) if is_item else None) or by_index.get(run.index)
+        known[run.step.name] = _child_flows(run, source)
+    old = known[run.step.name].get(run.index)
     if old is None or not old.flow:
         return None
     child = ctx.view.source_children.get(old.flow)
@@ -231,16 +229,23 @@ def counterpart(run: ObservedRun, ctx: PlanContext) -> Reuse | None:
     return Reuse(flow=child.name, uid=child.uid) if is_same else None
 
 
-def _child_flows(step: Step, source: JobFlow) -> ChildFlows:
-    before = next((each for each in compile_flow(source).steps if each.name == step.name), None)
+def _child_flows(run: ObservedRun, source: JobFlow) -> dict[int | None, RunCondition]:
+    """Return the runs of the source that are the counterparts of those of a step, by their indexes
+    here. Each is that of one equal item."""
+    name = run.step.name
+    before = next((each for each in compile_flow(source).steps if each.name == name), None)
     if before is None:
-        return {}, {}
-    condition = stored_condition(source, step.name) or StepCondition()
-    runs = {run.index: run for run in condition.runs or (condition,)}
-    items = list(enumerate(get_items(before, condition.decisions) or ()))
-    # the first of equal items
-    by_item = {digest(item): runs[index] for index, item in reversed(items) if index in runs}
-    return by_item, runs
+        return {}
+    condition = stored_condition(source, name) or StepCondition()
+    found = {each.index: each for each in condition.runs or (condition,)}
+    equal: dict[str, deque[RunCondition]] = {}
+    for index, item in enumerate(get_items(before, condition.decisions) or ()):
+        if index in found:
+            equal.setdefault(digest(item), deque()).append(found[index])
+    for index, item in enumerate(get_items(run.step, run.decided) or ()):
+        if runs := equal.get(digest(item)):
+            found[index] = runs.popleft()
+    return found
 
 
 def _lets(step: Step, position: int, ctx: PlanContext) -> bool:
