@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBS
 from jobflow.controller.queue import FIRST_RETRY
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure
@@ -127,3 +128,34 @@ async def test_a_flow_sends_nothing_while_a_server_asks_it_to_wait(world: Cluste
     pauses = [later - first for first, later in zip(failing.at, failing.at[1:], strict=False)]
     assert len(pauses) in (2, 3)
     assert min(pauses) >= 30
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        (BROKEN, "the API server answers with an error: 500 InternalError: etcdserver: mvcc"),
+        (None, "the API server does not answer: "),
+    ],
+)
+async def test_an_error_of_a_create_is_shown_after_five_seconds(
+    world: Cluster, how: RequestFailure | None, text: str
+) -> None:
+    def waits(flow: JobFlow, reason: str) -> bool:
+        found = (flow.status.conditions or {}).get("f-a")
+        return found is not None and found.reason == reason
+
+    failing = Failing("POST", "/jobs", name="f-a")
+    world.server.faults.append(InjectedFault(failing, how, times=None))
+    await world.apply(flow("f", {"a": ""}))
+    await world.until("f", lambda flow: waits(flow, "Starting"))
+    shown = await world.until("f", lambda flow: waits(flow, "CreateRefused"))
+    assert 5 <= clock() - failing.at[0] < 5.5
+    assert (shown.status.conditions or {})["f-a"].message.startswith(text)
+    assert shown.status.state.message.startswith(f"step a: {text}")
+    await asyncio.sleep(1)
+    warned = [each["message"] for each in await world.events() if each["reason"] == "CreateRefused"]
+    assert [each.startswith(f"step a: {text}") for each in warned] == [True]
+    world.server.faults.clear()
+    await world.until_jobs(f_a="")
+    shown = await world.until("f", lambda flow: not waits(flow, "CreateRefused"))
+    assert shown.status.state.reason == ""

@@ -28,6 +28,7 @@ from jobflow.core.planning.observed.identity import find_edits
 from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.plan import is_unjudged
 from jobflow.core.planning.plan import plan as plan_flow
+from jobflow.core.planning.started.run import ERROR_SHOWN
 from jobflow.core.spec.compiled import compile_flow
 from jobflow.kube.cache import Key, full_name, key_of
 from jobflow.kube.write_order import WriteOrder, starting
@@ -64,6 +65,8 @@ class ReconcileOutcome:
     error: str = ""
     """A temporary error, "" for none."""
     retry_after: float = 0.0
+    shown_after: float | None = None
+    """Seconds until the status says which creates fail, also in the backoff."""
     held: bool = False
     """Whether a request that failed earlier waits for the end of the backoff."""
 
@@ -214,6 +217,8 @@ class Reconciler(Listener):
             self._queue.forget(key)
         if outcome.after is not None:
             self._queue.add_after(key, outcome.after)
+        if outcome.shown_after is not None:
+            self._queue.add_soon(key, outcome.shown_after)
         if outcome.error:
             return ReconcileResult.RETRIED
         if outcome.again:
@@ -294,8 +299,15 @@ class Reconciler(Listener):
             after=min(waits, default=None),
             error="; ".join(dict.fromkeys(applied.errors)),
             retry_after=applied.retry_after,
+            shown_after=self._shown_after(answers) if answers.errors else None,
             held=held,
         )
+
+    def _shown_after(self, answers: Answers) -> float | None:
+        """Return the seconds until the next step says that its create fails; None: all do."""
+        shown = (error.since + ERROR_SHOWN for error in answers.errors.values())
+        left = ((at - self._now()).total_seconds() for at in shown)
+        return min((seconds for seconds in left if seconds > 0), default=None)
 
     def _view(self, flow: JobFlow, answers: Answers) -> View:
         uid = flow.metadata.uid
@@ -322,6 +334,7 @@ class Reconciler(Listener):
             deleted=deleted | (answers.missing - jobs.keys()),
             holders=dict(answers.holders),
             refusals=dict(answers.refusals),
+            create_errors=dict(answers.errors),
             violations=answers.verdict[1] if answers.verdict is not None else (),
             claims=dict(answers.claims),
             held=answers.held,

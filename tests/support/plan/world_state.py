@@ -20,6 +20,7 @@ from jobflow.core.planning.actions import WantKey
 from jobflow.core.planning.observed.steps import FAILURES
 from jobflow.core.planning.observed.view import (
     ClaimHolder,
+    CreateError,
     Held,
     Holder,
     PodsRead,
@@ -73,6 +74,7 @@ class WorldState:
     """Names of vcjobs that ReadJob did not find."""
     holders: Mapping[str, Holder] = field(default_factory=dict)
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
+    create_errors: Mapping[str, CreateError] = field(default_factory=dict)
     claims: Mapping[str, Refusal | ClaimHolder | None] = field(default_factory=dict)
     """Answers to CreateClaim; None: the claim exists."""
     group: Group = NO_GROUP
@@ -106,6 +108,7 @@ class WorldState:
             deleted=self.deleted | (self.missing - self.jobs.keys()),
             holders=self.holders,
             refusals=self.refusals,
+            create_errors=self.create_errors,
             claims=self.claims,
             group=self.group,
             cancels=self.cancels,

@@ -15,7 +15,15 @@ from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.resources import VOLUME_CLAIMS, OwnerReference
 from jobflow.api.volcano.command import RETRIES
 from jobflow.api.volcano.job import Job
-from jobflow.core.planning.observed.view import ClaimHolder, Held, Holder, PodsRead, Refusal
+from jobflow.core.planning.observed.view import (
+    ClaimHolder,
+    CreateError,
+    Held,
+    Holder,
+    PodsRead,
+    Refusal,
+)
+from jobflow.core.text import shorten
 from jobflow.core.violations import Violation
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import ApiError
@@ -45,6 +53,8 @@ class Answers:
     refusals: dict[str, Refusal] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     """How often in a row the create of each job was refused or met a name in use."""
+    errors: dict[str, CreateError] = field(default_factory=dict)
+    """The creates that fail by errors, by vcjob name."""
     held: Held | None = None
     """The answer that holds back all creates but a few."""
     held_tries: int = 0
@@ -81,6 +91,7 @@ class Answers:
         self.holders.pop(name, None)
         self.refusals.pop(name, None)
         self.refused.pop(name, None)
+        self.errors.pop(name, None)
 
     def outdate(self, jobs: Mapping[str, Job]) -> None:
         """Forget answers that no longer apply to these jobs."""
@@ -158,6 +169,7 @@ class Memory:
         """Note that a create was refused: for this vcjob alone, or by a quota or missing rights,
         which hold back the flow's other creates too."""
         answers = self.of(flow)
+        answers.errors.pop(name, None)
         if not (why := error.for_the_namespace):
             retry_at = now + self._wait(answers, name)
             answers.refusals[name] = Refusal(error.code, error.message, retry_at)
@@ -175,6 +187,15 @@ class Memory:
         before = held.tried if held is not None else ()
         tried = (*(each for each in before if each != name), name)
         answers.held = Held(why, next_try, tried)
+
+    def fail(self, flow: JobFlow, name: str, error: Exception, sent: datetime) -> None:
+        """Note that a create failed by an error, or got no answer. `sent`: when it was sent."""
+        errors = self.of(flow).errors
+        what = f"the API server does not answer: {type(error).__name__}: {error}"
+        if isinstance(error, ApiError):
+            what = f"the API server answers with an error: {error}"
+        since = errors[name].since if name in errors else sent
+        errors[name] = CreateError(shorten(what), since)
 
     def refuse_claim(self, flow: JobFlow, name: str, error: ApiError, now: datetime) -> None:
         answers = self.of(flow)

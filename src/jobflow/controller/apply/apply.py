@@ -176,7 +176,7 @@ class Applier:
                 applied.again = True
                 kind.cache(self._store).learn(before)
                 return
-        body = msgspec.json.encode(action.manifest)
+        body, sent = msgspec.json.encode(action.manifest), self._now()
         try:
             answer = await self._client.create(kind.resource, namespace, body)
         except ApiError as error:
@@ -191,7 +191,11 @@ class Applier:
                 refusal = {"code": error.code, "message": error.message}
                 _log_create("job refused", flow, action, **refusal)
             else:
+                self._memory.fail(flow, action.name, error, sent)
                 raise
+        except NETWORK_ERRORS as error:
+            self._memory.fail(flow, action.name, error, sent)
+            raise
         else:
             self._memory.let_in(flow, action.name, self._now())
             kind.cache(self._store).learn(decoder(kind.type).decode(answer))

@@ -63,6 +63,17 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateError:
+    """A create failed by an error of the API server, or got no answer. It is sent again in the
+    backoff of the flow."""
+
+    message: str
+    """The last error."""
+    since: datetime
+    """When the first of these creates was sent."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimHolder:
     """A PersistentVolumeClaim of somebody else, or one that is being deleted, has a name that the
     flow needs."""
@@ -113,6 +124,8 @@ class View:
     """Answers to creates whose name was already in use, by vcjob name."""
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
     """Answers to creates that were refused for one vcjob only, by its name."""
+    create_errors: Mapping[str, CreateError] = field(default_factory=dict)
+    """Errors of creates that have not succeeded since, by vcjob name."""
     violations: Sequence[Violation] = ()
     """Faults of a flow that has not begun (`plan.judge`), in case it was stored without review."""
     claims: Mapping[str, Refusal | ClaimHolder | None] = field(default_factory=dict)
