@@ -56,6 +56,8 @@ def what_it_is_made_of(run: ObservedRun, ctx: PlanContext) -> Any:
 
 def _targets_of(position: int, index: int | None, ctx: PlanContext) -> Any:
     need, names = ctx.layout.needs[position], ctx.layout.graph.names
+    if not need.targets:
+        return {}
     if need.how is Strategy.ANY:
         # which of them had ended when it started is a matter of time (`_may_reuse`)
         return sorted(names[target] for target in need.targets)
