@@ -48,6 +48,8 @@ REMEDIES: Mapping[str, str] = {
     '`has(steps["a"].outputs.x)`, and submit the corrected file under another name: {submit}.',
     StepReason.ITEMS_MISMATCH: "Correct forEach, so that the lists have the same length, and "
     "submit the file under another name: {submit}.",
+    StepReason.CANCELLED_BY_USER: "{rerun} runs it again.",
+    StepReason.SKIPPED_BY_USER: "{rerun} runs it after all.",
     StepReason.REJECTED: "{retry} asks for approval again.",
     StepReason.NOT_TARGETED: "To run it too, add it to spec.targets in the flow's file, and submit "
     "the file under another name: {submit}.",
@@ -86,6 +88,7 @@ def describe_remedy(
         resume=format_command("jobflow resume", meta),
         why=format_command("jobflow why", meta),
         retry=format_command(retry, root_of(flow)),
+        rerun=format_command("jobflow retry", meta, f" --step {step.name}{item}"),
         approve=format_command("jobflow approve", meta, f" {step.name}{item}"),
         reject=format_command("jobflow reject", meta, f" {step.name}{item}"),
         cancel=format_command("jobflow delete --cancel", meta),

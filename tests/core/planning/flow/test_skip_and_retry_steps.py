@@ -277,6 +277,14 @@ def test_a_retry_is_refused_while_the_flow_or_the_step_is_being_ended() -> None:
     assert why in retry(ending, "b").plan().refused_commands[0]
 
 
+def test_a_reused_result_runs_again_when_it_is_named() -> None:
+    world = flow("a", b="a").run()
+    world = world.with_condition("a", reason="Reused", job="earlier-a", uid="")
+    world = retry(world, "a").settled()
+    assert end_of(world, "a")[0] == "Pending"
+    assert "f-a-r1" in world.jobs
+
+
 def test_a_step_that_was_given_up_runs_again() -> None:
     world = flow("a", "b").with_jobs(a="Running", b="Running").settled()
     world = world.with_command("CancelStep", text="a").settled()

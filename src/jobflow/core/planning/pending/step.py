@@ -186,7 +186,7 @@ class PendingSteps:
         if position in self.layout.left_out:
             message = "spec.targets names neither it nor a step that depends on it"
             return skip(observed, StepReason.NOT_TARGETED, message)
-        if (order := ctx.order_for(observed)) is not None:
+        if ctx.orders and (order := ctx.order_for(observed)) is not None:
             return StepDecision(end_unstarted(observed, **ended_by_hand(observed, order, ctx)))
         if in_finally and lifecycle.finally_too:
             return skip(observed, StepReason.STOPPED, lifecycle.ending_message)

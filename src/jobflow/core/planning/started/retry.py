@@ -39,7 +39,7 @@ _FOR_GOOD = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
 def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDecision:
     """Return the end of an attempt, or the wait for another attempt."""
     condition = end.condition
-    order = ctx.order_for(run)
+    order = ctx.order_for(run) if ctx.orders else None
     if order is not None and condition.phase in ENDED_STEP_PHASES:
         if order.action == Action.RETRY_STEPS:
             return RunDecision(run_again(run.stored, condition, run.now), urgent=True)

@@ -43,7 +43,7 @@ def intent(run: ObservedRun, ctx: PlanContext) -> str:
 
 def ending_reason(run: ObservedRun, ctx: PlanContext) -> str:
     """Return the reason to abort this run by the facts about the flow, or ""."""
-    if (order := ctx.order_for(run)) is not None:
+    if ctx.orders and (order := ctx.order_for(run)) is not None:
         return BY_HAND[order.action]
     lifecycle, name = ctx.facts.lifecycle, run.step.name
     if name not in ctx.layout.finally_names:
