@@ -34,7 +34,8 @@ MOST = 1024 * 1024
 ROOM_FOR_CAUSES = 32 * 1024
 """Bytes that the causes of failures may have beside all that is not dropped, if that alone exceeds
 LIMIT."""
-_FINGERPRINT = len('"fingerprint":"",') + 22
+_OF_FINGERPRINT = b'"fingerprint":"'
+_FINGERPRINT = len(_OF_FINGERPRINT) + 22 + len('",')
 """Bytes of a fingerprint."""
 _replace = msgspec.structs.replace
 _ASKED_AGAIN = frozenset({StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE})
@@ -89,11 +90,9 @@ def fitted(
 
 
 def _fits(status: JobFlowStatus) -> bool:
-    if (size := _size(status)) <= LIMIT:
-        return True
+    text = msgspec.json.encode(status)
     # nothing else gives way to fingerprints, which are dropped last
-    runs = (run for each in (status.conditions or {}).values() for run in each.runs or (each,))
-    return size - _FINGERPRINT * sum(bool(run.fingerprint) for run in runs) <= LIMIT
+    return len(text) <= LIMIT or len(text) - _FINGERPRINT * text.count(_OF_FINGERPRINT) <= LIMIT
 
 
 def _size(status: JobFlowStatus) -> int:
