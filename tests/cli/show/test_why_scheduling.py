@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from jobflow.api.resources import CRDS, JOBFLOWS, JOBS, POD_GROUPS, PODS, QUEUES
+from jobflow.api.resources import CRDS, EVENTS, JOBFLOWS, JOBS, POD_GROUPS, PODS, QUEUES
 from jobflow.api.volcano.job import Job
 from jobflow.cli.flags import ClusterOptions
 from jobflow.cli.show.why import print_explanations
@@ -84,8 +84,10 @@ def owner(job: Job) -> dict[str, Any]:
     return {**kind, "name": name, "uid": uid}
 
 
-async def create_pod(world: Cluster, job: str, index: int, message: str) -> None:
-    """Create a pod of a vcjob that the scheduler cannot place."""
+async def create_pod(
+    world: Cluster, job: str, index: int, message: str = "", node: str = ""
+) -> None:
+    """Create a pod of a vcjob that the scheduler cannot place, or that has a node."""
     labels = {"volcano.sh/job-name": job, "volcano.sh/queue-name": "research"}
     owners = [owner(await world.client.get(JOBS, NAMESPACE, job, Job))]
     name = f"{job}-main-{index}"
@@ -93,11 +95,26 @@ async def create_pod(world: Cluster, job: str, index: int, message: str) -> None
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "labels": labels, "ownerReferences": owners},
-        "spec": {"containers": [{"name": "main", "image": "busybox"}]},
+        "spec": {"containers": [{"name": "main", "image": "busybox"}], "nodeName": node},
     }
     await world.client.create(PODS, NAMESPACE, json.dumps(pod).encode())
     condition = {"type": "PodScheduled", "status": "False", "message": message}
-    await write_status(world.client, PODS, name, {"conditions": [condition]})
+    status = {"phase": "Pending"} if node else {"conditions": [condition]}
+    await write_status(world.client, PODS, name, status)
+
+
+async def warn(world: Cluster, pod: str, reason: str, message: str, time: str) -> None:
+    """Create an Event about a pod."""
+    event = {
+        **EVENTS.type_meta,
+        "metadata": {"generateName": f"{pod}."},
+        "involvedObject": {"kind": "Pod", "name": pod, "namespace": NAMESPACE},
+        "type": "Warning",
+        "reason": reason,
+        "message": message,
+        "lastTimestamp": f"2026-01-01T12:00:0{time}Z",
+    }
+    await world.client.create(EVENTS, NAMESPACE, json.dumps(event).encode())
 
 
 async def create_queue(world: Cluster) -> None:
@@ -157,6 +174,28 @@ async def test_a_gang_that_does_not_fit_is_explained_by_its_pods(world: Cluster,
         "Insufficient cpu.",
         "In job train-fit, 2 of 4 pods wait for the gang: 4 must start together.",
     ]
+
+
+async def test_a_pod_that_cannot_start_has_the_last_warning_of_its_node(
+    world: Cluster, why: Why
+) -> None:
+    await queue_jobs(world, "fit")
+    await create_pod_group(world, "train-fit", "Inqueue")
+    await create_pod(world, "train-fit", 0, node="n1")
+    assert (await why("train", "fit"))["scheduling"]["fit"] == [
+        "In job train-fit, 1 of 1 pod has a node and will start."
+    ]
+    pod = "train-fit-main-0"
+    await warn(world, pod, "FailedMount", 'secret "key" not found', "3")
+    await warn(world, pod, "FailedCreatePodSandBox", "no address", "2")
+    await warn(world, pod, "FailedScheduling", "0/1 nodes are available", "4")
+    assert (await why("train", "fit"))["scheduling"]["fit"] == [
+        f'In job train-fit, pod {pod} cannot start: FailedMount: secret "key" not found.'
+    ]
+    forbid(world, "GET", "/events")
+    answer = await why("train", "fit")
+    refused = "Events are left out: reading them needs the right to list events."
+    assert answer["sentences"][-1] == refused
 
 
 async def test_only_the_first_jobs_are_read_and_the_others_counted(

@@ -236,6 +236,17 @@ def test_pods_that_do_not_run_are_counted_by_cause(pods: list[Pod], sentences: l
     assert found == [f"In job train-fit, {sentence}" for sentence in sentences]
 
 
+def test_a_pod_that_starts_has_the_last_warning_about_it() -> None:
+    pods = [waiting(0, "ContainerCreating"), waiting(1, "ContainerCreating"), pod(2, node="n2")]
+    mount = 'FailedMount: MountVolume.SetUp failed for volume "key": secret "key" not found'
+    told = {"train-fit-worker-0": mount, "train-fit-worker-1": mount, "train-fit-worker-2": ""}
+    found = Scheduling([group("Inqueue")], None, pods, told)
+    assert [*describe_scheduling(JOB, found)] == [
+        f"In job train-fit, pods train-fit-worker-0 and train-fit-worker-1 cannot start: {mount}.",
+        "In job train-fit, 1 of 3 pods has a node and will start.",
+    ]
+
+
 def test_causes_beyond_the_third_are_counted() -> None:
     pods = [pod(i, f"0/3 nodes are unavailable: {i} of a kind") for i in range(5)]
     pods += [waiting(i, f"Reason{i}") for i in range(5, 10)]

@@ -7,22 +7,25 @@ from typing import Any, TypeVar
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.labels import CREATED_BY_FLOW, INDEX, STEP
-from jobflow.api.resources import JOBFLOWS, POD_GROUPS, PODS, QUEUES, Resource
+from jobflow.api.resources import EVENTS, JOBFLOWS, POD_GROUPS, PODS, QUEUES, Resource
 from jobflow.api.volcano.pod import JOB_NAME, Pod
 from jobflow.api.volcano.scheduling import QUEUE_NAME, PodGroup, Queue
 from jobflow.client.errors import CommandError
+from jobflow.client.flows.events import list_events
 from jobflow.client.flows.find_flow import find_item, to_flow
 from jobflow.core.explain import scheduling
 from jobflow.core.explain.explain import Explanation, explain, explain_step, list_queued_jobs
 from jobflow.core.names import format_job_name, qualify_name, to_label_value
 from jobflow.core.reasons import FlowReason
 from jobflow.core.spec.concurrency import Group
-from jobflow.core.text import format_command
+from jobflow.core.text import MAX_NAMES, format_command
 from jobflow.kube.answers import ItemList, RawList
 from jobflow.kube.client import ApiError, Client
 from jobflow.runtime.event_loop import all_of
 
 T = TypeVar("T", Pod, PodGroup)
+_UNPLACED = "FailedScheduling"
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _CHILDREN = 2
 """Child flows of a flow that are explained too."""
 
@@ -66,7 +69,7 @@ async def read_facts(
     client: Client, flow: JobFlow, step: str | None, index: int | None
 ) -> scheduling.SchedulingFacts:
     """Return what Volcano says about the first MAX_JOBS jobs that wait of a flow, of a step or of
-    an item, with at most three requests for each (and a further one for each 500 pods)."""
+    an item, with at most six requests for each (and a further one for each 500 pods)."""
     jobs = list_queued_jobs(flow, step, index=index, now=datetime.now(UTC))
     shown, namespace = jobs[: scheduling.MAX_JOBS], flow.metadata.namespace
     # one for all jobs, so that each missing right is named once
@@ -108,7 +111,22 @@ class _SchedulingReader:
         # a PodGroup that was never scheduled may not be there yet
         if not queue and pods:
             queue = (pods[0].metadata.labels or {}).get(QUEUE_NAME, "")
-        return scheduling.Scheduling(groups, await self._queue(queue) if queue else None, pods)
+        found = await self._queue(queue) if queue else None
+        names = scheduling.find_starting(pods or ())[:MAX_NAMES]
+        told = dict(zip(names, await all_of(*map(self._warning, names)), strict=True))
+        return scheduling.Scheduling(groups, found, pods, told)
+
+    async def _warning(self, pod: str) -> str:
+        """Return the last warning about a pod that has a node, such as `FailedMount: …`, or ""."""
+        try:
+            events = await list_events(self.client, self.namespace, PODS.kind, pod)
+        except ApiError as error:
+            self._note(EVENTS, "list", error)
+            return ""
+        # those of the scheduler are about the time before it had a node
+        warnings = [each for each in events if each.type == "Warning" and each.reason != _UNPLACED]
+        last = max(warnings, key=lambda each: each.time or _LONG_AGO, default=None)
+        return f"{last.reason}: {last.message}" if last is not None else ""
 
     async def _list(
         self,

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from jobflow.api.resources import JOBS
 from jobflow.api.volcano.job import JobPhase
-from jobflow.api.volcano.pod import Pod, PodCondition, PodPhase
+from jobflow.api.volcano.pod import ContainerWaiting, Pod, PodCondition, PodPhase
 from jobflow.api.volcano.scheduling import PodGroup, PodGroupPhase, Queue, QueueState, ResourceList
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.pods.failure import STARTING
@@ -56,6 +56,8 @@ class Scheduling:
     queues: Sequence[Queue] | None = None
     """At most one."""
     pods: Sequence[Pod] | None = None
+    warnings: Mapping[str, str] = field(default_factory=dict)
+    """The last warning of the kubelet about a pod that starts, by its name: `FailedMount: …`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +129,13 @@ def describe_scheduling(job: QueuedJob, found: Scheduling, *, look: str = "") ->
         )
     yield from _describe_unplaced(job, unplaced, len(pods), group)
     troubles: dict[str, list[str]] = {}
-    placed = [pod for pod in pending if pod.spec.node_name]
+    placed = _with_node(pods)
     # a pod with a node lacks an image, a volume or a configuration, or will run soon
     for pod in placed:
-        waiting = (status.state.waiting for status in pod.containers)
-        stuck = next((each for each in waiting if each and each.reason not in STARTING), None)
+        name, stuck = pod.metadata.name, _stuck(pod)
         parts = (stuck.reason, stuck.message) if stuck is not None else ()
-        troubles.setdefault(_cut(": ".join(filter(None, parts))), []).append(pod.metadata.name)
+        trouble = ": ".join(filter(None, parts)) or found.warnings.get(name, "")
+        troubles.setdefault(_cut(trouble), []).append(name)
     starting = troubles.pop("", [])
     shown = [*troubles.items()][:MAX_NAMES]
     for trouble, names in shown:
@@ -145,6 +147,20 @@ def describe_scheduling(job: QueuedJob, found: Scheduling, *, look: str = "") ->
     if starting:
         cause = "have a node and will start"
         yield f"In job {job.name}, {_share(len(starting), len(pods), cause)}."
+
+
+def find_starting(pods: Iterable[Pod]) -> list[str]:
+    """Return the names of the pods that have a node and do not say why they have not started."""
+    return [pod.metadata.name for pod in _with_node(pods) if _stuck(pod) is None]
+
+
+def _with_node(pods: Iterable[Pod]) -> list[Pod]:
+    return [pod for pod in pods if pod.phase == PodPhase.PENDING and pod.spec.node_name]
+
+
+def _stuck(pod: Pod) -> ContainerWaiting | None:
+    waiting = (status.state.waiting for status in pod.containers)
+    return next((each for each in waiting if each and each.reason not in STARTING), None)
 
 
 def queue_of(group: PodGroup) -> str:

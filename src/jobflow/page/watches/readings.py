@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
-import msgspec
-
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepPhase
-from jobflow.api.resources import EVENTS, JOBS, POD_GROUPS, PODS, Object, ObjectMeta, Struct
+from jobflow.api.resources import JOBS, POD_GROUPS, PODS, Object
 from jobflow.api.volcano.pod import Pod, PodPhase
 from jobflow.client.conditions import condition_of, run_of
 from jobflow.client.errors import CommandError
+from jobflow.client.flows.events import Event, list_events
 from jobflow.client.flows.live import Signal, stop_task
 from jobflow.client.flows.why import explain_children, read_facts
 from jobflow.client.manifests.write_yaml import yaml_text
@@ -22,7 +21,7 @@ from jobflow.core.admission.object_names import all_names
 from jobflow.core.explain.explain import explain_step
 from jobflow.core.explain.scheduling import NO_FACTS, SchedulingFacts
 from jobflow.core.timelines.spans import runs_of
-from jobflow.kube.answers import ItemList, describe_network_error
+from jobflow.kube.answers import describe_network_error
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.page.watches.flows import LiveFlow
 from jobflow.page.watches.live import ANSWER_SECONDS
@@ -41,29 +40,6 @@ _TELLING: tuple[str, ...] = (PodPhase.FAILED, PodPhase.PENDING, PodPhase.RUNNING
 """The phases of the pods that tell most."""
 
 
-class InvolvedObject(Struct):
-    """The object that an event is about: a Job, a PodGroup or a Pod."""
-
-    kind: str = ""
-    name: str = ""
-
-
-class Event(Struct):
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    type: str = ""
-    reason: str = ""
-    message: str = ""
-    count: int | None = None
-    last_timestamp: datetime | None = None
-    event_time: datetime | None = None
-    involved_object: InvolvedObject = msgspec.field(default_factory=InvolvedObject)
-
-    @property
-    def time(self) -> datetime | None:
-        """When it happened last."""
-        return self.last_timestamp or self.event_time or self.metadata.creation_timestamp
-
-
 async def read_events(
     client: Client, flow: JobFlow, step: str, index: int | None, pods: Sequence[Pod]
 ) -> list[Event]:
@@ -79,7 +55,7 @@ async def read_events(
         *((POD_GROUPS.kind, group) for group in groups if group),
         *((PODS.kind, pod.metadata.name) for pod in telling[:MAX_PODS]),
     ]
-    found = await all_of(*(_events_of(client, namespace, *each) for each in objects))
+    found = await all_of(*(list_events(client, namespace, *each) for each in objects))
     events = [event for each in found for event in each]
     events.sort(key=lambda event: event.time or _LONG_AGO, reverse=True)
     return events[:MAX_EVENTS]
@@ -114,12 +90,6 @@ async def _name_group(client: Client, namespace: str, job: str) -> str | None:
     except ApiError:
         return None
     return f"{job}-{found.metadata.uid}"  # as Volcano names it
-
-
-async def _events_of(client: Client, namespace: str, kind: str, name: str) -> list[Event]:
-    query = [("fieldSelector", f"involvedObject.kind={kind},involvedObject.name={name}")]
-    pages = client.list(EVENTS, ItemList[Event], namespace=namespace, query=query)
-    return [event async for page in pages for event in page.items or ()]
 
 
 async def read_job(client: Client, namespace: str, name: str) -> str:
