@@ -131,7 +131,8 @@ class Drawing(StepDrawing):
         by_hand += [
             f"ScaleFlow {step.name}={n}" for step in others if step.for_each for n in (1, 3)
         ]
-        by_hand += ["ScaleFlow 1", "ScaleFlow 3"]
+        # daemons take room as long as others need them
+        by_hand += [f"ScaleFlow {1 + 4 * any(s.daemon for s in self.steps.values())}"]
         some = st.tuples(st.integers(0, 14), st.sampled_from([*actions, *answers, *by_hand]))
         return tuple(sorted(self.draw(st.lists(some, max_size=3, unique_by=lambda c: c[0]))))
 

@@ -10,6 +10,7 @@ import pytest
 from jobflow.api import labels
 from jobflow.api.flow.control import Approval, ForEach, Retry
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
+from jobflow.api.flow.status import FlowState, JobFlowStatus
 from jobflow.api.flow.step import Step
 from jobflow.core.planning.observed.child_flow import observe
 from support.plan.child_worlds import child_of, commands, failed, parent, running
@@ -285,6 +286,18 @@ def test_a_reused_result_runs_again_when_it_is_named() -> None:
     assert "f-a-r1" in world.jobs
 
 
+def test_a_step_that_is_not_targeted_does_not_run_again() -> None:
+    world = flow("a", "b").with_spec(targets=["a"]).run()
+    assert "step b is not needed: spec.targets" in retry(world, "b").plan().refused_commands[0]
+
+
+@pytest.mark.parametrize("order", [skip, retry])
+def test_a_flow_that_has_never_begun_does_not_go_on(order: Any) -> None:
+    state = FlowState(phase="Failed", reason="ReuseNotFound")
+    world = flow("a").with_status(JobFlowStatus(state=state))
+    assert "step a has never begun" in order(world, "a").plan().refused_commands[0]
+
+
 def test_a_step_that_was_given_up_runs_again() -> None:
     world = flow("a", "b").with_jobs(a="Running", b="Running").settled()
     world = world.with_command("CancelStep", text="a").settled()
@@ -388,6 +401,13 @@ def test_a_scaled_step_can_be_given_up_too() -> None:
 )
 def test_what_cannot_be_scaled_is_refused(text: str, why: str) -> None:
     assert why in scale(for_each(3).settled(), text).plan().refused_commands[0]
+
+
+def test_a_flow_is_not_scaled_down_to_its_daemons() -> None:
+    world = flow(d=step("", daemon=True), b="d").settled()
+    why = "the flow has daemons (d), which need room beside them: set more than that"
+    assert scale(world, "1").plan().refused_commands == [why]
+    assert scale(world, "2").plan().refused_commands == []
 
 
 def test_the_flow_of_a_step_is_scaled_there() -> None:

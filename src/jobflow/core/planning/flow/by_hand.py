@@ -109,12 +109,19 @@ def refuse(
     the flow is being ended, or ""."""
     key, action = place.key, said.action
     if not key.step:  # the flow itself
-        return ""
+        daemons = [each.name for each in flow.steps if each.daemon]
+        if said.parallelism is None or said.parallelism > len(daemons):
+            return ""
+        names = join_names(daemons)
+        return f"the flow has daemons ({names}), which need room beside them: set more than that"
     step = next(each for each in flow.all_steps if each.name == key.step)
     in_finally = step in (flow.spec.finally_ or ())
     if ends and not (in_finally and action in ENDS_STEPS):
         return f"the flow ends already, because {ends}"
-    condition = find(step.name) or _WAITING
+    known_condition = find(step.name)
+    if known_condition is None and flow.final:
+        return f"step {key} has never begun, and the flow has ended ({flow.status.state.reason})"
+    condition = known_condition or _WAITING
     run: api.RunCondition = condition
     if key.index is not None:
         if why := _refuse_index(step, place, condition):
@@ -153,6 +160,8 @@ def _refuse_run(step: Step, said: StepCommand, place: Place, run: api.RunConditi
             return f"step {key} has ended already: it is {run.phase}"
         has_items = step.fan_out is not None or place.below
         return "" if has_items else f"step {key} has no forEach, so it has no parallelism"
+    if run.reason == StepReason.NOT_TARGETED:
+        return f"step {key} is not needed: spec.targets names neither it nor what depends on it"
     if action == Action.RETRY_STEPS or place.below:
         if action == Action.CANCEL_STEP and has_ended:
             return f"the flow of step {key} has ended already: it is {run.phase}"
