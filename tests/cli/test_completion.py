@@ -1,16 +1,21 @@
 """Completion in shells, and the same program as a plugin of kubectl."""
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from jobflow.api.labels import CREATED_BY_FLOW, STEP
+from jobflow.api.resources import NAMESPACES, PODS
+from jobflow.api.volcano.pod import TASK
 from support.sandbox.command_line import jobflow
-from support.sandbox.flow_commands import JOBFLOW
+from support.sandbox.flow_commands import JOBFLOW, set_status
 from support.sandbox.running_controller import Cluster, cron, flow
 from support.sandbox.sandboxed import Served, served
 
@@ -73,6 +78,104 @@ async def test_commands_flows_and_steps_are_completed(
     await world.apply(flow("train", {"prepare": "", "fit": "prepare"}), flow("nightly", {"a": ""}))
     await world.apply(cron("hourly"))
     assert await complete(kubeconfig, line) == words
+
+
+APPROVAL = {"phase": "Waiting", "reason": "WaitingForApproval"}
+STATES: dict[str, dict[str, Any]] = {
+    "running": {"state": {"phase": "Running"}},
+    "paused": {"state": {"phase": "Running"}, "suspendedAt": "2026-01-01T00:00:00Z"},
+    "asking": {
+        "state": {"phase": "Running"},
+        "conditions": {"asking-ask": APPROVAL, "asking-b": {"phase": "Waiting"}},
+    },
+    "failed": {"state": {"phase": "Failed", "reason": "StepFailed"}},
+    "done": {
+        "state": {"phase": "Succeed"},
+        "conditions": {"done-ask": {"phase": "Completed"}, "done-b": {"phase": "Completed"}},
+    },
+}
+
+
+async def apply_states(world: Cluster) -> None:
+    """Apply a flow in each state, with an approval, a step of three items and a pod of each."""
+    for name, status in STATES.items():
+        made = flow(name, {"ask": "", "b": "ask"})
+        made["spec"]["flows"][0]["approval"] = {}
+        made["spec"]["flows"][1]["forEach"] = {"items": [1, 2, 3]}
+        await world.apply(made)
+        await set_status(world, status, name)
+    runs = [{"index": 0, "phase": "Completed"}, {"index": 1, "phase": "Failed"}]
+    await set_status(
+        world, {"conditions": {"failed-b": {"phase": "Failed", "runs": runs}}}, "failed"
+    )
+    await world.apply(cron("hourly"), cron("nightly", suspend=True))
+
+
+@pytest.mark.sampled(7)
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("get ", "asking done failed paused running"),
+        ("cancel ", "asking paused running"),
+        ("cancel --step b ", "asking paused running"),
+        ("suspend ", "asking running"),
+        ("resume ", "paused"),
+        ("retry ", "failed"),
+        ("retry --step b ", "asking done failed paused running"),
+        ("wait ", "asking paused running"),
+        ("wait running ", "asking paused"),
+        ("delete ", "done failed"),
+        ("delete --cancel ", "asking done failed paused running"),
+        ("delete jf/d", "jf/done"),
+        ("approve ", "asking"),
+        ("reject ", "asking"),
+        ("skip ", "asking failed paused running"),
+        ("scale ", "asking paused running"),
+        ("resubmit --reuse ", "done failed"),
+        ("submit flow.yaml --reuse ", "done failed"),
+    ],
+)
+async def test_only_flows_on_which_a_command_can_act_are_completed(
+    world: Cluster, kubeconfig: Path, line: str, words: str
+) -> None:
+    await apply_states(world)
+    assert await complete(kubeconfig, f"jobflow {line}") == words.split()
+
+
+@pytest.mark.sampled(7)
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("approve asking ", "ask"),
+        ("logs failed ", "ask b"),
+        ("logs failed b/", "b/0 b/1"),
+        ("get failed --step ", "ask b"),
+        ("cancel running --step a", "ask"),
+        ("retry failed --step b/", "b/0 b/1"),
+        ("resubmit failed --rerun ", "ask b"),
+        ("submit flow.yaml --reuse failed --rerun ", "ask b"),
+        ("suspend cjf/", "cjf/hourly"),
+        ("resume cjf/", "cjf/nightly"),
+        ("delete cjf/n", "cjf/nightly"),
+        ("cancel cjf/", ""),
+        ("get --namespace ", "default kube-system team"),
+        ("get -n te", "team"),
+        ("logs failed --task ", "main worker"),
+        ("logs failed ask --task ", "main"),
+        ("logs none --task ", ""),
+    ],
+)
+async def test_steps_schedules_namespaces_and_tasks_are_completed(
+    world: Cluster, kubeconfig: Path, line: str, words: str
+) -> None:
+    await apply_states(world)
+    team = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+    await world.client.create(NAMESPACES, "", json.dumps(team).encode())
+    for step, task in (("ask", "main"), ("b", "worker")):
+        labels = {CREATED_BY_FLOW: "default.failed", STEP: step, TASK: task}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": task, "labels": labels}}
+        await world.client.create(PODS, "default", json.dumps(pod).encode())
+    assert await complete(kubeconfig, f"jobflow {line}") == words.split()
 
 
 @pytest.fixture

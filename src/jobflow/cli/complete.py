@@ -1,63 +1,146 @@
-"""Names of objects and steps for a shell to complete, read from the cluster if it answers soon."""
+"""Names of objects, steps and tasks for a shell to complete, read from the cluster if it answers
+soon."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from typing import Any
 
-from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, Resource
+import typer
+
+from jobflow.api.flow.cronjobflow import CronJobFlow
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, NAMESPACES, PODS
+from jobflow.api.volcano.pod import Pod
+from jobflow.client.conditions import condition_of
 from jobflow.client.errors import CommandError
 from jobflow.client.flows.find_cron import CRON_PREFIXES
-from jobflow.client.flows.find_flow import PREFIXES, connect, find_flow, first_names
+from jobflow.client.flows.find_flow import PREFIXES, connect, find_flow, first_names, first_page
 from jobflow.client.options import Connection
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.credentials import ConfigError
 from jobflow.runtime.event_loop import run
 
 WITHIN_SECONDS = 2.0
+Params = Mapping[str, Any]
+"""Parameters of a command so far, by name."""
 
 
-def complete_flow(params: Mapping[str, Any], incomplete: str) -> list[str]:
-    """Return the names of flows that start like this and are not given yet."""
+def complete_flow(context: typer.Context, param: Any, incomplete: str) -> list[str]:
+    """Return the names of the flows on which the command can act, and that are not given yet; after
+    `cjf/`, those of CronJobFlows."""
+    verb, params = context.info_name or "", context.params
     # `delete a a` would be a mistake
     given = params.get("flows") or ()
-    found = _complete_kind(JOBFLOWS, PREFIXES, params, incomplete)
-    return [name for name in found if name.rpartition("/")[2] not in given]
+    prefix, slash, _ = incomplete.rpartition("/")
+    if slash and prefix in CRON_PREFIXES and verb in _TAKE_CRONS:
+        found = complete_cron(context, param, incomplete)
+    else:
+        found = _with_prefix(PREFIXES, incomplete, partial(_flow_names, verb, params), params)
+    return [name for name in found if name not in given and name.rpartition("/")[2] not in given]
 
 
-def complete_step(params: Mapping[str, Any], incomplete: str) -> list[str]:
+def complete_cron(context: typer.Context, param: Any, incomplete: str) -> list[str]:
+    """Return the names of the CronJobFlows on which the command can act."""
+    wanted = {"suspend": False, "resume": True}.get(context.info_name or "")
+
     async def read(client: Client) -> Sequence[str]:
-        flow = await find_flow(client, params.get("flow") or "")
-        return [step.name for step in flow.all_steps]
+        crons = await first_page(client, CRONJOBFLOWS, CronJobFlow)
+        return [each.metadata.name for each in crons if wanted in (None, each.suspended)]
+
+    return _with_prefix(CRON_PREFIXES, incomplete, read, context.params)
+
+
+def complete_step(context: typer.Context, param: Any, incomplete: str) -> list[str]:
+    """Return the steps of the flow that is given, and after a slash the items of one. An answer is
+    for those that wait for approval."""
+    params, is_answer = context.params, context.info_name in ("approve", "reject")
+
+    async def read(client: Client) -> Sequence[str]:
+        flow = await find_flow(client, _flow_in(params))
+        if is_answer:
+            from jobflow.client.verbs.can_act import find_asking
+
+            return [*find_asking(flow)]
+        places = [step.name for step in flow.all_steps]
+        if "/" in incomplete and param.metavar != "STEP":
+            name = incomplete.partition("/")[0]
+            places = [f"{name}/{each.index}" for each in condition_of(flow, name).runs or ()]
+        return places
+
+    return [place for place in _answer(read, params) if place.startswith(incomplete)]
+
+
+def complete_namespace(context: typer.Context, param: Any, incomplete: str) -> list[str]:
+    names = _answer(partial(first_names, resource=NAMESPACES), context.params)
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_task(context: typer.Context, param: Any, incomplete: str) -> list[str]:
+    """Return the tasks whose pods still exist, of the flow or of its step."""
+    from jobflow.client.logs.selection import LogSelection, pods_queries
+
+    params = context.params
+
+    async def read(client: Client) -> Sequence[str]:
+        flow = await find_flow(client, _flow_in(params))
+        step = (params.get("step") or "").partition("/")[0] or None
+        queries = pods_queries(flow, LogSelection(step=step))
+        pages = [await first_page(client, PODS, Pod, query=each) for each in queries]
+        return sorted({pod.task for page in pages for pod in page} - {""})
 
     return [name for name in _answer(read, params) if name.startswith(incomplete)]
 
 
-def complete_cron(params: Mapping[str, Any], incomplete: str) -> list[str]:
-    return _complete_kind(CRONJOBFLOWS, CRON_PREFIXES, params, incomplete)
-
-
-COMPLETERS = {"FLOW": complete_flow, "STEP": complete_step, "CJF": complete_cron}
+COMPLETERS = {
+    "FLOW": complete_flow,
+    "STEP": complete_step,
+    "STEP[/INDEX]": complete_step,
+    "CJF": complete_cron,
+    "NS": complete_namespace,
+    "TASK": complete_task,
+}
 """By the word in the usage of a command."""
+_TAKE_CRONS = frozenset({"get", "why", "suspend", "resume", "delete"})
+_TAKE_ALL = frozenset({"get", "why", "logs", "outputs", "timeline"})
+"""Commands that can act on every flow, whose names are read without anything else of them."""
 
 
-def _complete_kind(
-    resource: Resource, prefixes: Collection[str], params: Mapping[str, Any], incomplete: str
+async def _flow_names(verb: str, params: Params, client: Client) -> Sequence[str]:
+    if verb in _TAKE_ALL:
+        return await first_names(client, JOBFLOWS)
+    from jobflow.client.verbs.can_act import CAN_ACT
+
+    flows = await first_page(client, JOBFLOWS, JobFlow)
+    can_act = CAN_ACT.get(verb)
+    return [each.metadata.name for each in flows if can_act is None or can_act(each, params)]
+
+
+def _flow_in(params: Params) -> str:
+    """Return the flow whose steps are meant."""
+    several = params.get("flows") or ()
+    return str(params.get("flow") or (several[0] if several else params.get("reuse") or ""))
+
+
+# ------------------------------------------------------------------ answers
+
+
+def _with_prefix(
+    prefixes: Iterable[str],
+    incomplete: str,
+    read: Callable[[Client], Awaitable[Sequence[str]]],
+    params: Params,
 ) -> list[str]:
     """Return the names that start like this, with the prefix of the kind if it is written."""
     prefix, slash, start = incomplete.rpartition("/")
     if slash and prefix not in prefixes:
         return []
-    # one page: nobody chooses among more names, and a shell waits for each
-    names = _answer(partial(first_names, resource=resource), params)
-    return [prefix + slash + name for name in names if name.startswith(start)]
+    return [prefix + slash + name for name in _answer(read, params) if name.startswith(start)]
 
 
-def _answer(
-    read: Callable[[Client], Awaitable[Sequence[str]]], params: Mapping[str, Any]
-) -> Sequence[str]:
+def _answer(read: Callable[[Client], Awaitable[Sequence[str]]], params: Params) -> Sequence[str]:
     """Return no names if they cannot be read: the user is typing, and cannot be told why."""
 
     async def answer() -> Sequence[str]:

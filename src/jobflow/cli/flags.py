@@ -13,56 +13,44 @@ from jobflow.display.formats import GetOutput, ObjectOutput, Output, PlanOutput
 
 COMPLETE_VARIABLE = "_JOBFLOW_COMPLETE"
 """Environment variable by which the script of `jobflow completion` asks for words."""
-Completer = Callable[[Mapping[str, Any], str], list[str]]
-"""Returns words for the shell to complete, from the parameters so far and the start of the word."""
+Completer = Callable[[typer.Context, Any, str], list[str]]
+"""Returns words for the shell to complete, from the command so far, the parameter and the start of
+the word."""
 completers: dict[str, Completer] = {}
-"""Completers of FLOW, STEP and CJF; filled by `cli.program` if a shell asks."""
+"""Completers by the metavar of parameters; filled by `cli.program` if a shell asks, because they
+import what no other command needs."""
 DryRun = StrEnum("DryRun", ["CLIENT", "SERVER"])
 """Whether a request is only printed, or sent but not stored."""
 Shell = StrEnum("Shell", ["BASH", "ZSH", "FISH"])
 """Shells that can complete commands."""
 
 
-def _argument(metavar: str, help_text: str, completed: str = "") -> Any:
-    """Return an argument; a shell asks the completer of this name for its words."""
-
-    def complete(context: typer.Context, incomplete: str) -> list[str]:
-        # looked up when it is called: completers import what no other command needs
-        completer = completers.get(completed)
-        return completer(context.params, incomplete) if completer else []
-
-    return typer.Argument(
-        metavar=metavar,
-        help=help_text,
-        show_default=False,
-        autocompletion=complete if completed else None,
-    )
+def _argument(metavar: str, help_text: str) -> Any:
+    return typer.Argument(metavar=metavar, help=help_text, show_default=False)
 
 
 def output_flag(help_text: str) -> Any:
     return typer.Option("-o", "--output", help=help_text)
 
 
-_FLOW = _argument("FLOW", "Name of the JobFlow, such as train or jf/train.", "FLOW")
+_FLOW = _argument("FLOW", "Name of the JobFlow, such as train or jf/train.")
 FlowName = Annotated[str, _FLOW]
 OptionalFlowName = Annotated[str | None, _FLOW]
 FlowNames = Annotated[
-    list[str] | None, _argument("FLOW", "Names of JobFlows, such as train or jf/train.", "FLOW")
+    list[str] | None, _argument("FLOW", "Names of JobFlows, such as train or jf/train.")
 ]
 CronName = Annotated[
-    str, _argument("CJF", "Name of the CronJobFlow, such as nightly or cjf/nightly.", "CJF")
+    str, _argument("CJF", "Name of the CronJobFlow, such as nightly or cjf/nightly.")
 ]
 StepOrItem = Annotated[
     str | None,
-    _argument(
-        "STEP[/INDEX]", "A step of the flow, or an item of its forEach or repeat, from 0.", "STEP"
-    ),
+    _argument("STEP[/INDEX]", "A step of the flow, or an item of its forEach or repeat, from 0."),
 ]
 ApprovalStep = Annotated[
-    str, _argument("STEP[/INDEX]", "The step, or an item of its forEach, from 0.", "STEP")
+    str, _argument("STEP[/INDEX]", "The step, or an item of its forEach, from 0.")
 ]
 _STEP_PATH = _argument(
-    "STEP[/INDEX]", "The step, or an item of its forEach, from 0; also samples/3/qc.", "STEP"
+    "STEP[/INDEX]", "The step, or an item of its forEach, from 0; also samples/3/qc."
 )
 StepPath = Annotated[str, _STEP_PATH]
 OptionalStepPath = Annotated[str | None, _STEP_PATH]

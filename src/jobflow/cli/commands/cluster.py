@@ -113,8 +113,9 @@ def doctor(options: ClusterOptions) -> Work:
 def completion(
     shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", show_default=False)],
 ) -> None:
-    """Print a script that completes commands, flags, names of flows of the cluster and their steps.
-    Load it from the file that your shell reads at its start: see the examples.
+    """Print a script that completes commands, flags, and names in the cluster: of flows on which
+    the command can act, of steps, items, tasks, namespaces and CronJobFlows. Load it from the file
+    that your shell reads at its start: see the examples.
 
     Exit code: 0 printed; 2 no such shell.
     """

@@ -4,7 +4,7 @@ argument or a flag; one that is a dataclass is a set of them, one for each field
 import copy
 import inspect
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 import typer
 from typer.core import TyperCommand
 
-from jobflow.cli.flags import FLAGS_OF_FIELDS
+from jobflow.cli.flags import FLAGS_OF_FIELDS, completers
 from jobflow.client.errors import SUCCESS, UNUSABLE, CommandError, print_error, unreachable
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -129,6 +129,12 @@ def read_without_pydantic(param: Any) -> Any:
     return param
 
 
+def _takes_value(word: str, params: Iterable[Any]) -> bool:
+    """Return whether a word is an option that takes a value."""
+    options = (each for each in params if each.param_type_name == "option" and not each.is_flag)
+    return any(word in option.opts for option in options)
+
+
 class Command(TyperCommand):
     """A command whose callback returns the function to run. The callback is called only with the
     command or its help, because it takes long."""
@@ -142,7 +148,16 @@ class Command(TyperCommand):
         return typer.main.get_command(app)
 
     def get_params(self, ctx: Any) -> Any:
-        return [*map(read_without_pydantic, self._command.get_params(ctx))]
+        params = [*map(read_without_pydantic, self._command.get_params(ctx))]
+        for param in params if completers else ():
+            param._custom_shell_complete = completers.get(param.metavar)
+        return params
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # a shell completes the value of the last option, without which no other one could be read
+        if ctx.resilient_parsing and args and _takes_value(args[-1], self.get_params(ctx)):
+            args = args[:-1]
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         return self._command.invoke(ctx)

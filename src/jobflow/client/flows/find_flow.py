@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,9 +18,10 @@ from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import format_command
 from jobflow.kube.answers import ItemList, RawList
 from jobflow.kube.cache import key_of
-from jobflow.kube.client import ApiError, Client, UnreadableAnswer, decoder
+from jobflow.kube.client import ApiError, Client, Query, UnreadableAnswer, decoder
 from jobflow.kube.connections import METADATA_ONLY
 
+T = TypeVar("T")
 NO_SELECTION = Selection()
 NOT_INSTALLED = "this cluster has no JobFlows: install them with `jobflow crds --apply`"
 
@@ -241,13 +243,21 @@ def raise_unless_missing(error: ApiError) -> None:
 
 async def first_names(client: Client, resource: Resource) -> list[str]:
     """Return the names on the first page of objects of the client's namespace. Raises ApiError."""
-    kind, namespace = ItemList[Object], client.namespace
-    pages = client.list(resource, kind, namespace=namespace, accept=METADATA_ONLY)
+    items = await first_page(client, resource, Object, accept=METADATA_ONLY)
+    return [item.metadata.name for item in items]
+
+
+async def first_page(
+    client: Client, resource: Resource, kind: type[T], *, query: Query = (), accept: str = ""
+) -> Sequence[T]:
+    """Return the first page of objects of the client's namespace. Raises ApiError."""
+    list_of: Any = ItemList[kind]  # type: ignore[valid-type]
+    pages = client.list(resource, list_of, namespace=client.namespace, query=query, accept=accept)
     # a list that is left open would hold its connection
     async with aclosing(pages):
         async for page in pages:
-            return [item.metadata.name for item in page.items or ()]
-    return []
+            return page.items or ()
+    return ()
 
 
 async def guess_name(client: Client, resource: Resource, name: str) -> str:
