@@ -11,7 +11,7 @@ from jobflow.api.flow.control import Approval, ForEach, Retry
 from jobflow.api.flow.jobflow import JobFlowSpec
 from jobflow.api.flow.step import Step
 from jobflow.core.planning.observed.child_flow import observe
-from support.plan.child_worlds import child_of, parent, running
+from support.plan.child_worlds import child_of, parent, running, with_child
 from support.plan.loop_worlds import end_jobs, for_each, repeated, two_steps
 from support.plan.plan_world import World, flow, template
 from support.plan.steps import step
@@ -186,3 +186,9 @@ def test_a_child_flow_takes_over_what_cannot_be_as_a_refusal() -> None:
 def test_only_the_outermost_flow_takes_commands_on_steps() -> None:
     child = inside(running(parent()))
     assert "it is a child flow" in cancel(child, "x").plan().refused_commands[0]
+
+
+def test_a_child_flow_that_has_begun_a_moment_ago_is_not_known_yet() -> None:
+    world = with_child(parent(for_each=ForEach(count=2)).apply(write=False), "f-a-0", "Running")
+    planned = cancel(world, "a/0/x").plan()
+    assert planned.refused_commands == ["the flow of step a/0 is gone, or not known yet"]

@@ -196,9 +196,11 @@ def carried_out(
         position, index = ctx.layout.graph.index[place.key.step], place.key.index
         if place.below:
             observed = ctx.observed[position]
-            run = next(run.stored for run in observed.each if run.index == index)
+            # one that has begun a moment ago is not in the status yet
+            known_runs = (run.stored for run in observed.each if run.index == index)
+            run = next(known_runs, api.RunCondition())
             if run.job not in view.jobs:
-                return f"the flow of step {place.key} is gone"
+                return f"the flow of step {place.key} is gone, or not known yet"
             below.setdefault(run.job, []).append(place.below)
             if run.phase not in api.ENDED_STEP_PHASES:
                 continue
