@@ -1,5 +1,6 @@
 """Pods and flows with the real controller: pod events that cause plans, and pods that are read."""
 
+import json
 from typing import Any
 from unittest.mock import Mock
 
@@ -10,7 +11,7 @@ from jobflow.controller.hooks import Hooks
 from jobflow.controller.wants import SIMULATED
 from jobflow.core.planning.actions import Check
 from jobflow.sandbox.apiserver.requests.failures import failure
-from support.sandbox.job_pods import PodEnds, end_pod, make_pod, move_pod
+from support.sandbox.job_pods import PodEnds, end_pod, make_pod, move_pod, pod_of
 from support.sandbox.running_controller import (
     NAMESPACE,
     Cluster,
@@ -91,6 +92,23 @@ async def test_pods_of_flows_without_probes_cause_no_plan_and_no_request(world: 
     assert passes <= 1, "the status that was held back for a second may be written meanwhile"
     assert lists_of_pods(world) == []
     assert (done.status.conditions or {})["f-a"].outputs == {"text": "done"}
+
+
+async def test_a_pod_that_cannot_start_is_named_in_the_status(world: Cluster) -> None:
+    await world.apply(template("a"), flow("f", {"a": ""}))
+    async with world.controller():
+        await world.until_jobs(f_a="")
+        await set_phase(world.client, "f-a", "Pending")
+        job = await world.client.get(JOBS, NAMESPACE, "f-a", Job)
+        pod = pod_of(job.metadata, "main")
+        pod["spec"]["nodeName"] = "n1"
+        await world.client.create(PODS, NAMESPACE, json.dumps(pod).encode())
+        state = {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}
+        container = {"name": "main", "image": "busybox", "imageID": "", "ready": False}
+        statuses = [{**container, "restartCount": 0, "state": state}]
+        await move_pod(world.client, NAMESPACE, "f-a-main-0", "Pending", containerStatuses=statuses)
+        named = "cannot start pod f-a-main-0: ErrImagePull: no such image"
+        await world.until("f", lambda flow: named in str(flow.status.conditions))
 
 
 async def until_watched(

@@ -8,6 +8,7 @@ from jobflow.api.flow.status import StepPhase
 from jobflow.api.labels import STEP
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.names import format_job_name
+from jobflow.core.pods.failure import find_obstacle
 from jobflow.kube.cache import Key, key_of
 from jobflow.store import Store
 
@@ -29,7 +30,11 @@ class PodIndex:
         """Return the flow that has to be reconciled because a pod changed; None for no flow."""
         pod = new or old
         assert pod is not None
-        if old is not None and new is not None and _probe_state(old) == _probe_state(new):
+        is_same = old is not None and new is not None and _probe_state(old) == _probe_state(new)
+        # the status says it, if it lasts
+        is_stuck = new is not None and find_obstacle(new) is not None
+        is_stuck = is_stuck and (old is None or find_obstacle(old) is None)
+        if is_same and not is_stuck:
             return None
         owner = pod.metadata.controller
         job = self._store.jobs.get(pod.metadata.namespace, owner.name) if owner else None
@@ -41,6 +46,8 @@ class PodIndex:
         flow = self._store.flows.get(job.metadata.namespace, of_job.name)
         if flow is None or flow.metadata.uid != of_job.uid or flow.final:
             return None
+        if is_stuck:
+            return key_of(flow)
         probing = self._probing.get(flow.metadata.uid)
         if probing is None:
             probing = self._probing[flow.metadata.uid] = _probing(flow) or NO_PROBES

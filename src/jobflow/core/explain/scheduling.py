@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from jobflow.api.resources import JOBS
 from jobflow.api.volcano.job import JobPhase
-from jobflow.api.volcano.pod import ContainerWaiting, Pod, PodCondition, PodPhase
+from jobflow.api.volcano.pod import Pod, PodCondition, PodPhase
 from jobflow.api.volcano.scheduling import PodGroup, PodGroupPhase, Queue, QueueState, ResourceList
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.pods.failure import STARTING
+from jobflow.core.pods.failure import find_obstacle
 from jobflow.core.pods.resources import parse_quantity
 from jobflow.core.text import MAX_NAMES, format_count, join_names, shorten
 
@@ -132,7 +132,7 @@ def describe_scheduling(job: QueuedJob, found: Scheduling, *, look: str = "") ->
     placed = _with_node(pods)
     # a pod with a node lacks an image, a volume or a configuration, or will run soon
     for pod in placed:
-        name, stuck = pod.metadata.name, _stuck(pod)
+        name, stuck = pod.metadata.name, find_obstacle(pod)
         parts = (stuck.reason, stuck.message) if stuck is not None else ()
         trouble = ": ".join(filter(None, parts)) or found.warnings.get(name, "")
         troubles.setdefault(_cut(trouble), []).append(name)
@@ -151,16 +151,11 @@ def describe_scheduling(job: QueuedJob, found: Scheduling, *, look: str = "") ->
 
 def find_starting(pods: Iterable[Pod]) -> list[str]:
     """Return the names of the pods that have a node and do not say why they have not started."""
-    return [pod.metadata.name for pod in _with_node(pods) if _stuck(pod) is None]
+    return [pod.metadata.name for pod in _with_node(pods) if find_obstacle(pod) is None]
 
 
 def _with_node(pods: Iterable[Pod]) -> list[Pod]:
     return [pod for pod in pods if pod.phase == PodPhase.PENDING and pod.spec.node_name]
-
-
-def _stuck(pod: Pod) -> ContainerWaiting | None:
-    waiting = (status.state.waiting for status in pod.containers)
-    return next((each for each in waiting if each and each.reason not in STARTING), None)
 
 
 def queue_of(group: PodGroup) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from jobflow.api.flow.status import FailedAttempt, StepFailure
 from jobflow.api.volcano.job import Job, JobPhase
-from jobflow.api.volcano.pod import Pod, PodCondition, PodPhase, Terminated
+from jobflow.api.volcano.pod import ContainerWaiting, Pod, PodCondition, PodPhase, Terminated
 
 EVICTED, PREEMPTED, NODE_LOST = "Evicted", "Preempted", "NodeLost"
 
@@ -99,6 +99,14 @@ MAX_FAILURE_MESSAGE, MAX_FAILURE_REASON = 256, 64
 """Bytes of the texts of a failure as JSON, because the status stores them for every step."""
 _SIGNALS = range(128 + 1, 128 + 65)
 """Exit codes with which a shell or a runtime reports a signal."""
+
+
+def find_obstacle(pod: Pod) -> ContainerWaiting | None:
+    """Return why a pod that has a node cannot start, such as ErrImagePull; None if it may."""
+    if pod.phase != PodPhase.PENDING or not pod.spec.node_name:
+        return None
+    waiting = (status.state.waiting for status in pod.containers)
+    return next((each for each in waiting if each and each.reason not in STARTING), None)
 
 
 class PodFailure(NamedTuple):

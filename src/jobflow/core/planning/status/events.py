@@ -10,6 +10,7 @@ from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.observed.steps import ObservedStep
+from jobflow.core.planning.work.end import CANNOT_START
 from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.spec.step_commands import asks
 from jobflow.core.text import format_count, join_names, shorten
@@ -45,6 +46,8 @@ def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator
         if new.phase not in api.ENDED_STEP_PHASES:
             if new.reason in TROUBLES and new.reason != old.reason and not new.runs:
                 troubles.setdefault((new.reason, new.message), []).append(name)
+            elif not new.runs and _cannot_start(old, new):
+                troubles.setdefault(("PodCannotStart", new.message), []).append(name)
         elif new.phase == api.StepPhase.SKIPPED:
             skipped.setdefault(new.reason, []).append(name)
         elif new.reason == StepReason.OUTPUTS_MISSING:
@@ -139,6 +142,10 @@ def _taken(step: Step, old: api.StepCondition, new: api.StepCondition) -> str:
     return f"{step.name} ({format_count(len(taken), 'item' if step.fan_out else 'run')})"
 
 
+def _cannot_start(old: api.RunCondition, new: api.RunCondition) -> bool:
+    return new.message.startswith(CANNOT_START) and not old.message.startswith(CANNOT_START)
+
+
 def _is_reused(run: api.RunCondition) -> bool:
     return run.reason == StepReason.REUSED
 
@@ -171,6 +178,8 @@ def _run_events(
             warnings.setdefault("RunFailed", []).append(run)
         elif run.phase == api.StepPhase.WAITING and run.reason in TROUBLES - {was.reason}:
             warnings.setdefault(run.reason, []).append(run)
+        elif _cannot_start(was, run):
+            warnings.setdefault("PodCannotStart", []).append(run)
     if created:
         noun = ctx.work_named(step, created[0]).noun
         plural = "" if len(created) == 1 else "s"

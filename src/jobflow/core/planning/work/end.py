@@ -27,7 +27,7 @@ from jobflow.core.planning.observed.identity import pack_uid
 from jobflow.core.planning.observed.job_history import before_its_end
 from jobflow.core.planning.observed.steps import ObservedRun
 from jobflow.core.planning.work.abort import aborted
-from jobflow.core.pods.failure import describe_end
+from jobflow.core.pods.failure import describe_end, find_obstacle
 from jobflow.core.pods.outputs import OutputsTooLarge
 from jobflow.core.reasons import BY_HAND, StepReason, ordered
 from jobflow.core.text import MAX_MESSAGE, format_count, format_go_duration, shorten
@@ -35,6 +35,10 @@ from jobflow.core.timestamps import add, ceil_to_second
 from jobflow.core.work import work_of_object
 
 SECOND = timedelta(seconds=1)
+OBSTACLE_SHOWN = timedelta(seconds=5)
+"""Time after which a step says that a pod cannot start: many a first try fails."""
+CANNOT_START = "cannot start pod "
+"""Begin of the message of a step whose job has a pod that cannot start."""
 MOST_AVOIDED = 10
 """Most nodes that an attempt avoids."""
 
@@ -179,7 +183,7 @@ def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
     stored, tasks = run.stored, job.spec.tasks
     # Volcano moves the time of a phase while it lasts
     kept = stored.phase == job.phase and not stored.reason
-    message = ""
+    message = describe_obstacle(run, job, ctx)[0]
     if tasks and not any(task.replicas for task in tasks):
         message = "has no pod and never ends, because no task of the job has replicas"
     failure, retry = None, run.step.retry
@@ -202,6 +206,27 @@ def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
         requested_hours=stored.requested_hours,
     )
     return stored if condition == stored else condition
+
+
+def describe_obstacle(run: ObservedRun, job: Job, ctx: PlanContext) -> tuple[str, datetime | None]:
+    """Return what keeps a pod of a Pending vcjob from starting, or "", and when there may be
+    something to say."""
+    if job.phase != JobPhase.PENDING or not (pods := ctx.view.pods.get(job.metadata.uid)):
+        return "", None
+    shown_at: datetime | None = None
+    for name, pod in sorted(pods.items()):
+        if (waiting := find_obstacle(pod)) is None:
+            continue
+        since = pod.status.start_time or job.metadata.creation_timestamp or ctx.second
+        shown_at = add(since, OBSTACLE_SHOWN)
+        if shown_at <= ctx.now:
+            # Kubernetes changes the reason with each try: ErrImagePull, ImagePullBackOff
+            head = f"{CANNOT_START}{name}: "
+            if run.stored.message.startswith(head):
+                return run.stored.message, None
+            why = ": ".join(filter(None, (waiting.reason, waiting.message)))
+            return shorten(f"{head}{' '.join(why.split())}"), None
+    return "", shown_at
 
 
 def last_counts(run: ObservedRun, job: Job) -> dict[str, TaskState] | None:
