@@ -7,17 +7,17 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobflow.api.labels import CREATED_BY_FLOW, STEP
-from jobflow.api.resources import NAMESPACES, PODS
+from jobflow.api.resources import PODS
 from jobflow.api.volcano.pod import TASK
 from support.sandbox.command_line import jobflow
-from support.sandbox.flow_commands import JOBFLOW, set_status
+from support.sandbox.flow_commands import JOBFLOW
 from support.sandbox.running_controller import Cluster, cron, flow
 from support.sandbox.sandboxed import Served, served
+from support.sandbox.states import apply_states
 
 
 @pytest.mark.parametrize(
@@ -80,37 +80,6 @@ async def test_commands_flows_and_steps_are_completed(
     assert await complete(kubeconfig, line) == words
 
 
-APPROVAL = {"phase": "Waiting", "reason": "WaitingForApproval"}
-STATES: dict[str, dict[str, Any]] = {
-    "running": {"state": {"phase": "Running"}},
-    "paused": {"state": {"phase": "Running"}, "suspendedAt": "2026-01-01T00:00:00Z"},
-    "asking": {
-        "state": {"phase": "Running"},
-        "conditions": {"asking-ask": APPROVAL, "asking-b": {"phase": "Waiting"}},
-    },
-    "failed": {"state": {"phase": "Failed", "reason": "StepFailed"}},
-    "done": {
-        "state": {"phase": "Succeed"},
-        "conditions": {"done-ask": {"phase": "Completed"}, "done-b": {"phase": "Completed"}},
-    },
-}
-
-
-async def apply_states(world: Cluster) -> None:
-    """Apply a flow in each state, with an approval, a step of three items and a pod of each."""
-    for name, status in STATES.items():
-        made = flow(name, {"ask": "", "b": "ask"})
-        made["spec"]["flows"][0]["approval"] = {}
-        made["spec"]["flows"][1]["forEach"] = {"items": [1, 2, 3]}
-        await world.apply(made)
-        await set_status(world, status, name)
-    runs = [{"index": 0, "phase": "Completed"}, {"index": 1, "phase": "Failed"}]
-    await set_status(
-        world, {"conditions": {"failed-b": {"phase": "Failed", "runs": runs}}}, "failed"
-    )
-    await world.apply(cron("hourly"), cron("nightly", suspend=True))
-
-
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("line", "words"),
@@ -169,8 +138,6 @@ async def test_steps_schedules_namespaces_and_tasks_are_completed(
     world: Cluster, kubeconfig: Path, line: str, words: str
 ) -> None:
     await apply_states(world)
-    team = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
-    await world.client.create(NAMESPACES, "", json.dumps(team).encode())
     for step, task in (("ask", "main"), ("b", "worker")):
         labels = {CREATED_BY_FLOW: "default.failed", STEP: step, TASK: task}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": task, "labels": labels}}
