@@ -63,6 +63,7 @@ class FileOptions:
     param: list[str] | None = None
     """NAME=VALUE, for every flow that declares the param."""
     param_file: str | None = None
+    """YAML or JSON with values, which those of `param` replace."""
     lenient: bool = False
     """Whether all that the webhook would only warn about is a warning."""
 

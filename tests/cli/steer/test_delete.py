@@ -113,7 +113,7 @@ async def test_a_cancel_waits_for_finally_too(world: Cluster, kubeconfig: Path) 
         await long_flow(world, **{"finally": [{"name": "tidy", "template": "quick"}]})
         await world.until_jobs(f_a="Running")
         result = await run_process(kubeconfig, "delete", "f", "--cancel")
-    assert (result.code, result.err) == (0, waits_for("a to end and for tidy of finally to run"))
+    assert (result.code, result.err) == (0, waits_for("a to end and for finally (tidy) to run"))
 
 
 @pytest.mark.long

@@ -324,7 +324,7 @@ def note_on_cancel(flow: JobFlow) -> str:
         if phase_of(step) not in ENDED_STEP_PHASES and not flow.status.finally_cancelled
     ]
     waits = [f"{join_names(running, shown=5)} to end"] if running else []
-    waits += [f"{join_names(last, shown=5)} of finally to run"] if last else []
+    waits += [f"finally ({join_names(last, shown=5)}) to run"] if last else []
     return f"JobFlow {meta.name} is deleted once it has ended: waiting for " + (
         " and for ".join(waits) or "the controller to end it"
     )
