@@ -119,11 +119,16 @@ def world(name: str = "train") -> str:
     """Return a flow with params that fails, with its templates, and two flows that succeed."""
     sweep = template("sweep")
     sweep["spec"]["tasks"][0]["name"] = "worker"
-    train = flow(name, {"evaluate": [], "sweep": [], "check": ["evaluate"]})
+    steps = {"evaluate": [], "sweep": [], "check": ["evaluate"], "prepare": [], "samples": []}
+    train = flow(name, steps)
     train["metadata"]["labels"] = {"team": "vision"}
-    train["spec"]["params"] = [{"name": "workers", "value": 2}, {"name": "rates", "value": [1]}]
+    values = {"workers": 2, "rates": [1], "rate": 0.5}
+    train["spec"]["params"] = [{"name": key, "value": value} for key, value in values.items()]
     train["spec"]["flows"][1]["forEach"] = {"count": 4}
-    templates = template("evaluate"), sweep, template("check", exit_code="3")
+    inner = [{"name": "qc", "template": "prepare"}]
+    inner += [{"name": "align", "template": "prepare", "forEach": {"count": 2}}]
+    train["spec"]["flows"][4] |= {"forEach": {"count": 4}, "flow": {"flows": inner}}
+    templates = template("evaluate"), sweep, template("check", exit_code="3"), template("prepare")
     others = [flow(other, {"evaluate": []}) for other in ("evaluate", "nightly")]
     others += [cron("nightly", "0 0 * * *"), cron("hourly", "0 * * * *")]
     return documents(*templates, train, *(others if name == "train" else ()))
@@ -173,6 +178,7 @@ def folder_for(kubeconfig: Path, namespace: str, folder: Path) -> dict[str, str]
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hook"}}
     (folder / "secrets.yaml").write_text(documents(secret))
     (folder / "hours.yaml").write_text("evaluate: 1h30m\n")
+    (folder / "params.yaml").write_text("workers: 4\n")
     (folder / "job.yaml").write_text(documents(JOB))
     (folder / "examples").symlink_to(ROOT / "examples")
     (folder / ".config" / "fish" / "completions").mkdir(parents=True)
