@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from jobflow import __version__
-from jobflow.cli.commands import cluster, local, show, steer
+from jobflow.cli.commands import by_hand, cluster, local, show, steer
 from jobflow.cli.commands.command import read_without_pydantic
 from jobflow.cli.flags import COMPLETE_VARIABLE, completers
 from jobflow.client.errors import INTERRUPTED, SUCCESS, UNUSABLE, discard_output, print_error
@@ -43,7 +43,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # rich takes longer to import than help to print
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for group in (local, show, steer, cluster):
+for group in (local, show, steer, by_hand, cluster):
     app.add_typer(group.commands)
 
 
