@@ -22,8 +22,8 @@ DIAMOND = str(ROOT / "examples" / "diamond.yaml")
 COMMANDS = (
     *("run", "lint", "convert", "migrate", "sandbox"),
     *("get", "wait", "outputs", "graph", "timeline", "logs", "plan", "why", "ui"),
-    *("submit", "cancel", "suspend", "resume", "retry", "skip", "scale", "approve"),
-    *("reject", "resubmit", "delete", "trigger", "backfill"),
+    *("submit", "cancel", "suspend", "resume", "resubmit", "delete", "trigger", "backfill"),
+    *("retry", "skip", "scale", "approve", "reject"),
     *("serve", "crds", "certs", "doctor", "completion"),
 )
 

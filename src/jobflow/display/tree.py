@@ -28,8 +28,7 @@ _GAP = "  "
 _UNLIMITED = 1_000_000
 """Columns, lines and child flows if there is no terminal."""
 _REQUESTED = "requested: "
-_DURATION = 6
-"""Columns of a duration in a tree."""
+_DURATION = 6  # columns of a duration in a tree
 _MIN_ROOM = 12
 """Columns for a text, also if the terminal has less."""
 _START = 30
