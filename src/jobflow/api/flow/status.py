@@ -102,6 +102,8 @@ class FailedAttempt(Struct):
     Timeout."""
     node: str = ""
     """Node of the pod."""
+    message: str = ""
+    """Message of the failure of the pod, at most 256 bytes."""
     time: datetime | None = None
     """When the attempt ended."""
 

@@ -286,10 +286,12 @@ def has_failed(ended: Terminated) -> bool:
 
 
 def describe_attempt(failed: FailedAttempt) -> str:
-    """Return `exit code 137 (OOMKilled) on node n1`, or the reason of an attempt without a pod."""
+    """Return `exit code 1 (Error) on node n1: ValueError: no rows`, or the reason of an attempt
+    without a pod."""
     facts = StepFailure(exit_code=failed.exit_code, reason=failed.reason)
     end = describe_end(facts, failed.signal or None)
-    return f"{end} on node {failed.node}" if failed.node else end
+    node = f" on node {failed.node}" if failed.node else ""
+    return f"{end}{node}" + (f": {failed.message}" if failed.message else "")
 
 
 def describe_end(failure: StepFailure, signal: int | None = None) -> str:

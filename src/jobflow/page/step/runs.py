@@ -47,12 +47,10 @@ def _attempt(record: JobRecord, number: int, run: RunCondition) -> dict[str, Any
     is_current = record.name == run.job != ""
     is_last = is_current and run.phase in ENDED_STEP_PHASES
     before = next((each for each in run.failed_attempts or () if each.attempt == number), None)
-    last = run.failure if is_current else None
-    failure, reason = before or last, ""
+    failure, reason = before or (run.failure if is_current else None), ""
     if failure is not None:
         code = f"exit code {failure.exit_code}" if failure.exit_code is not None else ""
-        message = last.message if last is not None else ""
-        reason = ", ".join(filter(None, (failure.reason, code, message)))
+        reason = ", ".join(filter(None, (failure.reason, code, failure.message)))
     return {
         "number": number,
         "job": record.name,

@@ -18,7 +18,9 @@ from support.plan.loop_worlds import end_jobs, finish, retried, wait
 from support.plan.plan_world import World, flow
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-OOM = FailedAttempt(attempt=2, exit_code=137, reason="OOMKilled", node="n1", time=NOON)
+OOM = FailedAttempt(
+    attempt=2, exit_code=137, reason="OOMKilled", node="n1", message="Killed", time=NOON
+)
 LATE = FailedAttempt(attempt=3, reason="Timeout", time=NOON + timedelta(seconds=1))
 
 
@@ -36,7 +38,7 @@ def test_failed_attempts_stay_after_the_retry_has_completed() -> None:
     assert world.plan().phases["a"] == "Completed"
     first, second = failed_attempts(world)
     assert first == FailedAttempt(
-        attempt=1, exit_code=1, reason="Error", node="n-f-a", time=first.time
+        attempt=1, exit_code=1, reason="Error", node="n-f-a", message="boom", time=first.time
     )
     assert (second.attempt, second.node) == (2, "n-f-a-r1")
     assert first.time is not None and second.time is not None
@@ -101,15 +103,15 @@ def test_why_the_tree_and_results_show_them(index: int | None, place: str) -> No
         step = Step(name="a", for_each=ForEach(count=2))
         found = one(step, StepCondition(phase="Completed", runs=runs))
     told = list(explain_step(found, "a", index=index, now=NOW).sentences)
-    assert "Attempt 2 failed at 12:00:00 UTC: exit code 137 (OOMKilled) on node n1." in told
+    assert "Attempt 2 failed at 12:00:00 UTC: exit code 137 (OOMKilled) on node n1: Killed." in told
     assert "Attempt 3 failed at 12:00:01 UTC: Timeout." in told
-    lines = [line.plain.strip() for line in Tree(found, items=True).lines(NOW, 80)]
+    lines = [line.plain.strip() for line in Tree(found, items=True).lines(NOW, 100)]
     assert lines[-2:] == [
-        "attempt 2 failed at 12:00:00 UTC: exit code 137 (OOMKilled) on node n1",
+        "attempt 2 failed at 12:00:00 UTC: exit code 137 (OOMKilled) on node n1: Killed",
         "attempt 3 failed at 12:00:01 UTC: Timeout",
     ]
     assert not any("failed at" in line.plain for line in Tree(found).lines(NOW, 80))
     result = Result(found)["a"]
     shown = result if index is None else result.items[index]
     assert shown.failed_attempts == [OOM, LATE]
-    assert shown.to_dict()["failed_attempts"][0]["exitCode"] == 137
+    assert shown.to_dict()["failed_attempts"][0]["message"] == "Killed"

@@ -34,6 +34,7 @@ def with_failed_attempt(end: RunCondition) -> list[FailedAttempt] | None:
         signal=pod.signal,
         reason=pod.reason or end.reason,
         node=pod.node,
+        message=pod.message,
         time=end.last_transition_time,
     )
     return [*before, failed][-MOST_OF_RUN:]
