@@ -165,3 +165,12 @@ async def test_a_scale_says_what_it_replaces(world: Cluster, kubeconfig: Path) -
     result = await run_command(kubeconfig, "scale", "f", "merge", "--parallelism", "2")
     assert (result.code, result.out) == (1, "")
     assert "JobFlow f: step merge has no forEach, so it has no parallelism" in result.err
+
+
+async def test_an_item_that_is_no_flow_is_not_scaled(world: Cluster, kubeconfig: Path) -> None:
+    await start(world)
+    result = await run_command(kubeconfig, "scale", "f", "part/2", "--parallelism", "1")
+    assert (result.code, result.out) == (1, "")
+    why = "part/2 is one item, and runs no flow, so it has no parallelism: write part"
+    assert f"JobFlow f: {why}" in result.err
+    assert await world.raw(COMMANDS) == []

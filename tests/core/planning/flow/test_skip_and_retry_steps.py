@@ -396,6 +396,7 @@ def test_a_scaled_step_can_be_given_up_too() -> None:
         ("0", "its message has no number"),
         ("a=x", "its message has no number"),
         ("b=2", "step b has no forEach, so it has no parallelism"),
+        ("a/1=2", "a/1 is one item, and runs no flow, so it has no parallelism: write a"),
         ("x=2", 'the flow has no step "x"'),
     ],
 )

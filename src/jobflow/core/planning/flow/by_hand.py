@@ -156,6 +156,9 @@ def _refuse_run(step: Step, said: StepCommand, place: Place, run: api.RunConditi
         return f"step {key} has not started, so it has no flow{inside}"
     has_ended = run.phase in api.ENDED_STEP_PHASES
     if action == Action.SCALE_FLOW:
+        if key.index is not None and not place.below:
+            why = "is one item, and runs no flow, so it has no parallelism"
+            return f"{key} {why}: write {step.name}"
         if has_ended:
             return f"step {key} has ended already: it is {run.phase}"
         has_items = step.fan_out is not None or place.below
