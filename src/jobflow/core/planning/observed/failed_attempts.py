@@ -12,10 +12,13 @@ from jobflow.api.flow.status import (
     StepFailure,
     StepPhase,
 )
+from jobflow.core.reasons import StepReason
 
 MOST_OF_RUN, MOST_OF_FLOW = 3, 50
 _EARLY = datetime.min.replace(tzinfo=UTC)
 _UNKNOWN = StepFailure()
+_ENDED_BY_USERS = frozenset({StepReason.RETRYING, StepReason.SUSPENDED})
+"""Reasons of attempts that users have ended, and that run again."""
 
 
 def with_failed_attempt(end: RunCondition) -> list[FailedAttempt] | None:
@@ -25,7 +28,8 @@ def with_failed_attempt(end: RunCondition) -> list[FailedAttempt] | None:
     has_runs = isinstance(end, StepCondition) and end.runs
     # a run that failed before it began had no attempt
     has_begun = end.attempts > end.past_attempts
-    if end.phase != StepPhase.FAILED or not (is_new and has_begun) or has_runs:
+    has_failed = end.phase == StepPhase.FAILED and end.reason not in _ENDED_BY_USERS
+    if not (has_failed and is_new and has_begun) or has_runs:
         return end.failed_attempts
     pod = end.failure or _UNKNOWN
     failed = FailedAttempt(
