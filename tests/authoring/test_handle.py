@@ -179,27 +179,28 @@ async def test_the_page_reads_all_outputs_of_a_sweep_in_three_lines(
     world: Cluster,
     target: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     found = re.search(
-        r"^```python file=read_sweep.py\n(.*?)^```\n\n```text\n(.*?)^```", page, re.M | re.S
+        r"^```python file=read_sweep.py\n(.*?)^```\n.*?^```text\n(.*?)^```", page, re.M | re.S
     )
     assert found is not None
     script, output = found.groups()
     assert len([line for line in script.splitlines() if line]) == 3
     sweep = flow("sweep", {})
-    sweep["spec"]["flows"] = [{"name": "train", "forEach": {"items": [0.1, 0.01]}}]
+    sweep["spec"]["flows"] = [{"name": "train", "forEach": {"items": [0.1, 0.01, 0]}}]
     await world.apply(sweep)
     runs = [
         {"index": 0, "phase": "Completed", "outputs": {"accuracy": 0.91, "loss": 2.5}},
         {"index": 1, "phase": "Completed", "outputs": {"accuracy": 0.93, "loss": 1.5}},
+        {"index": 2, "phase": "Failed", "outputs": {"text": "ZeroDivisionError: division by 0"}},
     ]
     status = {"conditions": {"sweep-train": {"phase": "Completed", "runs": runs}}}
     await set_status(world, status, "sweep")
     monkeypatch.setenv("KUBECONFIG", target["kubeconfig"])
-    await asyncio.to_thread(exec, script, {})
-    assert capsys.readouterr().out == output
+    names: dict[str, Any] = {}
+    await asyncio.to_thread(exec, script, names)
+    assert "".join(f"{row}\n" for row in names["rows"]) == output
 
 
 async def test_logs_are_text(world: Cluster, target: dict[str, Any], pods: LoggedPods) -> None:

@@ -58,8 +58,8 @@ def test_functions_run_as_processes(folder: Path, capsys: pytest.CaptureFixture[
     assert result["total"].result == 15
     assert result.outputs == {"total": 15}
     items = result["square"].items
-    assert [(each.value, each.outputs) for each in items] == [
-        (n, {"result": n * n}) for n in (1, 2, 3)
+    assert [(each.value, each.result, each.outputs) for each in items] == [
+        (n, n * n, {"result": n * n}) for n in (1, 2, 3)
     ]
     for each in (result, result["total"], items[2]):
         assert each.start is not None and each.end is not None and each.start <= each.end

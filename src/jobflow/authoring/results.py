@@ -38,6 +38,11 @@ class _RunResult:
     """The last attempts that failed before the present one, at most 3."""
 
     @property
+    def result(self) -> Any:
+        """The value that a function returned, if it is no dict; else None."""
+        return self.outputs.get("result")
+
+    @property
     def duration(self) -> timedelta | None:
         """Time from its start to its end; None before the end."""
         return self.end - self.start if self.start and self.end else None
@@ -63,11 +68,6 @@ class StepResult(_RunResult):
     name: str
     items: Sequence[ItemResult] = ()
     """Also those that have not started, once their number is known."""
-
-    @property
-    def result(self) -> Any:
-        """The value that a function returned, if it is no dict; else None."""
-        return self.outputs.get("result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _facts(row: StepRow) -> dict[str, Any]:
     return {
         **{name: getattr(row.condition, name) for name in names},
         "phase": row.phase,
-        "failed_attempts": row.condition.failed_attempts or (),
+        "failed_attempts": row.condition.failed_attempts or [],
         "outputs": row.values,
         "start": row.times.start,
         "end": row.times.until,
