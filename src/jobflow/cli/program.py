@@ -110,7 +110,19 @@ def _sentence(error: TyperException) -> str:
     text = " ".join(error.format_message().split()).removesuffix(".")
     text = text[0].lower() + text[1:].replace(". Did you mean", "; did you mean")
     context = getattr(error, "ctx", None)
-    return text if context is None else f"{text}; see `{context.command_path} --help`"
+    if context is None:
+        return text
+    path, arguments = context.command_path, _arguments(context)
+    named = getattr(error, "option_name", "").removeprefix("--")
+    if named in (each.partition("[")[0].lower() for each in arguments):
+        return f"no such option: --{named}; write `{' '.join((path, *arguments))}`"
+    return f"{text}; see `{path} --help`"
+
+
+def _arguments(context: Any) -> list[str]:
+    """Return the words of a command that are not flags, as its help has them."""
+    params = context.command.get_params(context)
+    return [each.metavar for each in params if each.param_type_name == "argument" and each.metavar]
 
 
 def _print_version(wanted: bool) -> None:

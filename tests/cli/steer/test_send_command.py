@@ -241,7 +241,23 @@ async def test_a_refused_flow_does_not_stop_the_others(
     )
 
 
-@pytest.mark.parametrize("verb", ["cancel", "retry", "suspend", "delete", "wait"])
+@pytest.mark.parametrize("verb", ["cancel", "retry"])
+@pytest.mark.parametrize(
+    ("names", "step"),
+    [(("f", "part/2"), "part/2"), (("part", "f"), "part"), (("f", "part"), "part")],
+)
+async def test_a_step_behind_its_flow_is_given_with_its_flag(
+    world: Cluster, kubeconfig: Path, verb: str, names: tuple[str, ...], step: str
+) -> None:
+    await world.apply(flow("f", {"part": ""}))
+    await set_status(world, FAILED if verb == "retry" else RUNNING)
+    result = await run_command(kubeconfig, verb, *names)
+    sentence = f'"{step}" is a step of JobFlow f: write `jobflow {verb} f --step {step}`'
+    assert result == Result(2, "", f"jobflow: error: {sentence}\n")
+    assert await world.raw(COMMANDS) == []
+
+
+@pytest.mark.parametrize("verb", ["suspend", "delete", "wait"])
 @pytest.mark.parametrize(
     ("names", "sentence"),
     [

@@ -6,7 +6,7 @@ import typer
 
 from jobflow.cli import flags
 from jobflow.cli.commands.command import Commands, Work
-from jobflow.cli.commands.steer import only_flow
+from jobflow.cli.commands.steer import only_flow, then_wait
 from jobflow.client.options import Connection, Selection
 from jobflow.display.formats import Output
 
@@ -44,13 +44,15 @@ def retry(
     cluster; 130 interrupted.
     """
     if step:
+        only, as_json = only_flow(flows, selection), options.as_json
         if how.tolerated or how.wait:
-            raise typer.BadParameter("--step takes neither --tolerated nor --wait")
+            raise typer.BadParameter(
+                f"--step takes neither --tolerated nor --wait; {then_wait(only)}"
+            )
         from jobflow.cli.steer.by_hand import steer_steps
         from jobflow.client.verbs.by_hand import RETRY_STEPS
 
         steps = flags.StepOptions(how.dry_run, message)
-        only, as_json = only_flow(flows, selection), options.as_json
         return steer_steps(only, RETRY_STEPS, step, options, steps, as_json=as_json)
     if message:
         raise typer.BadParameter("-m needs --step")

@@ -30,9 +30,21 @@ def _only_crons(
 
 def only_flow(names: Sequence[str] | None, selection: Selection) -> str:
     """Return the flow whose steps --step names. Raises BadParameter unless there is exactly one."""
-    if selection != Selection() or names is None or len(names) != 1:
+    if selection != Selection():
         raise typer.BadParameter("--step is for one flow: give its name, without -l and -A")
+    if not names:
+        raise typer.BadParameter("--step is for one flow: give its name")
+    if len(names) > 1:
+        several = ", ".join(names)
+        raise typer.BadParameter(
+            f"--step is for one flow, not for {several}: name one, and each step with a --step"
+        )
     return names[0]
+
+
+def then_wait(flow: str) -> str:
+    """Return what waits for a flow after a Command on its steps."""
+    return f"afterwards, `jobflow wait {flow}` waits for the end of the flow"
 
 
 @commands.add(
@@ -133,12 +145,12 @@ def cancel(
     or is already being cancelled; 2 no such flow, or no cluster; 130 interrupted.
     """
     if step:
+        only, as_json = only_flow(flows, selection), options.as_json
         if now or wait:
-            raise typer.BadParameter("--step takes neither --now nor --wait")
+            raise typer.BadParameter(f"--step takes neither --now nor --wait; {then_wait(only)}")
         from jobflow.cli.steer.by_hand import steer_steps
         from jobflow.client.verbs.by_hand import CANCEL_STEP
 
-        only, as_json = only_flow(flows, selection), options.as_json
         return steer_steps(only, CANCEL_STEP, step, options, how, as_json=as_json)
     if how != flags.StepOptions():
         raise typer.BadParameter("--dry-run and -m need --step")

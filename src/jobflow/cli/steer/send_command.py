@@ -34,7 +34,8 @@ async def send_and_wait(
     CommandError if no flow can be found at all."""
     errors = Errors()
     async with await connect(options) as client:
-        flows = await find_each(client, names, selection, errors)
+        step_verb = verb.name if verb.takes_steps else ""
+        flows = await find_each(client, names, selection, errors, step_verb=step_verb)
         single = len(names) == 1
         # without a terminal nobody could answer, and scripts must not hang
         if retry is not None and (retry.dry_run or (not retry.yes and sys.stdin.isatty())):

@@ -96,9 +96,12 @@ async def read_flow(client: Client, name: str, namespace: str | None = None) -> 
     raise NoSuchFlow(UNUSABLE, missing + guess)
 
 
-async def find_named(client: Client, names: Sequence[str], errors: Errors) -> list[FoundFlow]:
+async def find_named(
+    client: Client, names: Sequence[str], errors: Errors, *, step_verb: str = ""
+) -> list[FoundFlow]:
     """Return the named flows. Errors about single flows are added to `errors`. Raises CommandError
-    if a word is not the name of a flow: `cancel train sweep/2` must not cancel the flow `train`."""
+    if a word is not the name of a flow: `cancel train sweep/2` must not cancel the flow `train`.
+    `step_verb`: the verb, if its command has the flag `--step`."""
     found: list[FoundFlow] = []
     missing: list[tuple[str, CommandError]] = []
     for name in unique_names(names):
@@ -119,9 +122,12 @@ async def find_named(client: Client, names: Sequence[str], errors: Errors) -> li
             faults.append(unknown)
             continue
         meta = owner.metadata
-        why = format_command("jobflow why", meta, f" {step}")
-        logs = format_command("jobflow logs", meta, f" {name}")
-        sentence = f'"{name}" is a step of JobFlow {meta.name}: write {why} or {logs}'
+        if step_verb:
+            ways = format_command(f"jobflow {step_verb}", meta, f" --step {name}")
+        else:
+            why = format_command("jobflow why", meta, f" {step}")
+            ways = f"{why} or {format_command('jobflow logs', meta, f' {name}')}"
+        sentence = f'"{name}" is a step of JobFlow {meta.name}: write {ways}'
         faults.append(CommandError(UNUSABLE, sentence))
     if is_ambiguous:
         # the words before it may be meant otherwise too: nothing must happen to those flows
@@ -160,19 +166,26 @@ def find_item(flow: JobFlow, text: str) -> tuple[Step, int | None]:
 
 
 async def find_each(
-    client: Client, names: Sequence[str], selection: Selection, errors: Errors
+    client: Client,
+    names: Sequence[str],
+    selection: Selection,
+    errors: Errors,
+    *,
+    step_verb: str = "",
 ) -> list[JobFlow]:
     """Return the named flows, or else all that the flags select. Errors about single names are
-    added to `errors`. Raises CommandError if nothing is named or selected."""
+    added to `errors`. Raises CommandError if nothing is named or selected. `step_verb`: the verb,
+    if its command has the flag `--step`."""
     check_exclusive(names, selection)
     if names:
-        return [each.flow for each in await find_named(client, names, errors)]
+        found = await find_named(client, names, errors, step_verb=step_verb)
+        return [each.flow for each in found]
     if not selection.selector:
         raise CommandError(UNUSABLE, "no flow is named: give a FLOW, or select flows with -l")
-    if not (found := await find_flows(client, selection)):
+    if not (selected := await find_flows(client, selection)):
         where = describe_place(client, selection)
         raise CommandError(UNUSABLE, f"no JobFlow {where} matches -l {selection.selector}")
-    return found
+    return selected
 
 
 def describe_place(client: Client, selection: Selection) -> str:

@@ -41,6 +41,8 @@ class Verb:
     """Whether a flow whose Command is not handled can no longer reach the state."""
     exit_code: Callable[[JobFlow], int] = lambda flow: SUCCESS
     """The exit code of `--wait` by the flow that has reached the state."""
+    takes_steps: bool = False
+    """Whether its command has the flag `--step`."""
 
 
 def refuse(flow: JobFlow, verb: Verb) -> str:
@@ -137,6 +139,7 @@ CANCEL = Verb(
     refusal=_cancel_refusal,
     handled=lambda before, now: now.status.state.reason == CANCELLED,
     reached=lambda flow, children: flow.final,
+    takes_steps=True,
 )
 CANCEL_NOW = replace(
     CANCEL,
@@ -274,6 +277,7 @@ RETRY = Verb(
     reached=lambda flow, children: flow.final,
     is_lost=lambda flow: False,
     exit_code=lambda flow: SUCCESS if flow.status.state.phase == FlowPhase.SUCCEED else FAILED,
+    takes_steps=True,
 )
 RETRY_TOLERATED = replace(
     RETRY, action=Action.RETRY_TOLERATED, refusal=partial(_retry_refusal, tolerated=True)
