@@ -162,6 +162,63 @@ async def test_a_step_is_approved_with_outputs_and_rejected(
     assert (rejected["action"], rejected["message"]) == ("RejectStep", "ok too late")
 
 
+async def test_steps_of_a_running_flow_are_steered_by_hand(
+    world: Cluster, target: dict[str, Any]
+) -> None:
+    swept = flow("g", {"a": ""})
+    swept["spec"]["flows"][0]["forEach"] = {"count": 3}
+    await world.apply(template("a"), swept)
+    async with world.controller():
+        await world.until_jobs(g_a_0="", g_a_1="", g_a_2="")
+    run = await run_of(target, "g")
+    for steer in (
+        partial(run.cancel, step="a/1", message="it hangs"),
+        partial(run.skip, "a/2", outputs={"n": 7}),
+        partial(run.scale, 2),
+        partial(run.scale, 1, step="a", message="by day"),
+    ):
+        await asyncio.to_thread(steer)
+    assert 'JobFlow g: the flow has no step "b"' in await refusal(run.cancel, step="b")
+    assert "a/0" in await refusal(run.retry, step=["a/0"])
+    commands = await world.raw(COMMANDS)
+    assert sorted((each["action"], each["message"]) for each in commands) == [
+        ("CancelStep", "a/1 it hangs"),
+        ("ScaleFlow", "2"),
+        ("ScaleFlow", "a=1 by day"),
+        ("SkipStep", "a/2"),
+    ]
+    [outputs] = [each["metadata"]["annotations"] for each in commands if "skip" in str(each)]
+    assert [*outputs.values()] == ['{"n":7}']
+
+
+@pytest.mark.parametrize("method", ["retry", "skip"])
+async def test_a_flow_that_has_ended_goes_on_by_hand_when_it_returns(
+    world: Cluster, target: dict[str, Any], method: str
+) -> None:
+    """So that `wait` waits for its end."""
+    await world.apply(template("a"), template("b"), flow("g", {"a": "", "b": "a"}))
+    async with world.controller():
+        async with world.ends({"g-a": "Failed"}):
+            await world.ended("g")
+        run = await run_of(target, "g")
+        await asyncio.to_thread(partial(getattr(run, method), step=["a"]))
+        async with world.ends():
+            assert (await run).succeeded
+
+
+async def test_arguments_that_do_not_fit_steps_are_refused(
+    world: Cluster, target: dict[str, Any]
+) -> None:
+    run = await run_of(target)
+    with pytest.raises(ValueError, match="now is about the whole flow"):
+        run.cancel("a", now=True)
+    with pytest.raises(ValueError, match="tolerated is about the whole flow"):
+        run.retry("a", tolerated=True)
+    with pytest.raises(ValueError, match="message is about steps"):
+        run.retry(message="again")
+    assert "names no step" in await refusal(run.retry, [])
+
+
 async def test_a_running_flow_is_deleted_only_if_it_is_cancelled(
     world: Cluster, target: dict[str, Any]
 ) -> None:

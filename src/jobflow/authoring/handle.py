@@ -19,7 +19,7 @@ from jobflow.client.logs.read import read_logs, select_step
 from jobflow.client.logs.selection import LogSelection
 from jobflow.client.logs.stream import clean
 from jobflow.client.options import Connection, Selection
-from jobflow.client.verbs import answer
+from jobflow.client.verbs import answer, by_hand
 from jobflow.client.verbs import command as verbs
 from jobflow.display.notebook import NotebookTrees, notebook_display
 from jobflow.kube.answers import NetworkError
@@ -31,6 +31,7 @@ from jobflow.runtime.event_loop import run_beside
 
 T = TypeVar("T")
 Work = Callable[[Client], Coroutine[Any, Any, T]]
+Send = Callable[[Client, JobFlow], Coroutine[Any, Any, str]]
 _CLOSING_SECONDS = 0.25
 # Longer than another replica takes to become the leader.
 _HANDLED_SECONDS = 60.0
@@ -94,31 +95,44 @@ class Run:
         with_client(self.target, read)
         return "".join(f"{line}\n" for line in lines.found)
 
-    def cancel(self, *, now: bool = False) -> None:
-        """Cancel the flow: its jobs are ended, then its finally runs, unless `now`."""
-        self._send(verbs.CANCEL_NOW if now else verbs.CANCEL)
+    def cancel(
+        self, step: str | Iterable[str] | None = None, *, now: bool = False, message: str = ""
+    ) -> None:
+        """Cancel the flow: its jobs are ended, then its finally runs, unless `now`. With `step`,
+        only these steps and items are given up, and fail: `"train"`, `"train/3"`, or
+        `"site/0/fit"` in a child flow. `message` is a comment on that."""
+        if _names_steps(step, message, now=now):
+            return self._steer(by_hand.CANCEL_STEP, step, message)
+        return self._send(verbs.CANCEL_NOW if now else verbs.CANCEL)
 
-    def retry(self, *, tolerated: bool = False) -> None:
+    def retry(
+        self,
+        step: str | Iterable[str] | None = None,
+        *,
+        tolerated: bool = False,
+        message: str = "",
+    ) -> None:
         """Run the failed steps again, and what depends on them; return once that has begun.
-        `tolerated`: also failures that continue_on_failure tolerates."""
-        verb = verbs.RETRY_TOLERATED if tolerated else verbs.RETRY
+        `tolerated`: also failures that continue_on_failure tolerates. With `step`, these steps and
+        items that have ended run again, also completed ones, and all that was made of them."""
+        if _names_steps(step, message, tolerated=tolerated):
+            return self._steer(by_hand.RETRY_STEPS, step, message)
+        return self._send(verbs.RETRY_TOLERATED if tolerated else verbs.RETRY)
 
-        async def retry(client: Client) -> None:
-            flow = await self._read(client)
-            key = key_of(flow)
-            await verbs.send_verb(client, flow, verb)
-            # Until then the flow has ended, and `wait` would return at once.
-            async with asyncio.timeout(_HANDLED_SECONDS), following(client, [flow]) as follower:
-                await follower.until(
-                    lambda seen: verb.handled(flow, seen.flows[key]) or key in seen.deleted
-                )
-            await asyncio.sleep(_CLOSING_SECONDS)
+    def skip(
+        self,
+        step: str | Iterable[str],
+        *,
+        outputs: Mapping[str, Any] | None = None,
+        message: str = "",
+    ) -> None:
+        """Settle steps or items that have failed, hang or wait: the flow goes on as if they had
+        completed with these outputs. Raises ValueError for outputs that cannot be stored."""
+        self._steer(by_hand.SKIP_STEP, step, message, answer.annotation_of(outputs or {}))
 
-        try:
-            with_client(self.target, retry)
-        except TimeoutError:
-            why = f"flow {self.name}: no controller has handled the retry yet"
-            raise ClusterError(f"{why}; is `jobflow serve` running?") from None
+    def scale(self, parallelism: int, step: str = "", *, message: str = "") -> None:
+        """Set how many jobs of the flow, or items of a step, there are at once while it runs."""
+        self._steer(by_hand.SCALE_FLOW, f"{step}={parallelism}".removeprefix("="), message)
 
     def suspend(self, *, abort: bool = False) -> None:
         """Start no further job until `resume`. `abort` ends the jobs that run."""
@@ -155,10 +169,48 @@ class Run:
         with_client(self.target, delete)
 
     def _send(self, verb: verbs.Verb) -> None:
-        async def send(client: Client) -> None:
-            await verbs.send_verb(client, await self._read(client), verb)
+        self._command(verb, lambda client, flow: verbs.send_verb(client, flow, verb))
 
-        with_client(self.target, send)
+    def _steer(
+        self,
+        verb: by_hand.StepVerb,
+        step: str | Iterable[str] | None,
+        comment: str,
+        annotations: dict[str, str] | None = None,
+    ) -> None:
+        paths = [step] if isinstance(step, str) else [*(step or ())]
+
+        async def send(client: Client, flow: JobFlow) -> str:
+            asked = by_hand.read_command(verb, paths, comment, annotations)
+            if verb is by_hand.SCALE_FLOW:
+                await by_hand.check_scale(client, flow, asked)
+            else:
+                await by_hand.check_steps(client, flow, verb, asked)
+            return await by_hand.send_steps(client, flow, verb, asked)
+
+        self._command(verb.verb, send)
+
+    def _command(self, verb: verbs.Verb, send: Send) -> None:
+        """Send a Command; return once a flow that has ended goes on because of it."""
+
+        async def command(client: Client) -> None:
+            flow = await self._read(client)
+            key = key_of(flow)
+            await send(client, flow)
+            if not flow.final:
+                return
+            # Until then the flow has ended, and `wait` would return at once.
+            async with asyncio.timeout(_HANDLED_SECONDS), following(client, [flow]) as follower:
+                await follower.until(
+                    lambda seen: verbs.RETRY.handled(flow, seen.flows[key]) or key in seen.deleted
+                )
+            await asyncio.sleep(_CLOSING_SECONDS)
+
+        try:
+            with_client(self.target, command)
+        except TimeoutError:
+            why = f"flow {self.name}: no controller has handled the {verb.name} yet"
+            raise ClusterError(f"{why}; is `jobflow serve` running?") from None
 
     def _answer(
         self,
@@ -237,6 +289,16 @@ def flows(
     target = Connection(namespace, kubeconfig, context)
     found = with_client(target, lambda client: find_flows(client, selection))
     return [run_of(flow, target) for flow in found]
+
+
+def _names_steps(step: object, message: str, **whole: bool) -> bool:
+    """Return whether steps are named. Raises ValueError for arguments that do not fit that; `whole`
+    are those about the whole flow."""
+    if step is None and message:
+        raise ValueError("message is about steps: name them with step")
+    for name in (name for name, given in whole.items() if given and step is not None):
+        raise ValueError(f"{name} is about the whole flow: leave it out, or leave out step")
+    return step is not None
 
 
 def run_of(flow: JobFlow, target: Connection) -> Run:

@@ -195,10 +195,10 @@ async def _preview(client: Client, raw: bytes, fields: Mapping[str, str]) -> dic
 async def _steer(
     client: Client, flow: JobFlow, verb: by_hand.StepVerb, path: str, fields: Mapping[str, str]
 ) -> None:
-    outputs, comment = _lines(fields.get("output", "")), fields.get("comment", "")
+    outputs = outputs_annotation(_lines(fields.get("output", "")))
     if verb is by_hand.SCALE_FLOW:
         path = f"{path}={fields.get('parallelism', '').strip()}"
-    asked = by_hand.read_command(verb, [path], comment, outputs)
+    asked = by_hand.read_command(verb, [path], fields.get("comment", ""), outputs)
     if verb is by_hand.SCALE_FLOW:
         await by_hand.check_scale(client, flow, asked)
     else:

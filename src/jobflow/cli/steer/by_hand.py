@@ -9,6 +9,7 @@ from jobflow.cli.steer.send_command import summarize
 from jobflow.client.errors import SUCCESS
 from jobflow.client.flows.find_flow import connect, find_flow
 from jobflow.client.options import Connection
+from jobflow.client.verbs.answer import outputs_annotation
 from jobflow.client.verbs.by_hand import (
     SCALE_FLOW,
     StepVerb,
@@ -33,7 +34,7 @@ async def steer_steps(
     as_json: bool,
 ) -> int:
     """Print what the Command touches, and send it unless it is a dry run."""
-    asked = read_command(verb, paths, how.message, outputs)
+    asked = read_command(verb, paths, how.message, outputs_annotation(outputs))
     async with await connect(connection) as client:
         flow = await find_flow(client, name)
         touched = await check_steps(client, flow, verb, asked)

@@ -16,7 +16,6 @@ from jobflow.api.volcano.command import Action, Command
 from jobflow.client.conditions import condition_of, run_of
 from jobflow.client.errors import FAILED, UNUSABLE, CommandError
 from jobflow.client.flows.children import read_children
-from jobflow.client.verbs.answer import outputs_annotation
 from jobflow.client.verbs.command import Verb, create_command
 from jobflow.core.names import root_of, stored_condition
 from jobflow.core.planning.flow import by_hand
@@ -79,11 +78,14 @@ class Touched(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def read_command(
-    verb: StepVerb, paths: Sequence[str], comment: str = "", outputs: Sequence[str] = ()
+    verb: StepVerb,
+    paths: Sequence[str],
+    comment: str = "",
+    annotations: dict[str, str] | None = None,
 ) -> Command:
-    """Return the Command, without its flow. Raises CommandError if no controller could read it."""
+    """Return the Command, with the annotation of its outputs, without its flow. Raises CommandError
+    if no controller could read it."""
     message = " ".join((",".join(dict.fromkeys(paths)), *comment.split()))
-    annotations = outputs_annotation(outputs) if outputs else None
     meta = ObjectMeta(annotations=annotations)
     command = Command(metadata=meta, action=verb.verb.action, message=message)
     if isinstance(why := parse_step_command(command), str):
