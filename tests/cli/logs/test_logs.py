@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as changed
 
-from jobflow.api.flow.control import Approval
-from jobflow.api.flow.status import StepCondition
+from jobflow.api.flow.control import Approval, ForEach
+from jobflow.api.flow.status import ReusedFlow, RunCondition, StepCondition
 from jobflow.api.flow.step import Step
 from jobflow.api.resources import PODS
 from jobflow.cli.logs import printer as flow_logs
@@ -326,6 +327,20 @@ async def test_an_unknown_pod_task_or_container_is_an_error(
             'step "b" has ended, and its pods are deleted: Volcano deletes the pods of a job that '
             "is aborted (b: Cancelled)",
         ),
+        *(
+            (
+                {"phase": phase, "reason": reason, "attempts": 1},
+                "b",
+                'step "b" has ended, and its pods are deleted: Volcano deletes the pods of a job '
+                f"that is aborted (b: {reason})",
+            )
+            for phase, reason in (("Skipped", "SkippedByUser"), ("Failed", "CancelledByUser"))
+        ),
+        (
+            {"phase": "Skipped", "reason": "SkippedByUser", "message": "it was skipped by ann"},
+            "b",
+            'step "b" has no pods, because it was skipped: it was skipped by ann',
+        ),
         (
             {"phase": "Pending", "attempts": 1},
             "b",
@@ -364,6 +379,52 @@ async def test_the_step_whose_timeout_deleted_the_pods_is_named(
         "2: JobFlow f has ended, and its pods are deleted: Volcano deletes the pods of a job that "
         "is aborted (b: Timeout)"
     )
+
+
+async def test_a_failed_step_that_was_skipped_later_was_not_aborted(
+    world: Cluster, logs: Print
+) -> None:
+    skipped = {"phase": "Skipped", "reason": "SkippedByUser", "attempts": 1, "job": "f-b"}
+    records = [{"name": "f-b", "state": "Failed"}]
+    await set_status(world, {"conditions": {"f-b": skipped}, "jobStatusList": records})
+    assert await refusal(logs, "b") == '2: step "b" has no pods, because it was skipped'
+
+
+@pytest.mark.parametrize(
+    ("selection", "jobs", "why"),
+    [
+        (LogSelection("a"), ["e-a-r1"], "its result is that of JobFlow e; {} `jobflow logs e a`"),
+        (
+            LogSelection("a", 1),
+            ["e-a-7", "e-a-3-r2"],
+            "its result is that of JobFlow e; {} `jobflow logs e a/3`",
+        ),
+        # e has reused it too
+        (
+            LogSelection("a", 0),
+            ["first-a-3", ""],
+            "its result is that of JobFlow e; {} `jobflow logs e a`",
+        ),
+        (LogSelection(), ["e-a"], "its results are those of JobFlow e; {} `jobflow logs e`"),
+    ],
+)
+def test_the_log_of_a_reused_step_is_in_the_flow_that_ran_it(
+    selection: LogSelection, jobs: list[str], why: str
+) -> None:
+    runs = [
+        RunCondition(index=i, phase="Completed", reason="Reused", attempts=1, job=job)
+        for i, job in enumerate(jobs)
+        if job
+    ]
+    done = StepCondition(phase="Completed", reason="Reused", attempts=1, job=jobs[0])
+    if len(jobs) > 1:
+        done = changed(done, reason="", runs=runs)
+    step = Step(name="a", for_each=ForEach(count=2) if len(jobs) > 1 else None)
+    subject = one(step, done, "Succeed")
+    subject = changed(subject, status=changed(subject.status, reuse=ReusedFlow(flow="e", uid="u")))
+    said = why_none(FlowFamily(subject, (), ()), (), selection)
+    told = f"has no pods, because it did not run here: {why.format('its log:')}"
+    assert said.endswith(told)
 
 
 async def test_pods_that_started_in_one_second_are_in_the_order_of_the_steps(

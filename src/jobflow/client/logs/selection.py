@@ -1,28 +1,45 @@
 """The logs that are read, of a flow and of its child flows, and why there may be none."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from jobflow.api.flow.jobflow import JobFlow, RetainPolicy
-from jobflow.api.flow.status import CANCELLED, ENDED_STEP_PHASES, TIMEOUT, StepPhase
+from jobflow.api.flow.status import CANCELLED, ENDED_STEP_PHASES, TIMEOUT, RunCondition, StepPhase
 from jobflow.api.labels import ATTEMPT, CREATED_BY_FLOW, INDEX, ROOT, STEP
-from jobflow.api.resources import PODS
+from jobflow.api.resources import PODS, ObjectMeta
+from jobflow.api.volcano.job import JobPhase
 from jobflow.api.volcano.pod import ContainerStatus, Pod
 from jobflow.client.conditions import condition_of, read_index, run_of
 from jobflow.client.errors import FAILED, UNUSABLE, CommandError
 from jobflow.client.flows.children import FlowFamily, PlacedFlow, may_have_children, read_children
 from jobflow.client.flows.find_flow import find_step, raise_unless_missing
-from jobflow.core.names import qualify_name, root_label, to_label_value
+from jobflow.core.names import (
+    format_job_name,
+    format_place,
+    qualify_name,
+    root_label,
+    split_attempt_name,
+    to_label_value,
+)
 from jobflow.core.reasons import StepReason
 from jobflow.core.suggest import Suggester, did_you_mean
+from jobflow.core.text import format_command
 from jobflow.core.work import work_of
 from jobflow.kube.answers import ItemList
 from jobflow.kube.client import ApiError, Client, Query
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _ABORTS = frozenset(
-    {CANCELLED, TIMEOUT, StepReason.FAILURE_POLICY, StepReason.DAEMON_ENDED, StepReason.SUSPENDED}
+    {
+        CANCELLED,
+        TIMEOUT,
+        StepReason.FAILURE_POLICY,
+        StepReason.DAEMON_ENDED,
+        StepReason.SUSPENDED,
+        StepReason.CANCELLED_BY_USER,
+        StepReason.SKIPPED_BY_USER,
+    }
 )
 """Reasons for which JobFlow aborts a job, whose pods Volcano then deletes."""
 _LATER = "-f shows the logs of those that will start"
@@ -305,46 +322,86 @@ def why_none(
 
 def _why_no_pods(family: FlowFamily, selection: LogSelection, later: str) -> str:
     flow = family.top
+    chosen: RunCondition | None = None
     if selection.step is None:
-        state, ended = flow.status.state, flow.final
-        phase, message = state.phase, state.message
+        phase, message = flow.status.state.phase, flow.status.state.message
     else:
-        condition = condition_of(flow, selection.step)
-        phase, message = condition.phase, condition.message
-        ended = phase in ENDED_STEP_PHASES
-    conditions = {}
+        chosen = condition_of(flow, selection.step)
+        chosen = run_of(chosen, selection.index) or chosen
+        phase, message = chosen.phase, chosen.message
+    ended = is_over(flow, selection)
+    runs: dict[str, list[RunCondition]] = {}
     for step in flow.all_steps:
         if selection.step not in (None, step.name):
             continue
         condition = condition_of(flow, step.name)
         work = work_of(step, step.case_of(condition.decisions))
         if work.has_objects:
-            conditions[step.name] = condition
+            every = [condition, *(condition.runs or ())]
+            runs[step.name] = every if chosen is None or selection.index is None else [chosen]
         elif selection.step is not None:
             return f"has no pods, because a step that {work.does} runs no job"
-    started = any(each.attempts or each.runs for each in conditions.values())
+    has_started = any(
+        run.attempts or run.index is not None for each in runs.values() for run in each
+    )
     why = f": {message}" if message else ""
-    # first, because a skipped step may have had jobs before a retry
-    if phase == StepPhase.SKIPPED:
+    for child in family.below():
+        for step in child.flow.all_steps if is_selected(child, selection) else ():
+            condition = condition_of(child.flow, step.name)
+            runs[f"{child.prefix}{step.name}"] = [condition, *(condition.runs or ())]
+    aborted = _find_abort(family, runs)
+    # before the others, because a skipped step may have had jobs before a retry
+    if phase == StepPhase.SKIPPED and not aborted:
         return f"has no pods, because it was skipped{why}"
-    if not started:
+    if not has_started:
         cause = "nothing of it has started" if ended else "it has not started"
         return f"has no pods, because {cause}{why}"
     if not ended:
         return f"has no pods at present; {later}"
+    if elsewhere := _ran_elsewhere(flow, runs, selection):
+        return elsewhere
     deleted = "has ended, and its pods are deleted"
-    below = {
-        f"{child.prefix}{step.name}": condition_of(child.flow, step.name)
-        for child in family.below()
-        if is_selected(child, selection)
-        for step in child.flow.all_steps
-    }
-    for name, condition in (conditions | below).items():
-        runs = [condition, *(condition.runs or ())]
-        reason = next((run.reason for run in runs if run.reason in _ABORTS), "")
-        if reason:
-            cause = f"Volcano deletes the pods of a job that is aborted ({name}: {reason})"
-            return f"{deleted}: {cause}"
+    if aborted:
+        return f"{deleted}: Volcano deletes the pods of a job that is aborted ({aborted})"
     if flow.spec.job_retain_policy == RetainPolicy.DELETE:
         return f"{deleted}: jobRetainPolicy is delete"
     return f"{deleted}, by ttlSecondsAfterFinished or by a user"
+
+
+def _find_abort(family: FlowFamily, runs: Mapping[str, Sequence[RunCondition]]) -> str:
+    """Return the first step with a job that JobFlow has aborted, and why; "" if there is none."""
+    flows = (family.top, *(child.flow for child in family.below()))
+    # a user may have skipped or given up one whose job had ended
+    ended = {
+        record.name
+        for flow in flows
+        for record in flow.status.job_status_list or ()
+        if record.state in (JobPhase.FAILED, JobPhase.COMPLETED)
+    }
+    for name, each in runs.items():
+        for run in each:
+            if run.reason in _ABORTS and run.attempts and run.job not in ended:
+                return f"{name}: {run.reason}"
+    return ""
+
+
+def _ran_elsewhere(
+    flow: JobFlow, runs: Mapping[str, Sequence[RunCondition]], selection: LogSelection
+) -> str:
+    """Return that all the results are those of an earlier flow, and how to read its logs, or ""."""
+    with_jobs = [run for each in runs.values() for run in each if run.job and not run.flow]
+    source = flow.status.reuse
+    if source is None or not with_jobs or any(r.reason != StepReason.REUSED for r in with_jobs):
+        return ""
+    results, place = "its results are those", ""
+    if selection.step is not None:
+        # an item may have had another index
+        first, _ = split_attempt_name(with_jobs[0].job)
+        key = format_job_name(source.flow, selection.step)
+        index = None if selection.index is None else read_index(first.removeprefix(f"{key}-"))
+        results, place = "its result is that", f" {format_place(selection.step, index)}"
+    meta = ObjectMeta(name=source.flow, namespace=flow.metadata.namespace)
+    return (
+        f"has no pods, because it did not run here: {results} of JobFlow {source.flow}; "
+        f"its log: {format_command('jobflow logs', meta, place)}"
+    )
