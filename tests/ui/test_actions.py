@@ -118,7 +118,9 @@ async def test_a_retry_says_what_its_jobs_are_made_of(world: PageWorld) -> None:
     tab = await world.open("/flows/default/f")
     note = (await ask(tab, "Retry")).locator(".note")
     await expect(note).to_contain_text("the current versions of their templates")
-    await expect(note.locator("code")).to_have_text("jobflow submit FILE --templates")
+    await expect(note.locator("code")).to_have_text(
+        ["jobflow submit FILE --templates", "jobflow submit FILE --reuse f"]
+    )
     await expect(note).to_contain_text(
         "Step own has its own container or jobSpec and runs the same"
     )

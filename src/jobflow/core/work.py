@@ -73,6 +73,11 @@ def ends_in_status(step: Step) -> bool:
     return not all(work.has_objects for work in works_of(step))
 
 
+def has_own_job(step: Step, case: Case | None) -> bool:
+    """Return whether the flow itself, which cannot change, has the spec of the job of a step."""
+    return step.kind_of(case) is WorkKind.JOB and step.template_for(case) is None
+
+
 def may_run_steps(step: Step) -> bool:
     """Return whether a step, or a case of its `switch`, runs a flow."""
     return any(work.has_steps for work in works_of(step))

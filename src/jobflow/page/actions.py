@@ -12,7 +12,6 @@ from starlette.responses import JSONResponse, Response
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
-from jobflow.client.conditions import condition_of
 from jobflow.client.errors import FAILED, INTERRUPTED, UNUSABLE, CommandError, unreachable
 from jobflow.client.flows.find_flow import read_flow, state_of, to_flow
 from jobflow.client.flows.follow import following
@@ -25,9 +24,15 @@ from jobflow.client.verbs.copy import check_copy, create_checked
 from jobflow.client.verbs.reuse import choice_of, preview_reuse
 from jobflow.core.admission.object_names import all_names
 from jobflow.core.spec.readiness import has_tolerated_failures
-from jobflow.core.text import format_command, join_names
-from jobflow.core.timelines.runs_again import RunsAgain, list_runs_again, sum_lost
-from jobflow.core.work import ends_in_status, may_run_steps
+from jobflow.core.text import format_command
+from jobflow.core.timelines.runs_again import (
+    RunsAgain,
+    describe_own_jobs,
+    find_own_jobs,
+    list_runs_again,
+    sum_lost,
+)
+from jobflow.core.work import ends_in_status
 from jobflow.kube.client import NETWORK_ERRORS, Client
 from jobflow.page.action_forms import ACTIONS, BY_HAND_VERBS
 from jobflow.page.web.fragments import flow_path
@@ -88,28 +93,16 @@ def list_offers(
 def _describe_retry(flow: JobFlow, again: Sequence[RunsAgain]) -> str:
     """Return of which versions the jobs of a retry are made, in sentences."""
     places = {each.place for each in again}
-    jobs = [
-        (step, step.case_of(condition_of(flow, step.name).decisions))
-        for step in flow.all_steps
-        if step.name in places and not ends_in_status(step)
-    ]
+    jobs = [step for step in flow.all_steps if step.name in places and not ends_in_status(step)]
     place = "" if flow.metadata.namespace in ("", "default") else f" -n {flow.metadata.namespace}"
-    own = [step.name for step, case in jobs if not (step.template_for(case) or may_run_steps(step))]
+    own = find_own_jobs(flow, again)
     sentences = []
-    if len(own) < len(jobs):
+    if any(step.name not in own for step in jobs):
         sentences.append(
             "Jobs are made from the current versions of their templates: "
             f"`jobflow submit FILE --templates{place}` changes them before the retry."
         )
-    if own:
-        which, has = ("Step", "has its") if len(own) == 1 else ("Steps", "have their")
-        runs = "runs" if len(own) == 1 else "run"
-        sentences.append(
-            f"{which} {join_names(own)} {has} own container or jobSpec and {runs} the same again, "
-            "because the spec of a flow cannot change: to change it, submit the corrected file "
-            f"with --reuse {flow.metadata.name}, which runs what has changed in a new flow."
-        )
-    return " ".join(sentences)
+    return " ".join((*sentences, describe_own_jobs(flow, own))).strip()
 
 
 def _note(name: str, flow: JobFlow) -> str:

@@ -59,6 +59,22 @@ async def test_a_dry_run_lists_what_would_run_again_and_sends_nothing(
     assert await world.raw(COMMANDS) == []
 
 
+async def test_a_dry_run_names_the_steps_that_run_the_same_again(
+    world: Cluster, kubeconfig: Path
+) -> None:
+    made = flow("f", {"a": "", "b": ""})
+    made["spec"]["flows"][0]["container"] = {"image": "busybox"}
+    await world.apply(made)
+    conditions = {f"f-{each}": condition("Failed", f"f-{each}") for each in "ab"}
+    await set_status(world, {"state": {"phase": "Failed"}, "conditions": conditions})
+    result = await run_command(kubeconfig, "retry", "f", "--dry-run", "client")
+    assert result.out.splitlines()[-1] == (
+        "Step a has its own container or jobSpec and runs the same again, because the spec of a "
+        "flow cannot change: to change it, correct the file, and `jobflow submit FILE --reuse f` "
+        "runs what has changed in a new flow."
+    )
+
+
 async def test_a_dry_run_prints_json(world: Cluster, kubeconfig: Path) -> None:
     await failed(world)
     result = await run_command(kubeconfig, "retry", "f", "--dry-run", "client", "-o", "json")

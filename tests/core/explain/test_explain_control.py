@@ -321,6 +321,31 @@ def test_the_explanation_of_a_failed_flow_ends_with_commands(
     assert why(flow)[-len(last) :] == last
 
 
+OWN = [
+    "Step a has its own container or jobSpec: if that is wrong, correct the file; "
+    "`jobflow submit FILE --reuse f` runs only what has changed, in a new flow.",
+    "`jobflow retry f` runs the failed steps and all that depends on them again, with the same "
+    "spec; `jobflow resubmit f` runs all steps again, in a new flow.",
+]
+
+
+@pytest.mark.parametrize(
+    ("reason", "step_reason", "last"),
+    [
+        ("StepFailed", "JobFailed", OWN),
+        ("StepFailed", "CancelledByUser", AGAIN),
+        ("Cancelled", "JobAborted", AGAIN),
+    ],
+)
+def test_a_step_whose_spec_cannot_change_is_corrected_first(
+    reason: str, step_reason: str, last: list[str]
+) -> None:
+    step = Step(name="a", container={"image": "busybox"})
+    status: dict[str, Any] = {"state": FlowState(phase="Failed", reason=reason)}
+    flow = one(step, replace(FAILED, reason=step_reason), "Failed", status=status)
+    assert why(flow)[-2:] == last
+
+
 def test_a_completed_step_with_failed_pods_is_named_by_the_explanation_of_its_flow() -> None:
     partly = StepCondition(phase="Completed", message="1 of 4 pods failed", attempts=1)
     approved = StepCondition(phase="Completed", message="approved by ann", attempts=1)

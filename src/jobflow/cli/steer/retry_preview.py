@@ -13,7 +13,13 @@ from jobflow.client.errors import FAILED, INTERRUPTED, SUCCESS, CommandError
 from jobflow.client.flows.children import read_children
 from jobflow.client.signals import interruption, run_unless
 from jobflow.core.text import format_duration
-from jobflow.core.timelines.runs_again import RunsAgain, list_runs_again, sum_lost
+from jobflow.core.timelines.runs_again import (
+    RunsAgain,
+    describe_own_jobs,
+    find_own_jobs,
+    list_runs_again,
+    sum_lost,
+)
 from jobflow.display.formats import print_json
 from jobflow.kube.client import Client
 
@@ -44,6 +50,8 @@ class Preview:
             yield f"  {place:<{width}}  {each.phase}{ran}"
         if lost := sum_lost(self.again):
             yield f"Completed jobs of {name} that run again ran for {format_duration(lost)} in all."
+        if own := find_own_jobs(self.flow, self.again):
+            yield describe_own_jobs(self.flow, own)
 
     def to_json(self) -> dict[str, Any]:
         steps: list[dict[str, Any]] = []

@@ -28,6 +28,7 @@ from jobflow.core.text import (
     join_names,
     to_sentence,
 )
+from jobflow.core.work import has_own_job
 
 _FLOW_REASONS = {
     StepReason.PARALLELISM: "until the flow runs fewer jobs (spec.parallelism)",
@@ -176,23 +177,49 @@ class FlowExplainer:
             submit = format_submit(flow)
             yield f"Correct its file, and submit it under another name: {submit}."
         elif state.phase == FlowPhase.FAILED:
-            if flow.is_child:  # whether its parent tolerates its failure is not known here
-                why = format_command("jobflow why", root_of(flow))
-                yield f"It can be retried only with its outermost flow; {why} says how."
-            else:
-                retry = format_command("jobflow retry", flow.metadata)
-                again = "runs the failed steps and all that depends on them again"
-                yield f"{retry} {again}, with the current templates."
-            resubmit = format_command("jobflow resubmit", root_of(flow))
-            reuse = format_command("jobflow submit FILE --reuse", root_of(flow))
-            changed = f"with a corrected file, {reuse} runs only what has changed"
-            yield f"{resubmit} runs all steps again, in a new flow; {changed}."
+            yield from self._describe_ways_on()
         elif has_tolerated_failures(flow) and not flow.is_child:
             retry = format_command("jobflow retry --tolerated", flow.metadata)
             yield f"{retry} runs tolerated failures and all that depends on them again."
         if (time := expires(flow)) is not None:
             at = format_time(time, self._ctx.now)
             yield f"It will be deleted at {at}, unless a flow reuses it then."
+
+    def _describe_ways_on(self) -> Iterator[str]:
+        """Describe a retry and a new flow, first what can help."""
+        flow, root = self._ctx.flow, root_of(self._ctx.flow)
+        resubmit = f"{format_command('jobflow resubmit', root)} runs all steps again, in a new flow"
+        reuse = f"{format_command('jobflow submit FILE --reuse', root)} runs only what has changed"
+        if flow.is_child:  # whether its parent tolerates its failure is not known here
+            why = format_command("jobflow why", root)
+            yield f"It can be retried only with its outermost flow; {why} says how."
+            yield f"{resubmit}; with a corrected file, {reuse}."
+            return
+        retry = format_command("jobflow retry", flow.metadata)
+        retry += " runs the failed steps and all that depends on them again"
+        if own := self._find_own_faults():
+            has = _choose(own, "has its", "have their")
+            steps = f"{self._list_steps(own)} {has} own container or jobSpec"
+            yield f"{steps}: if that is wrong, correct the file; {reuse}, in a new flow."
+            yield f"{retry}, with the same spec; {resubmit}."
+        else:
+            yield f"{retry}, with the current templates."
+            yield f"{resubmit}; with a corrected file, {reuse}."
+
+    def _find_own_faults(self) -> list[int]:
+        """Return the steps that have failed the flow by themselves, and would do so again, because
+        no template can change their jobs."""
+        if self._status.state.reason in HALTS:
+            return []
+        known = ((step, self._ctx.observed[step].step) for step in self._failed)
+        conditions = ((step, spec, self._steps.condition(step)) for step, spec in known)
+        return [
+            step
+            for step, spec, condition in conditions
+            if fails_flow(spec, condition)
+            and condition.reason != StepReason.CANCELLED_BY_USER
+            and has_own_job(spec, spec.case_of(condition.decisions))
+        ]
 
     def _describe_state(self) -> Iterator[str]:
         status, ctx, lifecycle = self._status, self._ctx, self._ctx.facts.lifecycle

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
-from jobflow.core.names import format_place
+from jobflow.core.names import format_place, stored_condition
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.flow.restart import Named, find_runs_again
 from jobflow.core.planning.observed.child_flow import observe
@@ -17,8 +17,9 @@ from jobflow.core.planning.observed.children import goes_on
 from jobflow.core.planning.observed.view import View
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.step_commands import find_place
-from jobflow.core.text import format_count
+from jobflow.core.text import format_command, format_count, join_names
 from jobflow.core.timelines.spans import Attempts, State, runs_of, spans_of_job
+from jobflow.core.work import has_own_job
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,32 @@ def _split(
 
 def sum_lost(found: Sequence[RunsAgain]) -> timedelta:
     return sum((each.lost for each in found if each.lost is not None), timedelta())
+
+
+def find_own_jobs(flow: JobFlow, again: Sequence[RunsAgain]) -> list[str]:
+    """Return the steps of a flow that run the same again, because no template can change them."""
+    places = {each.place for each in again}
+    conditions = ((step, stored_condition(flow, step.name)) for step in flow.all_steps)
+    return [
+        step.name
+        for step, condition in conditions
+        if step.name in places
+        and has_own_job(step, step.case_of(condition.decisions if condition else None))
+    ]
+
+
+def describe_own_jobs(flow: JobFlow, names: Sequence[str]) -> str:
+    """Return a sentence about the steps that `find_own_jobs` has found, or ""."""
+    if not names:
+        return ""
+    which, has = ("Step", "has its") if len(names) == 1 else ("Steps", "have their")
+    runs = "runs" if len(names) == 1 else "run"
+    reuse = format_command("jobflow submit FILE --reuse", flow.metadata)
+    return (
+        f"{which} {join_names(names)} {has} own container or jobSpec and {runs} the same again, "
+        "because the spec of a flow cannot change: to change it, correct the file, and "
+        f"{reuse} runs what has changed in a new flow."
+    )
 
 
 def _time_of_child(child: JobFlow, children: Mapping[str, JobFlow]) -> timedelta:
