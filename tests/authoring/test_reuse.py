@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from jobflow.app.sandbox_world import SandboxOptions, sandbox_world
-from jobflow.authoring import ClusterError, Flow
+from jobflow.authoring import ClusterError, Flow, InvalidFlow
 from jobflow.authoring.results import Result
 from jobflow.sandbox.nodes.process_runner import ProcessRunner
+from jobflow.sandbox.nodes.simulate import SimulateRunner
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -83,3 +84,47 @@ async def test_only_what_was_mended_runs_and_what_depends_on_it(tmp_path: Path) 
     for each in (again, last):
         assert set(reasons(each).values()) == {"Reused"}
         assert each["publish"].result == "score 1.0"
+
+
+def two_steps(name: str = "f") -> Flow:
+    flow = Flow(name)
+    first = flow.step("a", image="busybox", command=["true"])
+    first >> flow.step("b", image="busybox", command=["true"])
+    return flow
+
+
+async def test_named_steps_run_although_they_have_not_changed() -> None:
+    async with sandbox_world(SandboxOptions(runner=SimulateRunner(20.0))) as world:
+        target: dict[str, Any] = {"kubeconfig": str(world.kubeconfig)}
+
+        def go_on() -> Result:
+            first = two_steps().submit(**target)
+            first.wait(60)
+            with pytest.raises(InvalidFlow, match=r'exists.* in Python: submit\(reuse="f"\)'):
+                two_steps().submit(**target)
+            with pytest.raises(ValueError, match="^rerun c: the flow has no such step"):
+                two_steps().submit(**target, reuse=first, rerun=["b", "c"])
+            with pytest.raises(ValueError, match="rerun needs reuse"):
+                two_steps().submit(**target, rerun="b")
+            return two_steps().submit(**target, reuse=first, rerun="b").wait(60)
+
+        again = await asyncio.to_thread(go_on)
+    assert reasons(again) == {"a": "Reused", "b": ""}
+
+
+async def test_a_flow_that_is_not_on_the_cluster_is_not_reused() -> None:
+    """Its name would be that of the new flow, which cannot reuse itself."""
+    async with sandbox_world(SandboxOptions(runner=SimulateRunner(20.0))) as world:
+        target: dict[str, Any] = {"kubeconfig": str(world.kubeconfig)}
+
+        def go_on() -> None:
+            local = two_steps().run(speed=20, show=False)
+            message = 'this flow f is not in namespace "default" of the cluster'
+            with pytest.raises(ClusterError, match=rf"{message}: .* that of run\(\) on this"):
+                two_steps().submit(**target, reuse=local)
+            deleted = two_steps().submit(**target)
+            deleted.delete(cancel=True)
+            with pytest.raises(ClusterError, match=f"{message}: it was deleted"):
+                two_steps().submit(**target, reuse=deleted)
+
+        await asyncio.to_thread(go_on)

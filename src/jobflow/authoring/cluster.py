@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.authoring.handle import Run, run_of, with_client
 from jobflow.authoring.manifests import check_objects, param_nodes, show_warnings
 from jobflow.authoring.objects.faults import ClusterError, InvalidFlow, from_manifest
 from jobflow.authoring.objects.flows import NamedCron, NamedFlow
 from jobflow.authoring.results import Result
+from jobflow.client.errors import CommandError
 from jobflow.client.flows.find_cron import find_cron
-from jobflow.client.flows.find_flow import find_flow
-from jobflow.client.manifests.flag_values import ReuseChoice, set_reuse
+from jobflow.client.flows.find_flow import NoSuchFlow, find_flow
+from jobflow.client.manifests.flag_values import set_reuse
+from jobflow.client.manifests.sources import ManifestFault
 from jobflow.client.options import Connection
 from jobflow.client.verbs.copy import create_flow, manual_flow
 from jobflow.client.verbs.reuse import choice_of, free_name
@@ -28,11 +32,16 @@ def submit(
     *,
     name: str | None = None,
     reuse: Run | Result | str | None = None,
+    rerun: str | Iterable[str] | None = None,
     lenient: bool = False,
 ) -> Run:
     """Apply the templates of a flow and create it, under another `name` if one is given, and to
-    reuse another flow if one or its name is given. Raises InvalidFlow and ClusterError."""
-    sent = _send(flow, target, params, name=name, reuse=reuse, lenient=lenient)
+    reuse another flow if one or its name is given, but for the steps of `rerun`. Raises ValueError
+    for these, InvalidFlow and ClusterError."""
+    if rerun is not None and reuse is None:
+        raise ValueError("rerun needs reuse: without it, every step runs")
+    steps = [rerun] if isinstance(rerun, str) else [*(rerun or ())]
+    sent = _send(flow, target, params, name=name, reuse=reuse, rerun=steps, lenient=lenient)
     [created] = sent.created
     return run_of(created, target)
 
@@ -61,6 +70,7 @@ def _send(
     *,
     name: str | None = None,
     reuse: Run | Result | str | None = None,
+    rerun: Sequence[str] = (),
     lenient: bool,
 ) -> Sent:
     async def sent_to(client: Client) -> Sent:
@@ -71,22 +81,47 @@ def _send(
         show_warnings(report, [obj])
         if reuse is not None:
             [manifest] = report.flows
-            set_reuse(await _choice(client, reuse, manifest.namespace), manifest)
+            source = await _find_source(client, reuse, manifest.namespace)
+            try:
+                set_reuse(choice_of(source, rerun), manifest)
+            except CommandError as error:
+                # The message names a flag of the command line.
+                raise ValueError(str(error).replace("--rerun", "rerun")) from None
             if name is None:
                 await free_name(client, manifest)
         sent = await send(client, report)
         if sent.missing_rights:
             raise ClusterError("\n".join(sent.missing_rights.values()))
         if sent.faults:
-            raise InvalidFlow([from_manifest(each, report) for each in sent.faults])
+            raise InvalidFlow([from_manifest(_in_python(each), report) for each in sent.faults])
         return sent
 
     return with_client(target, sent_to)
 
 
-async def _choice(client: Client, reuse: Run | Result | str, namespace: str) -> ReuseChoice:
+async def _find_source(client: Client, reuse: Run | Result | str, namespace: str) -> JobFlow:
+    """Return the flow to reuse as it is on the cluster. Raises ClusterError and CommandError."""
+    if isinstance(reuse, str):
+        return await find_flow(client, reuse, namespace)
+    uid = reuse.uid if isinstance(reuse, Run) else reuse.flow.metadata.uid
+    with suppress(NoSuchFlow):
+        found = await find_flow(client, reuse.name, namespace)
+        if found.metadata.uid == uid:
+            return found
+    missing = f'reuse: this flow {reuse.name} is not in namespace "{namespace}" of the cluster'
     if isinstance(reuse, Run):
-        return ReuseChoice(reuse.name, reuse.uid)
-    if isinstance(reuse, Result):
-        return choice_of(reuse.flow)
-    return choice_of(await find_flow(client, reuse, namespace))
+        raise ClusterError(f"{missing}: it was deleted, or is in another namespace")
+    here = "the result is that of run() on this machine, or its flow was deleted"
+    raise ClusterError(f"{missing}: {here}; without reuse, every step runs")
+
+
+def _in_python(fault: ManifestFault) -> ManifestFault:
+    """Return the fault; that a flow exists also names what Python can do about it."""
+    if fault.reason != "AlreadyExists":
+        return fault
+    flow = f'get("{fault.name}")'
+    ways = (
+        f'in Python: submit(reuse="{fault.name}") if it has ended, submit(name="NAME"), '
+        f"{flow}.retry() or {flow}.delete()"
+    )
+    return replace(fault, message=f"{fault.message}; {ways}")

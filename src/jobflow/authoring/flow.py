@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jobflow.authoring.objects.faults import Fault, ends_at_caller
@@ -81,6 +81,7 @@ class Flow(_Runnable, NamedFlow):
         name: str | None = None,
         params: Mapping[str, Any] | None = None,
         reuse: Run | Result | str | None = None,
+        rerun: str | Iterable[str] | None = None,
         lenient: bool = False,
     ) -> Run:
         """Apply the templates and create the flow on the cluster of the kubeconfig, with another
@@ -88,14 +89,15 @@ class Flow(_Runnable, NamedFlow):
         it, and ClusterError.
 
         With `reuse`, a flow that has ended or its name, only steps that have changed since then
-        run, and those that depend on them; the results of the others are taken from it. If its own
-        name is taken, the flow gets that name and a random suffix."""
+        run, and those that depend on them; the results of the others are taken from it. `rerun`
+        names steps that run nevertheless. If its own name is taken, the flow gets that name and a
+        random suffix."""
         from jobflow.authoring.cluster import submit
         from jobflow.client.options import Connection
 
         target = Connection(namespace, kubeconfig, context)
         self._submitted = submit(
-            self, target, params or {}, name=name, reuse=reuse, lenient=lenient
+            self, target, params or {}, name=name, reuse=reuse, rerun=rerun, lenient=lenient
         )
         return self._submitted
 
