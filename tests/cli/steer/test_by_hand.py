@@ -144,6 +144,7 @@ async def test_a_retry_of_steps_lists_all_that_runs_again(world: Cluster, kubeco
         ("skip f ok", 1, "JobFlow f: step ok asks for approval: approve or reject it"),
         ("retry f --step part/2", 1, "JobFlow f: step part/2 has not ended: it is Running"),
         ("retry f --step done --wait", 2, "neither --tolerated nor --wait; afterwards, `jobflow w"),
+        ("retry f --step ok", 1, "JobFlow f: step ok asks for approval: approve or reject it"),
         ("retry f -m why", 2, "-m needs --step"),
     ],
 )

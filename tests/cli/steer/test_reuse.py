@@ -105,6 +105,11 @@ async def test_a_copy_without_reuse_reuses_nothing(world: Cluster, kubeconfig: P
             2,
             'JobFlow "trian" does not exist in namespace "default"; did you mean "train"?',
         ),
+        (
+            ("submit", "FILE", "--reuse", "train", "--name", "train"),
+            2,
+            "--name train: a flow cannot reuse itself: leave out --name, and the new flow gets a",
+        ),
         (("submit", "FILE", "--reuse", "train", "--templates"), 2, "--templates excludes --reuse"),
         (
             ("submit", "FILE", "FILE2", "--reuse", "train"),

@@ -109,20 +109,23 @@ FINALLY_TOO = "and its finally has run; `jobflow cancel --now f` cancels finally
             "retry f",
             {},
             SUCCEED,
-            "has succeeded; `jobflow resubmit f` runs its spec once more",
+            "has succeeded; `jobflow resubmit f` runs its spec once more. `jobflow retry f --step "
+            "STEP` runs only a step, and what was made of it, again",
         ),
         (
             "retry f --tolerated",
             {},
             SUCCEED,
-            "has succeeded; `jobflow resubmit f` runs its spec once more",
+            "has succeeded; `jobflow resubmit f` runs its spec once more. `jobflow retry f --step "
+            "STEP` runs only a step, and what was made of it, again",
         ),
         (
             "retry f",
             {},
             TOLERATED,
             "has succeeded; `jobflow retry --tolerated f` runs its tolerated failures again, "
-            "`jobflow resubmit f` runs its spec once more",
+            "`jobflow resubmit f` runs its spec once more. `jobflow retry f --step STEP` runs only "
+            "a step, and what was made of it, again",
         ),
         (
             "retry f",

@@ -68,6 +68,9 @@ class SubmitOptions:
         if self.rerun and self.reuse is None:
             sentence = "--rerun needs --reuse: without it, every step runs"
             raise CommandError(UNUSABLE, sentence)
+        if self.reuse is not None and self.name == self.reuse.rpartition("/")[2]:
+            way = "leave out --name, and the new flow gets a name that is free"
+            raise CommandError(UNUSABLE, f"--name {self.name}: a flow cannot reuse itself: {way}")
         for flag, value in (("--reuse", self.reuse), ("--name", self.name)):
             if self.templates and value is not None:
                 follows.insert(0, flag)

@@ -249,7 +249,9 @@ def _retry_refusal(flow: JobFlow, *, tolerated: bool = False) -> str:
     if phase == FlowPhase.FAILED:
         return ""
     if phase == FlowPhase.SUCCEED:
+        steps = format_command("jobflow retry", flow.metadata, " --step STEP")
         again = f"{format_command('jobflow resubmit', flow.metadata)} runs its spec once more"
+        again += f". {steps} runs only a step, and what was made of it, again"
         if not has_tolerated_failures(flow):
             return f"has succeeded; {again}"
         retry = format_command("jobflow retry --tolerated", flow.metadata)

@@ -258,7 +258,10 @@ def test_an_approval_behind_it_asks_again() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("a", "step a has not ended: it is Running"),
+        (
+            "a",
+            "step a has not ended: it is Running; `jobflow cancel FLOW --step` or `jobflow skip` ",
+        ),
         ("b", "step b has not ended: it is Waiting"),
         ("loop/0", "the runs of step loop belong together: write loop"),
     ],

@@ -165,12 +165,15 @@ def _refuse_run(step: Step, said: StepCommand, place: Place, run: api.RunConditi
         return "" if has_items else f"step {key} has no forEach, so it has no parallelism"
     if run.reason == StepReason.NOT_TARGETED:
         return f"step {key} is not needed: spec.targets names neither it nor what depends on it"
+    answer = f"step {key} asks for approval: approve or reject it"
     if action == Action.RETRY_STEPS or place.below:
         if action == Action.CANCEL_STEP and has_ended:
             return f"the flow of step {key} has ended already: it is {run.phase}"
-        return "" if has_ended or place.below else _has_not_ended(key, run)
+        if has_ended or place.below:
+            return ""
+        return answer if is_asked(step) else _has_not_ended(key, run)
     if is_asked(step):
-        return f"step {key} asks for approval: approve or reject it"
+        return answer
     if action == Action.SKIP_STEP and not may_be_skipped(run):
         why = f" ({run.reason})" if run.reason else ""
         return f"step {key} needs no skip: it is {run.phase}{why}"
@@ -182,7 +185,8 @@ def _refuse_run(step: Step, said: StepCommand, place: Place, run: api.RunConditi
 def _has_not_ended(key: ApprovalKey, run: api.RunCondition) -> str:
     if run.abort_time is not None:
         return f"step {key} is being ended ({run.reason}): retry it once it has ended"
-    return f"step {key} has not ended: it is {run.phase}"
+    ways = "`jobflow cancel FLOW --step` or `jobflow skip` ends it"
+    return f"step {key} has not ended: it is {run.phase}; {ways}"
 
 
 def carried_out(
