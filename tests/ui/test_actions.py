@@ -147,7 +147,9 @@ async def test_a_flow_is_resubmitted_with_other_params(world: PageWorld) -> None
     await dialog.get_by_label("Params").fill("m=2")
     await confirm(dialog, "Resubmit")
     await expect(dialog.get_by_role("alert")).to_contain_text("JobFlow f has no such param")
+    await expect(dialog.locator(".note tr:has(td)")).to_have_text(["n1"])
     await dialog.get_by_label("Params").fill("n=it's 2")
+    await expect(dialog.locator(".fault")).to_be_hidden()
     await expect(dialog.locator("code")).to_have_text(
         """jobflow resubmit f --name g --param 'n=it'"'"'s 2'"""
     )

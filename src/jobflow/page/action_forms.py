@@ -112,7 +112,7 @@ ACTIONS: Mapping[str, Action] = {
             "JobFlow {name} created.",
             fields=(
                 Field("name", "Name of the new flow", "--name", "text", "a random one"),
-                Field("param", "Params, a line each", "--param", "lines", "epochs=20"),
+                Field("param", "Params to change, a line each", "--param", "lines", "NAME=VALUE"),
                 Field("reuse", "Reuse results that have not changed", "--reuse", "checkbox"),
             ),
             previews="reuse",

@@ -35,12 +35,14 @@ from jobflow.core.timelines.runs_again import (
 from jobflow.core.work import ends_in_status
 from jobflow.kube.client import NETWORK_ERRORS, Client
 from jobflow.page.action_forms import ACTIONS, BY_HAND_VERBS
-from jobflow.page.web.fragments import flow_path
+from jobflow.page.web.fragments import flow_path, value_text
 from jobflow.page.web.guard import HOME, BadForm, read_form
 from jobflow.page.web.stream import Closing
 
 MAX_AGAIN = 50
 """Steps that the dialog of a retry lists; the others are counted."""
+MAX_VALUE = 200
+"""Characters of the value of a param that the dialog of a resubmit shows."""
 PREVIEW = "resubmit-preview"
 """Asks what a copy of the flow would reuse. It has the form of `resubmit`, and changes nothing."""
 VERBS: Mapping[str, tuple[verbs.Verb, str, verbs.Verb]] = {
@@ -85,6 +87,7 @@ def list_offers(
             "again": again[:MAX_AGAIN],
             "more": max(0, len(again) - MAX_AGAIN),
             "lost": sum_lost(again),
+            "params": _params(flow) if name == "resubmit" and not refusal else (),
         }
         buttons.append(button)
     return {"buttons": buttons, "has_finally": bool(flow.spec.finally_)}
@@ -103,6 +106,10 @@ def _describe_retry(flow: JobFlow, again: Sequence[RunsAgain]) -> str:
             f"`jobflow submit FILE --templates{place}` changes them before the retry."
         )
     return " ".join((*sentences, describe_own_jobs(flow, own))).strip()
+
+
+def _params(flow: JobFlow) -> list[tuple[str, str]]:
+    return [(each.name, value_text(each.value, MAX_VALUE)) for each in flow.spec.params or ()]
 
 
 def _note(name: str, flow: JobFlow) -> str:

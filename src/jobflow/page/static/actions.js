@@ -126,6 +126,7 @@ document.addEventListener("page-connection", () => {
 document.addEventListener("input", (event) => {
   const form = event.target.closest("form[data-command]");
   if (!form) return;
+  form.querySelector(".fault").textContent = ""; // of the values before
   preview(form);
   showEffect(form);
 });

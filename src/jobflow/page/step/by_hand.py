@@ -9,7 +9,7 @@ from jobflow.core.names import root_of, stored_condition
 from jobflow.core.planning.flow import by_hand
 from jobflow.core.spec.items import get_parallelism
 from jobflow.core.spec.step_commands import StepCommand, find_place
-from jobflow.core.text import format_command, join_names
+from jobflow.core.text import format_command, format_duration, join_names
 from jobflow.core.timelines.runs_again import list_runs_again
 from jobflow.page.action_forms import ACTIONS, BY_HAND_VERBS
 from jobflow.page.flow_view import SelectedStep
@@ -57,7 +57,11 @@ def _effect(selected: SelectedStep, action: str) -> str:
         case Action.RETRY_STEPS:
             flow, now, path = selected.flow, selected.view.now, str(selected.choice)
             again = list_runs_again(flow, {}, now, paths=[path])
-            return f"These run again: {join_names([each.place for each in again])}."
+            lost = ((each.place, format_duration(each.lost) if each.lost else "") for each in again)
+            names = (
+                f"{each} (its completed jobs ran for {ran})" if ran else each for each, ran in lost
+            )
+            return f"These run again: {join_names(names)}."
     most = get_parallelism(selected.flow, selected.step)
     now_most = "any number" if most is None else most
     return f"At present, {now_most} of its items may run at once."

@@ -16,8 +16,7 @@ from jobflow.core.spec.step_times import times_of
 from jobflow.core.text import format_count
 from jobflow.core.timelines.spans import Attempts
 from jobflow.page.flow_view import SelectedStep
-from jobflow.page.step.values import value_text
-from jobflow.page.web.fragments import Fragment
+from jobflow.page.web.fragments import Fragment, value_text
 
 PAGE = 50
 """Items on a page."""

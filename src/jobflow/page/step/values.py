@@ -1,6 +1,5 @@
 """The inputs and results of a step: decisions, outputs, params, vars, and its probe."""
 
-import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -15,7 +14,7 @@ from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import params_of
 from jobflow.core.text import format_count, join_names
 from jobflow.page.flow_view import SelectedStep
-from jobflow.page.web.fragments import Fragment
+from jobflow.page.web.fragments import Fragment, value_text
 
 MAX_VALUE = 2000
 """Characters of a value that are shown."""
@@ -41,12 +40,6 @@ def values(selected: SelectedStep) -> Fragment | None:
 
 def _listed(found: Mapping[str, Any] | None) -> list[_Value]:
     return [(name, value_text(value, MAX_VALUE)) for name, value in (found or {}).items()]
-
-
-def value_text(value: Any, most: int) -> str:
-    """Return a text as it is, and another value as JSON; at most so many characters."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _decisions(selected: SelectedStep) -> Iterator[_Value]:

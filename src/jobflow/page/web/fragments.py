@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -64,6 +65,12 @@ def slider_value(slider: Any) -> int:
 
 def flow_path(namespace: str, name: str) -> str:
     return f"/flows/{quote(namespace, safe='')}/{quote(name, safe='')}"
+
+
+def value_text(value: Any, most: int) -> str:
+    """Return a text as it is, and another value as JSON; at most so many characters."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 _COMMAND = re.compile("`([^`]+)`")

@@ -1,0 +1,43 @@
+"""What the dialogs of actions say of a flow, as far as no browser is needed."""
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import msgspec
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.page.actions import list_offers
+from jobflow.page.flow_view import FlowQuery, FlowView, SelectedStep
+from jobflow.page.step.by_hand import steer
+from jobflow.page.watches.step import LivePage
+from jobflow.page.web.fragments import Fragment
+from support.page.flows import flow_with_status
+
+
+def offers(made: dict[str, Any]) -> str:
+    flow = msgspec.convert(made, JobFlow)
+    shown = list_offers(flow, {}, datetime.now(UTC), is_deleted=False)
+    return Fragment("actions", "actions.html", shown).render()
+
+
+def test_the_dialog_of_a_resubmit_lists_the_params_of_the_flow() -> None:
+    made = flow_with_status("f", {"a": ""}, {"a": "Failed"}, "Failed")
+    made["spec"]["params"] = [{"name": "rate", "value": "0.01"}, {"name": "<b>", "value": [1]}]
+    shown = offers(made)
+    assert "<td>rate</td><td>0.01</td>" in shown
+    assert "<td>&lt;b&gt;</td><td>[1]</td>" in shown
+    assert 'id="note-resubmit"' not in offers(flow_with_status("f", {"a": ""}, {"a": "Failed"}))
+
+
+def test_run_again_says_how_long_completed_jobs_ran() -> None:
+    done = {"phase": "Completed", "job": "f-a"}
+    made = flow_with_status("f", {"a": "", "b": "a"}, {"a": done, "b": "Failed"}, "Failed")
+    ended = {"startTimestamp": "2026-01-01T12:00:00Z", "endTimestamp": "2026-01-01T12:02:00Z"}
+    made["status"]["jobStatusList"] = [{"name": "f-a", "state": "Completed", **ended}]
+    view = FlowView.of(msgspec.convert(made, JobFlow), FlowQuery(step="a"), cast("LivePage", None))
+    selected = SelectedStep.of(view)
+    assert selected is not None
+    buttons = steer(selected)
+    assert buttons is not None
+    message = "These run again: a (its completed jobs ran for 2m) and b."
+    assert message in buttons.render()
