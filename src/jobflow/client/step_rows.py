@@ -22,7 +22,7 @@ from jobflow.api.volcano.job import TaskState
 from jobflow.client.conditions import condition_of
 from jobflow.core.explain.progress import format_case, format_run_progress, has_job, message_of
 from jobflow.core.names import format_job_name
-from jobflow.core.spec.items import get_items
+from jobflow.core.spec.items import describe_scaling, get_items
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.step_times import StepTimes, times_of
 from jobflow.core.text import printable, shorten
@@ -50,6 +50,8 @@ class StepRow:
     """The value of an item; its index if it is only a number."""
     items: Sequence[StepRow] = ()
     """A row for each item of forEach and for each run of repeat, if they were asked for."""
+    limit: str = ""
+    """Until its end: how many of its items a user lets run at once."""
 
     @property
     def step(self) -> str:
@@ -119,7 +121,7 @@ class StepRow:
     @property
     def runs(self) -> str:
         """`12/40 items done, 3 running, 1 failed`; "" for a step with one run."""
-        return format_run_progress(self.spec, self.condition)
+        return ", ".join(filter(None, (format_run_progress(self.spec, self.condition), self.limit)))
 
     @property
     def case(self) -> str:
@@ -192,7 +194,9 @@ def step_row(flow: JobFlow, step: Step, records: Mapping[str, JobRecord]) -> Ste
         message = message.partition("; ")[2]  # before it the counts of items, which `runs` shows
     times = times_of(condition, records, flow.status.start_time)
     key = format_job_name(flow.metadata.name, step.name)
-    return StepRow(step, condition, printable(message), times, key)
+    has_ended = condition.phase in ENDED_STEP_PHASES
+    limit = "" if has_ended else printable(describe_scaling(flow, step))
+    return StepRow(step, condition, printable(message), times, key, limit=limit)
 
 
 def run_rows(

@@ -18,6 +18,7 @@ from jobflow.core.drawing.phase_looks import look_of, style_of
 from jobflow.core.drawing.tree_layout import Branch, branches, guides
 from jobflow.core.explain.progress import format_task_progress
 from jobflow.core.pods.failure import describe_attempt
+from jobflow.core.spec.items import describe_scaling
 from jobflow.core.spec.step_commands import asks
 from jobflow.core.text import format_duration, format_time, join_names, printable
 from jobflow.core.timelines.spans import runs_of
@@ -174,7 +175,7 @@ class Tree:
         message = without(printable(status.state.message), told)
         why = printable(with_reason(status.state.reason, message))
         outputs = format_outputs(status.outputs or {})
-        text = "; ".join(filter(None, (outcomes, why)))
+        text = "; ".join(filter(None, (outcomes, printable(describe_scaling(self.flow)), why)))
         return _beside_or_below(line, text, outputs, Text(_GAP), width, "dim")
 
     def _blocks(self, lines: Sequence[_Line], now: datetime, width: int) -> list[list[Text]]:
@@ -223,8 +224,7 @@ class Tree:
         for failed in (row.condition.failed_attempts or ()) if self._items else ():
             when = f" at {format_time(failed.time, now)}" if failed.time is not None else ""
             text = f"attempt {failed.attempt} failed{when}: {printable(describe_attempt(failed))}"
-            parts = _wrapped(text, width - indent.cell_len)
-            yield from (indent + Text(part, "dim") for part in parts)
+            yield from (indent + Text(t, "dim") for t in _wrapped(text, width - indent.cell_len))
 
 
 def without(message: str, told: Iterable[str]) -> str:

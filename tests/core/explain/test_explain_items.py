@@ -1,14 +1,16 @@
 """The sentences of `jobflow why FLOW STEP/INDEX`, for handwritten statuses."""
 
 import pytest
+from msgspec.structs import replace as changed
 
 from jobflow.api.flow.control import ForEach, Repeat
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import Decisions, StepCondition
+from jobflow.api.flow.status import ByHand, Decisions, StepCondition
 from jobflow.api.flow.step import DependsOn, Step
-from jobflow.core.explain.explain import explain_step, list_queued_jobs
+from jobflow.core.explain.explain import explain, explain_step, list_queued_jobs
 from jobflow.core.explain.item import describe_unknown_item
 from jobflow.core.explain.scheduling import SchedulingFacts
+from jobflow.display.tree import Tree
 from support.plan.flow_statuses import FAILURE, NOW, START, items, one, repeat, run, several
 
 FILES = Step(name="a", for_each=ForEach(items=[{"file": "a.txt"}, {"file": "x" * 200}]))
@@ -77,6 +79,35 @@ def test_an_item_waits_for_its_turn() -> None:
         "Step a/8 has been Waiting: it waits for its turn; a is Running: 1 of 9 items have ended, "
         "1 under way."
     ]
+
+
+def scaled(flow: JobFlow, step: str) -> JobFlow:
+    order = ByHand(step=step, action="ScaleFlow", parallelism=4, by="ann", comment="at night")
+    return changed(flow, status=changed(flow.status, by_hand=[order]))
+
+
+def test_an_item_that_waits_and_its_step_name_the_limit_and_who_has_set_it() -> None:
+    step = Step(name="a", for_each=ForEach(count=9, parallelism=1))
+    flow = one(step, StepCondition(phase="Running", runs=[run(0, "Running")]))
+    assert "it waits for its turn (at most 1 at once); a is Running" in why(flow, 8)[0]
+    flow, limit = scaled(flow, "a"), "at most 4 at once, set by ann: at night"
+    assert f"it waits for its turn ({limit}); a is Running" in why(flow, 8)[0]
+    assert f"It runs {limit}." in explain_step(flow, "a", now=NOW).sentences
+    [running] = [text for text in explain(flow, now=NOW).sentences if "Step a" in text]
+    assert limit in running
+    _, line = Tree(flow).lines(NOW, 160)
+    assert line.plain.endswith(f"0/9 items done, 1 running, {limit}")
+
+
+def test_a_scaled_flow_names_its_limit_until_its_end() -> None:
+    waits = StepCondition(phase="Waiting", reason="Parallelism", message="waits for room")
+    flow, limit = scaled(one(Step(name="a"), waits), ""), "at most 4 at once, set by ann: at night"
+    assert f"The flow runs {limit}." in explain_step(flow, "a", now=NOW).sentences
+    told = f"Step a waits until the flow runs fewer jobs ({limit})."
+    assert told in explain(flow, now=NOW).sentences
+    assert Tree(flow).lines(NOW, 160)[0].plain.endswith(limit)
+    done = scaled(one(Step(name="a"), StepCondition(phase="Completed"), "Succeed"), "")
+    assert not any("at once" in line.plain for line in Tree(done).lines(NOW, 160))
 
 
 def test_an_item_of_an_ended_step_never_starts() -> None:

@@ -18,6 +18,7 @@ from jobflow.core.planning.flow.failure_policy import policy_of
 from jobflow.core.planning.lifecycle import BY_SPEC, deadline
 from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.spec.concurrency import Group
+from jobflow.core.spec.items import describe_scaling
 from jobflow.core.spec.readiness import fails_flow, has_tolerated_failures
 from jobflow.core.text import (
     MAX_NAMES,
@@ -31,7 +32,7 @@ from jobflow.core.text import (
 from jobflow.core.work import has_own_job
 
 _FLOW_REASONS = {
-    StepReason.PARALLELISM: "until the flow runs fewer jobs (spec.parallelism)",
+    StepReason.PARALLELISM: "until the flow runs fewer jobs",
     StepReason.CONCURRENCY: "for the flow to get its place",
     StepReason.SUSPENDED: "for the flow to be resumed",
 }
@@ -283,6 +284,7 @@ class FlowExplainer:
                     f"for {format_elapsed(since, self._ctx.now)}" if since else "",
                     format_run_progress(spec, self._steps.condition(step)),
                     "" if spec.for_each is not None else self._steps.tasks(step),
+                    describe_scaling(self._ctx.flow, spec),
                 ]
                 details = ", ".join(filter(None, parts))
                 names.append(self._steps.name(step) + (f" ({details})" if details else ""))
@@ -297,6 +299,8 @@ class FlowExplainer:
         by_reason = self._group(self._waits_normally, "reason")
         for reason, what in _FLOW_REASONS.items():
             if steps := by_reason.pop(reason, []):
+                if reason == StepReason.PARALLELISM:
+                    what += f" ({describe_scaling(self._ctx.flow) or 'spec.parallelism'})"
                 yield f"{self._list_steps(steps)} {_choose(steps, 'waits', 'wait')} {what}."
         waiting = by_reason.pop("", [])
         probing = [step for steps in by_reason.values() for step in steps]

@@ -15,7 +15,7 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed.steps import ObservedStep
 from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.started.matched_items import ItemStates
-from jobflow.core.spec.items import get_items
+from jobflow.core.spec.items import describe_scaling, get_items, get_parallelism
 from jobflow.core.spec.readiness import TargetState
 from jobflow.core.text import format_count
 
@@ -57,7 +57,7 @@ def with_items(ctx: PlanContext, position: int, index: int) -> PlanContext:
             whole.step, name=f"{name}/{index}", for_each=None, repeat=None
         )
         key = format_job_name(ctx.flow.metadata.name, name, index=index)
-        stored = _condition_of(whole, index)
+        stored = _condition_of(whole, index, ctx.flow)
         observed[step] = ObservedStep(step=spec, key=key, stored=stored, now=whole.now)
         new = ctx.layout.needs[step].matched - found
         found |= new
@@ -82,7 +82,7 @@ def list_item_waits(flow: JobFlow) -> Mapping[str, Callable[[int], str]]:
     }
 
 
-def _condition_of(observed: ObservedStep, index: int) -> StepCondition:
+def _condition_of(observed: ObservedStep, index: int, flow: JobFlow) -> StepCondition:
     run = next((each.stored for each in observed.runs if each.index == index), None)
     if run is not None:
         fields = {name: getattr(run, name) for name in RunCondition.__struct_fields__}
@@ -100,7 +100,10 @@ def _condition_of(observed: ObservedStep, index: int) -> StepCondition:
     state += f": {step.message}" if step.message else ""
     if has_ended:
         return StepCondition(phase=StepPhase.SKIPPED, message=f"it had not started; {state}")
-    return StepCondition(phase=StepPhase.WAITING, message=f"waits for its turn; {state}")
+    most = get_parallelism(flow, observed.step)
+    limit = describe_scaling(flow, observed.step) or (f"at most {most} at once" if most else "")
+    turn = f"waits for its turn ({limit})" if limit else "waits for its turn"
+    return StepCondition(phase=StepPhase.WAITING, message=f"{turn}; {state}")
 
 
 def describe_item(observed: ObservedStep, index: int) -> str:

@@ -23,7 +23,7 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.pods.failure import describe_attempt
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec import readiness
-from jobflow.core.spec.items import name_item
+from jobflow.core.spec.items import describe_scaling, name_item
 from jobflow.core.spec.step_commands import QUESTION, asks
 from jobflow.core.spec.step_times import times_of
 from jobflow.core.text import (
@@ -33,6 +33,7 @@ from jobflow.core.text import (
     format_elapsed,
     format_time,
     join_names,
+    to_sentence,
 )
 
 _VERBS: Mapping[Condition, str] = {
@@ -77,6 +78,10 @@ class StepExplainer:
         if decisions.items is not None and source is not None:
             yield f"Its {format_count(len(decisions.items), 'item')} come from {_quote(source)}."
         yield from _describe_runs(spec, condition)
+        flow, waits = self._ctx.flow, condition.reason == StepReason.PARALLELISM
+        limit = describe_scaling(flow, None if waits else spec)
+        if limit and phase not in ENDED_STEP_PHASES:
+            yield to_sentence(f"{'The flow' if waits else 'It'} runs {limit}")
         yield from _describe_times(spec, condition, self._now)
         if spec.daemon and progress.has_job(condition) and condition.abort_time is None:
             yield "It is a daemon: its job is ended once no step needs it to run any more."

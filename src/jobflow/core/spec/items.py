@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from jobflow.api.flow.control import to_number
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import Decisions
+from jobflow.api.flow.status import ByHand, Decisions
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.command import Action
 from jobflow.core.json_values import copy_json
@@ -79,10 +79,23 @@ def name_item(step: Step, decided: Decisions | None, index: int | None) -> str:
 def get_parallelism(flow: JobFlow, step: Step | None = None) -> int | None:
     """Return how many jobs of a flow, or items of a step, may be under way at once: what a user has
     set by hand, else what the spec says; None: any number."""
-    name = "" if step is None else step.name
-    for order in flow.status.by_hand or ():
-        if order.action == Action.SCALE_FLOW and order.step == name:
-            return order.parallelism
+    if (order := _find_scaling(flow, step)) is not None:
+        return order.parallelism
     if step is None:
         return to_number(flow.spec.parallelism)
     return to_number(step.for_each.parallelism) if step.for_each is not None else None
+
+
+def describe_scaling(flow: JobFlow, step: Step | None = None) -> str:
+    """Return `at most 4 at once, set by ann: at night` if a user has scaled a flow that has not
+    ended, or a step of it, by hand."""
+    if flow.final or (order := _find_scaling(flow, step)) is None:
+        return ""
+    comment = f": {order.comment}" if order.comment else ""
+    return f"at most {order.parallelism} at once, set by {order.by or 'hand'}{comment}"
+
+
+def _find_scaling(flow: JobFlow, step: Step | None) -> ByHand | None:
+    name = "" if step is None else step.name
+    orders = flow.status.by_hand or ()
+    return next((o for o in orders if o.action == Action.SCALE_FLOW and o.step == name), None)
