@@ -124,6 +124,24 @@ async def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
         await Client.from_kubeconfig(str(tmp_path / "none"))
 
 
+async def test_without_a_kubeconfig_that_of_a_sandbox_in_this_folder_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    missing = f"no kubeconfig at {tmp_path}/.kube/config and not inside a pod: "
+    advice = "pass --kubeconfig or set KUBECONFIG"
+    with pytest.raises(ConfigError, match=f"^{missing}{advice}$"):
+        await Client.from_kubeconfig(None)
+    (tmp_path / ".jobflow").mkdir()
+    (tmp_path / ".jobflow" / "kubeconfig").touch()
+    sandbox = "`export KUBECONFIG=.jobflow/kubeconfig` uses the sandbox"
+    with pytest.raises(ConfigError, match=f"^{missing}{advice}; {sandbox}"):
+        await Client.from_kubeconfig(None)
+
+
 @pytest.fixture
 def pki(tmp_path: Path) -> PkiFiles:
     return write_development_pki(tmp_path / "pki", ["127.0.0.1"])

@@ -31,6 +31,8 @@ REREAD_SECONDS = 60.0
 account's token long before it expires, so a minute is often enough (client-go does the same)."""
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Folder where a kubelet puts a pod's token, the API server's CA and the namespace's name."""
+SANDBOX_KUBECONFIG = ".jobflow/kubeconfig"
+"""Where `jobflow sandbox` writes its kubeconfig, until its end."""
 
 
 class ConfigError(ValueError):
@@ -118,7 +120,11 @@ async def find(
         return await _from_kubeconfig(candidate, context, impersonate)
     if "KUBERNETES_SERVICE_HOST" not in os.environ or impersonate is not None:
         missing = f"no kubeconfig at {candidate} and not inside a pod"
-        raise ConfigError(f"{missing}: pass --kubeconfig or set KUBECONFIG")
+        sandbox = ""
+        if _any_exists(SANDBOX_KUBECONFIG):
+            export = f"`export KUBECONFIG={SANDBOX_KUBECONFIG}`"
+            sandbox = f"; {export} uses the sandbox that was started in this folder"
+        raise ConfigError(f"{missing}: pass --kubeconfig or set KUBECONFIG{sandbox}")
     config = import_config()
 
     async def read() -> Login:
