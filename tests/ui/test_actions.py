@@ -177,14 +177,14 @@ async def test_a_flow_goes_on_after_its_third_step_was_mended(world: PageWorld) 
     dialog = await ask(tab, "Resubmit")
     await dialog.get_by_label("Reuse results that have not changed").check()
     rows = dialog.locator(".preview tr")
-    reused = ["loadreused", "preparereused", "badruns: it failed in f"]
+    reused, bad = ["loadreused", "preparereused"], "badruns: it failed in f"
     why = {"evaluate": "its target bad runs again", "publish": "its target evaluate runs again"}
     runs = [f"{name}runs: {each}" for name, each in why.items()]
-    await expect(rows).to_have_text([*reused, *runs])
+    await expect(rows).to_have_text([*reused, f"{bad}, and would run the same again", *runs])
     await dialog.get_by_label("Params").fill("rat=0.1")
     await expect(dialog.locator(".preview")).to_contain_text("JobFlow f has no such param")
     await dialog.get_by_label("Params").fill("rate=0.1")
-    await expect(rows).to_have_text([*reused, *runs])
+    await expect(rows).to_have_text([*reused, f"{bad}; args[0] differs: 0.01 → 0.1", *runs])
     await expect(dialog.locator("code")).to_have_text("jobflow resubmit f --param rate=0.1 --reuse")
     await dialog.get_by_label("Name of the new flow").fill("g")
     await confirm(dialog, "Resubmit")

@@ -114,9 +114,19 @@ def test_a_template_that_has_changed_is_named() -> None:
 def test_what_failed_or_was_never_reached() -> None:
     base = failed(chain(), "f-b")
     found = reasons(rated(reusing(base), "0.1"))
-    assert found == {"b": "it failed in f", "c": "its target b runs again"}
+    why = "it failed in f; args[1] differs: 0.01 → 0.1"
+    assert found == {"b": why, "c": "its target b runs again"}
     new = with_step(reusing(base), "c", depends_on=None)
-    assert reasons(new) == {"b": "it failed in f", "c": "f never reached it"}
+    same = "it failed in f, and would run the same again"
+    assert reasons(new) == {"b": same, "c": "f never reached it"}
+
+
+def test_of_a_failed_run_with_a_template_only_a_change_is_known() -> None:
+    base = failed(flow("a", b="a"), "f-b")
+    same = "it failed in f, and would run the same again, unless its template has changed since"
+    assert reasons(reusing(base)) == {"b": same}
+    mended = with_step(reusing(base), "b", **says("b"))
+    assert reasons(mended)["b"].startswith("it failed in f; ")
 
 
 def test_an_earlier_flow_that_has_a_result_is_named() -> None:

@@ -1,4 +1,4 @@
-"""Differences of two vcjob specs, in a line."""
+"""Differences of two runs, in a line."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from jobflow.core.json_values import maps
-from jobflow.core.text import format_count, printable, shorten
+from jobflow.core.manifests.fingerprint import find_differences
+from jobflow.core.text import format_count, join_names, printable, shorten
 
 _SHOWN = 2
 """Differences in a line; others are counted."""
@@ -16,7 +17,17 @@ _LONGEST = 60
 _CONTAINER = re.compile(r"tasks\[[^\]]*\]\.template\.spec\.containers\[[^\]]*\]\.")
 
 
-def describe(differences: Sequence[tuple[str, Any, Any]], spec: Mapping[str, Any]) -> str:
+def describe_change(before: Sequence[Any], after: Sequence[Any]) -> str:
+    """Return what differs between two runs, as `started.run.compared` has them."""
+    if differences := [*find_differences(before[0], after[0])]:
+        return _describe_all(differences, after[0])
+    if names := [path for path, _, _ in find_differences(before[1][0], after[1][0])]:
+        targets = "target" if len(names) == 1 else "targets"
+        return f"it is made of something else: its {targets} {join_names(names)}"
+    return "the end of its repeat differs"
+
+
+def _describe_all(differences: Sequence[tuple[str, Any, Any]], spec: Mapping[str, Any]) -> str:
     """Return `args[1] differs: 0.01 → 0.1` for differences as `find_differences` has them. `spec`:
     the new one; in its only container, paths begin with a field of that."""
     pods = [(task.get("template") or {}).get("spec") or {} for task in maps(spec.get("tasks"))]

@@ -20,7 +20,7 @@ from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.job import Job, JobCondition, JobOutline, JobPhase, JobState, JobStatus
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.cel.budget import NEXT_PLAN_DELAY
-from jobflow.core.manifests.fingerprint import digest, find_differences
+from jobflow.core.manifests.fingerprint import digest
 from jobflow.core.manifests.volume_claims import movable_claims
 from jobflow.core.names import format_place
 from jobflow.core.planning.actions import CreateJob
@@ -29,14 +29,14 @@ from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, fres
 from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.reuse import are_reused
 from jobflow.core.planning.started.run import compared
-from jobflow.core.planning.virtual_time.differences import describe
+from jobflow.core.planning.virtual_time.differences import describe_change
 from jobflow.core.planning.virtual_time.flow import RunningJob, VirtualFlow
 from jobflow.core.planning.virtual_time.loop import VirtualTime
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.concurrency import NO_GROUP, Group
 from jobflow.core.spec.items import get_items
 from jobflow.core.text import join_names
-from jobflow.core.work import may_run_steps
+from jobflow.core.work import has_own_job, may_run_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ class _Explainer:
             return "no flow is reused here"
         former = old.run_for(run, taken)
         if former is None or not _has_result(former):
-            why = _no_result(run, former, old)
+            why = _no_result(run, former, ctx, old)
             has_it = (
                 each.name
                 for each in self.chain
@@ -290,7 +290,7 @@ def _s(names: Sequence[str], *, of_verb: bool = False) -> str:
     return "s" if (len(names) == 1) is of_verb else ""
 
 
-def _no_result(run: ObservedRun, former: ObservedRun | None, old: _Old) -> str:
+def _no_result(run: ObservedRun, former: ObservedRun | None, ctx: PlanContext, old: _Old) -> str:
     step = old.step(run.step.name)
     if step is None:
         return f"{old.name} has no such step"
@@ -300,7 +300,7 @@ def _no_result(run: ObservedRun, former: ObservedRun | None, old: _Old) -> str:
         return f"{old.name} has no such item"
     phase, stored = former.stored.phase, former.stored
     if phase == StepPhase.FAILED and stored.attempts:
-        return f"it failed in {old.name}"
+        return f"it failed in {old.name}{_since_failure(run, former, ctx, old)}"
     if phase == StepPhase.COMPLETED:
         lost = "an earlier version of JobFlow made it, or there was no room in the status"
         return f"{old.name} has no fingerprint of it: {lost}"
@@ -310,6 +310,19 @@ def _no_result(run: ObservedRun, former: ObservedRun | None, old: _Old) -> str:
 
 
 _NEVER_REACHED = frozenset({StepReason.UPSTREAM_FAILED, StepReason.STOPPED, StepReason.BLOCKED})
+
+
+def _since_failure(run: ObservedRun, former: ObservedRun, ctx: PlanContext, old: _Old) -> str:
+    """Return the end of a sentence: what has changed since a run failed."""
+    before, after = compared(former, old.ctx), compared(run, ctx)
+    if before is None or after is None:
+        return ""
+    if digest(before) != digest(after):
+        return f"; {describe_change(before, after)}"
+    # no fingerprint says which template it had
+    is_known = has_own_job(former.step, former.case)
+    unless = "" if is_known else ", unless its template has changed since"
+    return f", and would run the same again{unless}"
 
 
 def _difference(
@@ -329,13 +342,7 @@ def _difference(
         if former.stored.outputs is None:
             return f"its outputs were not read in {old.name}"
         return "there is no room for its outputs"
-    if differences := [*find_differences(before[0], after[0])]:
-        return describe(differences, after[0])
-    made = [*find_differences(before[1][0], after[1][0])]
-    if not made:
-        return "the end of its repeat differs"
-    names = [path for path, _, _ in made]
-    return f"it is made of something else: its target{_s(names)} {join_names(names)}"
+    return describe_change(before, after)
 
 
 # ------------------------------------------------------------------ virtual time
