@@ -93,8 +93,9 @@ async def test_a_second_cancel_and_an_action_for_jobs_are_refused(world: Cluster
     assert refused == {
         "Command again (TerminateJob) was refused: the flow has ended (Failed)",
         "Command complete (CompleteJob) was refused: JobFlow executes AbortJob, "
-        "ApproveStep, RejectStep, RestartJob, ResumeJob, RetryTolerated, SuspendFlow, "
-        "TerminateJob and TerminateNow on flows and no other action",
+        "ApproveStep, CancelStep, RejectStep, RestartJob, ResumeJob, RetrySteps, "
+        "RetryTolerated, ScaleFlow, SkipStep, SuspendFlow, TerminateJob and TerminateNow "
+        "on flows and no other action",
     }
 
 

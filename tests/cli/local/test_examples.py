@@ -48,6 +48,7 @@ ENDS = dict.fromkeys(EXAMPLES_BY_NAME, "Succeed") | {
             "finally-in-order",
             "go-on-after-a-fix",
             "on-failure",
+            "steps-by-hand",
             "timeout",
             "report-failures",
         ),
