@@ -165,7 +165,7 @@ class Tree:
         return _beside_or_below(line, text, Text(_GAP), width)
 
     def _blocks(self, lines: Sequence[_Line], now: datetime, width: int) -> list[list[Text]]:
-        # what does not fit beside the name is below it
+        # text that does not fit beside the name is below it
         levels = [line.level for line in lines]
         stems, next_levels = guides(levels), [*levels, 0][1:]
         phase = max(map(cell_len, (StepPhase.COMPLETED, *(line.row.phase for line in lines))))
@@ -243,7 +243,7 @@ def _detail(row: StepRow, now: datetime) -> str:
             retry = f"in {format_duration(delay)}" if delay >= timedelta(seconds=1) else "now"
         parts = (row.runs, ": ".join(filter(None, (retry, why))))
     elif row.phase == StepPhase.FAILED:
-        # what failed comes before what it wrote
+        # the failure comes before the outputs
         parts = (attempt, row.with_reason, row.outputs)
     elif row.is_completed:
         parts = (attempt, row.with_reason, row.case, row.runs, row.outputs)

@@ -46,8 +46,8 @@ def retention(flow: JobFlow, view: View, now: datetime) -> Retention:
     for key, condition in (flow.status.conditions or {}).items():
         for run in condition.runs or (condition,):
             if run.phase in ENDED_STEP_PHASES:
-                # a name that was dropped for the status's size follows from the attempt; the record
-                # of the first attempt was dropped too
+                # a name that was dropped for the status's size follows from the attempt; then the
+                # record of the first attempt is gone too
                 first = format_run_name(key, run.index)
                 name = run.job or run.flow
                 recorded |= {name} if name else {first, format_latest_name(first, run.attempts)}
