@@ -66,7 +66,7 @@ class CrdWatch:
                 self._changed.clear()
                 if not self._are_all_correct() or self.fit.is_set():
                     continue
-                # what was read while a definition did not fit may lack fields
+                # objects that were read while a definition did not fit may lack fields
                 if self._must_reread:
                     await asyncio.sleep(SETTLE_SECONDS)
                     await self._reread()

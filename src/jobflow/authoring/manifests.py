@@ -119,7 +119,7 @@ def check_objects(
     report = check_manifests(Manifests([*sources.values()], manifests), lenient=lenient)
     if problems or report.faults:
         paths = {each.path for each in problems}
-        # What is no JSON is left out, and then missing; that says nothing more.
+        # Values that are no JSON are left out, and then missing; that says nothing more.
         later = [
             each
             for each in (from_manifest(fault, report) for fault in report.faults)

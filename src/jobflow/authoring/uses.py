@@ -164,7 +164,7 @@ class _OutputFinder:
         if isinstance(node, tree.OperationNode):
             self._compare(node, variables)
             return None
-        # What these return is not known, but outputs may be in their parts.
+        # Their results are not known, but outputs may be in their parts.
         for part in chain.from_iterable(map(_nodes, node)):
             self.read(part, variables)
         return None

@@ -13,10 +13,9 @@ import structlog
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.resources import COMMANDS, CRONJOBFLOWS, JOBFLOWS
-from jobflow.api.volcano.command import encoded
+from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS
 from jobflow.controller.apply.api_answers import is_refusal
-from jobflow.controller.apply.creates import replacing_command
+from jobflow.controller.apply.creates import create_command, replacing_command
 from jobflow.controller.apply.events import Recorder
 from jobflow.controller.apply.requests import difference, guarded_patch
 from jobflow.controller.queue import WorkQueue
@@ -189,12 +188,7 @@ class Crons(Listener):
     async def _cancel(self, cron: CronJobFlow, action: ReplaceFlow) -> None:
         message = f"replaced by the CronJobFlow {cron.metadata.name}"
         command = replacing_command(cron, action.name, action.uid, message)
-        try:
-            await self._client.create(COMMANDS, cron.metadata.namespace, encoded(command))
-        except ApiError as error:
-            if not error.already_exists:
-                raise
-        else:
+        if await create_command(self._client, command):
             log.info("flow to be replaced", cronjobflow=full_name(cron), flow=action.name)
 
     async def _remove(self, cron: CronJobFlow, action: RemoveFlow) -> None:

@@ -81,6 +81,12 @@ def format_attempt_name(first: str, again: int, *, room: int = 0) -> str:
     return _shorten(first, max(MAX_NAME - room - len(tail), _HASH + 2)) + tail
 
 
+def format_run_name(key: str, index: int | None) -> str:
+    """Return the name of the first vcjob of a run, by that of its step: `<key>-<index>`, or `key`
+    without an index."""
+    return key if index is None else f"{key}-{index}"
+
+
 def format_latest_name(first: str, attempts: int) -> str:
     """Return the name of the last of so many attempts, if no name was in use or too long."""
     return format_attempt_name(first, max(attempts - 1, 0))

@@ -47,7 +47,7 @@ class StepReason(StrEnum):
     # Failed
     JOB_FAILED = "JobFailed"
     FLOW_FAILED = "FlowFailed"
-    """Of a step that runs a child flow."""
+    """Only for a step that runs a child flow."""
     JOB_TERMINATED = "JobTerminated"
     JOB_ABORTED = "JobAborted"
     REFUSED = "Refused"

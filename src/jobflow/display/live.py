@@ -126,7 +126,7 @@ class LiveTrees(LiveDisplay):
         whole = [tree.lines(now, width, free) for tree in trees]
         shares = [0] * len(trees)
         ranked = sorted(range(len(trees)), key=lambda i: trees[i].flow.final)
-        # what a small tree does not need is for those behind it
+        # lines that a small tree does not need are for those behind it
         for left, i in zip(range(len(trees), 0, -1), ranked, strict=True):
             shares[i] = min(len(whole[i]), max(free // left, 1))
             free -= shares[i]

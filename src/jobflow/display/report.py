@@ -64,7 +64,7 @@ def first_of_each_file(
     counts: Counter[str] = Counter()
     shown: list[Placed] = []
     for each in findings:
-        # of each file, because one bad file should not hide the others
+        # counted for each file, because one bad file should not hide the others
         counts[each.place.source.name] += 1
         if counts[each.place.source.name] <= most:
             shown.append(each)

@@ -179,7 +179,7 @@ class Tree:
         return _beside_or_below(line, text, outputs, Text(_GAP), width, "dim")
 
     def _blocks(self, lines: Sequence[_Line], now: datetime, width: int) -> list[list[Text]]:
-        # what does not fit beside the name is below it
+        # text that does not fit beside the name is below it
         levels = [line.level for line in lines]
         stems, next_levels = guides(levels), [*levels, 0][1:]
         phase = max(map(cell_len, (StepPhase.COMPLETED, *(line.row.phase for line in lines))))

@@ -131,7 +131,7 @@ class Cache(Generic[T]):
     def precedes(self, version: str, known: int) -> bool:
         """Return whether a consistent list at `version` is older than `known`, the `newest` version
         when the list was requested."""
-        # what was known before must be in it; another list may have started over meanwhile
+        # a list must have all that was known before; another one may have started over meanwhile
         return version_of(version) < min(known, self.newest)
 
     def lags(self, meta: ObjectMeta | Identity) -> bool:
@@ -174,7 +174,7 @@ class Cache(Generic[T]):
         their last state."""
         taken = version_of(version)
         missing = (obj for obj in self if obj.metadata.uid not in present)
-        # those above were created after the list was taken
+        # the others were created after the list was taken
         return [obj for obj in missing if version_of(obj.metadata.resource_version) <= taken]
 
     def level_with(self, version: str, gone: Iterable[T]) -> None:

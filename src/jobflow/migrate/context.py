@@ -212,7 +212,7 @@ class Context:
             case ("outputs", "parameters", *rest) if rest:
                 return info.output(".".join(rest), sample)
             case ("outputs", "parameters"):
-                # Of a loop, Argo lists a map for each item.
+                # Argo lists a map for each item of a loop.
                 names = [name for name in info.outputs if name]
                 if not info.is_loop or not names:
                     raise UnsupportedExpression(

@@ -220,7 +220,7 @@ class Field:
     def report_unread(self) -> None:
         for key, child in self.entries():
             entry = self.node.entries[key]  # type: ignore[union-attr]
-            # What is inside of an unknown key is unknown with it.
+            # All inside of an unknown key is unknown with it.
             if id(entry) not in self.findings.read:
                 child.gap("is not known to this command: look for an equal in docs/reference.md")
             else:

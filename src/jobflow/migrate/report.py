@@ -84,7 +84,7 @@ def convert_argo(manifests: Manifests) -> ArgoReport:
             assert isinstance(node, MappingNode), "an object is written"
             source, plain = Source(each.manifest.source.name, text), without_comments(obj)
             found = check(Manifests([source], [Manifest(source, node)]))
-            # What lint finds in the result is shown where Argo's file has it.
+            # Faults that lint finds in the result are shown at their place in Argo's file.
             report.faults += (
                 replace(fault, place=each.place_of(fault.path, plain)) for fault in found.faults
             )

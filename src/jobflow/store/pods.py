@@ -117,7 +117,7 @@ class Pods:
 
     def _drop_pods(self, job: Job, flow_uid: str) -> None:
         uid = job.metadata.uid
-        # what is recorded is not read again
+        # pods of a recorded end are not read again
         self._gone.pop(uid, None)
         for pod in self._of.pop(uid, {}).values():
             self.cache.let_go(pod)

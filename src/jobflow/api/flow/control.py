@@ -286,6 +286,6 @@ class Concurrency(Struct):
     """The flow starts once fewer than this number of flows of the group hold a place and none waits
     before it. Default: 1."""
     policy: str | None = None
-    """What happens to the flow if its group has no free place. Wait (default): it waits for one.
-    Replace: it cancels the flows that hold a place or wait before it, and starts when they have
-    ended. Forbid: all its steps are skipped, and it ends."""
+    """Policy of the flow if its group has no free place. Wait (default): it waits for one. Replace:
+    it cancels the flows that hold a place or wait before it, and starts when they have ended.
+    Forbid: all its steps are skipped, and it ends."""

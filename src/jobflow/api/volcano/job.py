@@ -231,7 +231,7 @@ class PodOutline(Struct):
 
 
 def _containers(found: OddList) -> list[ContainerOutline]:
-    # what is malformed counts as missing
+    # malformed values count as missing
     if not isinstance(found, list):
         return []
     return [each for each in found if isinstance(each, ContainerOutline)]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # a name of a type only
     from jobflow.authoring.objects.fields import StepFields
 
 P = ParamSpec("P")
-# Of functions that name none.
+# Image of functions that name none.
 IMAGE = "python:3.12-alpine"
 # Bytes of the source of a function; a program on a command line can have 128 KiB.
 MAX_SOURCE = 65_536

@@ -79,6 +79,6 @@ def _returned(definition: ast.FunctionDef) -> Iterator[ast.expr]:
         if isinstance(node, ast.Return) and node.value is not None:
             if not (isinstance(node.value, ast.Constant) and node.value.value is None):
                 yield node.value
-        # What an inner function returns is not what this one returns.
+        # The result of an inner function is not the result of this one.
         elif not isinstance(node, _INNER):
             pending += ast.iter_child_nodes(node)

@@ -33,7 +33,7 @@ def command() -> Callable[..., None]:
     """Return the function that typer calls, with a parameter for each setting."""
 
     def run_serve(**flags: Any) -> None:
-        # what is not given is left to the environment variables
+        # the environment variables set flags that are not given
         given = {name: each for name, each in flags.items() if each not in (None, [])}
         raise typer.Exit(serve(given))
 

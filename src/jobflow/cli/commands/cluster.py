@@ -94,7 +94,7 @@ def certs(
 def doctor(options: ClusterOptions) -> Work:
     """Check the installation: definitions, Volcano and its own controllers of JobFlows, webhook,
     certificates, leader, your rights, queues, and JobTemplates of the namespace. Each fault comes
-    with what to do about it. What you have no right to read is a warning.
+    with what to do about it. Objects that you may not read are warnings.
 
     Exit code: 0 no faults; 1 faults; 2 no cluster.
     """

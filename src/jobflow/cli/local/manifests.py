@@ -171,7 +171,7 @@ def _converted(manifest: Manifest) -> dict[str, Any]:
         if key in old and not (key == "generateName" and old.get("name")):
             metadata[key] = old[key]
     for key in ("labels", "annotations"):
-        # those of tools and of JobFlow are not what a user wrote
+        # a user has not written those of tools and of JobFlow
         given = (old.get(key) or {}).items()
         kept = {k: v for k, v in given if is_inherited(k, v) and k not in _CREATED_BY}
         if kept:
@@ -179,7 +179,7 @@ def _converted(manifest: Manifest) -> dict[str, Any]:
     converted = resource.type_meta | {"metadata": metadata, "spec": spec}
     if resource is JOBS:
         return converted
-    # what JobFlow changed in the spec of a vcjob that it created is taken back
+    # changes that JobFlow made to the spec of its own vcjobs are taken back
     ttl = (old.get("annotations") or {}).get(labels.TTL_SECONDS, "")
     # the flow took the field off, so that Volcano does not delete what it needs
     if ttl.isdecimal():

@@ -84,7 +84,7 @@ class _LogsFollower:
 
     async def run(self, pods: Sequence[Pod]) -> None:
         for target in find_targets(self._family, pods, self._selection):
-            # of a container that has not started, --tail and --since would leave out new lines
+            # --tail and --since would leave out new lines of a container that has not started
             waits = choice.why_waiting(target.pod, target.container)
             self._follow(target, self._for_later if waits else self._selection)
         watching = [asyncio.create_task(each.run()) for each in self._reflectors]

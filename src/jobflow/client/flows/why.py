@@ -180,7 +180,7 @@ async def explain_children(
         for run in each.runs or (each,)
         if run.flow and (index is None or name != step or run.index == index)
     ]
-    # what has failed explains more than what still runs
+    # a failed flow explains more than one that still runs
     failed = [run.flow for run in runs if run.phase == StepPhase.FAILED]
     causes = failed or [run.flow for run in runs if run.phase not in ENDED_STEP_PHASES]
     said = dict.fromkeys(explanation.sentences)

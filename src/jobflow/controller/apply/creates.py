@@ -67,27 +67,30 @@ class CommandSender:
         message = f"by the JobFlow {flow.metadata.name}"
         target, suffix = (resources.JOBFLOWS, action.name, action.uid), action.action.lower()
         command = make_command(flow, action.action, *target, suffix=suffix, message=message)
-        await self._create(flow, command)
+        await create_command(self._client, command)
         self._memory.of(flow).aborts[action.key] = self._now()
         log.info("command sent", flow=full_name(flow), child=action.name, action=action.action)
 
     async def _send(self, flow: JobFlow, command: Command) -> str:
         """Create a Command. Return why it was refused, or ""."""
         try:
-            await self._create(flow, command)
+            await create_command(self._client, command)
         except ApiError as error:
             if not is_refusal(error):
                 raise
             return str(error)
         return ""
 
-    async def _create(self, flow: JobFlow, command: Command) -> None:
-        """Create a Command unless it exists."""
-        try:
-            await self._client.create(resources.COMMANDS, flow.metadata.namespace, encoded(command))
-        except ApiError as error:
-            if not error.already_exists:
-                raise
+
+async def create_command(client: Client, command: Command) -> bool:
+    """Create a Command; return False if there is one of its name already. Raises ApiError."""
+    try:
+        await client.create(resources.COMMANDS, command.metadata.namespace, encoded(command))
+    except ApiError as error:
+        if not error.already_exists:
+            raise
+        return False
+    return True
 
 
 def replacing_command(by: JobFlow | CronJobFlow, flow: str, uid: str, message: str) -> Command:

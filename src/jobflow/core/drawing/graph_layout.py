@@ -20,7 +20,7 @@ INSET = 12
 TITLE = 20
 """Height of the title of a graph in a box that has several."""
 CHAR, SMALL_CHAR = 7.2, 6.2
-"""Of an average character, and of one of a label or a second line; a browser decides the width."""
+"""Width of an average character of a name, and of smaller text; a browser decides the real one."""
 _MAX_CHARS = 40
 
 
@@ -33,9 +33,9 @@ class NodeSize:
     """The size of nodes, and the distances between them."""
 
     width: Callable[[Node], float]
-    """Of a node without child flows, at least; nodes of a column are as wide as the widest."""
+    """Least width of a node without child flows; nodes of a column are as wide as the widest."""
     height: float = HEIGHT
-    """Of a node or of the head of a box."""
+    """Height of a node, or of the head of a box."""
     row: float = 62
     """From row to row of nodes without child flows."""
     gap: float = 56
@@ -130,8 +130,9 @@ class _Sized:
     """Width and height of each node; nodes without graphs are as wide as others of the column."""
     layout: Layout
     lefts: Sequence[float]
-    """Of each column, from 0, as are the widths."""
+    """Left edge of each column, from 0."""
     widths: Sequence[float]
+    """Width of each column."""
 
     @classmethod
     def of(cls, graph: FlowGraph, size: NodeSize) -> _Sized:

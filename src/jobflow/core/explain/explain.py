@@ -46,7 +46,7 @@ def list_queued_jobs(
     if name is None:
         return list(find_queued_jobs(ctx, range(len(ctx.layout.steps))))
     paths = find_root_causes(ctx, ctx.layout.graph.index[name])
-    # those of the steps that an explanation describes
+    # the jobs of the steps that an explanation describes
     found = find_queued_jobs(ctx, [path[-1] for path in paths[: MAX_NAMES + 1]])
     return [job for job in found if index in (None, job.index) or job.step != name]
 
@@ -120,7 +120,7 @@ def _describe(
         yield from explainer.describe(path[-1])
     if (more := len(others) - MAX_NAMES) > 0:
         yield f"{format_count(more, 'more step')} also {'blocks' if more == 1 else 'block'} it."
-    # what is described already is not repeated as the cause
+    # a step that is described already is not repeated as the cause
     described = [step, *(path[-1] for path in others[:MAX_NAMES])]
     reasons = {explainer.condition(step).reason for step in described}
     if StepReason.STOPPED in reasons:

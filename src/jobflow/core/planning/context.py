@@ -86,7 +86,7 @@ class PlanContext:
         # an older version has written the status, without the newest fields
         if layout.has_children:
             flow = with_facts_of_children(flow, view.jobs)
-        # what is read is frozen from here on: the passes only write `progress`
+        # nothing that is read changes from here on: the passes only write `progress`
         observed = gather(flow, layout, records, second)
         assign(observed, layout, view, flow)
         facts = Facts(stored_lifecycle(flow, second))

@@ -1,8 +1,8 @@
 """`plan`: what to do now about one flow. The table of contents of the rules.
 
 Steps are decided in the order of their dependencies: one that has begun by its vcjobs and the
-status (`started`), any other by its targets (`pending`). What the decisions show about the flow as
-a whole, such as a failure, are facts; `_decide` decides all steps again as long as the facts grow.
+status (`started`), any other by its targets (`pending`). Decisions may show facts about the flow as
+a whole, such as a failure; `_decide` decides all steps again as long as these facts grow.
 """
 
 import math

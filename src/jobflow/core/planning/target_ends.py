@@ -29,7 +29,7 @@ MOST_BYTES = 16 * 1024
 MOST_ATTEMPTS = 10**9
 
 _rank = attrgetter("attempts", "phase", "reason")
-"""Of two ends, the one after more attempts counts."""
+"""Order of ends: the one after more attempts counts."""
 _REASONS = frozenset({"", *StepReason})
 _BY_CONDITION: Mapping[Condition, TargetEnd] = {
     Condition.COMPLETED: TargetEnd(StepPhase.COMPLETED, StepReason.JOB_LOST),

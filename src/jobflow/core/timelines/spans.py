@@ -12,7 +12,7 @@ from itertools import pairwise
 from jobflow.api.flow import status as api
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.volcano.job import JobPhase
-from jobflow.core.names import format_job_name
+from jobflow.core.names import format_job_name, format_run_name
 from jobflow.core.work import ends_in_status
 
 _QUEUED = frozenset({"", JobPhase.PENDING})
@@ -102,7 +102,7 @@ class Attempts:
         runs: dict[str, str] = {}
         for key in self.keys:
             for run in runs_of(conditions.get(key, api.StepCondition())):
-                first = first_job(key, run)
+                first = format_run_name(key, run.index)
                 runs |= {first: first, run.job: first}
         pairs = zip(self.keys, flow.all_steps, strict=True)
         self._in_status = {key for key, step in pairs if ends_in_status(step)}
@@ -119,7 +119,7 @@ class Attempts:
         """Return the records of a run of the step with this key, in the order of its attempts."""
         in_status = key in self._in_status and run.create_time is not None and not run.job
         if not run.flow and not in_status:
-            return self._by_run.get(first_job(key, run), [])
+            return self._by_run.get(format_run_name(key, run.index), [])
         # work that is not recorded has the times of a vcjob that runs from its start
         running = api.JobRunningHistory(state=JobPhase.RUNNING, start_timestamp=run.create_time)
         record = api.JobRecord(
@@ -197,7 +197,3 @@ class RunSpans:
 def runs_of(condition: api.StepCondition) -> Sequence[api.RunCondition]:
     """Return the runs of a step with forEach or repeat, or the only run of another step."""
     return condition.runs or (condition,)
-
-
-def first_job(key: str, run: api.RunCondition) -> str:
-    return key if run.index is None else f"{key}-{run.index}"

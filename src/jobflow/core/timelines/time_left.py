@@ -197,7 +197,7 @@ class _Estimate:
                 self.used.update(() if time is None else (work,))
             if time is not None:
                 times.append(time)
-        # of the cases that an undecided switch may choose, the shortest for the low end
+        # an undecided switch counts with its shortest case for the low end
         pick = min if self.share < 0.5 else max
         if not times:
             self.unknown.append(step.name)

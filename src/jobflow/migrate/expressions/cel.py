@@ -29,7 +29,7 @@ _MACROS = {
     "count": "filter",
 }
 _OUR_PHASES = {"Succeeded": "Completed", "Error": "Failed", "Omitted": "Skipped"}
-# Of closures inside of each other, for which expr-lang has only `#`.
+# Variables of closures inside of each other, for which expr-lang has only `#`.
 _VARIABLES = "ijkmn"
 # Characters of a call; an expression of a flow has at most 1,024.
 _MAX_CEL = 8_192

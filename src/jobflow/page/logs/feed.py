@@ -88,8 +88,8 @@ class LogFeed:
         self._sources: dict[str, int] = {}
         """Numbers of the containers whose lines are sent, by name."""
         self._known: dict[str, dict[str, Any]] = {}
-        """What the browser is told of each container, by name: with how many lines it begins, and
-        its attempt, if only one run of the step is shown."""
+        """Facts about each container that the browser gets, by name: with how many lines it begins,
+        and its attempt, if only one run of the step is shown."""
         self._new_sources: list[dict[str, Any]] = []
         self._followers: dict[tuple[str, str], ContainerFollower] = {}
         """By UID of the pod and container."""
@@ -171,7 +171,7 @@ class LogFeed:
         new = [key for key in by_key if key not in self._followers and key not in self._old]
         # each is an open connection to the API server
         room = max(MAX_SOURCES - len(self._running), 0)
-        # of the pods of a phase, those that started last
+        # among pods of one phase, those that started last
         newest = (by_key[key] for key in reversed(new))
         chosen = sorted(newest, key=lambda target: rank_of(target.pod, _ORDER))[:room]
         self._left_out = len(new) - len(chosen) + len(self._old)

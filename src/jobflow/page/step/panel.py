@@ -30,7 +30,7 @@ def step_panel(view: FlowView) -> Fragment:
     if selected is None:
         return Fragment(_ID, "empty.html", None)
     found, lines = None, [to_sentence(selected.unknown)]
-    # of an item that does not exist there is nothing to tell
+    # an item that does not exist has nothing to show
     if not selected.unknown:
         flow, now, choice, readings = selected.flow, view.now, selected.choice, view.page.readings
         step, index, facts = choice.step, choice.index, NO_FACTS

@@ -160,7 +160,7 @@ class StepReadings:
                 await asyncio.sleep(PAUSE_SECONDS)
                 flow = self._live.flow
                 with suppress(TimeoutError):
-                    # of a flow that has ended, nothing changes by itself
+                    # nothing of a flow that has ended changes by itself
                     has_ended = flow is None or flow.final
                     await asyncio.wait_for(event.wait(), None if has_ended else RENEW_SECONDS)
 

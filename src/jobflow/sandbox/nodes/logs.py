@@ -176,7 +176,7 @@ class ContainerLog:
                 # Read before the blocks, or lines written meanwhile would be missed.
                 ended, file = self.ended, files[-1]
                 yield from file.blocks(stamp)
-                # What was written between the last read and the rotation is still in this file.
+                # Lines between the last read and the rotation are still in this file.
                 if file.is_rotated():
                     yield from file.blocks(stamp)
                     files = self._open(stack)[-1:]

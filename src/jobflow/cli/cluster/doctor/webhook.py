@@ -133,7 +133,7 @@ async def _try_review(cluster: Cluster) -> Result:
             f"Something else refused the JobFlow of a dry run before JobFlow's webhook: {message}.",
             "Choose another namespace by -n.",
         )
-    # what the API server says if it cannot call a webhook, which is a 500 of its own
+    # the API server answers 500 by itself if it cannot call a webhook
     if "webhook" in message and error.code >= 500:
         known = (text for words, text in _REMEDIES if any(word in message for word in words))
         remedy = next(known, _REPLICAS)

@@ -140,7 +140,7 @@ def child_flows(facts: Parent, facts_of: Callable[[JobFlow], Facts]) -> list[Chi
 def _flow(facts: Parent, step: int, raw: dict[str, Any], params: ResolvedLayer | None) -> JobFlow:
     parent = facts.flow.spec
     spec = child_spec(without_nulls("JobFlow", {"spec": raw})["spec"])
-    # what the parent has, unless the child says otherwise
+    # the values of the parent, unless the child has its own
     inherited = {name: getattr(spec, name) or getattr(parent, name) for name in INHERITED}
     values = params.content if params is not None else {}
     spec = msgspec.structs.replace(

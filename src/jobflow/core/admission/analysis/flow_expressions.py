@@ -135,7 +135,7 @@ class FlowExpressions:
 class TrialEvaluation:
     def __init__(self, flow: JobFlow, budget: TreeBudget, level: int) -> None:
         self._flow = flow
-        # of two steps with one name, the first counts
+        # if two steps have one name, the first counts
         steps = {step.name: step for step in reversed(flow.all_steps)}
         self._standings = [
             {name: (step, condition) for name, step in steps.items()} for condition, *_ in _SAMPLES
@@ -166,7 +166,7 @@ class TrialEvaluation:
     ) -> str | None:
         first = None
         for sample in scopes:
-            # what only a run knows fits any type
+            # values that only a run knows fit any type
             for mention in parsed.mentions:
                 if mention.root == "item" and sample.item is UNSET:
                     return None

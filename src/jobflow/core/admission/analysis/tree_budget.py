@@ -127,8 +127,8 @@ class TreeBudget:
 
 
 class Constants:
-    """The known values of one flow. Those of an outermost flow have room of their own, those of all
-    its child flows share some."""
+    """The known values of one flow. The values of an outermost flow have room of their own; all its
+    child flows share some."""
 
     def __init__(self, flow: JobFlow, budget: TreeBudget, level: int) -> None:
         scope = EvaluationScope(flow, lambda name: None)

@@ -108,7 +108,7 @@ class NameScope:
         fault = self._step(place, keys[0]) or self._fact(keys[0], mention)
         if fault is not None or place.stage is not Stage.VARS:
             return fault
-        # of a step that still runs, the outputs and other facts are not known yet
+        # the outputs and other facts of a step that still runs are not known yet
         is_over = not self._upstream.may_still_run(place.position, keys[0])
         if is_over or keys[1:2] in (("phase",), ("job",)):
             return None

@@ -104,7 +104,7 @@ class FailureStop:
         self._spared: set[int] = set()
         """Steps that Abort does not abort."""
         self._handling: set[int] = set()
-        """Those of them that are not skipped: steps behind them may start too."""
+        """Spared steps that are not skipped: steps behind them may start too."""
 
     @property
     def why(self) -> str:

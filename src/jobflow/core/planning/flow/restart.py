@@ -8,7 +8,7 @@ Abort) or tolerated failures are to run again. A rejected approval asks again. A
 ended with its flow is started again if a step that runs again needs it, and makes nothing else run
 again.
 
-What runs again goes back to Waiting, without its decisions. Nothing is started here.
+Steps that run again go back to Waiting, without their decisions. Nothing is started here.
 """
 
 from collections.abc import Iterator, Mapping

@@ -23,7 +23,12 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition
 from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobPhase
-from jobflow.core.names import format_latest_name, is_attempt_name, split_attempt_name
+from jobflow.core.names import (
+    format_latest_name,
+    format_run_name,
+    is_attempt_name,
+    split_attempt_name,
+)
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.planning.observed import steps
 from jobflow.core.planning.observed.children import was_retried_with
@@ -53,7 +58,7 @@ def known_runs(flow: JobFlow) -> Iterator[tuple[str, RunCondition]]:
     for key, condition in (flow.status.conditions or {}).items():
         for run in condition.runs or (condition,):
             if run.uid:
-                first = key if run.index is None else f"{key}-{run.index}"
+                first = format_run_name(key, run.index)
                 # a name that was dropped for the status's size follows from the attempt
                 yield run.job or run.flow or format_latest_name(first, run.attempts), run
 
@@ -203,7 +208,7 @@ def _place_of(job: Job, layout: CompiledFlow) -> _Place | None:
     if position is not None:
         index = steps.index_of(job) if layout.loops[position] else None
         key = layout.keys[position]
-        first = key if index is None else f"{key}-{index}"
+        first = format_run_name(key, index)
         if layout.loops[position] == (index is not None) and is_attempt_name(meta.name, first):
             return _Place(position, index, _attempt(job, is_first=meta.name == first))
     for first in dict.fromkeys((meta.name, split_attempt_name(meta.name)[0])):

@@ -3,7 +3,7 @@
 A plan looks at every step of its flow, and in virtual time a flow of 1,000 steps needs thousands of
 plans. Between two of them, only these steps can do something new: those whose vcjobs have changed,
 whose own time has come, or whose condition the plan before has changed, and those that depend on
-them. What concerns the flow as a whole, such as a failure or its end, needs a plan of all steps.
+them. A change of the flow as a whole, such as a failure or its end, needs a plan of all steps.
 """
 
 from __future__ import annotations

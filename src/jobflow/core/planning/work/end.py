@@ -107,7 +107,7 @@ def ended(run: ObservedRun, job: Job, end: AttemptEnd, ctx: PlanContext) -> RunC
         failure=end.failure,
         flow_error=end.flow_error,
         outputs=outputs,
-        # those of a job that was lost were added when it was not found
+        # the hours of a lost job were added when it was not found
         requested_hours=run.stored.requested_hours if run.between_attempts else end.hours,
     )
     avoided, retry = None, run.step.retry

@@ -48,8 +48,8 @@ class ObjectWork(Protocol):
 
 
 class OwnWork(Protocol):
-    """A kind of work without objects: an attempt is a condition in the status. What it needs from
-    outside as long as it lasts is in its decision (`Want`), and the answer in the next View."""
+    """A kind of work without objects: an attempt is a condition in the status. Its decision has the
+    wants of the attempt (`Want`), and the next View has their answers."""
 
     def start(self, run: ObservedRun, ctx: PlanContext) -> RunDecision:
         """Begin an attempt, also once more after a retry of the flow. One that needs nothing from

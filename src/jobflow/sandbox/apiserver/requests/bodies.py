@@ -140,7 +140,7 @@ def change_by_apply(
     def change(current: Stored) -> Object:
         obj = show(codec.load(current.body))
         before = {each: show(codec.load(body)) for each, body in current.applied.items()}
-        # What others applied stays, although this manager leaves it out now.
+        # Fields that others applied stay, although this manager leaves them out now.
         mine = before.pop(manager, {})
         obj = patches.without_left_out(obj, mine, wanted, [*before.values()])
         return _revision(target, request, write, patches.merge(obj, wanted), current)

@@ -82,7 +82,7 @@ def hostnames_are_labels(facts: FlowFacts) -> Iterator[Violation]:
 def jobs_are_unique(facts: FlowFacts) -> Iterator[Violation]:
     # item 0 of step `a` is the vcjob `<flow>-a-0`, and so is step `a-0`. A step with a loop of its
     # own has a longer suffix than another step could generate for it
-    # of two steps with one name, the first is meant
+    # if two steps have one name, the first is meant
     position = {name: i for i, name in reversed([*enumerate(facts.names)])}
     for i, name in enumerate(facts.names):
         if facts.job_counts[i].runs is None and len(name) <= MAX_NAME:
