@@ -246,7 +246,8 @@ class PlanOptions:
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="Set a param of every flow in FILEs that declares it. May be repeated.",
+            help="Set a param of every flow that declares it; VALUE is JSON or else text. May be "
+            "repeated.",
         ),
     ] = None
     param_file: ParamFile = None

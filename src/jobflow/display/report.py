@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.text import Text
 
 from jobflow.api.resources import SECRETS
+from jobflow.client.errors import print_error
 from jobflow.core.text import format_count, join_names, printable
 from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN
-from jobflow.display.console import columns_of
+from jobflow.display.console import columns_of, make_console
 
 if TYPE_CHECKING:  # commands that show flows import nothing that checks manifests
     from jobflow.client.manifests.check import Report
@@ -47,6 +48,13 @@ def print_faults(faults: Iterable[ManifestFault], console: Console) -> None:
     for sentence in others:
         more = f"{sentence}; `jobflow lint -o json` prints {MAX_FINDINGS:,} of a file"
         console.print(more, soft_wrap=True)
+
+
+def print_without_file(report: Report) -> None:
+    """Print the warnings about flags, and the faults, of flows that are in no file."""
+    for warning in report.flag_warnings:
+        print_error(printable(warning.sentence), severity="warning")
+    print_faults(report.faults, make_console(stderr=True))
 
 
 def print_warnings(report: Report, console: Console) -> None:

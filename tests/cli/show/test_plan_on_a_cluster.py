@@ -81,6 +81,35 @@ async def test_a_flow_that_reuses_another_is_planned_with_its_results(
     )
 
 
+async def test_a_flow_of_the_cluster_is_planned_with_other_params(
+    world: Cluster, kubeconfig: Path, tmp_path: Path
+) -> None:
+    steps = [{"name": "a", "template": "a", "forEach": {"from": "params.names"}}]
+    params = [{"name": "names", "value": ["x"]}, {"name": "day", "value": "monday"}]
+    made = flow("f", {}, flows=steps, params=params)
+    await world.apply(asking("a", "10s", cpu=1), made)
+    (tmp_path / "new.yaml").write_text(
+        yaml.safe_dump_all([flow("g", {"a": ""}), asking("a", "1s")])
+    )
+    plan = ("plan", "f", "--capacity", "cpu=1", "-o", "json", "--param")
+    answer = await run_command(kubeconfig, *plan, "names=[x, y, z]", "--param", "day=1")
+    assert (answer.code, answer.json["makespanSeconds"]) == (0, 30)
+    assert "jobflow: warning: spec.params[1].value: " in answer.err
+    answer = await run_command(kubeconfig, *plan, "name=[x]")
+    assert (answer.code, answer.out) == (2, "")
+    assert "--param name: JobFlow f has no such param; did you mean" in answer.err
+    answer = await run_command(
+        kubeconfig, "plan", "f", "--param", "names=[7, 7, 8, 8]", "--param", "day=["
+    )
+    assert (answer.code, answer.out) == (2, "")
+    await world.apply(flow("h", {"a": ""}))
+    answer = await run_command(kubeconfig, "plan", "f", "h", "--param", "x=1")
+    assert (
+        "--param x: JobFlows f and h have no such param; their params are names and day"
+        in answer.err
+    )
+
+
 async def test_outputs_are_learned_from_finished_flows(
     world: Cluster, kubeconfig: Path, tmp_path: Path
 ) -> None:

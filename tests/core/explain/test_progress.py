@@ -58,6 +58,16 @@ def test_items_that_run_again_are_counted() -> None:
     assert text == "0/40 items done, 2 to run again"
 
 
+def test_items_that_a_user_has_skipped_are_done() -> None:
+    runs = [run(index, "Completed") for index in range(38)]
+    runs += [run(at, "Skipped", reason=StepReason.SKIPPED_BY_USER) for at in (38, 39)]
+    running = StepCondition(phase="Running", runs=[*runs[1:], run(0, "Running")])
+    assert format_run_progress(FORTY, running) == "39/40 items done, 1 running, 2 skipped"
+    completed = StepCondition(phase="Completed", runs=runs)
+    assert format_run_progress(FORTY, completed) == "40 items, 2 skipped"
+    assert format_run_progress(FORTY, completed, brief=True) == "40 items"
+
+
 def test_the_chosen_case_is_formatted() -> None:
     step = Step(name="a", switch=[Case(when="false"), Case(template="large"), Case()])
 

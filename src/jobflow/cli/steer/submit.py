@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobflow.cli.flags import DryRun, FollowOptions, ParamOptions
@@ -18,7 +18,7 @@ from jobflow.client.manifests.flag_values import (
     set_reuse,
 )
 from jobflow.client.manifests.objects import Manifest, Manifests
-from jobflow.client.manifests.sources import UNREADABLE, ManifestFault, SourcePlace
+from jobflow.client.manifests.sources import UNREADABLE, ManifestFault
 from jobflow.client.manifests.yaml_nodes import Node
 from jobflow.client.options import Connection, FileOptions
 from jobflow.client.verbs.copy import check_copy, check_flow, send_checked
@@ -29,7 +29,7 @@ from jobflow.core.violations import Reason, Violation
 from jobflow.display.console import make_console
 from jobflow.display.formats import ObjectOutput
 from jobflow.display.objects import name_of, object_of, print_objects
-from jobflow.display.report import print_fault, print_report, print_warnings
+from jobflow.display.report import print_fault, print_report, print_warnings, print_without_file
 from jobflow.kube.client import Client
 
 if TYPE_CHECKING:
@@ -176,12 +176,8 @@ def checked(flow: dict[str, Any], values: Mapping[str, Node], origin: str) -> Re
 def without_faults(report: Report) -> Report:
     """Return a report on a flow that is no file, after it has printed warnings about flags. Raises
     CommandError after it has printed the faults, if there are any."""
-    for warning in report.flag_warnings:
-        print_error(printable(warning.sentence), severity="warning")
+    print_without_file(report)
     if report.faults:
-        errors = make_console(stderr=True)
-        for fault in report.faults:  # the source is no file, so its lines mean nothing
-            print_fault(replace(fault, place=SourcePlace(fault.place.source)), errors)
         raise CommandError(FAILED, "nothing was sent, see above")
     return report
 

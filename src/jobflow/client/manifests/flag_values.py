@@ -188,10 +188,13 @@ def _rename(flow: Manifest, field: str, name: str) -> None:
 
 
 def set_params(
-    values: Mapping[str, yaml_nodes.Node], manifests: Iterable[Manifest], *, flow: str = ""
+    values: Mapping[str, yaml_nodes.Node],
+    manifests: Iterable[Manifest],
+    *,
+    flows: Sequence[str] = (),
 ) -> list[ManifestFault]:
     """Set the values in every flow that declares such params, and return warnings. Raises
-    CommandError if no flow does; `flow` is the name of the only one if it is not from FILEs."""
+    CommandError if no flow does; `flows` are their names if they are not from FILEs."""
     known: dict[str, None] = {}
     warnings = []
     for manifest in manifests:
@@ -209,15 +212,18 @@ def set_params(
                     place, kind = manifest.place(path), str(manifest.kind)
                     warnings.append(ManifestFault(place, "", why, path, kind, manifest.name))
     none, no_such = "no JobFlow in the files has params", "no JobFlow in the files has this param"
-    if flow:
-        none, no_such = f"JobFlow {flow} has no params", f"JobFlow {flow} has no such param"
-    errors = []
+    if flows:
+        owners = (
+            f"JobFlow {flows[0]} has" if len(flows) == 1 else f"JobFlows {join_names(flows)} have"
+        )
+        none, no_such = f"{owners} no params", f"{owners} no such param"
+    errors, whose = [], "its" if len(flows) == 1 else "their"
     for name in values:
         if not known:
             errors.append(f"--param {name}: {none}")
         elif name not in known:
             guess = did_you_mean(Suggester([*known]).nearest(name))
-            listed = f"; {'its' if flow else 'their'} params are {join_names([*known], shown=10)}"
+            listed = f"; {whose} params are {join_names([*known], shown=10)}"
             errors.append(f"--param {name}: {no_such}{guess or listed}")
     if errors:
         raise CommandError(UNUSABLE, "\n".join(errors))

@@ -1,7 +1,7 @@
 """New flows with the spec of an existing flow or of a CronJobFlow."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +20,7 @@ from jobflow.client.manifests.flag_values import (
     set_reuse,
 )
 from jobflow.client.manifests.objects import Manifests, manifest_of
-from jobflow.client.manifests.sources import SourcePlace
+from jobflow.client.manifests.sources import ManifestFault, SourcePlace
 from jobflow.client.manifests.yaml_nodes import Node
 from jobflow.client.verbs.send_manifests import Sent, send
 from jobflow.core.cron import Instantiation, Schedule, ScheduleFault, build_flow, parse_schedule
@@ -64,21 +64,37 @@ def check_flow(
     reuse: ReuseChoice | None = None,
 ) -> Report:
     """Return the report on a flow that is no file. `origin`: the object that it was made from."""
-    manifest = manifest_of(flow)
-    loaded = Manifests([manifest.source], [manifest])
+    return check_flows([flow], values, [origin], reuse)
+
+
+def check_flows(
+    flows: Sequence[dict[str, Any]],
+    values: Mapping[str, Node],
+    origins: Sequence[str],
+    reuse: ReuseChoice | None = None,
+) -> Report:
+    """Return the report on flows that are no files. `origins`: the objects that they were made
+    from."""
+    manifests = [manifest_of(each) for each in flows]
+    loaded = Manifests([each.source for each in manifests], manifests)
     if values:
-        loaded.flag_warnings = set_params(values, [manifest], flow=origin)
+        loaded.flag_warnings = set_params(values, manifests, flows=origins)
     if reuse is not None:
-        set_reuse(reuse, manifest)
-    return check(loaded)
+        set_reuse(reuse, manifests[0])
+    report = check(loaded)
+    report.faults = without_lines(report.faults)
+    return report
+
+
+def without_lines(faults: Iterable[ManifestFault]) -> list[ManifestFault]:
+    """Return faults of flows that are no files, whose lines mean nothing."""
+    return [replace(fault, place=SourcePlace(fault.place.source)) for fault in faults]
 
 
 async def send_checked(client: Client, report: Report, *, dry_run: bool = False) -> Sent:
     """Create the flow of a report of `check_flow`. Raises CommandError."""
-    (manifest,) = report.flows
     sent = await send(client, report, dry_run=dry_run)
-    # the lines of a flow that is no file mean nothing
-    sent.faults = [replace(fault, place=SourcePlace(manifest.source)) for fault in sent.faults]
+    sent.faults = without_lines(sent.faults)
     return sent
 
 

@@ -24,7 +24,8 @@ def format_run_progress(step: Step, condition: StepCondition, *, brief: bool = F
 
     Items: `12/40 items done, 3 running, 1 failed`, at the end `40 items`, `1/1 items, 3 not taken`
     or `1/8 items done, 1 failed, 6 not started`; `brief`: `12/40 items`, at the end `1 of 8
-    failed`. Repeats: `run 3 of at most 10`, at the end `3 runs`; `brief`: `run 3`.
+    failed`. Items that a user has skipped are done. Repeats: `run 3 of at most 10`, at the end `3
+    runs`; `brief`: `run 3`.
     """
     runs = condition.runs or ()
     finished = condition.phase in ENDED_STEP_PHASES
@@ -42,10 +43,12 @@ def format_run_progress(step: Step, condition: StepCondition, *, brief: bool = F
     if not runs:
         return "no items" if finished and not items else ""
     total = len(items)
-    done = sum(run.phase == StepPhase.COMPLETED for run in runs)
+    skipped = sum(run.reason == StepReason.SKIPPED_BY_USER for run in runs)
+    done = sum(run.phase == StepPhase.COMPLETED for run in runs) + skipped
     reused = sum(run.reason == StepReason.REUSED for run in runs)
     if finished and done == total:
-        some = f", {reused:,} reused" if 0 < reused < total and not brief else ""
+        parts = {"reused": reused, "skipped": skipped} if not brief else {}
+        some = "".join(f", {n:,} {what}" for what, n in parts.items() if 0 < n < total)
         return format_count(total, "item") + some
     failed = sum(run.phase == StepPhase.FAILED for run in runs)
     not_taken = sum(run.reason == StepReason.NOT_TAKEN for run in runs)
@@ -60,6 +63,7 @@ def format_run_progress(step: Step, condition: StepCondition, *, brief: bool = F
         "to approve": sum(asks(run) for run in waiting),
         "to run again": sum(run.reason in again for run in waiting),
         "reused": reused,
+        "skipped": skipped,
         "failed": failed,
         "not started": total - ended if finished else 0,
         "not taken": not_taken,
