@@ -4,7 +4,7 @@ import json
 from typing import Any
 from unittest.mock import Mock
 
-from jobflow.api.resources import JOBS, PODS
+from jobflow.api.resources import EVENTS, JOBS, PODS
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
 from jobflow.controller.hooks import Hooks
@@ -108,6 +108,31 @@ async def test_a_pod_that_cannot_start_is_named_in_the_status(world: Cluster) ->
         statuses = [{**container, "restartCount": 0, "state": state}]
         await move_pod(world.client, NAMESPACE, "f-a-main-0", "Pending", containerStatuses=statuses)
         named = "cannot start pod f-a-main-0: ErrImagePull: no such image"
+        await world.until("f", lambda flow: named in str(flow.status.conditions))
+
+
+async def test_a_pod_that_does_not_say_why_it_cannot_start_is_asked_about(world: Cluster) -> None:
+    await world.apply(template("a"), flow("f", {"a": ""}))
+    async with world.controller():
+        await world.until_jobs(f_a="")
+        job = await world.client.get(JOBS, NAMESPACE, "f-a", Job)
+        pod = pod_of(job.metadata, "main")
+        pod["spec"]["nodeName"] = "n1"
+        created = json.loads(await world.client.create(PODS, NAMESPACE, json.dumps(pod).encode()))
+        about = {"kind": "Pod", "name": "f-a-main-0", "namespace": NAMESPACE}
+        event = {
+            **EVENTS.type_meta,
+            "metadata": {"generateName": "f-a-main-0."},
+            "involvedObject": {**about, "uid": created["metadata"]["uid"]},
+            "type": "Warning",
+            "reason": "FailedMount",
+            "message": 'secret "key" not found',
+        }
+        await world.client.create(EVENTS, NAMESPACE, json.dumps(event).encode())
+        taken = "2026-01-01T00:00:00Z"
+        await move_pod(world.client, NAMESPACE, "f-a-main-0", "Pending", startTime=taken)
+        await set_phase(world.client, "f-a", "Pending")
+        named = 'cannot start pod f-a-main-0: FailedMount: secret "key" not found'
         await world.until("f", lambda flow: named in str(flow.status.conditions))
 
 

@@ -84,7 +84,7 @@ class Controller:
             most_yielding=max(1, workers // 2),
         )
         self._recorder = Recorder(client, hooks=hooks, now=now, per_second=events_per_second)
-        self._wants = Wants(make_keepers(outside, store.pods.of, self._queue.add, hooks))
+        self._wants = Wants(make_keepers(client, outside, store.pods.of, self._queue.add, hooks))
         self._templates = TemplateStatuses(client, store, clock=clock, dice=dice)
         crons: WorkQueue[Key] = WorkQueue(clock=clock, dice=dice)
         self._crons = Crons(client, store, self._recorder, crons, now=now)

@@ -29,6 +29,7 @@ from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.plan import is_unjudged
 from jobflow.core.planning.plan import plan as plan_flow
 from jobflow.core.planning.started.run import ERROR_SHOWN
+from jobflow.core.planning.work.end import OBSTACLE_SHOWN
 from jobflow.core.spec.compiled import compile_flow
 from jobflow.kube.cache import Key, full_name, key_of
 from jobflow.kube.write_order import WriteOrder, starting
@@ -174,6 +175,8 @@ class Reconciler(Listener):
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if (flow := self._pod_index.flow_of(old, new)) is not None:
             self._queue.add(flow)
+        elif (flow := self._pod_index.flow_of_starting(old, new)) is not None:
+            self._queue.add_soon(flow, OBSTACLE_SHOWN.total_seconds())  # if it does not run by then
 
     def command_changed(self, command: Command) -> None:
         if (flow := flow_of(command)) is not None:

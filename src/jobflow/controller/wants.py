@@ -10,9 +10,11 @@ from typing import Any, NamedTuple, Protocol
 from jobflow.api.volcano.pod import Pod
 from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.pod_check import check_phase, check_pod
+from jobflow.controller.probes.pod_warnings import PodWarnings
 from jobflow.controller.probes.prober import CheckPod, Prober
-from jobflow.core.planning.actions import JobProbe, Want, WantKey
+from jobflow.core.planning.actions import JobProbe, PodWarning, Want, WantKey
 from jobflow.kube.cache import Key
+from jobflow.kube.client import Client
 
 
 class Outside(NamedTuple):
@@ -46,6 +48,7 @@ class Keeper(Protocol):
 
 
 def make_keepers(
+    client: Client,
     outside: Outside,
     pods_of: Callable[[str], Mapping[str, Pod]],
     changed: Callable[[Key], object],
@@ -53,7 +56,8 @@ def make_keepers(
 ) -> Mapping[type[Want], Keeper]:
     """Return the keeper of each type of wants. `pods_of`: the pods of the job with this UID.
     `changed` is called with a flow of which an answer has changed."""
-    return {JobProbe: Prober(pods_of, changed, hooks, check=outside.check_pod)}
+    prober = Prober(pods_of, changed, hooks, check=outside.check_pod)
+    return {JobProbe: prober, PodWarning: PodWarnings(client, changed)}
 
 
 class Wants:

@@ -7,7 +7,7 @@ import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.volcano.job import Job
-from jobflow.api.volcano.pod import Pod
+from jobflow.api.volcano.pod import Pod, PodSpec
 from jobflow.controller.probes.pod_index import PodIndex
 from jobflow.store import Store
 
@@ -108,6 +108,18 @@ async def test_pods_of_a_started_step_are_ignored(
 ) -> None:
     world = World(conditions={"f-b": {"phase": phase, "attempts": attempts}})
     assert world.concerns(None, pod()) == expected
+
+
+async def test_a_pod_that_a_kubelet_has_taken_is_looked_at_later() -> None:
+    world = World(probe=None)
+    spec, start_time = PodSpec(node_name="n1"), "2026-01-01T00:00:00Z"
+    bound = msgspec.structs.replace(pod("Pending"), spec=spec)
+    taken = msgspec.structs.replace(pod("Pending", startTime=start_time), spec=spec)
+    assert world.interest.flow_of_starting(None, bound) is None
+    assert world.interest.flow_of_starting(bound, taken) == F
+    assert world.interest.flow_of_starting(taken, taken) is None
+    assert world.interest.flow_of_starting(taken, pod()) is None
+    assert world.interest.flow_of_starting(taken, None) is None
 
 
 async def test_the_index_forgets_a_deleted_flow() -> None:

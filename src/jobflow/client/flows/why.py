@@ -11,7 +11,6 @@ from jobflow.api.resources import EVENTS, JOBFLOWS, POD_GROUPS, PODS, QUEUES, Re
 from jobflow.api.volcano.pod import JOB_NAME, Pod
 from jobflow.api.volcano.scheduling import QUEUE_NAME, PodGroup, Queue
 from jobflow.client.errors import CommandError
-from jobflow.client.flows.events import list_events
 from jobflow.client.flows.find_flow import find_item, to_flow
 from jobflow.core.explain import scheduling
 from jobflow.core.explain.explain import Explanation, explain, explain_step, list_queued_jobs
@@ -21,11 +20,10 @@ from jobflow.core.spec.concurrency import Group
 from jobflow.core.text import MAX_NAMES, format_command
 from jobflow.kube.answers import ItemList, RawList
 from jobflow.kube.client import ApiError, Client
+from jobflow.kube.events import find_warning, list_events
 from jobflow.runtime.event_loop import all_of
 
 T = TypeVar("T", Pod, PodGroup)
-_UNPLACED = "FailedScheduling"
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _CHILDREN = 2
 """Child flows of a flow that are explained too."""
 
@@ -123,10 +121,7 @@ class _SchedulingReader:
         except ApiError as error:
             self._note(EVENTS, "list", error)
             return ""
-        # those of the scheduler are about the time before it had a node
-        warnings = [each for each in events if each.type == "Warning" and each.reason != _UNPLACED]
-        last = max(warnings, key=lambda each: each.time or _LONG_AGO, default=None)
-        return f"{last.reason}: {last.message}" if last is not None else ""
+        return find_warning(events)
 
     async def _list(
         self,

@@ -1,14 +1,15 @@
-"""Index of the flows that a pod's events matter to: those with a step that probes the pod. Most
-flows have no probes, so events of pods cost them nothing."""
+"""Index of the flows that a pod's events matter to: those with a step that probes the pod, and that
+of a pod which cannot start. Most flows have no probes, so events of pods cost them nothing."""
 
 from collections.abc import Mapping
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepPhase
 from jobflow.api.labels import STEP
+from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.names import format_job_name
-from jobflow.core.pods.failure import find_obstacle
+from jobflow.core.pods.failure import find_obstacle, is_starting
 from jobflow.kube.cache import Key, key_of
 from jobflow.store import Store
 
@@ -36,6 +37,29 @@ class PodIndex:
         is_stuck = is_stuck and (old is None or find_obstacle(old) is None)
         if is_same and not is_stuck:
             return None
+        if (found := self._flow_of(pod)) is None:
+            return None
+        flow, job = found
+        if is_stuck:
+            return key_of(flow)
+        probing = self._probing.get(flow.metadata.uid)
+        if probing is None:
+            probing = self._probing[flow.metadata.uid] = _probing(flow) or NO_PROBES
+        # a job of Volcano's own controller has no annotation with its step
+        named = (job.metadata.annotations or {}).get(STEP)
+        step = named or job.metadata.name.removeprefix(f"{flow.metadata.name}-")
+        waiting = any(_waits(flow, key) for key in probing.get(step, ()))
+        return key_of(flow) if waiting else None
+
+    def flow_of_starting(self, old: Pod | None, new: Pod | None) -> Key | None:
+        """Return the flow of a pod that a kubelet has taken; None without one."""
+        if new is None or not is_starting(new) or (old is not None and is_starting(old)):
+            return None
+        found = self._flow_of(new)
+        return key_of(found[0]) if found is not None else None
+
+    def _flow_of(self, pod: Pod) -> tuple[JobFlow, Job] | None:
+        """Return the flow of a pod, unless it has ended, and the pod's job."""
         owner = pod.metadata.controller
         job = self._store.jobs.get(pod.metadata.namespace, owner.name) if owner else None
         if job is None or job.metadata.uid != pod.owner:  # an earlier job had its name
@@ -46,16 +70,7 @@ class PodIndex:
         flow = self._store.flows.get(job.metadata.namespace, of_job.name)
         if flow is None or flow.metadata.uid != of_job.uid or flow.final:
             return None
-        if is_stuck:
-            return key_of(flow)
-        probing = self._probing.get(flow.metadata.uid)
-        if probing is None:
-            probing = self._probing[flow.metadata.uid] = _probing(flow) or NO_PROBES
-        # a job of Volcano's own controller has no annotation with its step
-        named = (job.metadata.annotations or {}).get(STEP)
-        step = named or job.metadata.name.removeprefix(f"{of_job.name}-")
-        waiting = any(_waits(flow, key) for key in probing.get(step, ()))
-        return key_of(flow) if waiting else None
+        return flow, job
 
     def forget(self, flow: JobFlow) -> None:
         self._probing.pop(flow.metadata.uid, None)

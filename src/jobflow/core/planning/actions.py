@@ -218,6 +218,24 @@ class JobProbe:
         return ProbeResult(all(count_running(self.job, c.task) >= c.pods for c in self.checks))
 
 
+@dataclass(frozen=True, slots=True)
+class PodWarning:
+    """A pod that has a node, does not start and does not say why: its last warning is wanted, such
+    as `FailedMount: …`, or "" if it has none."""
+
+    step: str
+    pod: str
+    uid: str
+
+    @property
+    def key(self) -> WantKey:
+        """The step and the UID of the pod."""
+        return self.step, self.uid
+
+    def assume(self, count_running: Callable[[str, str], int]) -> str:
+        return ""
+
+
 class EventType(StrEnum):
     """`type` of a Kubernetes Event."""
 

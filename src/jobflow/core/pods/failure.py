@@ -109,6 +109,12 @@ def find_obstacle(pod: Pod) -> ContainerWaiting | None:
     return next((each for each in waiting if each and each.reason not in STARTING), None)
 
 
+def is_starting(pod: Pod) -> bool:
+    """Whether the kubelet has taken a pod that does not run yet."""
+    is_taken = pod.spec.node_name and pod.status.start_time is not None
+    return pod.phase == PodPhase.PENDING and bool(is_taken)
+
+
 class PodFailure(NamedTuple):
     """The pod that failed first, as it is recorded and as a message names it."""
 

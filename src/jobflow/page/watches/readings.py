@@ -13,7 +13,6 @@ from jobflow.api.resources import JOBS, POD_GROUPS, PODS, Object
 from jobflow.api.volcano.pod import Pod, PodPhase
 from jobflow.client.conditions import condition_of, run_of
 from jobflow.client.errors import CommandError
-from jobflow.client.flows.events import Event, list_events
 from jobflow.client.flows.live import Signal, stop_task
 from jobflow.client.flows.why import explain_children, read_facts
 from jobflow.client.manifests.write_yaml import yaml_text
@@ -23,6 +22,7 @@ from jobflow.core.explain.scheduling import NO_FACTS, SchedulingFacts
 from jobflow.core.timelines.spans import runs_of
 from jobflow.kube.answers import describe_network_error
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
+from jobflow.kube.events import Event, list_events
 from jobflow.page.watches.flows import LiveFlow
 from jobflow.page.watches.live import ANSWER_SECONDS
 from jobflow.runtime.event_loop import all_of

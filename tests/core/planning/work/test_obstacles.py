@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from jobflow.api.volcano.pod import Pod
+from jobflow.core.planning.actions import PodWarning
 from support.plan.plan_pods import pod_of
 from support.plan.plan_world import World, flow
 from support.sandbox.containers import waiting_container, with_containers
@@ -48,6 +49,40 @@ def test_a_pod_that_cannot_start_is_named_after_five_seconds() -> None:
 def test_the_message_goes_once_the_pod_starts() -> None:
     world = with_pod(flow("a").settled(), PULL).later(5).stored()
     assert message(with_pod(world, "ContainerCreating")) == ""
+
+
+def test_a_pod_that_does_not_say_why_it_cannot_start_is_asked_about() -> None:
+    world = with_pod(flow("a").settled(), "ContainerCreating")
+    assert world.plan().plan.wants == ()
+    assert world.plan().plan.requeue_after == timedelta(seconds=5)
+    world = world.later(5)
+    [want] = world.plan().plan.wants
+    assert want == PodWarning("a", "f-a-main-0", "uid-f-a-main-0")
+    assert world.plan().nothing
+    world = replace(world, probes={want.key: 'FailedMount: secret "key" not found'})
+    named = 'cannot start pod f-a-main-0: FailedMount: secret "key" not found'
+    assert message(world) == named
+    [event] = world.plan().plan.events
+    assert (event.reason, event.message) == ("PodCannotStart", f"step a: {named}")
+    # the kubelet tries again and says it in other words
+    world = replace(world.stored(), probes={want.key: "FailedMount: timed out"})
+    assert world.plan().nothing and world.plan().plan.wants == (want,)
+    assert message(replace(world, probes={want.key: ""})) == ""
+
+
+def test_few_pods_of_a_job_are_asked_about() -> None:
+    world = with_pod(flow("a").settled(), "ContainerCreating")
+    [(uid, pods)] = world.pods.items()
+    [pod] = pods.values()
+    names = [f"f-a-main-{index}" for index in range(8)]
+    many = {
+        name: msgspec.structs.replace(
+            pod, metadata=msgspec.structs.replace(pod.metadata, name=name, uid=f"uid-{name}")
+        )
+        for name in names
+    }
+    world = replace(world, pods={uid: many}).later(5)
+    assert [want.pod for want in world.plan().plan.wants] == names[:3]
 
 
 @pytest.mark.parametrize(("reason", "node"), [("ContainerCreating", "n1"), (PULL, "")])

@@ -26,7 +26,7 @@ from jobflow.core.planning.observed.steps import ObservedRun
 from jobflow.core.planning.started.retry import backoff, retry_or_end
 from jobflow.core.planning.target_ends import ends_of_targets, recorded_end_message
 from jobflow.core.planning.work.abort import aborted, being_aborted, ending_reason, intent
-from jobflow.core.planning.work.end import describe_obstacle, ends_as, running_as
+from jobflow.core.planning.work.end import ends_as, find_job_obstacle, running_as
 from jobflow.core.planning.work.kinds import OBJECT_WORK, OWN_WORK, OwnWork, object_work_of
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
@@ -62,8 +62,9 @@ def decide_run(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> RunDeci
     if not why and running.deadline is not None and running.deadline <= ctx.now:
         why = StepReason.TIMEOUT
     if not why:
-        times = (running.deadline, describe_obstacle(run, job, ctx)[1])
-        return RunDecision(running, wake_at=min(filter(None, times), default=None))
+        obstacle = find_job_obstacle(run, job, ctx)
+        wake_at = min(filter(None, (running.deadline, obstacle.shown_at)), default=None)
+        return RunDecision(running, wake_at=wake_at, wants=obstacle.asked)
     condition = being_aborted(run, running, why, ctx)
     if run.stored.abort_time is None:  # nothing is asked to end before the reason is stored
         return RunDecision(condition, urgent=True)

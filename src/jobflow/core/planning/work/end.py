@@ -21,13 +21,14 @@ from jobflow.api.flow.status import ByHand, RequestedHours, RunCondition, StepFa
 from jobflow.api.volcano.command import Action
 from jobflow.api.volcano.job import Job, JobPhase, TaskState
 from jobflow.api.volcano.pod import PodPhase
+from jobflow.core.planning.actions import PodWarning
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision
 from jobflow.core.planning.observed.identity import pack_uid
 from jobflow.core.planning.observed.job_history import before_its_end
 from jobflow.core.planning.observed.steps import ObservedRun
 from jobflow.core.planning.work.abort import aborted
-from jobflow.core.pods.failure import describe_end, find_obstacle
+from jobflow.core.pods.failure import describe_end, find_obstacle, is_starting
 from jobflow.core.pods.outputs import OutputsTooLarge
 from jobflow.core.reasons import BY_HAND, StepReason, ordered
 from jobflow.core.text import MAX_MESSAGE, format_count, format_go_duration, shorten
@@ -39,6 +40,8 @@ OBSTACLE_SHOWN = timedelta(seconds=5)
 """Time after which a step says that a pod cannot start: many a first try fails."""
 CANNOT_START = "cannot start pod "
 """Begin of the message of a step whose job has a pod that cannot start."""
+MOST_ASKED = 3
+"""Most pods of a vcjob, which do not say why they do not start, that Events are asked about."""
 MOST_AVOIDED = 10
 """Most nodes that an attempt avoids."""
 
@@ -183,7 +186,7 @@ def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
     stored, tasks = run.stored, job.spec.tasks
     # Volcano moves the time of a phase while it lasts
     kept = stored.phase == job.phase and not stored.reason
-    message = describe_obstacle(run, job, ctx)[0]
+    message = find_job_obstacle(run, job, ctx).message
     if tasks and not any(task.replicas for task in tasks):
         message = "has no pod and never ends, because no task of the job has replicas"
     failure, retry = None, run.step.retry
@@ -208,25 +211,41 @@ def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
     return stored if condition == stored else condition
 
 
-def describe_obstacle(run: ObservedRun, job: Job, ctx: PlanContext) -> tuple[str, datetime | None]:
-    """Return what keeps a pod of a Pending vcjob from starting, or "", and when there may be
-    something to say."""
-    if job.phase != JobPhase.PENDING or not (pods := ctx.view.pods.get(job.metadata.uid)):
-        return "", None
+class Obstacle(NamedTuple):
+    """What keeps a pod of a Pending vcjob from starting."""
+
+    message: str = ""
     shown_at: datetime | None = None
+    """When there may be something to say."""
+    asked: tuple[PodWarning, ...] = ()
+    """The pods whose warnings may say it."""
+
+
+def find_job_obstacle(run: ObservedRun, job: Job, ctx: PlanContext) -> Obstacle:
+    if job.phase != JobPhase.PENDING or not (pods := ctx.view.pods.get(job.metadata.uid)):
+        return Obstacle()
+    times: list[datetime] = []
+    asked: list[PodWarning] = []
     for name, pod in sorted(pods.items()):
-        if (waiting := find_obstacle(pod)) is None:
+        waiting = find_obstacle(pod)
+        if waiting is None and not is_starting(pod):
             continue
         since = pod.status.start_time or job.metadata.creation_timestamp or ctx.second
-        shown_at = add(since, OBSTACLE_SHOWN)
-        if shown_at <= ctx.now:
-            # Kubernetes changes the reason with each try: ErrImagePull, ImagePullBackOff
-            head = f"{CANNOT_START}{name}: "
-            if run.stored.message.startswith(head):
-                return run.stored.message, None
+        if (shown_at := add(since, OBSTACLE_SHOWN)) > ctx.now:
+            times.append(shown_at)
+            continue
+        head, why = f"{CANNOT_START}{name}: ", ""
+        if waiting is not None:
             why = ": ".join(filter(None, (waiting.reason, waiting.message)))
-            return shorten(f"{head}{' '.join(why.split())}"), None
-    return "", shown_at
+        elif len(asked) < MOST_ASKED:
+            asked.append(want := PodWarning(run.step.name, name, pod.metadata.uid))
+            why = ctx.view.answers.get(want.key, "")
+        if why:
+            # Kubernetes changes the reason with each try: ErrImagePull, ImagePullBackOff
+            if not (message := run.stored.message).startswith(head):
+                message = shorten(f"{head}{' '.join(why.split())}")
+            return Obstacle(message, None, tuple(asked))
+    return Obstacle("", min(times, default=None), tuple(asked))
 
 
 def last_counts(run: ObservedRun, job: Job) -> dict[str, TaskState] | None:

@@ -1,6 +1,7 @@
 """Events of Kubernetes about an object."""
 
-from datetime import datetime
+from collections.abc import Iterable
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -8,12 +9,18 @@ from jobflow.api.resources import EVENTS, ObjectMeta, Struct
 from jobflow.kube.answers import ItemList
 from jobflow.kube.client import Client
 
+_UNPLACED = "FailedScheduling"
+_PULLED = frozenset({"Pulling", "Pulled", "Created", "Started"})
+"""Reasons of the kubelet once a pod has its volumes and its network."""
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
 
 class InvolvedObject(Struct):
     """The object that an event is about: a Job, a PodGroup or a Pod."""
 
     kind: str = ""
     name: str = ""
+    uid: str = ""
 
 
 class Event(Struct):
@@ -37,3 +44,14 @@ async def list_events(client: Client, namespace: str, kind: str, name: str) -> l
     query = [("fieldSelector", f"involvedObject.kind={kind},involvedObject.name={name}")]
     pages = client.list(EVENTS, ItemList[Event], namespace=namespace, query=query)
     return [event async for page in pages for event in page.items or ()]
+
+
+def find_warning(events: Iterable[Event]) -> str:
+    """Return the last warning about a pod that has a node and has not started, such as
+    `FailedMount: …`; "" without one, and if the kubelet has come further since."""
+    ordered = sorted(events, key=lambda each: each.time or _LONG_AGO)
+    # those of the scheduler are about the time before it had a node
+    told = [each for each in ordered if each.type == "Warning" and each.reason != _UNPLACED]
+    if not told or any(each.reason in _PULLED for each in ordered[ordered.index(told[-1]) :]):
+        return ""
+    return f"{told[-1].reason}: {told[-1].message}"
