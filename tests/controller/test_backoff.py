@@ -159,3 +159,15 @@ async def test_an_error_of_a_create_is_shown_after_five_seconds(
     await world.until_jobs(f_a="")
     shown = await world.until("f", lambda flow: not waits(flow, "CreateRefused"))
     assert shown.status.state.reason == ""
+
+
+async def test_an_error_of_the_create_of_a_claim_is_shown_too(world: Cluster) -> None:
+    fail(world, Failing("POST", "/persistentvolumeclaims"))
+    mounting = template("mounting")
+    (container,) = mounting["spec"]["tasks"][0]["template"]["spec"]["containers"]
+    container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    data = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    await world.apply(mounting, flow("f", {"mounting": ""}, volumeClaims={"data": data}))
+    text = "the volume claim f-data cannot be created: the API server answers with an error: 500"
+    shown = await world.until("f", lambda flow: text in str(flow.status.conditions))
+    assert (shown.status.conditions or {})["f-mounting"].reason == "CreateRefused"

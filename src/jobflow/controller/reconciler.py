@@ -28,7 +28,6 @@ from jobflow.core.planning.observed.identity import find_edits
 from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.plan import is_unjudged
 from jobflow.core.planning.plan import plan as plan_flow
-from jobflow.core.planning.started.run import ERROR_SHOWN
 from jobflow.core.planning.work.end import OBSTACLE_SHOWN
 from jobflow.core.spec.compiled import compile_flow
 from jobflow.kube.cache import Key, full_name, key_of
@@ -302,14 +301,14 @@ class Reconciler(Listener):
             after=min(waits, default=None),
             error="; ".join(dict.fromkeys(applied.errors)),
             retry_after=applied.retry_after,
-            shown_after=self._shown_after(answers) if answers.errors else None,
+            shown_after=self._shown_after(answers),
             held=held,
         )
 
     def _shown_after(self, answers: Answers) -> float | None:
         """Return the seconds until the next step says that its create fails; None: all do."""
-        shown = (error.since + ERROR_SHOWN for error in answers.errors.values())
-        left = ((at - self._now()).total_seconds() for at in shown)
+        now = self._now()
+        left = ((error.shown_at - now).total_seconds() for error in answers.create_errors)
         return min((seconds for seconds in left if seconds > 0), default=None)
 
     def _view(self, flow: JobFlow, answers: Answers) -> View:

@@ -11,7 +11,7 @@ from jobflow.api.resources import VOLUME_CLAIMS
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.manifests.volume_claims import build_claim
 from jobflow.core.planning.actions import CreateClaim, MoveClaim
-from jobflow.core.planning.observed.view import ClaimHolder, Refusal
+from jobflow.core.planning.observed.view import ClaimHolder, CreateError, Refusal
 from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox.applier_world import NOW, World
 from support.sandbox.running_controller import NAMESPACE
@@ -64,6 +64,21 @@ async def test_a_refused_claim_is_tried_again_after_a_backoff(world: World) -> N
     applied = await world.apply(claim_of(world.flow))
     assert (applied.again, applied.errors) == (True, [])
     assert world.answers.claims == {"f-data": Refusal(403, "exceeded quota", LATER)}
+
+
+async def test_an_error_of_a_create_is_remembered_since_the_first(world: World) -> None:
+    broken = failure(500, "InternalError", "etcdserver: mvcc")
+    for message in ("etcdserver: mvcc", "shutting down"):
+        world.fails("POST", "/persistentvolumeclaims", broken)
+        applied = await world.apply(claim_of(world.flow))
+        assert applied.failed == {"CreateClaim f-data"}
+        broken = failure(503, "ServiceUnavailable", "shutting down")
+        told = world.answers.claims["f-data"]
+        assert isinstance(told, CreateError) and told.since == NOW
+        assert told.message.startswith("the API server answers with an error: 50")
+        assert told.message.endswith(message)
+    await world.apply(claim_of(world.flow))
+    assert world.answers.claims == {"f-data": None}
 
 
 async def claim_of_first(world: World, **metadata: Any) -> tuple[str, dict[str, Any]]:

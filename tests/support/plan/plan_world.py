@@ -40,7 +40,7 @@ from jobflow.core.planning.actions import (
 from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.planning.observed.identity import KnownJobs
 from jobflow.core.planning.observed.view import (
-    ClaimHolder,
+    ClaimAnswer,
     Held,
     Holder,
     PodsRead,
@@ -195,7 +195,7 @@ class World(WorldState):
         refusal = Refusal(code, message, retry_at)
         return replace(self, refusals={**self.refusals, self.name_of(step, run): refusal})
 
-    def with_claim(self, name: str, answer: Refusal | ClaimHolder | None) -> World:
+    def with_claim(self, name: str, answer: ClaimAnswer) -> World:
         """Set the answer to the create of a PersistentVolumeClaim."""
         return replace(self, claims={**self.claims, name: answer})
 

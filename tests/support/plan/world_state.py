@@ -19,7 +19,7 @@ from jobflow.core.names import format_attempt_name, format_job_name
 from jobflow.core.planning.actions import WantKey
 from jobflow.core.planning.observed.steps import FAILURES
 from jobflow.core.planning.observed.view import (
-    ClaimHolder,
+    ClaimAnswer,
     CreateError,
     Held,
     Holder,
@@ -75,7 +75,7 @@ class WorldState:
     holders: Mapping[str, Holder] = field(default_factory=dict)
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
     create_errors: Mapping[str, CreateError] = field(default_factory=dict)
-    claims: Mapping[str, Refusal | ClaimHolder | None] = field(default_factory=dict)
+    claims: Mapping[str, ClaimAnswer] = field(default_factory=dict)
     """Answers to CreateClaim; None: the claim exists."""
     group: Group = NO_GROUP
     """The other flows of the concurrency group."""

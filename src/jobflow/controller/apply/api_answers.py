@@ -16,6 +16,7 @@ from jobflow.api.resources import VOLUME_CLAIMS, OwnerReference
 from jobflow.api.volcano.command import RETRIES
 from jobflow.api.volcano.job import Job
 from jobflow.core.planning.observed.view import (
+    ClaimAnswer,
     ClaimHolder,
     CreateError,
     Held,
@@ -61,7 +62,7 @@ class Answers:
     """How many tries in a row were refused meanwhile."""
     verdict: tuple[int | None, Sequence[Violation]] | None = None
     """The generation of the flow that was checked before its first plan, and its violations."""
-    claims: dict[str, Refusal | ClaimHolder | None] = field(default_factory=dict)
+    claims: dict[str, ClaimAnswer] = field(default_factory=dict)
     """By the name of the PersistentVolumeClaim; None: it exists and is the flow's."""
     aborts: dict[str, datetime] = field(default_factory=dict)
     """When the API server was last asked to take an AbortJob, by the vcjob's UID."""
@@ -84,6 +85,12 @@ class Answers:
     it."""
     failed: set[str] = field(default_factory=set)
     """The requests that failed, by `request_of`: none is repeated in the flow's backoff."""
+
+    @property
+    def create_errors(self) -> list[CreateError]:
+        """Those of vcjobs and of volume claims."""
+        claims = (each for each in self.claims.values() if isinstance(each, CreateError))
+        return [*self.errors.values(), *claims]
 
     def settle(self, name: str) -> None:
         """Forget the answers about the name of a vcjob that exists and is the flow's."""
@@ -191,11 +198,12 @@ class Memory:
     def fail(self, flow: JobFlow, name: str, error: Exception, sent: datetime) -> None:
         """Note that a create failed by an error, or got no answer. `sent`: when it was sent."""
         errors = self.of(flow).errors
-        what = f"the API server does not answer: {type(error).__name__}: {error}"
-        if isinstance(error, ApiError):
-            what = f"the API server answers with an error: {error}"
-        since = errors[name].since if name in errors else sent
-        errors[name] = CreateError(shorten(what), since)
+        errors[name] = _describe_error(error, errors.get(name), sent)
+
+    def fail_claim(self, flow: JobFlow, name: str, error: Exception, sent: datetime) -> None:
+        """Note that the create of a volume claim failed by an error, or got no answer."""
+        claims = self.of(flow).claims
+        claims[name] = _describe_error(error, claims.get(name), sent)
 
     def refuse_claim(self, flow: JobFlow, name: str, error: ApiError, now: datetime) -> None:
         answers = self.of(flow)
@@ -251,6 +259,13 @@ class Memory:
         answers.refused[name] = tries + 1
         wait = delay(tries, first=FIRST_REFUSAL, most=LONGEST_REFUSAL, dice=self._dice)
         return timedelta(seconds=wait)
+
+
+def _describe_error(error: Exception, before: object, sent: datetime) -> CreateError:
+    what = f"the API server does not answer: {type(error).__name__}: {error}"
+    if isinstance(error, ApiError):
+        what = f"the API server answers with an error: {error}"
+    return CreateError(shorten(what), before.since if isinstance(before, CreateError) else sent)
 
 
 def _claim(name: str) -> str:

@@ -25,7 +25,7 @@ from jobflow.core.planning.actions import (
     MoveClaim,
 )
 from jobflow.kube.cache import full_name
-from jobflow.kube.client import ApiError, Client
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 
 log = structlog.get_logger(__name__)
 
@@ -132,13 +132,16 @@ class VolumeClaims:
 
     async def send(self, flow: JobFlow, action: CreateClaim | MoveClaim) -> None:
         """Create or move a claim, and remember the answer."""
+        sent = self._now()
         try:
             if isinstance(action, CreateClaim):
                 await self._create(flow, action)
             else:
                 await self._move(flow, action)
-        except ApiError as error:
-            if not is_refusal(error):
+        except (ApiError, *NETWORK_ERRORS) as error:
+            if not (isinstance(error, ApiError) and is_refusal(error)):
+                if isinstance(action, CreateClaim):
+                    self._memory.fail_claim(flow, action.name, error, sent)
                 raise
             self._memory.refuse_claim(flow, action.name, error, self._now())
             answer = {"code": error.code, "message": error.message}

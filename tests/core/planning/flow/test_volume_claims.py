@@ -8,7 +8,7 @@ import pytest
 from jobflow.api.flow.control import Backoff, Param, Retry
 from jobflow.api.resources import OwnerReference
 from jobflow.core.planning.actions import CreateClaim, CreateJob
-from jobflow.core.planning.observed.view import ClaimHolder, Refusal
+from jobflow.core.planning.observed.view import ClaimHolder, CreateError, Refusal
 from support.plan.plan_world import World, flow
 from support.plan.steps import mounting, step, template
 from support.plan.world_state import NOW
@@ -105,6 +105,18 @@ def test_a_refused_claim_holds_back_only_jobs_that_mount_it() -> None:
     due = world.with_claim("f-data", full).later(5).plan()
     assert due.claims == ["f-data"]
     assert due.held_up["a"] == "CreateRefused"
+
+
+def test_an_error_of_the_create_of_a_claim_is_shown_after_five_seconds() -> None:
+    """The create is sent again meanwhile, in the backoff of the flow."""
+    text = "the API server answers with an error: 500 InternalError: etcdserver: mvcc"
+    world = world_with(flow("a"), "a", data=SPEC).with_claim("f-data", CreateError(text, NOW))
+    early, late = world.plan(), world.later(5).plan()
+    assert early.held_up == {"a": "Starting"}
+    assert late.held_up == {"a": "CreateRefused"}
+    assert late.conditions["a"].message == f"the volume claim f-data cannot be created: {text}"
+    assert early.claims == late.claims == ["f-data"]
+    assert "CreateRefused" in late.events
 
 
 def test_a_claim_that_the_api_server_calls_invalid_fails_the_step() -> None:

@@ -26,7 +26,7 @@ from jobflow.core.names import claim_names
 from jobflow.core.planning.actions import CreateClaim, Event, EventType, MoveClaim
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import CreateFault
-from jobflow.core.planning.observed.view import ClaimHolder, Refusal
+from jobflow.core.planning.observed.view import ClaimAnswer, ClaimHolder, CreateError, Refusal
 from jobflow.core.reasons import StepReason
 
 _NOT_ASKED = Refusal(0, "", datetime.min.replace(tzinfo=UTC))
@@ -73,7 +73,8 @@ class Claims:
             # one that a user deletes later does not come back empty, except by a retry of the flow
             if name in self._created:
                 continue
-            match self._ctx.view.claims.get(name):
+            answer, now = self._ctx.view.claims.get(name), self._ctx.now
+            match answer:
                 case Refusal(message=message, retry_at=retry_at) as refusal:
                     why = f"the volume claim {name} was refused: {message}"
                     if refusal.is_final:
@@ -90,11 +91,16 @@ class Claims:
                 case ClaimHolder(retry_at=retry_at):
                     why = f"waits until the old volume claim {name} is gone"
                     wait = ClaimWait(StepReason.NAME_IN_USE, why, retry_at)
+                case CreateError(message=message) as error if error.shown_at <= now:
+                    why = f"the volume claim {name} cannot be created: {message}"
+                    wait = ClaimWait(StepReason.CREATE_REFUSED, why)
                 case _:
                     why = f"the volume claim {name} is being created"
                     wait = ClaimWait(StepReason.STARTING, why)
-            is_due = wait.retry_at is not None and wait.retry_at <= self._ctx.now
-            if (is_due or wait.keeps_place) and name not in self._asked:
+            # a create that failed by an error is sent again in the backoff of the flow
+            is_open = wait.keeps_place or isinstance(answer, CreateError)
+            is_due = wait.retry_at is not None and wait.retry_at <= now
+            if (is_due or is_open) and name not in self._asked:
                 built = build_claim(self._ctx.flow, claim)
                 if isinstance(built, EvaluationFailure):
                     return CreateFault(StepReason.EXPRESSION_ERROR, built.message)
@@ -152,7 +158,7 @@ def moves(ctx: PlanContext) -> ClaimMoves:
     return ClaimMoves((), decided, names, are_under_way=True, events=events)
 
 
-def _stays(name: str, answer: Refusal | ClaimHolder | None) -> Event:
+def _stays(name: str, answer: ClaimAnswer) -> Event:
     why = "is gone"
     if isinstance(answer, ClaimHolder) and not answer.going:
         owner = answer.owner

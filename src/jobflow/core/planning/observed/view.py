@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
@@ -12,7 +12,11 @@ from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.planning.actions import WantKey
 from jobflow.core.spec.concurrency import NO_GROUP, Group
+from jobflow.core.timestamps import add
 from jobflow.core.violations import Violation
+
+ERROR_SHOWN = timedelta(seconds=5)
+"""Time after which a step says that its create fails by an error of the API server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,11 @@ class CreateError:
     since: datetime
     """When the first of these creates was sent."""
 
+    @property
+    def shown_at(self) -> datetime:
+        """When a step says it: most errors are over by then."""
+        return add(self.since, ERROR_SHOWN)
+
 
 @dataclass(frozen=True, slots=True)
 class ClaimHolder:
@@ -84,6 +93,10 @@ class ClaimHolder:
     """Whether it is being deleted, or its owner is gone, so that the name becomes free."""
     retry_at: datetime
     """When the create may be tried again."""
+
+
+ClaimAnswer = Refusal | ClaimHolder | CreateError | None
+"""The answer to the create or move of a PersistentVolumeClaim; None: it is the flow's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +141,7 @@ class View:
     """Errors of creates that have not succeeded since, by vcjob name."""
     violations: Sequence[Violation] = ()
     """Faults of a flow that has not begun (`plan.judge`), in case it was stored without review."""
-    claims: Mapping[str, Refusal | ClaimHolder | None] = field(default_factory=dict)
+    claims: Mapping[str, ClaimAnswer] = field(default_factory=dict)
     """Answers to CreateClaim and MoveClaim, by the name of the claim; None: it exists and is the
     flow's."""
     held: Held | None = None

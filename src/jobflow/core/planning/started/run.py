@@ -35,8 +35,6 @@ from jobflow.core.work import may_run_steps
 
 NAME_AGAIN = timedelta(seconds=5)
 """Time until a name in use is tried again if the answer does not say when."""
-ERROR_SHOWN = timedelta(seconds=5)
-"""Time after which a step says that its create fails by an error of the API server."""
 FindEnd = Callable[[], TargetEnd | None]
 """Returns how a step ended according to its dependants (`target_ends`); called only if needed."""
 
@@ -257,12 +255,11 @@ def create(
         condition = wait(run, StepReason.STARTING, f"the {what} {name} is being created")
     wake_at, urgent = None, False
     if (error := ctx.view.create_errors.get(name)) is not None:
-        shown_at = add(error.since, ERROR_SHOWN)
-        if ctx.now >= shown_at:
+        if ctx.now >= error.shown_at:
             condition = wait(run, StepReason.CREATE_REFUSED, error.message)
             urgent = condition is not run.stored
         else:
-            wake_at = shown_at
+            wake_at = error.shown_at
     # the build of this plan's round before has shown that it can never be created
     if (fault := ctx.facts.faults.get(name)) is not None:
         return _failed(run, fault.reason, fault.message)
