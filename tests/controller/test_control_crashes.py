@@ -39,7 +39,7 @@ TEMPLATES = (
 
 def tale(*steps: Mapping[str, Any], **more: Any) -> Tale:
     orders, stays = more.pop("orders", None), more.pop("stays", True)
-    return Tale([*TEMPLATES, flow("f", {}, flows=[*steps], **more)], orders, stays)
+    return Tale([*TEMPLATES, flow("f", {}, flows=[*steps], **more)], orders, stays, "f")
 
 
 def step(name: str, run: str, after: str = "", **more: Any) -> dict[str, Any]:
@@ -48,57 +48,71 @@ def step(name: str, run: str, after: str = "", **more: Any) -> dict[str, Any]:
 
 
 async def commands(watched: Watched) -> None:
-    async def runs(job: str) -> None:
-        await watched.until(lambda: watched.phase(job) == "Running")
-
-        def is_recorded() -> bool:
-            conditions = watched.flow.status.conditions if watched.flow is not None else None
-            condition = (conditions or {}).get("f-a")
-            return condition is not None and condition.phase == "Running"
-
-        await watched.until(is_recorded)
-
-    await runs("f-a")
+    await watched.runs("f-a")
     await watched.order("AbortJob", "one")
     await watched.until(lambda: watched.phase("f-a") == "Aborted")
     await watched.order("ResumeJob", "two")
-    await runs("f-a-r1")
+    await watched.runs("f-a-r1")
     await watched.order("SuspendFlow", "three")
     await watched.order("ResumeJob", "four")
     await watched.order("TerminateJob", "five")
     await watched.ended()
     await watched.order("RestartJob", "six")
-    await runs("f-a-r2")
+    await watched.runs("f-a-r2")
     await watched.order("TerminateJob", "seven")
 
 
 async def by_hand(watched: Watched) -> None:
-    async def runs(index: int, job: str) -> None:
-        await watched.until(lambda: watched.phase(job) == "Running")
-
-        def is_recorded() -> bool:
-            conditions = watched.flow.status.conditions if watched.flow is not None else None
-            condition = (conditions or {}).get("f-b")
-            known = (condition.runs if condition is not None else None) or ()
-            return any(run.index == index and run.phase == "Running" for run in known)
-
-        await watched.until(is_recorded)
-
-    await runs(0, "f-b-0")
+    await watched.runs("f-b-0")
     await watched.order("CancelStep", "one", "b/0 it hangs")
-    await runs(1, "f-b-1")
+    await watched.runs("f-b-1")
     await watched.order("SkipStep", "two", "b/1")
     await watched.ended()
     await watched.order("SkipStep", "three", "c")
     await watched.until(lambda: watched.phase("f-d") == "Completed")
     await watched.ended()
     await watched.order("RetrySteps", "four", "a")
-    await runs(0, "f-b-0-r1")
+    await watched.runs("f-b-0-r1")
     await watched.order("ScaleFlow", "five", "b=2")
-    await runs(1, "f-b-1-r1")
+    await watched.runs("f-b-1-r1")
     await watched.order("RetrySteps", "six", "a")
-    await runs(1, "f-b-1-r2")
+    await watched.runs("f-b-1-r2")
     await watched.order("SkipStep", "seven", "b")
+
+
+async def by_hand_before_an_approval(watched: Watched) -> None:
+    await watched.asks("ok")
+    await watched.order("ApproveStep", "one", "ok")
+    await watched.runs("f-b")
+    await watched.order("RetrySteps", "two", "a")
+    await watched.asks("ok", times=2)
+    await watched.order("ApproveStep", "three", "ok")
+    await watched.runs("f-b-r1")
+    await watched.order("SkipStep", "four", "b known", n=3)
+    await watched.until(lambda: watched.phase("f-c") == "Completed")
+    await watched.ended()
+    await watched.order("RetrySteps", "five", "a")
+    await watched.asks("ok", times=3)
+    await watched.order("ApproveStep", "six", "ok")
+    await watched.runs("f-b-r2")
+    await watched.order("CancelStep", "seven", "b")
+
+
+async def by_hand_in_child_flows(watched: Watched) -> None:
+    await watched.runs("f-s-0-qc-0", "f-s-1-qc-0")
+    await watched.order("ScaleFlow", "one", "s/0/qc=2")
+    await watched.runs("f-s-0-qc-1")
+    await watched.order("CancelStep", "two", "s/0/qc/0")
+    await watched.order("SkipStep", "three", "s/1/qc/0 known", n=1)
+    await watched.runs("f-s-1-qc-1")
+    await watched.order("RetrySteps", "four", "s/1/p")
+    await watched.runs("f-s-1-qc-0-r1")
+    await watched.order("SkipStep", "five", "s/0/qc,s/1/qc")
+    await watched.until(lambda: watched.phase("f-t") == "Completed")
+    await watched.ended()
+    await watched.order("RetrySteps", "six", "s/1/p")
+    await watched.runs("f-s-1-qc-0-r2")
+    await watched.order("SkipStep", "seven", "s/1/qc")
 
 
 def big_example() -> Tale:
@@ -142,6 +156,27 @@ TALES = {
         step("c", "bad", "b"),
         step("d", "ok", "c"),
         orders=by_hand,
+    ),
+    "by hand before an approval": tale(
+        step("a", "ok"),
+        {"name": "ok", "approval": {}, "dependsOn": {"targets": ["a"]}},
+        step("b", "long", "ok"),
+        step("c", "ok", "b", when='steps["b"].outputs.n == 3'),
+        orders=by_hand_before_an_approval,
+    ),
+    "by hand in child flows": tale(
+        {
+            "name": "s",
+            "forEach": {"count": 2},
+            "flow": {
+                "flows": [
+                    step("p", "ok"),
+                    step("qc", "long", "p", forEach={"count": 2, "parallelism": 1}),
+                ]
+            },
+        },
+        step("t", "ok", "s"),
+        orders=by_hand_in_child_flows,
     ),
     "time": tale(
         step("s", "long", daemon=True),
@@ -196,5 +231,7 @@ def test_the_tales_have_the_expected_ends() -> None:
         "failures": "Failed",
         "commands": "Failed",
         "by hand": "Failed",
+        "by hand before an approval": "Failed",
+        "by hand in child flows": "Succeed",
         "time": "Failed",
     }

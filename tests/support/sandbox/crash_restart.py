@@ -9,8 +9,10 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import StepCondition
 from jobflow.api.resources import COMMANDS, EVENTS, JOBFLOWS
 from jobflow.api.volcano.command import Command
+from jobflow.core.names import stored_condition
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
 from jobflow.kube.clock import ExponentialBackoff
@@ -74,6 +76,24 @@ class Watched:
             status = self.flow.status if self.flow else None
             raise AssertionError(f"never came true: {status}") from None
 
+    async def runs(self, *jobs: str) -> None:
+        """Wait until these vcjobs run, and the statuses of their flows say so."""
+        await self.until(lambda: self._recorded_as_running() >= {*jobs})
+
+    async def asks(self, step: str, times: int = 1) -> None:
+        """Wait until the flow asks for approval of the step, for so many times."""
+
+        def is_asked() -> bool:
+            condition = self.flow and stored_condition(self.flow, step) or StepCondition()
+            return (condition.reason, condition.attempts) == ("WaitingForApproval", times)
+
+        await self.until(is_asked)
+
+    def _recorded_as_running(self) -> set[str]:
+        conditions = [c for flow in self.flows for c in (flow.status.conditions or {}).values()]
+        runs = [run for condition in conditions for run in condition.runs or (condition,)]
+        return {run.job for run in runs if run.phase == self.phase(run.job) == "Running"}
+
     async def gone(self) -> JobFlow:
         """Wait until the flow and its vcjobs are deleted, and return the last state of the flow."""
         await self.until(lambda: self.flow is not None)
@@ -94,10 +114,10 @@ class Watched:
         assert self.flow is not None
         return self.flow
 
-    async def order(self, action: str, name: str, message: str = "") -> None:
+    async def order(self, action: str, name: str, message: str = "", **outputs: Any) -> None:
         """Create a Command on the flow, and wait until it is deleted."""
         assert self.flow is not None
-        body = flow_command(self.flow.metadata, action, name, message)
+        body = flow_command(self.flow.metadata, action, name, message, **outputs)
         await self.client.create(COMMANDS, self.namespace, body)
         await self.until(lambda: self.commands.get(self.namespace, name) is not None)
         await self.until(lambda: self.commands.get(self.namespace, name) is None)

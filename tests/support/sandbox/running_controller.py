@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import (
     COMMANDS,
@@ -147,12 +148,15 @@ async def write_status(
     await merge(client, resource, name, changes, namespace=namespace, subresource="status")
 
 
-def flow_command(flow: ObjectMeta, action: str, name: str, message: str = "") -> bytes:
+def flow_command(
+    flow: ObjectMeta, action: str, name: str, message: str = "", **outputs: Any
+) -> bytes:
     """Return a Command for a flow."""
     target = OwnerReference(
         api_version=JOBFLOWS.api_version, kind=JOBFLOWS.kind, name=flow.name, uid=flow.uid
     )
-    meta = ObjectMeta(name=name)
+    annotations = {labels.OUTPUTS: json.dumps(outputs)} if outputs else None
+    meta = ObjectMeta(name=name, annotations=annotations)
     return encoded(Command(metadata=meta, action=action, target=target, message=message))
 
 
