@@ -189,7 +189,7 @@ async def _preview(client: Client, raw: bytes, fields: Mapping[str, str]) -> dic
     more = f"{len(runs) - MAX_AGAIN} more run. " if len(runs) > MAX_AGAIN else ""
     rows = [*((step, "reused") for step in found.reused()), *runs[:MAX_AGAIN]]
     warned = "".join(f"{each.sentence}. " for each in report.flag_warnings)
-    return {"rows": rows, "note": warned + more + found.spent()}
+    return {"rows": rows, "note": warned + more + " ".join(found.about_claims())}
 
 
 async def _steer(

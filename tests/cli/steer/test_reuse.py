@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.resources import JOBFLOWS, JOBS, NAMESPACES
-from support.sandbox.flow_commands import run_command, volcano_on
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.resources import JOBFLOWS, JOBS, NAMESPACES, VOLUME_CLAIMS
+from support.sandbox.flow_commands import forbid, run_command, volcano_on
 from support.sandbox.manifests import jobflow, template
 from support.sandbox.running_controller import Cluster, flow
 from support.sandbox.submitted import write_flow
@@ -216,6 +217,70 @@ async def test_a_dry_run_says_that_claims_move_and_by_whom_a_flow_was_spent(
     assert (result.code, result.out) == (1, "")
     spent = "flow first is spent, because its volume claims belong to the flow second"
     assert f"--reuse first: {spent}; name that one instead" in result.err
+
+
+async def test_a_dry_run_reads_which_claims_move(
+    world: Cluster, kubeconfig: Path, tmp_path: Path
+) -> None:
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    names = ("moves", "gone", "taken", "wider", "unused")
+
+    def first(name: str, *claims: str, **changed: Any) -> dict[str, Any]:
+        steps = [
+            {
+                "name": claim,
+                "container": {
+                    "image": "busybox",
+                    "volumeMounts": [{"name": claim, "mountPath": "/data"}],
+                },
+            }
+            for claim in claims
+        ]
+        return flow(name, {}, flows=steps, volumeClaims=dict.fromkeys(claims, spec) | changed)
+
+    async with volcano_on(world), world.controller():
+        await world.apply(first("first", *names))
+        assert await ended(world, "first") == "Succeed"
+    claims = {name: f"first-{name}" for name in names}
+    await world.client.delete(VOLUME_CLAIMS, "default", claims["gone"])
+    await world.apply(flow("third", {}))
+    third = await world.client.get(JOBFLOWS, "default", "third", JobFlow)
+    taken = await world.client.get(VOLUME_CLAIMS, "default", claims["taken"], dict[str, Any])
+    taken["metadata"]["ownerReferences"][0] |= {"name": "third", "uid": third.metadata.uid}
+    body = json.dumps(taken).encode()
+    await world.client.replace(VOLUME_CLAIMS, "default", claims["taken"], body)
+    new = first("second", *names[:4], wider=spec | {"accessModes": ["ReadWriteMany"]})
+    dry_run = ("submit", write_flow(tmp_path, new), "--reuse", "first", "--dry-run", "client")
+    result = await run_command(kubeconfig, *dry_run)
+    lines = result.out.splitlines()
+    assert lines[:5] == [
+        "Reused from first: moves",
+        "Runs:",
+        *(
+            f"  {name}: tasks[main].template.spec.volumes[{name}].persistentVolumeClaim.claimName "
+            f"differs: first-{name} → second-{name}"
+            for name in names[1:4]
+        ),
+    ]
+    again = "what mounts it runs again, on a new claim."
+    assert lines[5:-1] == [
+        "The volume claim moves of first moves to the new flow: first is then spent, and can be "
+        "neither retried nor reused.",
+        f"The volume claim gone of first is gone: {again}",
+        f"The volume claim taken of first belongs to JobFlow third: {again}",
+        f"The volume claim wider of first stays there, because its spec differs: {again}",
+        "The volume claim unused of first stays there, because the new flow has none of this name.",
+    ]
+    forbid(world, "GET", "/persistentvolumeclaims")
+    result = await run_command(kubeconfig, *dry_run)
+    assert result.out.startswith("Reused from first: moves, gone, taken\n")
+    assert (
+        "\nThis assumes that they exist and have no other owner: you have no right to list "
+        "PersistentVolumeClaims here.\n" in result.out
+    )
 
 
 async def test_the_flow_is_looked_for_in_the_namespace_of_the_file(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
-from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, Resource
+from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, VOLUME_CLAIMS, Object, Resource
 from jobflow.client.errors import FAILED, CommandError
 from jobflow.client.flows.children import read_children
 from jobflow.client.flows.find_flow import NoSuchFlow, find_flow, raise_unless_missing
@@ -24,6 +26,7 @@ from jobflow.core.spec.reuse import find_obstacle
 from jobflow.core.text import printable
 from jobflow.kube.answers import ItemList
 from jobflow.kube.client import ApiError, Client
+from jobflow.kube.connections import METADATA_ONLY
 
 if TYPE_CHECKING:  # plans take long to import, and only a preview needs them
     from jobflow.core.planning.virtual_time.reuse import ReusePreview
@@ -73,7 +76,9 @@ async def preview_reuse(client: Client, report: Report, reuse: ReuseChoice) -> R
     name = meta.get("name") or f"{meta['generateName']}xxxxx"
     flow = msgspec.convert({**body, "metadata": {**meta, "name": name}}, JobFlow)
     source = await find_flow(client, reuse.flow, manifest.namespace)
+    claims: list[Object] | None = None
     if source.spec.volume_claims is not None:
+        claims = await _list_claims(client, manifest.namespace)
         flows = await _read_all(client, JOBFLOWS, JobFlow, manifest.namespace)
         if obstacle := find_obstacle(flow, source, why_spent(source, flows)):
             raise CommandError(FAILED, f"--reuse {reuse.flow}: {obstacle}")
@@ -86,10 +91,11 @@ async def preview_reuse(client: Client, report: Report, reuse: ReuseChoice) -> R
         Templates([*stored], [*stored, *sent]),  # of two with a name the later counts
         await _read_earlier(client, source),
         datetime.now(UTC),
+        claims,
     )
     if found.refusal:
         raise CommandError(FAILED, found.refusal)
-    return found
+    return replace(found, assumes_claims=claims is None)
 
 
 async def _read_all(client: Client, resource: Resource, kind: type[T], namespace: str) -> list[T]:
@@ -99,6 +105,24 @@ async def _read_all(client: Client, resource: Resource, kind: type[T], namespace
             found += page.items or ()
     except ApiError as error:
         raise_unless_missing(error)
+    return found
+
+
+async def _list_claims(client: Client, namespace: str) -> list[Object] | None:
+    """Return the volume claims of flows; None if the user may not list them."""
+    # one that has moved has the label of the flow that made it, which may be deleted
+    query = [("labelSelector", labels.CREATED_BY_FLOW)]
+    found: list[Object] = []
+    pages = client.list(
+        VOLUME_CLAIMS, ItemList[Object], namespace=namespace, query=query, accept=METADATA_ONLY
+    )
+    try:
+        async for page in pages:
+            found += page.items or ()
+    except ApiError as error:
+        if error.code != 403:
+            raise_unless_missing(error)
+        return None
     return found
 
 

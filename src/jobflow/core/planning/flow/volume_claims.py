@@ -29,6 +29,7 @@ from jobflow.core.planning.decision import CreateFault
 from jobflow.core.planning.observed.view import ClaimAnswer, ClaimHolder, CreateError, Refusal
 from jobflow.core.reasons import StepReason
 
+AGAIN = "what mounts it runs again, on a new claim"
 _NOT_ASKED = Refusal(0, "", datetime.min.replace(tzinfo=UTC))
 """In place of the answer to a request that was not sent."""
 
@@ -159,12 +160,16 @@ def moves(ctx: PlanContext) -> ClaimMoves:
 
 
 def _stays(name: str, answer: ClaimAnswer) -> Event:
-    why = "is gone"
-    if isinstance(answer, ClaimHolder) and not answer.going:
-        owner = answer.owner
-        why = "belongs to " + ("no flow" if owner is None else f"{owner.kind} {owner.name}")
-    message = f"volume claim {name} {why}, so what mounts it runs again, on a new claim"
+    message = f"volume claim {name} {why_it_stays(answer)}, so {AGAIN}"
     return Event(EventType.WARNING, "VolumeClaimNotMoved", message)
+
+
+def why_it_stays(answer: ClaimAnswer) -> str:
+    """Return why a claim does not move, such as `is gone`."""
+    if not isinstance(answer, ClaimHolder) or answer.going:
+        return "is gone"
+    owner = answer.owner
+    return "belongs to " + ("no flow" if owner is None else f"{owner.kind} {owner.name}")
 
 
 def created_claims(ctx: PlanContext) -> list[str] | None:

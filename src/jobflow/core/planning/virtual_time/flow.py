@@ -20,7 +20,7 @@ from jobflow.core.names import stored_condition
 from jobflow.core.planning.actions import CreateJob, Plan, Want
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed.child_flow import observe
-from jobflow.core.planning.observed.view import PodsRead, View
+from jobflow.core.planning.observed.view import ClaimAnswer, PodsRead, View
 from jobflow.core.planning.plan import is_unjudged, judge, plan
 from jobflow.core.planning.virtual_time.replan import Replanner, can_replan
 from jobflow.core.spec.compiled import compile_flow
@@ -72,8 +72,8 @@ class VirtualFlow:
     missing: set[str] = field(default_factory=set)
     """Names that ReadJob did not find."""
     aborts: dict[str, datetime] = field(default_factory=dict)
-    claims: dict[str, None] = field(default_factory=dict)
-    """The volume claims that exist."""
+    claims: dict[str, ClaimAnswer] = field(default_factory=dict)
+    """The volume claims that exist, and those that cannot move to the flow."""
     group: Callable[[JobFlow], Group] = lambda flow: NO_GROUP
     """Returns the other flows of its concurrency group."""
     cancels: dict[str, datetime] = field(default_factory=dict)

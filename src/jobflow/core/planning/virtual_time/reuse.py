@@ -7,8 +7,8 @@ former run again, from the spec and the status of that flow and the templates of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import msgspec
@@ -16,17 +16,18 @@ import msgspec
 from jobflow.api.flow.control import ReusePolicy
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.status import RunCondition, StepPhase
-from jobflow.api.resources import ObjectMeta
+from jobflow.api.resources import Object, ObjectMeta
 from jobflow.api.volcano.job import Job, JobCondition, JobOutline, JobPhase, JobState, JobStatus
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.cel.budget import NEXT_PLAN_DELAY
 from jobflow.core.manifests.fingerprint import digest
 from jobflow.core.manifests.volume_claims import movable_claims
-from jobflow.core.names import format_place
+from jobflow.core.names import claim_names, format_place
 from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.flow.volume_claims import AGAIN, why_it_stays
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, fresh
-from jobflow.core.planning.observed.view import View
+from jobflow.core.planning.observed.view import ClaimAnswer, ClaimHolder, View
 from jobflow.core.planning.reuse import are_reused
 from jobflow.core.planning.started.run import compared
 from jobflow.core.planning.virtual_time.differences import describe_change
@@ -60,6 +61,10 @@ class ReusePreview:
     """In the order of the steps. Steps that are not taken have none."""
     claims: Sequence[str] = ()
     """The volume claims that move to the new flow."""
+    staying: Mapping[str, str] = field(default_factory=dict)
+    """Why each other volume claim of the source does not move."""
+    assumes_claims: bool = False
+    """Whether the user may not read if the claims still exist and belong to the source."""
     refusal: str = ""
     """Why the new flow would fail at once; "" if it would not."""
 
@@ -78,16 +83,22 @@ class ReusePreview:
         """Yield the runs that are not reused."""
         return (row for row in self.rows if row.why)
 
-    def spent(self) -> str:
-        """Return a sentence about the volume claims that move, or ""."""
-        if not self.claims:
-            return ""
+    def about_claims(self) -> Iterator[str]:
+        """Yield a sentence about the volume claims that move, and one about each other."""
         claims = "claim" if len(self.claims) == 1 else "claims"
         moves = "moves" if len(self.claims) == 1 else "move"
-        return (
-            f"The volume {claims} {join_names(self.claims)} of {self.source} {moves} to the new "
-            f"flow: {self.source} is then spent, and can be neither retried nor reused."
-        )
+        if self.claims:
+            yield (
+                f"The volume {claims} {join_names(self.claims)} of {self.source} {moves} to the "
+                f"new flow: {self.source} is then spent, and can be neither retried nor reused."
+            )
+        if self.claims and self.assumes_claims:
+            yield (
+                "This assumes that they exist and have no other owner: you have no right to list "
+                "PersistentVolumeClaims here."
+            )
+        for claim, why in self.staying.items():
+            yield f"The volume claim {claim} of {self.source} {why}."
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of a terminal."""
@@ -96,8 +107,7 @@ class ReusePreview:
         runs = [*self.runs()]
         yield "Runs:" if runs else "Nothing runs."
         yield from (f"  {row.place}: {row.why}" for row in runs)
-        if spent := self.spent():
-            yield spent
+        yield from self.about_claims()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,23 +127,54 @@ def preview(
     templates: Templates,
     earlier: Sequence[JobFlow],
     now: datetime,
+    claims: Sequence[Object] | None = None,
 ) -> ReusePreview:
     """Return what a new flow would reuse of `source`, which its spec names. `sources`: the child
     flows of that, by name; `earlier`: the flows that it reuses itself, directly or through
-    others."""
+    others; `claims`: the PersistentVolumeClaims of flows; None: all are as they were made."""
     spec = msgspec.structs.replace(flow.spec, suspend=None)
     time = VirtualTime(now, _Jobs(), _Alone(), lambda step: timedelta())
     new = msgspec.structs.replace(flow, spec=spec)
     time.add(new, templates.new, {**sources, source.metadata.name: source})
+    [outermost] = time.all_flows
+    if claims is not None:
+        names = movable_claims(outermost.flow, source).values()
+        outermost.claims |= _held(names, source, claims, now)
     time.run(NEXT_PLAN_DELAY)
-    [outermost] = (each for each in time.all_flows if each.parent is None)
-    state, claims = outermost.flow.status.state, movable_claims(outermost.flow, source)
+    state, moving = outermost.flow.status.state, movable_claims(outermost.flow, source)
+    moving = {claim: name for claim, name in moving.items() if not outermost.claims.get(name)}
+    staying = {}
+    for claim, name in claim_names(source).items():
+        if name not in (source.status.volume_claims or ()) or claim in moving:
+            continue
+        if holder := outermost.claims.get(name):
+            staying[claim] = f"{why_it_stays(holder)}: {AGAIN}"
+        elif claim in (flow.spec.volume_claims or ()):
+            staying[claim] = f"stays there, because its spec differs: {AGAIN}"
+        else:
+            staying[claim] = "stays there, because the new flow has none of this name"
     refusal = state.message if outermost.flow.final and not outermost.flow.status.reuse else ""
     olds = {name: _Old(each, templates, now) for name, each in outermost.sources.items()}
     chain = [_Old(each, templates, now) for each in earlier]
     flows = {each.flow.metadata.name: each for each in time.all_flows}
     explainer = _Explainer(flows, olds, chain, time.now)
-    return ReusePreview(source.metadata.name, [*explainer.rows(outermost, "")], [*claims], refusal)
+    rows = [*explainer.rows(outermost, "")]
+    return ReusePreview(source.metadata.name, rows, [*moving], staying, refusal=refusal)
+
+
+def _held(
+    names: Iterable[str], source: JobFlow, claims: Sequence[Object], now: datetime
+) -> dict[str, ClaimAnswer]:
+    """Return what the controller would find in place of each claim that cannot move."""
+    metadata = {each.metadata.name: each.metadata for each in claims}
+    found: dict[str, ClaimAnswer] = {}
+    for name in names:
+        meta = metadata.get(name)
+        is_there = meta is not None and meta.deletion_timestamp is None
+        owner = None if meta is None else meta.controller
+        if not is_there or owner is None or owner.uid != source.metadata.uid:
+            found[name] = ClaimHolder(owner, not is_there, now)
+    return found
 
 
 class _Old:
