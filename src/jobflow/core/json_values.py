@@ -10,7 +10,15 @@ from jobflow.core.violations import join_path
 
 
 def copy_json(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a deep copy of a JSON object, in a fifth of the time of `copy.deepcopy`."""
+    """Return a deep copy of a JSON object."""
+    try:
+        found: dict[str, Any] = msgspec.to_builtins(spec)
+    except RecursionError:
+        return _copy_deep(spec)
+    return found
+
+
+def _copy_deep(spec: Mapping[str, Any]) -> dict[str, Any]:
     root = dict(spec)
     work: list[dict[str, Any] | list[Any]] = [root]
     while work:

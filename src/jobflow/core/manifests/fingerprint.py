@@ -63,33 +63,42 @@ def identity_of(run: RunCondition, key: str, flow: JobFlow) -> str:
     return digest([flow.metadata.uid, name])
 
 
-def what_it_does(spec: Mapping[str, Any]) -> dict[str, Any]:
+def what_it_does(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the part of a vcjob's spec that is compared. Shares content with `spec`."""
-    found = {key: value for key, value in spec.items() if key not in _IN_JOBS}
-    if isinstance(tasks := spec.get("tasks"), list):
-        found["tasks"] = [_task(each) if isinstance(each, dict) else each for each in tasks]
-    return found
+    found = _without(spec, _IN_JOBS)
+    if not isinstance(tasks := spec.get("tasks"), list):
+        return found
+    return {**found, "tasks": [_task(each) if isinstance(each, dict) else each for each in tasks]}
 
 
-def _task(task: Mapping[str, Any]) -> dict[str, Any]:
-    found = {key: value for key, value in task.items() if key not in _IN_TASKS}
+def _without(value: Mapping[str, Any], keys: frozenset[str]) -> Mapping[str, Any]:
+    # most have none of them
+    if keys.isdisjoint(value):
+        return value
+    return {key: each for key, each in value.items() if key not in keys}
+
+
+def _task(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = _without(task, _IN_TASKS)
     if not isinstance(template := task.get("template"), dict):
         return found
     template = {key: value for key, value in template.items() if key != "metadata"}
     if isinstance(pod := template.get("spec"), dict):
-        pod = {key: value for key, value in pod.items() if key not in NOT_COMPARED_IN_PODS}
+        compared = dict(_without(pod, NOT_COMPARED_IN_PODS))
         for field in CONTAINER_LISTS:
             if isinstance(containers := pod.get(field), list):
-                pod[field] = [_container(c) if isinstance(c, dict) else c for c in containers]
-        template["spec"] = pod
+                compared[field] = [_container(c) if isinstance(c, dict) else c for c in containers]
+        template["spec"] = compared
     return {**found, "template": template}
 
 
-def _container(container: Mapping[str, Any]) -> dict[str, Any]:
-    found = {k: value for k, value in container.items() if k not in NOT_COMPARED_IN_CONTAINERS}
+def _container(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = _without(container, NOT_COMPARED_IN_CONTAINERS)
     for field in ("command", "args"):
         if isinstance(words := found.get(field), list):
-            found[field] = [word for word in words if not _is_marked(word)]
+            compared = [word for word in words if not _is_marked(word)]
+            if len(compared) < len(words):
+                found = {**found, field: compared}
     return found
 
 

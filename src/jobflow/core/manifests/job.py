@@ -84,13 +84,14 @@ def build_job(
         parents = meta.labels or {}
         ours |= {key: parents[key] for key in (labels.PARENT, labels.ROOT) if key in parents}
     # pods have them too, for selectors; what a template says of them would be wrong
+    of_pods = {key: ours[key] for key in _POD_LABELS if key in ours}
     for pod_template in _pod_templates(spec):
         metadata = inner(pod_template, "metadata")
         pod_labels = inner(metadata, "labels") if metadata is not None else None
         if pod_labels is not None:
             for key in _POD_LABELS:
                 pod_labels.pop(key, None)
-            pod_labels |= {key: ours[key] for key in _POD_LABELS if key in ours}
+            pod_labels |= of_pods
     defaults = flow.spec.job_defaults or _NO_DEFAULTS
     own = template.metadata if template is not None else _NO_METADATA
     annotations = _inherited(defaults.annotations) | _inherited(own.annotations)
