@@ -52,9 +52,10 @@ docs/decisions: runs, policies-of-a-flow, skips-and-stop, commands-and-cancel):
   steps without jobs. Nothing else is reused; a retry of the flow does not take results for what has
   run.
 
-Approvals and child flows: to ask for approval is an attempt without a vcjob (`asking`), and a
-child flow follows a script as a vcjob does (`child_flows`): it runs, succeeds with outputs, fails,
-is cancelled by its parent, or is retried with it. A child flow continues while its parent is
+Work without vcjobs and child flows: `work` has the kinds of which an attempt has no vcjob, such as
+approvals, and how each is drawn and answered; `test_own_work` runs the smallest such kind. A child
+flow follows a script as a vcjob does (`child_flows`): it runs, succeeds with outputs, fails, is
+cancelled by its parent, or is retried with it. A child flow continues while its parent is
 suspended, as running vcjobs do.
 
 The reference accepts either answer for: a daemon when everything is aborted, whose vcjob ends when

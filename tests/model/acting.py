@@ -13,7 +13,8 @@ from jobflow.api.volcano.pod import Pod
 from support.plan.plan_pods import pod_of
 from support.sandbox.containers import ended, with_containers
 
-ENDED = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
+FAILURE_REASONS = {"Failed": "JobFailed", "Terminated": "JobTerminated", "Aborted": "JobAborted"}
+ENDED = frozenset({"Completed", *FAILURE_REASONS})
 SOON, NEVER = 1, 10**6
 
 
@@ -74,6 +75,16 @@ class Vcjob:
     @property
     def has_flow_error(self) -> bool:
         return False
+
+    @property
+    def has_pods(self) -> bool:
+        """Whether a failure is that of a pod, of its own or of a child flow."""
+        return True
+
+    @property
+    def failure_reason(self) -> str:
+        """The reason of a step whose attempt failed by itself."""
+        return FAILURE_REASONS[self.phase]
 
     @property
     def output(self) -> Mapping[str, object] | None:

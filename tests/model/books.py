@@ -241,12 +241,6 @@ class ShownStep:
         """Return the items and repeats that have failed, by index."""
         return {index for index, (phase, _) in self.runs.items() if phase == "Failed"}
 
-    @property
-    def asking(self) -> set[int | None]:
-        """Return the items that wait for approval, by index; None for the step itself."""
-        asks = ("Waiting", "WaitingForApproval")
-        return {index for index, shown in self.runs.items() if shown == asks}
-
 
 @dataclass
 class Batch:
@@ -285,7 +279,3 @@ class Seen:
     def created(self) -> set[tuple[str, int | None]]:
         """Return the step and index of each vcjob created now."""
         return {(job.step, job.index) for batch in self.batches for job in batch.created}
-
-    def has_started(self, name: str) -> bool:
-        """Whether a step got a vcjob now, or asks for approval."""
-        return bool(self.steps[name].asking) or any(name == step for step, _ in self.created)

@@ -33,6 +33,8 @@ from model.acting import Script, Vcjob, pods, with_phase
 from model.books import ENDED, SLACK, Batch, Created, Seen, ShownStep
 from model.child_flows import CANCELLED, Child, observed, retried
 from model.reference import Reference
+from model.work.kinds import KINDS
+from model.work.own_work import OwnAttempt
 from support.plan.plan_world import World
 from support.plan.reusing_worlds import reusing
 from support.plan.steps import template
@@ -51,7 +53,7 @@ class Case:
     flow: JobFlow
     templates: Mapping[str, dict[str, Any]]
     scripts: Mapping[str, tuple[Script, ...]]
-    """The scripts of a step's vcjobs, in a cycle."""
+    """The scripts of a step's attempts, in a cycle."""
     commands: tuple[tuple[int, str], ...] = ()
     """(second, action), also `ApproveStep b/1 {"n": 2}` with the step and the outputs; sent half a
     second later, when nothing else happens."""
@@ -122,7 +124,9 @@ class Simulation:
             self.case = case = replace(case, flow=flow)
             self.world = replace(world, flow=flow)
         ended = None if earlier is None else earlier.reference
-        self.reference: Reference = Reference(case.flow, dict(case.templates), case.free_at, ended)
+        self.reference: Reference = Reference(
+            case.flow, dict(case.templates), case.free_at, ended, script=case.script
+        )
         self.vcjobs: dict[str, Vcjob] = {}
         self.made: dict[str, Created] = {}
         """How each vcjob and child flow was created, by name."""
@@ -150,6 +154,7 @@ class Simulation:
     def advance(self) -> None:
         self.moment = Moment(blurred=self.dice is not None)
         self.move_vcjobs()
+        self.answer_wants()
         self.send_next_command()
         self.share_place()
         if not self.settle():
@@ -158,11 +163,15 @@ class Simulation:
 
     def next_time(self) -> float:
         moves = [move for job in self.vcjobs.values() if (move := job.next_move())]
+        moves += [move for each in self.wanted().values() if (move := each.next_move())]
         times = [at for at, _ in moves]
         times += [second + 0.5 for second, _ in self.commands[:1]]
         if self.world.group.holders:
             times.append(self.case.free_at)
-        wake = self.world.plan().plan.requeue_after
+        plan = self.world.plan().plan
+        wanted, expected = {want.key for want in plan.wants}, set(self.wanted())
+        assert wanted == expected, f"at {self.now} plans want {wanted}, not {expected}"
+        wake = plan.requeue_after
         woken = None if wake is None else self.now + wake.total_seconds()
         if woken is not None:
             times.append(woken)
@@ -176,11 +185,20 @@ class Simulation:
         assert min(times) > self.now, f"time stands still at {self.now}"
         return min(times)
 
+    def wanted(self) -> dict[tuple[str, str], OwnAttempt]:
+        """Return the attempts that wait for an answer from outside, by the keys of their wants."""
+        found: dict[tuple[str, str], OwnAttempt] = {}
+        for work in self.reference.own_works.values():
+            found |= work.wanted()
+        return found
+
     def needed_command(self) -> str:
         """Return a Command without which the flow cannot go on, or ""."""
         if self.reference.suspended:
             return "ResumeJob"
-        if not (key := self.reference.asking.first_open()):
+        asked = (work for work in self.reference.own_works.values() if work.is_asked)
+        key = next(filter(None, (work.first_open() for work in asked)), "")
+        if not key:
             return ""
         action, _, outputs = self.case.answers[self.answers % len(self.case.answers)].partition(" ")
         self.answers += 1
@@ -205,6 +223,17 @@ class Simulation:
                 self.world = replace(self.world, live={**self.world.live, uid: ended})
                 if vcjob.script.watched:
                     self.world = replace(self.world, pods={**self.world.pods, uid: ended})
+
+    def answer_wants(self) -> None:
+        """Answer the attempts without vcjobs whose time has come."""
+        for kind, work in self.reference.own_works.items():
+            answer = KINDS[kind].answer
+            for key, attempt in work.wanted().items():
+                due = attempt.next_move()
+                if answer is not None and due is not None and due[0] <= self.now:
+                    attempt.move(due[1], self.now)
+                    answers = {**self.world.probes, key: answer(attempt.script)}
+                    self.world = replace(self.world, probes=answers)
 
     def share_place(self) -> None:
         """Another flow holds the place of the concurrency group until it is free."""

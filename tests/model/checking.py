@@ -15,7 +15,8 @@ class Checking:
     def check(self) -> None:
         """Check steps, aborts, creates and the flow, in this order."""
         self.check_steps()
-        self.reference.asking.check()
+        for work in self.reference.own_works.values():
+            work.check()
         self.check_aborts()
         self.check_no_create_is_missing()
         self.check_flow()

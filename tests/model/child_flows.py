@@ -27,6 +27,10 @@ class Child(Vcjob):
         return self.script.flow_error and self.phase == "Failed" and not self.cancelled
 
     @property
+    def failure_reason(self) -> str:
+        return "FlowFailed"
+
+    @property
     def output(self) -> Any:
         return None if self.cancelled else super().output
 

@@ -26,8 +26,6 @@ class Commands:
             self.cancel_step(reference.states[command.split(" ")[1]])
         elif command.startswith("ScaleFlow"):
             self.scale(command.split(" ")[1])
-        elif command.startswith(("ApproveStep", "RejectStep")):
-            reference.asking.answer(*command.split(" ", 1))
         elif command == "TerminateJob" and not reference.ending and not self.has_ended():
             reference.ending, reference.suspended = "Cancelled", False
             reference.finally_too = reference.waits
@@ -40,11 +38,14 @@ class Commands:
             reference.suspended = False
             if not reference.waits:
                 reference.not_counted += reference.now - reference.suspended_since
+        else:
+            for work in reference.own_works.values():
+                work.command(command)
 
     def cancel_step(self, state: State) -> None:
         reference = self.reference
         refused = state.ended or (reference.ending and not state.finally_)
-        if not (refused or self.has_ended() or state.step.approval is not None):
+        if not (refused or self.has_ended() or reference.is_asked(state)):
             state.given_up = True
 
     def scale(self, text: str) -> None:
@@ -69,6 +70,8 @@ class Commands:
             for attempt in state.attempts if abort and state.step.flow is None else ():
                 if not before or attempt.vcjob.name in reference.seen.aborted:
                     reference.intend(attempt, "Suspended")
+        for work in reference.own_works.values() if abort else ():
+            work.suspend(again=before)
 
     def restart(self, *, tolerated: bool) -> None:
         reference = self.reference
@@ -121,7 +124,7 @@ class Commands:
         phase, reason = state.shown.get(run.index, (run.phase, run.reason))
         if phase != "Failed":
             return phase == "Completed" or (phase, reason) == ("Skipped", "NotTaken")
-        if tolerated or not state.step.continue_on_failure or state.step.approval is not None:
+        if tolerated or not state.step.continue_on_failure or self.reference.is_asked(state):
             return False
         if reason in FLOW_ERRORS or run.has_flow_error:
             return False

@@ -127,7 +127,8 @@ class Deciding:
         run = next((run for run in state.runs if run.phase == "Failed"), None)
         data["failure"] = failure_facts(run.last if run else None)
         step = state.step
-        has_one_job = not (step.for_each or step.repeat or step.approval or step.flow)
+        runs_jobs = self.reference.own_work(state) is None and not step.flow
+        has_one_job = runs_jobs and not (step.for_each or step.repeat)
         if has_one_job and state.attempts_so_far:
             flow = self.reference.flow
             data["job"] = expected_name(flow, state.step, None, state.attempts_so_far)
@@ -172,7 +173,7 @@ class Deciding:
 
 def failure_facts(attempt: Attempt | None) -> dict[str, Any]:
     """Return the facts of the pod of an attempt that failed by itself."""
-    if attempt is None or not attempt.failed_by_itself:
+    if attempt is None or not (attempt.failed_by_itself and attempt.vcjob.has_pods):
         return {"exitCode": -1, "reason": "", "node": "", "disruption": False}
     node = attempt.vcjob.script.node
     if attempt.disrupted:

@@ -79,9 +79,10 @@ class Matching:
         return combined(state.step, reaches)
 
     def has_started(self, target: State) -> bool:
-        """Whether a target had a vcjob, or asked for approval, before the present plan."""
+        """Whether an attempt of a target began before the present plan."""
         now = sum(created.step == target.name for created in self.reference.batch.created)
-        now += self.reference.asking.asked_now(target)
+        if (work := self.reference.own_work(target)) is not None:
+            now += work.begun_now(target)
         return target.phase == "Running" and len(list(target.attempts)) > now
 
     def lists(self, state: State) -> list[list[Any]]:

@@ -17,6 +17,8 @@ from model.acting import Script
 from model.matching import has_items
 from model.random_steps import Primitives, StepDrawing, some_or_none
 from model.random_values import ANSWERS, CLAIMS, PARAMS, POLICIES, TEMPLATES
+from model.work.kinds import KINDS
+from model.work.own_work import steer
 from support.plan.world_state import FLOW_UID, NOW
 
 METADATA = ObjectMeta(
@@ -51,7 +53,7 @@ class Drawing(StepDrawing):
         """Draw another step of `finally`, which has an expression about the end of the flow."""
         phase = self.draw(st.sampled_from(["Failed", "Succeed"]))
         when = f'flow.phase == "{phase}"'
-        if step.approval is not None:
+        if step.kind_of(None) in KINDS:
             return msgspec.structs.replace(step, when=when)
         if "references" in self.features and self.draw(st.booleans()):
             patch = Patch(job_spec={"queue": "q-$(flow.failures.0.step)"})
@@ -122,18 +124,16 @@ class Drawing(StepDrawing):
             "SuspendFlow", "AbortJob", "ResumeJob", "TerminateJob", "TerminateNow", "RestartJob",
             "RetryTolerated",
         )  # fmt: skip
-        approvals = [step for step in self.steps.values() if step.approval is not None]
-        keys = [f"{s.name}/{i}" for s in approvals if has_items(s) for i in (0, 1)]
-        keys += [step.name for step in approvals if not has_items(step)]
-        answers = [f"{action} {key}" for action in ("ApproveStep", "RejectStep") for key in keys]
-        others = [s for s in self.steps.values() if s.approval is None and not s.daemon]
-        by_hand = [f"CancelStep {step.name}" for step in others]
-        by_hand += [
-            f"ScaleFlow {step.name}={n}" for step in others if step.for_each for n in (1, 3)
-        ]
+        by_hand = []
+        for step in self.steps.values():
+            own = KINDS.get(step.kind_of(None))
+            if own is not None:
+                by_hand += own.rules.commands_on(step)
+            elif not step.daemon:
+                by_hand += steer(step)
         # daemons take room as long as others need them
         by_hand += [f"ScaleFlow {1 + 4 * any(s.daemon for s in self.steps.values())}"]
-        some = st.tuples(st.integers(0, 14), st.sampled_from([*actions, *answers, *by_hand]))
+        some = st.tuples(st.integers(0, 14), st.sampled_from([*actions, *by_hand]))
         return tuple(sorted(self.draw(st.lists(some, max_size=3, unique_by=lambda c: c[0]))))
 
 

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from jobflow.api.flow.control import Approval, Case, ForEach, Patch, Repeat, Retry
+from jobflow.api.flow.control import Case, ForEach, Patch, Repeat, Retry
 from jobflow.api.flow.step import DependsOn, Step
+from jobflow.api.flow.traits import WorkKind
 from model.acting import Script
 from model.matching import has_items
 from model.random_values import (
@@ -22,6 +23,7 @@ from model.random_values import (
     UNTILS,
     WORKS,
 )
+from model.work.kinds import KINDS
 
 MAX_UNKNOWN = 2
 """Most steps of a flow whose number of items admission does not know: it counts them as 1,000."""
@@ -88,9 +90,10 @@ class StepDrawing:
 
     def filled(self, name: str, depends_on: DependsOn | None, *, last: bool = False) -> Step:
         """Draw the fields of a step besides its dependencies."""
-        if self.has("approval", 7):
-            step = self.steps[name] = self.approval(name, depends_on, last=last)
-            return step
+        for kind, (rules, _) in KINDS.items():
+            if self.has(kind, 7):
+                step = self.steps[name] = rules.draw(self, name, depends_on, last=last)
+                return step
         matches = depends_on is not None and depends_on.items is not None
         if not (last or matches) and self.has("children", self.one_child_in):
             step = self.steps[name] = self.child(name, depends_on)
@@ -127,28 +130,6 @@ class StepDrawing:
             step = msgspec.structs.replace(step, vars=self.vars(name, loop), patch=patch)
         self.steps[name] = step
         return step
-
-    def approval(self, name: str, depends_on: DependsOn | None, *, last: bool) -> Step:
-        """Draw a step that asks for approval."""
-        loop = depends_on is not None and depends_on.items is not None
-        for_each = self.matching_for_each(name, depends_on) if loop else None
-        if not loop and self.has("forEach", 3):
-            for_each = self.for_each(name)
-        others = [f"$(steps.{other}.outputs.n)?" for other in self.plain_before(name)]
-        messages = [None, None, "Deploy $(flow.name)?", *others]
-        timeouts = [*(() if last else (None, None)), "2s", "4s", *self.refer("t")]
-        timeout = self.draw(st.sampled_from(timeouts))
-        default = self.draw(st.sampled_from([None, "Approve", "Reject"])) if timeout else None
-        return Step(
-            name=name,
-            approval=Approval(
-                message=self.draw(st.sampled_from(messages)), timeout=timeout, default=default
-            ),
-            depends_on=depends_on,
-            when=self.condition(name) if self.has("when", 4) else None,
-            for_each=for_each,
-            continue_on_failure=True if self.has("continueOnFailure", 4) else None,
-        )
 
     def child(self, name: str, depends_on: DependsOn | None) -> Step:
         """Draw a step that runs a child flow."""
@@ -309,7 +290,7 @@ class StepDrawing:
 
     def has_job(self, name: str) -> bool:
         """Whether a step runs vcjobs, so that others may use their name."""
-        return self.steps[name].approval is None and self.steps[name].flow is None
+        return self.steps[name].kinds == {WorkKind.JOB}
 
     def condition(self, name: str) -> str:
         texts = ["true", "false"]
@@ -336,6 +317,10 @@ class StepDrawing:
     # ---------------------------------------------------------------------- scripts
 
     def scripts(self, step: Step) -> tuple[Script, ...]:
+        own = KINDS.get(step.kind_of(None))
+        if own is not None and own.rules.scripts:
+            answers = st.lists(st.sampled_from(own.rules.scripts), min_size=1, max_size=3)
+            return tuple(self.draw(answers))
         kinds = [*SUCCEEDING, *FAILING, *FAILING, *DISRUPTED, *ABORTED]
         if "refused" in self.features:
             kinds.append(Script(refused=True))

@@ -4,10 +4,12 @@ At every moment it updates all steps until nothing changes. It is slow on purpos
 rule of docs/reference.md is a function, in the words of that page.
 """
 
+from collections.abc import Callable
+
 from jobflow.api.duration import parse_duration
 from jobflow.api.flow.control import to_number
 from jobflow.api.flow.jobflow import JobFlow
-from model.asking import Asking
+from model.acting import Script
 from model.books import SECOND, SLACK, Attempt, Batch, Created, Run, Seen, State
 from model.checking import Checking
 from model.commands import Commands
@@ -19,6 +21,8 @@ from model.reusing import Reusing
 from model.running import Running
 from model.waiting import Waiting
 from model.words import with_params
+from model.work.kinds import KINDS
+from model.work.own_work import OwnWork
 
 
 class Reference:
@@ -30,11 +34,15 @@ class Reference:
         templates: dict[str, dict[str, object]],
         free_at: float = 0.0,
         earlier: "Reference | None" = None,
+        *,
+        script: Callable[[str, int | None, int], Script],
     ) -> None:
         """`free_at`: when the place of the flow's concurrency group is free; `earlier`: the flow
-        that is reused, at its end."""
+        that is reused, at its end; `script`: the script of an attempt, by its step, index and
+        number."""
         self.flow = with_params(flow)
         self.templates = templates
+        self.script = script
         flow = self.flow
         steps = [*flow.steps, *(flow.spec.finally_ or ())]
         self.states = {
@@ -66,7 +74,8 @@ class Reference:
         self.deciding = Deciding(self)
         self.unstarted = Waiting(self)
         self.running = Running(self)
-        self.asking = Asking(self)
+        self.own_works = {kind: entry.rules(self) for kind, entry in KINDS.items()}
+        """The kinds of work without vcjobs."""
         self.commands = Commands(self)
         self.matching = Matching(self)
         self.daemons = Daemons(self)
@@ -81,6 +90,14 @@ class Reference:
         for _ in self.states:
             needed |= {target for name in needed for target in self.states[name].step.targets}
         return {state.name for state in self.states.values() if not state.finally_} - needed
+
+    def own_work(self, state: State) -> OwnWork | None:
+        """Return the kind of work that a step runs, if it has no vcjobs."""
+        return self.own_works.get(state.step.kind_of(None))
+
+    def is_asked(self, state: State) -> bool:
+        work = self.own_work(state)
+        return work is not None and work.is_asked
 
     # --------------------------------------------------------------------- a moment
 
@@ -105,8 +122,8 @@ class Reference:
 
     def take_all(self, batches: list[Batch]) -> None:
         for self.batch in batches:
-            steps = [state.step for state in self.states.values()]
-            if any(step.matches_items or step.approval is not None for step in steps):
+            states = self.states.values()
+            if any(state.step.matches_items or self.own_work(state) for state in states):
                 self.update()
             for created in self.batch.created:
                 self.take(created)
@@ -148,11 +165,14 @@ class Reference:
             for state in self.states.values():
                 if state.phase == "Waiting":
                     self.unstarted.update_waiting(state)
-                if state.step.approval is not None:
-                    self.asking.ask(state)
-                else:
+                if self.own_work(state) is None:
                     self.running.check_references(state)
             self.end_daemons()
+            if self.outline() == outline:
+                # only now is it known whether the flow stops at this moment
+                for state in self.states.values():
+                    if (work := self.own_work(state)) is not None:
+                        work.begin_ready(state)
             if self.outline() == outline:
                 return
 
@@ -259,15 +279,25 @@ class Reference:
         """Return the times at which something must happen even if no vcjob changes."""
         if self.result:
             return []
-        found = [*self.running.due(), *self.asking.due()]
+        found = [*self.running.due()]
+        found += [due for work in self.own_works.values() for due in work.due()]
         passed_over = self.waits or self.ending or self.suspended
         if self.flow.spec.timeout is not None and not passed_over:
             allowed = parse_duration(self.flow.spec.timeout)
             found.append(self.started + SECOND + self.not_counted + allowed)
         return found
 
-    def has_room_for_more(self) -> bool:
-        return self.room() and not self.suspended and not self.waits
+    def has_begun(self, state: State) -> bool:
+        """Whether a step got a vcjob now, or an attempt without one goes on."""
+        work = self.own_work(state)
+        if work is not None and work.shown_open(state):
+            return True
+        return any(state.name == step for step, _ in self.seen.created)
+
+    def has_room_for_more(self, state: State) -> bool:
+        if self.suspended or self.waits:
+            return False
+        return self.own_work(state) is not None or self.room()
 
     # ----------------------------------------------------------------------- creates
 

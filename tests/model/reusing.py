@@ -97,7 +97,7 @@ class Reusing:
             target = self.reference.states[name]
             matched = state.step.matches_items and has_items(target.step)
             runs = [run for run in target.runs if not matched or run.index == index]
-            if target.step.approval is None and any(run.attempts for run in runs):
+            if self.has_jobs(target) and any(run.attempts for run in runs):
                 if not all(run.reason == "Reused" for run in runs if run.attempts):
                     return name
             elif found := self.ran_before(target, index if matched else None):
@@ -109,12 +109,15 @@ class Reusing:
         old = self.states[state.name]
         if old.phase != state.phase or len(old.runs) != len(state.runs):
             return False
-        with_jobs = state.step.approval is None and any(run.attempts for run in state.runs)
-        if with_jobs:
+        if self.has_jobs(state) and any(run.attempts for run in state.runs):
             names = [[run.last and run.last.vcjob.name for run in s.runs] for s in (old, state)]
             return names[0] == names[1]
         same = [run.outputs for run in old.runs] == [run.outputs for run in state.runs]
         return same and all(self.is_unchanged(self.reference.states[t]) for t in state.step.targets)
+
+    def has_jobs(self, state: State) -> bool:
+        """Whether attempts of a step are vcjobs or child flows."""
+        return self.reference.own_work(state) is None
 
     def check_needed(self, state: State, index: int | None) -> None:
         """Check that a run whose vcjob is created could not take a result."""

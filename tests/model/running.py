@@ -15,8 +15,6 @@ from model.words import NoValue, truth
 if TYPE_CHECKING:
     from model.reference import Reference
 
-FAILURE_REASONS = {"Failed": "JobFailed", "Terminated": "JobTerminated", "Aborted": "JobAborted"}
-
 
 class Running:
     def __init__(self, reference: Reference) -> None:
@@ -65,10 +63,10 @@ class Running:
     def update_run(self, state: State, run: Run) -> None:
         if run.phase or run.last is None:
             return
-        if state.step.approval is not None:
-            self.reference.asking.update_run(state, run)
+        attempt, work = run.last, self.reference.own_work(state)
+        if work is not None and run.again_at is None:
+            work.update_run(state, run)
             return
-        attempt = run.last
         if attempt.vcjob.alive:
             self.time_out(state, attempt)
         elif run.again_at is None:
@@ -105,7 +103,7 @@ class Running:
         elif attempt.intent == "DaemonEnded":
             run.phase, run.reason = "Completed", "DaemonEnded"
         elif attempt.failed_by_itself:
-            reason = "FlowFailed" if state.step.flow else FAILURE_REASONS[phase]
+            reason = attempt.vcjob.failure_reason
             self.failed(state, run, reason, disrupted=attempt.disrupted)
         elif attempt.intent == "Suspended":
             self.again(run, 0)
@@ -165,16 +163,17 @@ class Running:
         for state in self.reference.states.values():
             for run in state.runs if state.phase == "Running" else ():
                 attempt = run.last
+                may_begin = self.reference.has_room_for_more(state)
                 if run.phase == "Completed" and run is state.runs[-1]:
                     until = self.end_of_pause(state, run)
-                    if until and self.reference.has_room_for_more():
+                    if until and may_begin:
                         yield until
-                if run.phase or attempt is None or state.step.approval is not None:
+                if run.phase or attempt is None:
                     continue
                 ran, alive = attempt.vcjob.ran, attempt.vcjob.alive
                 if alive and state.step.timeout and ran is not None and not attempt.intent:
                     yield ran + SECOND + parse_duration(state.step.timeout)
-                if run.again_at is not None and self.reference.has_room_for_more():
+                if run.again_at is not None and may_begin:
                     yield run.again_at
 
     # ------------------------------------------------------------------------- runs

@@ -54,7 +54,7 @@ class Waiting:
             return
         if state.items == []:
             self.end_without_items(state)
-        elif self.gate_closed(state) and not reference.seen.has_started(state.name):
+        elif self.gate_closed(state) and not reference.has_begun(state):
             self.skip(state, STOPPED)
         else:
             reference.matching.skip_items(state)

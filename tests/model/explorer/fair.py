@@ -2,13 +2,14 @@
 something that its status names."""
 
 from dataclasses import replace
+from itertools import chain
 
 from jobflow.core.reasons import FlowReason, StepReason
 from model.explorer.cluster import apply_plan, move_job, seen
 from model.explorer.configurations import COMMANDS
 from model.explorer.families import family, with_child
 from model.explorer.keys import Key, Keys
-from model.explorer.moves import ALL, find_open_approvals, probing, wait_of
+from model.explorer.moves import ALL, answering, find_open_approvals, probing, wait_of
 from model.explorer.sight import Sight
 from model.explorer.states import Command, State
 
@@ -53,7 +54,7 @@ def next_state(sight: Sight, state: State) -> State | None:
     if _is_late(state):
         return _observe_all(state)
     flows = list(family(sight, state))
-    for act in (_controller, _volcano, _probe):
+    for act in (_controller, _volcano, _outside):
         for member in flows:
             if (after := act(member.sight, member.state)) is not None:
                 return member.put(after)
@@ -88,8 +89,10 @@ def _controller(sight: Sight, state: State) -> State | None:
     return None if sight.idles(state) else apply_plan(sight, state, sight.plan(state), ALL)
 
 
-def _probe(sight: Sight, state: State) -> State | None:
-    return next((after for _, after in probing(sight, state)), None)
+def _outside(sight: Sight, state: State) -> State | None:
+    """Return the state after a probe has passed, or an attempt without a vcjob was answered."""
+    moves = chain(probing(sight, state), answering(sight, state))
+    return next((after for _, after in moves), None)
 
 
 def _volcano(sight: Sight, state: State) -> State | None:

@@ -3,10 +3,12 @@ that follows."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from jobflow.api.flow.status import JobFlowStatus
-from jobflow.core.planning.actions import JobProbe, Plan, ProbeResult
+from jobflow.core.planning.actions import JobProbe, Plan, ProbeResult, WantKey
 from jobflow.core.reasons import StepReason
+from model.acting import Script
 from model.explorer.cluster import (
     CAN_BE_ABORTED,
     Part,
@@ -21,6 +23,7 @@ from model.explorer.configurations import COMMANDS
 from model.explorer.families import family
 from model.explorer.sight import Sight
 from model.explorer.states import Command, Event, State, Vcjob
+from model.work.kinds import KINDS
 
 Move = tuple[str, State]
 
@@ -147,8 +150,26 @@ def probing(sight: Sight, state: State) -> Iterator[Move]:
             continue
         job = state.job(probe.uid)
         if job.phase == "Running" and not job.gone and probe.key not in dict(state.answers):
-            answers = state.answers | {(probe.key, ProbeResult(passed=True))}
-            yield f"{job.name} answers the probe of {probe.step}", replace(state, answers=answers)
+            passed = _answered(state, probe.key, ProbeResult(passed=True))
+            yield f"{job.name} answers the probe of {probe.step}", passed
+
+
+def answering(sight: Sight, state: State) -> Iterator[Move]:
+    """Let the outside answer the attempts without vcjobs of the plan: a failure with budget."""
+    for want in sight.plan(state).wants:
+        kind = KINDS.get(sight.configuration.steps[want.key[0]].kind_of(None))
+        answer = None if kind is None else kind.answer
+        if answer is None or want.key in dict(state.answers):
+            continue
+        name = "/".join(want.key)
+        yield f"{name} is answered", _answered(state, want.key, answer(Script()))
+        if (paid := spend(sight, state, "fail")) is not None:
+            failure = answer(Script(end="Failed"))
+            yield f"{name} is answered by a failure", _answered(paid, want.key, failure)
+
+
+def _answered(state: State, key: WantKey, answer: Any) -> State:
+    return replace(state, answers=state.answers | {(key, answer)})
 
 
 def running(sight: Sight, state: State) -> Iterator[Move]:
@@ -262,6 +283,7 @@ MOVERS: tuple[Callable[[Sight, State], Iterator[Move]], ...] = (
     planning,
     watching,
     probing,
+    answering,
     running,
     ordering,
     deleting,

@@ -1,6 +1,6 @@
 """A kind of work without objects: attempts, retries, timeouts, aborts and order come with it.
 
-The kind of this test takes the place of approvals: its attempts run until the View has an answer.
+Calls (`support/plan/calls.py`) take the place of approvals.
 """
 
 from dataclasses import replace
@@ -9,59 +9,15 @@ import msgspec
 import pytest
 
 from jobflow.api.flow.control import Approval, Backoff, Retry
-from jobflow.api.flow.status import RunCondition
-from jobflow.api.flow.traits import WorkKind
 from jobflow.core.planning.actions import ProbeResult
-from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.decision import RunDecision
-from jobflow.core.planning.observed.steps import ObservedRun
-from jobflow.core.planning.work import kinds
-from jobflow.core.planning.work.abort import aborted
-from jobflow.core.planning.work.end import duration, ends_as
-from jobflow.core.timestamps import add
-from jobflow.core.work import WORK
+from support.plan.calls import call_in_place_of_approvals
 from support.plan.plan_world import World, flow
 from support.plan.steps import step
 
 
-class Calls:
-    """Each attempt is Running until its answer is in the View: `failed` fails it."""
-
-    def start(self, run: ObservedRun, ctx: PlanContext) -> RunDecision:
-        allowed = duration(run.step.timeout, None)
-        deadline = None if allowed is None else add(ctx.second, allowed)
-        condition = run.new_condition(
-            phase="Running", attempts=run.attempts + 1, deadline=deadline, create_time=ctx.second
-        )
-        return RunDecision(condition, wake_at=deadline, urgent=True)
-
-    def settle(self, run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
-        answer = ctx.view.answers.get((run.step.name, str(run.attempts)))
-        if answer is None:
-            return None
-        phase, reason = ("Completed", "") if answer.passed else ("Failed", "JobFailed")
-        return RunDecision(self._ended(run, phase, reason, answer.message))
-
-    def abort(self, run: ObservedRun, why: str, ctx: PlanContext) -> RunDecision:
-        message = aborted(why, f"attempt {run.attempts} has ended", run, ctx)
-        return RunDecision(self._ended(run, ends_as(why), why, message))
-
-    def wait(self, run: ObservedRun, ctx: PlanContext) -> RunDecision:
-        return RunDecision(run.stored, wake_at=run.stored.deadline)
-
-    def _ended(self, run: ObservedRun, phase: str, reason: str, message: str) -> RunCondition:
-        created = run.stored.create_time
-        return run.new_condition(
-            phase=phase, reason=reason, message=message, attempts=run.attempts, create_time=created
-        )
-
-
 @pytest.fixture(autouse=True)
 def calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = replace(WORK[WorkKind.APPROVAL], noun="call", asks=False)
-    monkeypatch.setitem(WORK, WorkKind.APPROVAL, facts)  # type: ignore[arg-type]
-    monkeypatch.setattr(World, "_verdict", ())  # admission refuses retries of an approval
-    monkeypatch.setitem(kinds.OWN_WORK, WorkKind.APPROVAL, Calls())  # type: ignore[arg-type]
+    call_in_place_of_approvals(monkeypatch)
 
 
 def calling(retries: int = 0, **fields: object) -> World:
@@ -73,7 +29,7 @@ def calling(retries: int = 0, **fields: object) -> World:
 
 def answered(world: World, text: str = "", *, attempt: int = 1, failed: bool = False) -> World:
     answer = ProbeResult(passed=not failed, message=text)
-    return replace(world, probes={("call", str(attempt)): answer})
+    return replace(world, probes={("call", f"/{attempt}"): answer})
 
 
 def test_an_attempt_runs_and_its_flow_too() -> None:
