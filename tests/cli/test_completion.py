@@ -17,7 +17,7 @@ from support.sandbox.command_line import jobflow
 from support.sandbox.flow_commands import JOBFLOW
 from support.sandbox.running_controller import Cluster, cron, flow
 from support.sandbox.sandboxed import Served, served
-from support.sandbox.states import apply_states
+from support.sandbox.states import apply_samples, apply_states
 
 
 @pytest.mark.parametrize(
@@ -132,12 +132,22 @@ async def test_only_flows_on_which_a_command_can_act_are_completed(
         ("logs failed --task ", "main worker"),
         ("logs failed ask --task ", "main"),
         ("logs none --task ", ""),
+        ("skip samples ", "site sites"),
+        ("cancel samples --step si", "site sites"),
+        ("retry samples --step site/", "site/fetch site/fit"),
+        ("skip samples sites/", "sites/0 sites/1"),
+        ("scale samples sites/1", "sites/1"),
+        ("scale samples sites/1/f", "sites/1/fetch sites/1/fit"),
+        ("outputs samples sites/1/fi", "sites/1/fit"),
+        ("get samples --step sites/2/", ""),
+        ("resubmit samples --rerun site/", ""),
     ],
 )
 async def test_steps_schedules_namespaces_and_tasks_are_completed(
     world: Cluster, kubeconfig: Path, line: str, words: str
 ) -> None:
     await apply_states(world)
+    await apply_samples(world)
     for step, task in (("ask", "main"), ("b", "worker")):
         labels = {CREATED_BY_FLOW: "default.failed", STEP: step, TASK: task}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": task, "labels": labels}}

@@ -10,7 +10,7 @@ import pytest
 
 from support.sandbox.flow_commands import JOBFLOW
 from support.sandbox.running_controller import Cluster
-from support.sandbox.states import apply_states
+from support.sandbox.states import apply_samples, apply_states
 
 SPAWN = "import pty, sys; pty.spawn(sys.argv[1:])"
 SHELLS = {
@@ -65,6 +65,11 @@ async def complete(shell: str, line: str, environment: dict[str, str]) -> str:
         ("logs failed b/", "b/0 b/1", "b/2"),
         ("skip failed ", "ask", ""),
         ("get -n te", "team", "default"),
+        ("get --namespace=te", "team", "default"),
+        ("submit flow.yaml --reuse=d", "done", "failed"),
+        ("skip samples sites/1/f", "sites/1/fetch sites/1/fit", "sites/0"),
+        ("retry samples --step=sites/", "sites/0 sites/1", "sites/2"),
+        ("resubmit failed --param a=1 --rerun=", "ask", "done"),
     ],
 )
 async def test_a_shell_completes_the_line(
@@ -73,6 +78,7 @@ async def test_a_shell_completes_the_line(
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not on PATH")
     await apply_states(world)
+    await apply_samples(world)
     path = f"{JOBFLOW.parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"KUBECONFIG": str(kubeconfig), "PATH": path, "TERM": "dumb"}
     printed = await complete(shell, f"jobflow {line}", environment)

@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any
 
 import typer
+from typer._click.shell_completion import CompletionItem, ShellComplete
+from typer._completion_classes import BashComplete, FishComplete, ZshComplete
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
@@ -16,6 +18,7 @@ from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, NAMESPACES, PODS
 from jobflow.api.volcano.pod import Pod
 from jobflow.client.conditions import condition_of
 from jobflow.client.errors import CommandError
+from jobflow.client.flows.children import find_below
 from jobflow.client.flows.find_cron import CRON_PREFIXES
 from jobflow.client.flows.find_flow import PREFIXES, connect, find_flow, first_names, first_page
 from jobflow.client.options import Connection
@@ -54,9 +57,10 @@ def complete_cron(context: typer.Context, param: Any, incomplete: str) -> list[s
 
 
 def complete_step(context: typer.Context, param: Any, incomplete: str) -> list[str]:
-    """Return the steps of the flow that is given, and after a slash the items of one. An answer is
-    for those that wait for approval."""
+    """Return the steps of the flow that is given, and after a slash the items of one, or the steps
+    of its child flow: `samples/3/qc`. An answer is for those that wait for approval."""
     params, is_answer = context.params, context.info_name in ("approve", "reject")
+    takes_paths = param.metavar != "STEP"
 
     async def read(client: Client) -> Sequence[str]:
         flow = await find_flow(client, _flow_in(params))
@@ -64,11 +68,16 @@ def complete_step(context: typer.Context, param: Any, incomplete: str) -> list[s
             from jobflow.client.verbs.can_act import find_asking
 
             return [*find_asking(flow)]
-        places = [step.name for step in flow.all_steps]
-        if "/" in incomplete and param.metavar != "STEP":
-            name = incomplete.partition("/")[0]
-            places = [f"{name}/{each.index}" for each in condition_of(flow, name).runs or ()]
-        return places
+        if not takes_paths:
+            return [step.name for step in flow.all_steps]
+        # one more character, because a step of a child flow may be wanted that is still empty
+        flow, _, place = await find_below(client, flow, f"{incomplete}?")
+        name, slash, _ = (place or "").partition("/")
+        above = incomplete.removesuffix((place or "").removesuffix("?"))
+        if slash:
+            runs = condition_of(flow, name).runs or ()
+            return [f"{above}{name}/{each.index}" for each in runs]
+        return [f"{above}{step.name}" for step in flow.all_steps]
 
     return [place for place in _answer(read, params) if place.startswith(incomplete)]
 
@@ -123,6 +132,46 @@ def _flow_in(params: Params) -> str:
     several = params.get("flows") or ()
     return str(params.get("flow") or (several[0] if several else params.get("reuse") or ""))
 
+
+# ------------------------------------------------------------------ shells
+
+
+class _Bash(BashComplete):
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """Return the words before the one that is completed, and that one. Bash splits words at
+        each `=`, and replaces only the part after it."""
+        words: list[str] = []
+        before, last = super().get_completion_args()
+        for word in (*before, last):
+            if words and (word == "=" or words[-1].endswith("=")):
+                words[-1] += word
+            else:
+                words.append(word)
+        return words[:-1], words[-1]
+
+
+class _WithFlag(ShellComplete):
+    """A shell that replaces the whole word `--flag=value`."""
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+        found = super().get_completions(args, incomplete)
+        flag, equals, _ = incomplete.partition("=")
+        if equals and flag.startswith("-"):
+            for each in found:
+                each.value = f"{flag}={each.value}"
+        return found
+
+
+class _Zsh(_WithFlag, ZshComplete):
+    pass
+
+
+class _Fish(_WithFlag, FishComplete):
+    pass
+
+
+SHELLS = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}
+"""By the name that the script of `jobflow completion` has."""
 
 # ------------------------------------------------------------------ answers
 

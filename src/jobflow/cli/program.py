@@ -57,11 +57,12 @@ def commands() -> TyperGroup:
 def run(arguments: Sequence[str], name: str) -> int:
     """Run a command and return its exit code, after all output is written."""
     if COMPLETE_VARIABLE in os.environ:  # the script of `jobflow completion` asks
-        from typer.completion import completion_init  # type: ignore[attr-defined]
+        from typer._click.shell_completion import add_completion_class
 
         from jobflow.cli import complete
 
-        completion_init()
+        for shell, how in complete.SHELLS.items():
+            add_completion_class(how, shell)
         completers.update(complete.COMPLETERS)
         return int(TyperGroup.main(commands(), [], name, standalone_mode=False) or SUCCESS)
     code = SUCCESS

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from jobflow.api.resources import NAMESPACES
+from support.sandbox.child_flows import create_child
 from support.sandbox.flow_commands import set_status
 from support.sandbox.running_controller import Cluster, cron, flow
 
@@ -39,3 +40,14 @@ async def apply_states(world: Cluster) -> None:
     await world.apply(cron("hourly"), cron("nightly", suspend=True))
     team = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
     await world.client.create(NAMESPACES, "", json.dumps(team).encode())
+
+
+async def apply_samples(world: Cluster) -> None:
+    """Apply the flow samples, with a child flow of the step site and two of the step sites."""
+    inner = {"flow": {"flows": [{"name": "fetch"}, {"name": "fit"}]}}
+    steps = [{"name": "site", **inner}, {"name": "sites", "forEach": {"count": 3}, **inner}]
+    await world.apply(flow("samples", {}, flows=steps))
+    await set_status(world, STATES["running"], "samples")
+    await create_child(world, "samples", "site")
+    for index in range(2):
+        await create_child(world, "samples", "sites", index=index)
