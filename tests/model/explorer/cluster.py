@@ -5,7 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from jobflow.api import labels
+from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.flow.traits import WorkKind
+from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.core.planning.actions import (
     AbortJob,
     Action,
@@ -25,6 +27,8 @@ from model.explorer.families import with_child
 from model.explorer.sight import Sight
 from model.explorer.states import Command, Event, Flow, State, Vcjob
 
+GOES_BACK = frozenset({CommandAction.RETRY_STEPS, CommandAction.SKIP_STEP})
+"""The Commands on steps after which steps run that had ended."""
 CAN_BE_ABORTED = frozenset({"Pending", "Running"})
 
 
@@ -260,13 +264,27 @@ def _store(sight: Sight, state: State, plan: Plan, base: Flow, part: Part) -> St
     if not part.stored:
         return state
     flow = replace(state.flow, status=sight.statuses.of(plan.status))
-    again = base.final and not flow.final
+    again = base.final and not flow.final or _goes_back(base, flow)
     return replace(
         state,
         flow=flow,
         known=flow if part.write_answer else state.known,
         round=state.round + again,
     )
+
+
+def _goes_back(before: Flow, after: Flow) -> bool:
+    """Whether a Command on steps has taken effect that lets steps run which had ended."""
+    return not (_orders(after.status.value) <= _orders(before.status.value))
+
+
+def _orders(status: JobFlowStatus) -> set[object]:
+    """Return what users have said about steps that had ended, in this flow and in those below."""
+    own = status.by_hand or ()
+    handed = status.handed_down or ()
+    return {(o.step, o.time) for o in own if o.action in GOES_BACK} | {
+        h.number for h in handed if h.action in GOES_BACK
+    }
 
 
 def _without_notes(state: State) -> State:

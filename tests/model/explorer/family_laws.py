@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from jobflow.api.flow.status import ENDED_STEP_PHASES, HALTS, RunCondition
 from jobflow.api.volcano.command import RETRIES
 from jobflow.core.planning.actions import CommandFlow, CreateJob
+from jobflow.core.reasons import StepReason
 from model.books import FLOW_ERRORS
 from model.explorer.families import Member, family
 from model.explorer.sight import Sight
@@ -101,7 +102,8 @@ def _ends_differ(job: Vcjob, child: State, run: RunCondition) -> Broken:
     is_failed = run.phase in ("Failed", "Waiting")
     expected = "Succeed" if run.phase == "Completed" else "Failed" if is_failed else ""
     is_past = run.attempts == run.past_attempts and child.flow.final
-    if (phase if child.flow.final else "") != expected and not is_past:
+    is_skipped = child.flow.final and run.reason == StepReason.SKIPPED_BY_USER  # however it ended
+    if (phase if child.flow.final else "") != expected and not (is_past or is_skipped):
         yield f"{job.name} is {phase}, and its run is {run.phase} ({run.reason})"
 
 

@@ -32,6 +32,7 @@ from jobflow.core.planning.actions import (
 )
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from model.carrying import mounted_by
+from model.explorer.cluster import GOES_BACK
 from model.explorer.configurations import DISRUPTIONS
 from model.explorer.family_laws import (
     an_error_of_a_flow_itself_fails_it,
@@ -279,11 +280,14 @@ def nothing_runs_twice(sight: Sight, before: State, after: State) -> Broken:
 def _counts(sight: Sight, earlier: Vcjob, job: Vcjob, state: State) -> bool:
     """Whether the end of an earlier vcjob of the run still counts when another one is created: a
     retry of the flow repeats failed steps and all that depends on them, `finally`, daemons, child
-    flows and repeats."""
+    flows and repeats, and a retry of steps what it names."""
     step = sight.configuration.steps[job.step]
     behind = any(other.step in step.targets and other.round == job.round for other in state.jobs)
     goes_back = step.daemon or step.repeat or step.flow or job.step in sight.configuration.last
-    keeps = not (behind or goes_back) and earlier.phase == "Completed"
+    named = {job.step, "/".join(job.run)}
+    orders = state.flow.status.value.by_hand or ()
+    is_named = any(each.step in named and each.action in GOES_BACK for each in orders)
+    keeps = not (behind or goes_back or is_named) and earlier.phase == "Completed"
     return (earlier.round == job.round or keeps) and not earlier.lost
 
 
@@ -315,26 +319,32 @@ def nothing_is_lost(sight: Sight, before: State, after: State) -> Broken:
 
 def final_stays_final(sight: Sight, before: State, after: State) -> Broken:
     """Users rely on the end of a flow; only a retry continues it, and one that has succeeded only a
-    retry of tolerated failures."""
+    retry of tolerated failures, or what a user does to one of its steps."""
     was, now = before.flow.status.value.state.phase, after.flow.status.value.state.phase
-    retries = RETRIES if was == "Failed" else {CommandAction.RETRY_TOLERATED}
+    retries = GOES_BACK | (RETRIES if was == "Failed" else {CommandAction.RETRY_TOLERATED})
     is_retried = any(command.action in retries for command in before.known_commands)
+    if before.parent is not None:
+        handed = before.parent.status.value.handed_down or ()
+        is_retried |= any(each.action in GOES_BACK for each in handed)
     if before.flow.final and was != now and not is_retried:
         yield f"the flow was {was} and is {now}"
 
 
 def nothing_stays_behind_what_runs_again(sight: Sight, before: State, after: State) -> Broken:
-    """The result of a step that depends on a step that runs again would be that of the old run. A
-    daemon that ended with its flow may run again for another step."""
+    """The result of a step that depends on a step that runs again would be that of the old run. One
+    that runs is ended first. A daemon that ended with its flow may run again for another step."""
     was, now = before.flow.status.value.conditions or {}, after.flow.status.value.conditions or {}
     if after.round == before.round or not was:
         return
+    orders = after.flow.status.value.by_hand or ()
     for name, step in sight.configuration.steps.items():
         key = f"{sight.flow_name}-{name}"
         targets = [f"{sight.flow_name}-{target}" for target in step.targets]
         again = [each for each in targets if now[each].phase == StepPhase.WAITING]
         again = [each for each in again if was[each].reason != StepReason.DAEMON_ENDED]
-        if again and now[key].phase != StepPhase.WAITING and was[key].reason != _LEFT_OUT:
+        is_ending = any(each.step == name and each.ending for each in orders)
+        stays = now[key].phase != StepPhase.WAITING and not is_ending
+        if again and stays and was[key].reason != _LEFT_OUT:
             yield f"{key} stays {now[key].phase}, and {again[0]} runs again"
 
 

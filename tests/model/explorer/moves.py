@@ -3,9 +3,10 @@ that follows."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
-from jobflow.api.flow.status import JobFlowStatus
+from jobflow.api.flow.status import ENDED_STEP_PHASES, JobFlowStatus, RunCondition, StepPhase
 from jobflow.core.planning.actions import JobProbe, Plan, ProbeResult, WantKey
 from jobflow.core.reasons import StepReason
 from model.acting import Script
@@ -196,23 +197,65 @@ def running(sight: Sight, state: State) -> Iterator[Move]:
 
 def ordering(sight: Sight, state: State) -> Iterator[Move]:
     """A user creates a Command that makes sense in this state."""
-    status = state.flow.status.value
     for name, action in COMMANDS.items():
-        if name == "retry" and status.state.phase != "Failed":
+        if (paid := spend(sight, state, name)) is None:
             continue
-        if name == "retry tolerated" and status.state.phase not in ("Failed", "Succeed"):
-            continue
-        if name == "resume" and status.suspended_at is None:
-            continue
-        message = ""
-        if name in ("approve", "reject"):
-            message = next(find_open_approvals(sight, status), "")
-            if not message:
-                continue
-        if (paid := spend(sight, state, name)) is not None:
-            count = paid.budget[sight.configuration.rare.index(name)]
+        count = paid.budget[sight.configuration.rare.index(name)]
+        for message in _messages(sight, state, name):
             command = Command(f"{action.lower()}-{count}", action, message)
-            yield (f"somebody asks to {name}", replace(paid, commands=(*paid.commands, command)))
+            after = replace(paid, commands=(*paid.commands, command))
+            yield f"somebody asks to {name} {message}".rstrip(), after
+
+
+def _messages(sight: Sight, state: State, name: str) -> Iterator[str]:
+    """Yield the messages with which a Command makes sense."""
+    status = state.flow.status.value
+    phase = status.state.phase
+    match name:
+        case "approve" | "reject":
+            yield from islice(find_open_approvals(sight, status), 1)
+        case "scale" if state.parent is None and not state.flow.final:
+            yield from ("1", "2")
+            yield from (f"{s.name}=2" for s in sight.configuration.steps.values() if s.for_each)
+        case "cancel step" | "skip step" | "retry step" if state.parent is None:
+            yield from _find_places(sight, state, _MAKES_SENSE[name])
+        case "retry" if phase != "Failed":
+            return
+        case "retry tolerated" if phase not in ("Failed", "Succeed"):
+            return
+        case "resume" if status.suspended_at is None:
+            return
+        case "suspend" | "suspend and abort" | "cancel" | "retry" | "retry tolerated" | "resume":
+            yield ""
+
+
+_MAKES_SENSE: dict[str, Callable[[RunCondition], bool]] = {
+    "cancel step": lambda run: run.phase not in ENDED_STEP_PHASES,
+    "skip step": lambda run: run.phase != StepPhase.COMPLETED,
+    "retry step": lambda run: run.phase in ENDED_STEP_PHASES,
+}
+"""In which state of a step or an item a Command on it makes sense."""
+
+
+def _find_places(
+    sight: Sight, state: State, makes_sense: Callable[[RunCondition], bool]
+) -> Iterator[str]:
+    """Yield the paths of the steps and items, also in child flows, that are in such a state."""
+    conditions = state.flow.status.value.conditions or {}
+    for name, step in sight.configuration.steps.items():
+        condition = conditions.get(f"{sight.flow_name}-{name}")
+        if condition is None or step.approval is not None:
+            continue
+        if makes_sense(condition):
+            yield name
+        for run in condition.runs or () if step.for_each else ():
+            if makes_sense(run):
+                yield f"{name}/{run.index}"
+    for job in state.jobs:
+        if job.child is not None and job.seen and not job.gone:
+            place = f"{job.step}/{job.index}".rstrip("/")
+            inside = _find_places(sight.of_child(job), job.child, makes_sense)
+            yield from (f"{place}/{path}" for path in inside)
 
 
 def find_open_approvals(sight: Sight, status: JobFlowStatus) -> Iterator[str]:
