@@ -4,6 +4,7 @@ Calls (`support/plan/calls.py`) take the place of approvals. Attempts, retries, 
 ends are those of all such work.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ from hypothesis import given, seed
 from hypothesis import strategies as st
 
 from jobflow.api.flow.control import Approval
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.step import DependsOn, Step
 from jobflow.api.flow.traits import WorkKind
+from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.planning.actions import ProbeResult
 from jobflow.core.violations import Verdict
 from model import carrying, random_flows
@@ -71,11 +74,18 @@ def answer(script: Script) -> ProbeResult:
     return ProbeResult(passed=script.end == "Completed")
 
 
+def judge(flow: JobFlow, known: Known) -> Verdict:
+    """Let calls have fields that approvals cannot have."""
+    verdict = validate_flow(flow, known)
+    others = tuple(each for each in verdict.violations if "approval" not in each.detail)
+    return replace(verdict, violations=others)
+
+
 @pytest.fixture(autouse=True)
 def calls(monkeypatch: pytest.MonkeyPatch) -> None:
     call_in_place_of_approvals(monkeypatch)
     for module in (carrying, random_flows, configurations):
-        monkeypatch.setattr(module, "validate_flow", lambda *_: Verdict())
+        monkeypatch.setattr(module, "validate_flow", judge)
     monkeypatch.setitem(KINDS, WorkKind.APPROVAL, Kind(Calls, answer))
 
 

@@ -114,7 +114,8 @@ OF_ATTEMPTS = (
     StepReason.TIMEOUT,
     StepReason.OUTPUTS_TOO_LARGE,
 )
-"""Reasons of a failed attempt, which `retry` may follow and `retry.when` may compare."""
+"""Reasons of a failed attempt, which `retry` may follow and `retry.when` may compare. Kinds of work
+may have others (`Work.fails`)."""
 
 WITH_THE_FLOW = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
 """Reasons of a run that failed with the flow, not by itself."""

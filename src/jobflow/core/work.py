@@ -11,6 +11,7 @@ from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import WorkKind
 from jobflow.api.resources import JOBFLOWS, JOBS, Resource
 from jobflow.api.volcano.job import Job
+from jobflow.core.reasons import StepReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class Work:
     """The clause for a step that runs it, if it has no object."""
     asks: bool = False
     """Whether a user answers it."""
+    fails: tuple[StepReason, ...] = ()
+    """The reasons of its failed attempts, besides those in OF_ATTEMPTS."""
 
     @property
     def has_objects(self) -> bool:

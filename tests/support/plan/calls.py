@@ -45,7 +45,7 @@ class Calls:
     """Each attempt is Running until it is answered. A failed one fails as a job does."""
 
     def start(self, run: ObservedRun, ctx: PlanContext) -> RunDecision:
-        approval, number = run.step.approval or Approval(), self._number(run) + 1
+        approval = run.step.approval or Approval()
         message = resolve_references(approval.message or "", ctx.seen(run))
         if isinstance(message, EvaluationFailure):
             failed = self._ended(run, "Failed", "ExpressionError", message.message)
@@ -53,7 +53,7 @@ class Calls:
         allowed = duration(run.step.timeout, None)
         deadline = None if allowed is None else add(ctx.second, allowed)
         condition = run.new_condition(
-            phase="Running", attempts=number, deadline=deadline, create_time=ctx.second
+            phase="Running", attempts=run.next_attempt, deadline=deadline, create_time=ctx.second
         )
         return RunDecision(condition, wake_at=deadline, urgent=True)
 
@@ -71,9 +71,6 @@ class Calls:
     def wait(self, run: ObservedRun, ctx: PlanContext) -> RunDecision:
         return RunDecision(run.stored, wake_at=run.stored.deadline, wants=(self._call(run),))
 
-    def _number(self, run: ObservedRun) -> int:
-        return max(run.attempts, run.stored.past_attempts)
-
     def _call(self, run: ObservedRun) -> Call:
         index = "" if run.index is None else run.index
         return Call(run.step.name, f"{index}/{run.attempts}")
@@ -83,7 +80,7 @@ class Calls:
             phase=phase,
             reason=reason,
             message=message,
-            attempts=self._number(run),
+            attempts=run.attempts,
             create_time=run.stored.create_time,
         )
 

@@ -169,7 +169,8 @@ class HandedDown(Struct):
 
 
 class RunCondition(Struct):
-    """State of one run of a step. Each attempt of a run is a Volcano job."""
+    """State of one run of a step. Each attempt of a run is a Volcano job, a child flow, or
+    other work, which only the status shows."""
 
     index: Int32 | None = None
     """Index of the item or repeat, from 0. Not set for the step itself."""
@@ -181,7 +182,7 @@ class RunCondition(Struct):
     message: str = ""
     """Reason, in one sentence: what it waits for or what failed."""
     create_time: datetime | None = None
-    """When the current job was created."""
+    """When the current job was created, or the current attempt of work without an object began."""
     running_duration: str = ""
     """How long the job has run, as Volcano reports it, such as "3s"."""
     task_status_count: dict[str, TaskState] | None = None
@@ -230,7 +231,7 @@ class RunCondition(Struct):
     ExpressionError, or the child flow did. continueOnFailure does not tolerate it."""
     outputs: Annotated[dict[str, Any] | None, Opaque] = None
     """Termination message of the first container of the job's first pod, at most 4 KiB: a JSON
-    object, or any other message as the key text."""
+    object, or any other message as the key text. Of other work: what it has given."""
     requested_hours: RequestedHours | None = None
     """Resources that the finished jobs requested."""
     approval: ApprovalResult | None = None

@@ -1,14 +1,16 @@
 """Rules of reasons in expressions: unknown reasons are refused."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from jobflow.core.admission.rules.expressions import REASONS_OF_ATTEMPTS
+from jobflow.api.flow.traits import WorkKind
 from jobflow.core.cel.expression import Expression, parse_cached
 from jobflow.core.cel.language.tree import Comparison
-from jobflow.core.reasons import OF_ATTEMPTS
+from jobflow.core.reasons import OF_ATTEMPTS, StepReason
 from jobflow.core.text import join_names
+from jobflow.core.work import WORK
 from support.admission.reviewed import faults, flow_of
 
 KNOWN = f"the reasons are {join_names(OF_ATTEMPTS, shown=len(OF_ATTEMPTS))}"
@@ -64,9 +66,20 @@ def test_the_reason_of_a_step_is_recognized(step: str) -> None:
     assert [each.path for each in found] == [("steps", "a", "reason")] * 2
 
 
-@pytest.mark.parametrize("reason", ["", *REASONS_OF_ATTEMPTS])
+@pytest.mark.parametrize("reason", ["", *OF_ATTEMPTS])
 def test_a_reason_of_an_attempt_is_admitted(reason: str) -> None:
     assert retrying(f'reason == "{reason}"') == []
+
+
+def test_a_reason_of_another_kind_of_work_is_admitted_there_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    of_flows = replace(WORK[WorkKind.FLOW], fails=(StepReason.REJECTED,))
+    monkeypatch.setitem(WORK, WorkKind.FLOW, of_flows)  # type: ignore[arg-type]
+    retry = {"limit": 1, "when": 'reason == "Rejected"'}
+    assert faults(flow_of({"name": "a", "flow": {"flows": [{"name": "b"}]}, "retry": retry})) == []
+    (fault,) = retrying(retry["when"])
+    assert fault.endswith(f'"Rejected" {NOT_A_REASON}')
 
 
 @pytest.mark.parametrize(

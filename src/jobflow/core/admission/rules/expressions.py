@@ -17,6 +17,7 @@ from jobflow.core.cel.references import find_references
 from jobflow.core.reasons import OF_ATTEMPTS, StepReason
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.violations import Reason, Violation, quote
+from jobflow.core.work import works_of
 
 _NUMBERED = re.compile(r"\bsteps\.(\d[-\w]*)")
 _OPERATORS = {
@@ -34,7 +35,6 @@ _FOREIGN = re.compile(r"[=&|]|(?:and|or|not|is)\b", re.IGNORECASE)
 _ENDING = re.compile(r"(?P<sign><>|===)$|\b(?P<word>not)\s+.$", re.IGNORECASE)
 _IF = re.compile(r"if\b", re.IGNORECASE)
 REASONS_OF_STEPS = ("", *StepReason)
-REASONS_OF_ATTEMPTS = ("", *OF_ATTEMPTS)
 
 
 def expressions_are_few(facts: FlowFacts) -> Iterator[Violation]:
@@ -164,7 +164,9 @@ def compared_reasons_exist(facts: FlowFacts) -> Iterator[Violation]:
             match found:
                 case Comparison(path=("reason",), bound=False):
                     owner = "a failed attempt" if of_attempt else "a run"
-                    known = REASONS_OF_ATTEMPTS if of_attempt else known
+                    if of_attempt:
+                        works = works_of(facts.steps[each.place.position])
+                        known = ("", *OF_ATTEMPTS, *(own for work in works for own in work.fails))
                 case Comparison(path=("steps", _, "reason"), bound=False):
                     owner = "a step"
                 case _:
@@ -174,7 +176,7 @@ def compared_reasons_exist(facts: FlowFacts) -> Iterator[Violation]:
             detail = f"character {found.at + 1}: {quote(found.text)} is not a reason of {owner}"
             if guess := Suggester(known).nearest(found.text):
                 detail += did_you_mean(guess)
-            elif known is REASONS_OF_ATTEMPTS:
+            elif known is not REASONS_OF_STEPS:
                 detail += f"; the reasons are {', '.join(known[1:-1])} and {known[-1]}"
             else:
                 detail += "; docs/reference.md lists the reasons under Status"

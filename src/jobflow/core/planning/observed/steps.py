@@ -70,6 +70,11 @@ class ObservedRun(msgspec.Struct):
         return attempt if attempt > known else known
 
     @property
+    def next_attempt(self) -> int:
+        """The number of the attempt of work without objects that begins now."""
+        return max(self.attempts, self.stored.past_attempts) + 1
+
+    @property
     def started(self) -> bool:
         """Whether it has begun, since the last retry of the flow."""
         return self.attempts > self.stored.past_attempts

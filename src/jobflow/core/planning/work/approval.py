@@ -42,7 +42,7 @@ def start(run: ObservedRun, ctx: PlanContext) -> RunDecision:
         phase=StepPhase.WAITING,
         reason=StepReason.WAITING_FOR_APPROVAL,
         message=shorten(text),
-        attempts=max(run.attempts, run.stored.past_attempts) + 1,
+        attempts=run.next_attempt,
         deadline=deadline,
         requested_hours=run.stored.requested_hours,
     )

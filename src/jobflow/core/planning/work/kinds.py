@@ -48,22 +48,30 @@ class ObjectWork(Protocol):
 
 
 class OwnWork(Protocol):
-    """A kind of work without objects: an attempt is a condition in the status. Its decision has the
-    wants of the attempt (`Want`), and the next View has their answers."""
+    """A kind of work without objects: an attempt is a condition in the status.
+
+    The condition has `attempts`, `create_time` (tables and timelines show it), and `deadline` if
+    its timeout ends it. Its phase is Running unless a user is to answer: then dependants with the
+    condition Running start.
+    """
 
     def start(self, run: ObservedRun, ctx: PlanContext) -> RunDecision:
-        """Begin an attempt, also once more after a retry of the flow. One that needs nothing from
-        outside ends at once."""
+        """Begin an attempt, also once more after a retry of the flow: number `run.next_attempt`.
+        One that needs nothing from outside, or of which a reference has no value, ends at once.
+        There are no wants yet: nobody is asked before the attempt is stored."""
 
     def settle(self, run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
-        """Return the end of an attempt; None if it has not ended by itself."""
+        """Return the end of an attempt by the answer in the View; None if there is none. An answer
+        that came is used even if the flow ends the attempt at this moment."""
 
     def abort(self, run: ObservedRun, why: str, ctx: PlanContext) -> RunDecision | None:
         """Return the end of an attempt for a reason of the flow, or because of its deadline; None
         if it goes on all the same."""
 
     def wait(self, run: ObservedRun, ctx: PlanContext) -> RunDecision:
-        """Return the decision about an attempt that goes on."""
+        """Return the decision about an attempt that goes on, with its wants, which plans repeat
+        until its end is stored. They are keyed by the step, and the index and number of the attempt
+        (`0/1`, or `/1` without items), so that no attempt has the answer of another one."""
 
 
 OBJECT_WORK: Mapping[WorkKind, ObjectWork] = {WorkKind.JOB: vcjob, WorkKind.FLOW: child_flow}

@@ -71,7 +71,7 @@ def test_fields_about_a_job_are_refused_within_a_field_that_is_not(
     monkeypatch.setitem(work._WITHOUT, WorkKind.APPROVAL, others)
     value = {"patch": {"jobSpec": {}}, "avoidNodes": True}[field]
     step = approval(retry={"limit": 1, field: value})
-    assert places(step) == [f"spec.flows[0].retry.{field} Forbidden"]
+    assert f"spec.flows[0].retry.{field} Forbidden" in places(step)
 
 
 @pytest.mark.parametrize(
