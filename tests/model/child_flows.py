@@ -13,6 +13,8 @@ from jobflow.core.planning.observed.child_flow import ChildFlow
 from model.acting import Vcjob, with_phase
 
 CANCELLED = "Cancelled"
+STEP_OF_CHILD = "i"
+"""The only step of a child flow."""
 
 
 @dataclass
@@ -57,7 +59,7 @@ def observed(job: Job, child: Child, at: datetime) -> Job:
         state = msgspec.structs.replace(status.state, reason=CANCELLED)
         status = msgspec.structs.replace(status, state=state)
     failed = child.phase == "Failed" and not child.cancelled
-    failure = StepFailure(step="i", exit_code=1, reason="Error", node=child.script.node)
+    failure = StepFailure(step=STEP_OF_CHILD, exit_code=1, reason="Error", node=child.script.node)
     return msgspec.structs.replace(
         shown,
         status=status,

@@ -10,6 +10,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.step import Step
 from jobflow.api.labels import SCHEDULED_TIME
 from model.books import Attempt, Run, State
+from model.child_flows import STEP_OF_CHILD
 from model.matching import has_items, takes_items
 from model.words import NoValue, evaluate, items, substitute, truth
 
@@ -91,7 +92,10 @@ class Deciding:
             broken = reference.ending or any(other.broken for other in others)
             info["phase"] = "Failed" if broken else "Succeed"
             info["failures"] = [
-                {"step": other.name, "reason": self.reference.seen.steps[other.name].reason}
+                {
+                    "step": failed_step(other),
+                    "reason": self.reference.seen.steps[other.name].reason,
+                }
                 for other in others
                 if other.phase == "Failed"
             ]
@@ -124,8 +128,7 @@ class Deciding:
             data["items"] = [self.run_values(run) if run else {"phase": "Skipped"} for run in runs]
         elif state.runs:
             data["outputs"] = state.runs[-1].outputs
-        run = next((run for run in state.runs if run.phase == "Failed"), None)
-        data["failure"] = failure_facts(run.last if run else None)
+        data["failure"] = failure_facts(failed_attempt(state))
         step = state.step
         runs_jobs = self.reference.own_work(state) is None and not step.flow
         has_one_job = runs_jobs and not (step.for_each or step.repeat)
@@ -169,6 +172,18 @@ class Deciding:
         if state.items is None:
             return {"index": index}
         return {"index": index, "item": state.items[index]}
+
+
+def failed_attempt(state: State) -> Attempt | None:
+    """Return the attempt for which a step failed."""
+    return next((run.last for run in state.runs if run.phase == "Failed"), None)
+
+
+def failed_step(state: State) -> str:
+    """Return the name of a failed step, or the path of the step that failed in its child flow."""
+    attempt = failed_attempt(state)
+    inside = state.step.flow is not None and attempt is not None and attempt.failed_by_itself
+    return f"{state.name}/{STEP_OF_CHILD}" if inside else state.name
 
 
 def failure_facts(attempt: Attempt | None) -> dict[str, Any]:

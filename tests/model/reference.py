@@ -62,6 +62,9 @@ class Reference:
         self.started = 0.0
         self.ending = ""
         """Cancelled or Timeout while the flow is being ended."""
+        self.aborted = set[str]()
+        """Steps that `failurePolicy: Abort` ends. What they do at their end changes this only for
+        those that have not been aborted yet."""
         self.finally_too = False
         """Whether `finally` is aborted with the other steps."""
         self.result = ""
@@ -156,6 +159,7 @@ class Reference:
     def update(self) -> None:
         while True:
             outline = self.outline()
+            self.aborted = {state.name for state in self.states.values() if self.aborts(state)}
             self.reusing.take_results()
             self.running.update()
             for state in self.states.values():

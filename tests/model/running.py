@@ -94,7 +94,7 @@ class Running:
     def is_halted(self, state: State) -> bool:
         """Whether a started step gets no further vcjob."""
         reference = self.reference
-        return state.given_up or reference.ends(state) or reference.aborts(state)
+        return state.given_up or reference.ends(state) or state.name in reference.aborted
 
     def attempt_ended(self, state: State, run: Run, attempt: Attempt) -> None:
         phase = attempt.vcjob.phase

@@ -44,6 +44,15 @@ def test_a_step_with_an_explicit_condition_waits_for_the_end_of_its_daemon(
     assert (world.plan().phases["a"], world.plan().phases["b"]) == ("Completed", "Pending")
 
 
+def test_a_daemon_is_not_ended_while_a_tolerated_rejection_is_stored_that_starts_a_step() -> None:
+    asks = Step(approval=Approval(), continue_on_failure=True)
+    b = step("a asks", strategy="any", conditions={"a": "Completed"})
+    world = with_daemons_running(a=DAEMON, asks=asks, b=b, c=awaits("a", "b"))
+    world = world.with_command("RejectStep", text="asks")
+    assert ending(world) == ""
+    assert (ending(world.settled()), "f-b" in world.settled().jobs) == ("", True)
+
+
 @pytest.mark.parametrize(("end", "h"), [("Failed", "Pending"), ("Aborted", "Skipped")])
 def test_a_step_that_handles_the_failure_of_a_daemon_runs_only_if_it_fails(
     end: str, h: str

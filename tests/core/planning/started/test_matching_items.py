@@ -96,6 +96,15 @@ def test_a_step_of_which_no_item_began_is_skipped() -> None:
     assert end_jobs(one_by_one, "Failed", "f-a-0").plan().skipped == {"b": "UpstreamFailed"}
 
 
+def test_a_step_that_fails_at_once_behind_skipped_items_does_not_change_why_they_are() -> None:
+    b = matching(for_each=ForEach(count=2))
+    mismatch = matching("b", condition="Finished", for_each=ForEach(count=0))
+    world = flow(a=step(for_each=ForEach(count=2)), b=b, c=mismatch).settled()
+    planned = all_end(world, "a", "Failed", "Failed").plan()
+    assert planned.failed == {"a": "JobFailed", "c": "ItemsMismatch"}
+    assert planned.skipped == {"b": "UpstreamFailed"}
+
+
 def test_abort_starts_no_further_item() -> None:
     world = all_end(pipeline().with_spec(failure_policy="Abort"), "a", *ENDS)
     assert (jobs(world), list(world.plan().skipped)) == (set(), ["b"])

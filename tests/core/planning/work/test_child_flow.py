@@ -166,6 +166,13 @@ def test_all_failures_of_a_flow_have_the_same_keys() -> None:
     assert "f-z" in failed(world.with_jobs(c="Failed")).jobs
 
 
+def test_the_failures_of_a_flow_name_the_step_that_failed_in_a_child_flow() -> None:
+    last = Step(name="z", when='flow.failures[0].step == "a/x"')
+    condition = StepCondition(phase="Failed", failure=StepFailure(exit_code=1))
+    world = with_failed_step(condition, "", running(parent()).with_spec(finally_=[last]))
+    assert "f-z" in world.settled().jobs
+
+
 def test_a_child_flow_that_a_user_cancels_fails_its_step_for_good() -> None:
     world = running(parent(retry=Retry(limit=3)))
     world = with_child(world, "f-a", "Failed", "Cancelled").settled()

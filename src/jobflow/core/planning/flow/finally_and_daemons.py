@@ -55,7 +55,9 @@ def ending_daemons(ctx: PlanContext, decisions: Sequence[StepDecision]) -> froze
         return frozenset(left)
     lasting = {i for i in left if ctx.layout.steps[i].daemon and has_begun(decisions[i].condition)}
     waiting = [i for i in left if i not in lasting]
-    if not lasting or ctx.pause is not None:
+    # an end that is being stored may let a step begin
+    is_storing = any(ctx.progress.ends[i] is None for i, d in enumerate(decisions) if _has_ended(d))
+    if not lasting or ctx.pause is not None or is_storing:
         return frozenset()
     awaited, graph = set[int](), ctx.layout.graph
     for position in waiting:

@@ -112,7 +112,7 @@ class PendingSteps:
 
     def ended(self) -> dict[int, StepDecision]:
         """Return the decisions that more facts do not change, by position: those of steps that had
-        begun and have ended, that fail in this pass, and that completed before one that fails."""
+        begun and have ended, that fail in this pass, and that ended before one that fails."""
         found = {
             position: decision
             for position, decision in self.begun.items()
@@ -125,7 +125,7 @@ class PendingSteps:
             decision = self.decisions.get(position)
             if decision is None:
                 continue
-            if decision.condition.phase in (StepPhase.FAILED, StepPhase.COMPLETED):
+            if decision.condition.phase in ENDED_STEP_PHASES:
                 found.setdefault(position, decision)
             targets = set(self.layout.graph.targets[position]) - seen
             seen |= targets
