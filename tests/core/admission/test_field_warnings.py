@@ -235,6 +235,14 @@ def test_the_address_of_a_pod_without_a_name_in_dns_has_a_warning(server: Any) -
     )
 
 
+def test_the_name_of_a_job_in_a_url_is_the_address_of_its_service() -> None:
+    client = {"name": "b", "container": {"image": "x", "args": ["http://$(steps.a.job):80/"]}}
+    client["dependsOn"] = {"targets": ["a"]}
+    flow = flow_of({"name": "a", "container": {"image": "x"}}, client)
+    (warning,) = validate_flow(flow, knowing(PLAIN)).field_warnings
+    assert '"$(steps.a.job)" has no entry in DNS, because the job of step a' in str(warning)
+
+
 @pytest.mark.parametrize(
     ("server", "fields"),
     [

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from jobflow.api.resources import JOBS, PODS
-from jobflow.sandbox.nodes.process_runner import ProcessRunner
-from support.sandbox.processes import Pids, living, pod_task, read_log, sh
+from jobflow.sandbox.nodes.process_runner import Addresses, ProcessRunner
+from support.sandbox.processes import Pids, job_of, living, pod_task, read_log, sh
 from support.sandbox.vcjobs import vcjob
 from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, small_world, stand_in
 
@@ -105,6 +105,68 @@ async def test_a_pod_of_a_job_with_the_plugin_svc_is_found_by_its_name(
         await world.wait_for_pod(name, "Running")
     await world.create(vcjob("client", pod_task(client)))
     await world.until(lambda jobs: phase(jobs["client"]) == ends)
+
+
+REQUEST = (
+    "import sys, time, urllib.error, urllib.request\n"
+    "for _ in range(500):\n"
+    "  try: sys.exit(urllib.request.urlopen(sys.argv[1]).status != 200)\n"
+    "  except urllib.error.URLError as error:\n"
+    "    if not isinstance(error.reason, ConnectionRefusedError): raise\n"
+    "    time.sleep(0.01)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("url", "ends"),
+    [
+        ("http://server:8902/", "Completed"),
+        ("http://server.default.svc:8902", "Completed"),
+        ("http://server.other:8902/", "Failed"),
+        ("http://plain:8902/", "Failed"),
+    ],
+)
+async def test_a_service_of_the_plugin_svc_is_found_by_the_name_of_its_job(
+    world: World, url: str, ends: str
+) -> None:
+    ip = {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    serve = f"cd /tmp && exec {sys.executable} -m http.server 8902 --bind $IP"
+    server = pod_task(sh(serve, env=[ip]))
+    await world.create(vcjob("server", server, spec={"plugins": {"svc": []}}))
+    await world.create(vcjob("plain", pod_task(sh("sleep 600"))))
+    for name in ("server-t-0", "plain-t-0"):
+        await world.wait_for_pod(name, "Running")
+    client = {"name": "c", "image": "x", "command": [sys.executable, "-c", REQUEST, url]}
+    await world.create(vcjob("client", pod_task(client)))
+    await world.until(lambda jobs: phase(jobs["client"]) == ends)
+
+
+@pytest.mark.parametrize(
+    ("text", "replaced"),
+    [
+        ("http://j", "http://IP"),
+        ("grpc://j:80/x", "grpc://IP:80/x"),
+        ("http://me:secret@j:80", "http://me:secret@IP:80"),
+        ("j:80", "IP:80"),
+        ("--hosts=j:80,j.default.svc.cluster.local:81", "--hosts=IP:80,IP:81"),
+        ("j", None),
+        ("/data/j:1/x", None),
+        ("j:latest", None),
+        ("http://j-2/j", None),
+        ("http://x/j", None),
+        ("http://j.io", None),
+        ("image/j:80", None),
+        ("j:8080-2", None),
+    ],
+)
+def test_the_name_of_a_service_is_replaced_only_in_an_address(
+    text: str, replaced: str | None
+) -> None:
+    addresses = Addresses()
+    addresses.publish(job_of(pod_task(sh("")), plugins={"svc": []}))
+    address = addresses.of("default", "j-t-0")
+    expected = text if replaced is None else replaced.replace("IP", address)
+    assert addresses.replace_names("default", text) == expected
 
 
 async def test_a_pod_finds_the_host_files_of_the_plugin_svc(

@@ -171,8 +171,9 @@ def _named(names: list[str], one: str, many: str) -> str:
 
 _ADDRESS = re.compile(
     r"\$\(steps\.(?P<step>[^()$\s]+)\.job\)-[-a-z0-9]+\.\$\(steps\.(?P=step)\.job\)"
+    r"|(?<=://)\$\(steps\.(?P<host>[^()$\s]+)\.job\)(?![-\w])"
 )
-"""The name of a pod in DNS: `<job>-<task>-<index>.<job>`."""
+"""The name of a pod in DNS, `<job>-<task>-<index>.<job>`, and that of a job in a URL."""
 
 MAX_GUESSES = 100
 """Guesses of task and container names for all patches of a flow."""
@@ -233,15 +234,16 @@ def addresses_have_names(facts: FlowFacts) -> Iterator[FieldWarning]:
     # without Volcano's plugin svc, the pods of a job have no names in DNS
     for layer in facts.references:
         for at, text in walk_texts(layer.written, layer.path) if layer.open else ():
-            for found in _ADDRESS.finditer(text) if ".job)-" in text else ():
-                step = facts.position(found["step"])
+            for found in _ADDRESS.finditer(text) if ".job)" in text else ():
+                name = found["step"] or found["host"]
+                step = facts.position(name)
                 own = [each.resolved for each in facts.resolved_steps if each.step == step]
                 plugins = [each.spec.get("plugins") or {} for each in own]
                 if not own or any(not HOSTNAME_PLUGINS.isdisjoint(each) for each in plugins):
                     continue
                 detail = (
                     f"{quote(found.group())} has no entry in DNS, because the job of step "
-                    f"{found['step']} has no plugin svc; add plugins: {{svc: []}} to its jobSpec "
+                    f"{name} has no plugin svc; add plugins: {{svc: []}} to its jobSpec "
                     "or patch.jobSpec, or to spec.jobDefaults"
                 )
                 yield FieldWarning(layer.written_path(at), detail)
