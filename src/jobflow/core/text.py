@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 
 from jobflow.api.duration import format_duration as format_precise_duration
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition
@@ -80,7 +81,7 @@ def format_count(number: int, noun: str) -> str:
 
 def format_progress(conditions: Collection[StepCondition]) -> str:
     """Return the progress of steps: `3/5` have ended."""
-    ended = sum(condition.phase in ENDED_STEP_PHASES for condition in conditions)
+    ended = sum(map(ENDED_STEP_PHASES.__contains__, map(attrgetter("phase"), conditions)))
     return f"{ended}/{len(conditions)}"
 
 

@@ -243,6 +243,11 @@ class RunCondition(Struct):
         rests = self.phase in (StepPhase.WAITING, StepPhase.SKIPPED)
         return rests and 0 < self.attempts == self.past_attempts
 
+    @property
+    def has_attempt(self) -> bool:
+        """Whether what is known of it is the result of an attempt, or an attempt that runs."""
+        return self.attempts > 0 and not self.is_left_over and self.phase != StepPhase.SKIPPED
+
 
 class Decisions(Struct):
     """Decisions that were made when the step's dependencies were met. They never change."""

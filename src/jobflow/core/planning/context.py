@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
@@ -70,6 +71,10 @@ class PlanContext:
     """The stored records of vcjobs, by name."""
     observed: Sequence[ObservedStep]
     """The observed steps, by position."""
+    orders: Mapping[ApprovalKey, ByHand]
+    """What users have ordered by hand, by step and item."""
+    source: JobFlow | None
+    """The flow whose results this one takes, if it still exists."""
     facts: Facts
     progress: Progress
 
@@ -91,8 +96,21 @@ class PlanContext:
         assign(observed, layout, view, flow)
         facts = Facts(stored_lifecycle(flow, second))
         progress = Progress(*_stored(observed, facts), PlanBudget())
-        terminating = flow.metadata.deletion_timestamp is not None
-        return cls(flow, view, now, second, terminating, layout, records, observed, facts, progress)
+        reuse, source = flow.status.reuse, view.source
+        return cls(
+            flow=flow,
+            view=view,
+            now=now,
+            second=second,
+            terminating=flow.metadata.deletion_timestamp is not None,
+            layout=layout,
+            records=records,
+            observed=observed,
+            orders=_orders(flow) if flow.status.by_hand else {},
+            source=source if reuse and source and source.metadata.uid == reuse.uid else None,
+            facts=facts,
+            progress=progress,
+        )
 
     def at_start(self, source: JobFlow | None) -> PlanContext:
         """Return the context of a flow that starts and takes the results of this one, if any."""
@@ -106,7 +124,8 @@ class PlanContext:
         if reuse is None or not reuse.moving_claims:
             names = differing_names(flow, {}, self.view.claim_takers, source)
         status = msgspec.structs.replace(flow.status, reuse=reuse, reused_claims=names)
-        return replace(self, flow=msgspec.structs.replace(self.flow, status=status))
+        flow = msgspec.structs.replace(self.flow, status=status)
+        return replace(self, flow=flow, source=source)
 
     def with_facts(self, facts: Facts) -> PlanContext:
         """Return the context for another round of decisions. The effects of Commands make the
@@ -126,12 +145,12 @@ class PlanContext:
     @lazy_property
     def pause(self) -> Pause | None:
         """Why no step, item or attempt starts at present, or None."""
-        return self.facts.lifecycle.pause or self._moving_claims or self.facts.failing
-
-    @property
-    def _moving_claims(self) -> Pause | None:
         reuse = self.flow.status.reuse
-        if reuse is None or not reuse.moving_claims:
+        moving = None if reuse is None else self._moving_claims(reuse)
+        return self.facts.lifecycle.pause or moving or self.facts.failing
+
+    def _moving_claims(self, reuse: ReusedFlow) -> Pause | None:
+        if not reuse.moving_claims:
             return None
         for name, answer in self.view.claims.items():
             if isinstance(answer, Refusal):
@@ -139,17 +158,6 @@ class PlanContext:
                 return Pause(StepReason.CREATE_REFUSED, shorten(f"{what}: {answer.message}"))
         message = f"the volume claims of the flow {reuse.flow} are being moved"
         return Pause(StepReason.STARTING, message)
-
-    @lazy_property
-    def orders(self) -> Mapping[ApprovalKey, ByHand]:
-        """What users have ordered by hand, by step and item."""
-        orders = self.flow.status.by_hand or ()
-        return {
-            parse_key(each.step): each
-            for each in orders
-            # what has been ended to run again is under no order any more
-            if each.action in BY_HAND and (each.ending or each.action != Action.RETRY_STEPS)
-        }
 
     def order_for(self, run: ObservedRun) -> ByHand | None:
         """Return what a user has ordered for a run, or for its whole step."""
@@ -163,13 +171,6 @@ class PlanContext:
     def later(self) -> datetime:
         """When expressions are evaluated for which this plan has no budget left."""
         return self.now + NEXT_PLAN_DELAY
-
-    @lazy_property
-    def source(self) -> JobFlow | None:
-        """The flow whose results this one takes, if it still exists."""
-        reuse, source = self.flow.status.reuse, self.view.source
-        is_bound = reuse is not None and source is not None and source.metadata.uid == reuse.uid
-        return source if is_bound else None
 
     @lazy_property
     def flow_phase(self) -> FlowPhase:
@@ -348,10 +349,19 @@ def with_time(condition: C, stored: C, now: datetime) -> C:
     return stored if timed == stored else timed
 
 
+def _orders(flow: JobFlow) -> Mapping[ApprovalKey, ByHand]:
+    return {
+        parse_key(each.step): each
+        for each in flow.status.by_hand or ()
+        # what has been ended to run again is under no order any more
+        if each.action in BY_HAND and (each.ending or each.action != Action.RETRY_STEPS)
+    }
+
+
 def _stored(
     observed: Sequence[ObservedStep], facts: Facts
 ) -> tuple[list[StepCondition], list[StepEnd | None]]:
     """Return the stored conditions, and how the steps have ended by them."""
-    standing = [each.stored for each in observed]
+    standing = list(map(attrgetter("stored"), observed))
     ends = bool(facts.lifecycle.ending_reason)
     return standing, [get_end(each.step, each.stored, is_cancelled=ends) for each in observed]

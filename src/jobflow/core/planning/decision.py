@@ -67,7 +67,8 @@ class Draft(msgspec.Struct, frozen=True):
 
     def build(self, flow: JobFlow, allowance: PlanBudget) -> CreateJob | EvaluationFailure:
         """Return the create, or the Failure of a var or of a reference without a value."""
-        attempt = self._with_vars(self.attempt, allowance)
+        # vars are evaluated only for an attempt that is created: each costs a part of the budget
+        attempt = self._with_vars(self.attempt, allowance) if self.step.vars else self.attempt
         if isinstance(attempt, EvaluationFailure):
             return attempt
         manifest = self.make(flow, self.step, self.template, attempt)
@@ -96,7 +97,6 @@ class Draft(msgspec.Struct, frozen=True):
         return [what_it_does(first), self.compares()]
 
     def _with_vars(self, attempt: Attempt, allowance: PlanBudget) -> Attempt | EvaluationFailure:
-        # vars are evaluated only for an attempt that is created: each costs a part of the budget
         if not self.step.vars or attempt.seen is None:
             return attempt
         seen = replace(attempt.seen, budget=allowance.share())

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from operator import attrgetter
 
 from jobflow.api.flow.status import RunCondition, StepPhase
 from jobflow.api.flow.step import Condition, Probe
@@ -34,7 +35,7 @@ def next_jobs(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[str]:
     most = get_parallelism(ctx.flow)
     # the list is for people: a wide flow would fill its status
     room = MAX_NEXT_JOBS if most is None or most < 1 else min(most, MAX_NEXT_JOBS)
-    standing = [decision.condition for decision in decisions]
+    standing = list(map(attrgetter("condition"), decisions))
     # the pass notes ends that have not happened
     progress = replace(ctx.progress, standing=standing, ends=list(ctx.progress.ends))
     steps = _Completing(replace(ctx, progress=progress), dict(enumerate(decisions)))

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 import msgspec
 
@@ -29,7 +30,7 @@ from jobflow.core.planning.flow.cleanup import expires, retention
 from jobflow.core.planning.flow.commands import CommandResult, read_commands
 from jobflow.core.planning.flow.parallelism import in_room, start_order
 from jobflow.core.planning.flow.restart import restarted
-from jobflow.core.planning.flow.volume_claims import moves
+from jobflow.core.planning.flow.volume_claims import ClaimMoves, moves
 from jobflow.core.planning.forecast import next_jobs
 from jobflow.core.planning.lifecycle import deadline, stored_lifecycle, untouched
 from jobflow.core.planning.observed.children import with_facts_of_children
@@ -68,21 +69,13 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         status = invalid_status(ctx, view.violations)
         events = tuple(flow_events(flow, status))
         return Plan(actions=(), status=status, urgent=True, events=events)
-    is_bound, source, in_vain = _is_bound(flow, view), None, ""
-    if flow.spec.reuse is not None and not is_bound:
-        spent = "" if view.source is None else why_spent(view.source, view.claim_takers)
-        obstacle = find_obstacle(flow, view.source, spent)
-        # a status that was lost is made anew, whatever has become of that flow
-        if obstacle and not (flow.is_child or view.jobs):
-            status = never_begun_status(ctx, FlowReason.REUSE_NOT_FOUND, f"spec.reuse: {obstacle}")
-            return Plan((), status, urgent=True, events=tuple(flow_events(flow, status)))
-        source = None if obstacle else view.source
-        if obstacle is not None:
-            in_vain = obstacle.why
-        elif source is not None and lacks_fingerprints(source):
-            in_vain = f"the status of flow {source.metadata.name} has no fingerprints"
-    if not is_bound and (source is not None or flow.spec.volume_claims):
-        ctx = ctx.at_start(source)
+    at_start, in_vain = ctx, ""
+    if flow.spec.reuse is not None or flow.spec.volume_claims:
+        bound = _bound(ctx)
+        if isinstance(bound, Plan):
+            return bound
+        at_start, in_vain = bound
+    starts, ctx = at_start is not ctx, at_start
     flow, view = ctx.flow, ctx.view  # with params resolved, and without namesakes
     ctx, decisions = _decide(ctx)
     commands = read_commands(
@@ -96,7 +89,9 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
     )
     if commands.status is not None:
         return _by_hand(commands, commands.status)
-    lifecycle = commands.lifecycle.with_parent(view.parent, ctx.second)
+    lifecycle = commands.lifecycle
+    if view.parent is not None or lifecycle.suspended_at is not None:
+        lifecycle = lifecycle.with_parent(view.parent, ctx.second)
     times_out_at = deadline(flow.spec.timeout, lifecycle) if flow.spec.timeout else None
     if times_out_at is not None and has_ended(ctx, decisions):
         times_out_at = None
@@ -108,7 +103,9 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
     changes = lifecycle != ctx.facts.lifecycle or bool(commands.answers)
     if changes:
         ctx, decisions = _decide(ctx.with_facts(Facts(lifecycle, commands.answers)))
-    claims = moves(ctx)
+    claims = ClaimMoves(names=flow.status.reused_claims)
+    if flow.status.reuse is not None:
+        claims = moves(ctx)
     status = flow_status(ctx, decisions, claims, next_jobs(ctx, decisions), commands.handled)
     # deletes follow from the stored status, not from the one of this plan
     kept = retention(flow, view, now)
@@ -120,21 +117,21 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         or commands.urgent
         or changes
         or claims.are_under_way
-        or any(decision.urgent for decision in decisions)
+        or any(map(attrgetter("urgent"), decisions))
         or (ctx.layout.finally_names and finally_and_daemons.wait_for_status(ctx, decisions))
         or is_final  # the cleanup follows
     )
     # without a new status nothing can wait for its write
     is_news = status is not flow.status
     moments = [kept.wake_at, times_out_at, replaced.again_at, claims.retry_at]
-    moments += [decision.wake_at for decision in decisions]
+    moments += filter(None, map(attrgetter("wake_at"), decisions))
     if flow.spec.outputs and not is_final and not ctx.terminating and has_ended(ctx, decisions):
         moments.append(ctx.later)  # this plan could not evaluate the outputs any more
-    in_order = start_order(ctx, range(len(decisions)))
+    in_order = [decisions[each] for each in start_order(ctx, range(len(decisions)))]
     return Plan(
         actions=(
-            *(claims.actions if is_bound else ()),
-            *(action for each in in_order for action in decisions[each].actions),
+            *(() if starts else claims.actions),
+            *collect(in_order, "actions"),
             *dict.fromkeys(collect(decisions, "reads")),
             *kept.deletes,
             *end_strays(ctx),
@@ -154,6 +151,29 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         wants=collect(decisions, "wants"),
         only_ends_matter=ctx.layout.only_ends_matter,
     )
+
+
+def _bound(ctx: PlanContext) -> tuple[PlanContext, str] | Plan:
+    """Decide, when a flow starts, which flow it reuses and how its volume claims are named. Return
+    the context, and why nothing is reused, or ""; the plan of its end if it must not start."""
+    flow, view, source, in_vain = ctx.flow, ctx.view, None, ""
+    if _is_bound(flow, view):
+        return ctx, ""
+    if flow.spec.reuse is not None:
+        spent = "" if view.source is None else why_spent(view.source, view.claim_takers)
+        obstacle = find_obstacle(flow, view.source, spent)
+        # a status that was lost is made anew, whatever has become of that flow
+        if obstacle and not (flow.is_child or view.jobs):
+            status = never_begun_status(ctx, FlowReason.REUSE_NOT_FOUND, f"spec.reuse: {obstacle}")
+            return Plan((), status, urgent=True, events=tuple(flow_events(flow, status)))
+        source = None if obstacle else view.source
+        if obstacle is not None:
+            in_vain = obstacle.why
+        elif source is not None and lacks_fingerprints(source):
+            in_vain = f"the status of flow {source.metadata.name} has no fingerprints"
+    if source is None and not flow.spec.volume_claims:
+        return ctx, in_vain
+    return ctx.at_start(source), in_vain
 
 
 def _is_bound(flow: JobFlow, view: View) -> bool:

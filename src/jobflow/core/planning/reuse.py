@@ -34,7 +34,6 @@ from jobflow.core.planning.actions import CreateJob, Guard
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Draft, RunDecision, StepDecision, wait
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep
-from jobflow.core.planning.progress import ItemKey
 from jobflow.core.planning.work.end import take_outputs
 from jobflow.core.pods.outputs import OutputsTooLarge
 from jobflow.core.reasons import StepReason
@@ -56,44 +55,26 @@ def what_it_is_made_of(run: ObservedRun, ctx: PlanContext) -> Any:
 
 def _targets_of(position: int, index: int | None, ctx: PlanContext) -> Any:
     need, names = ctx.layout.needs[position], ctx.layout.graph.names
-    if not need.targets:
-        return {}
     if need.how is Strategy.ANY:
         # which of them had ended when it started is a matter of time (`_may_reuse`)
         return sorted(names[target] for target in need.targets)
-    return {
-        names[target]: _made(target, at, ctx) for target, at in _targets_at(position, index, ctx)
-    }
-
-
-def _made(target: int, index: int | None, ctx: PlanContext) -> str:
-    """Return what stands for a target: the identities of the jobs of its runs, of the item with
-    this index only if it is not None. Work without jobs counts by its end and its outputs, and by
-    what it depends on."""
-    made, left = ctx.progress.made_of, [(target, index)]
+    made, targets = ctx.progress.made_of, need.targets_of(index)
+    left = [*targets]
     while left:  # no recursion, because thousands of steps in a row may have no job
-        position, at = left[-1]
-        if (position, at) not in made:
-            found = _ends_of(position, at, ctx)
+        target, at = left[-1]
+        if (target, at) not in made:
+            found = _ends_of(target, at, ctx)
             if not any(isinstance(each, str) for each in found):
-                before = [key for key in _targets_at(position, at, ctx) if key not in made]
-                if before:
-                    left += before
+                below = ctx.layout.needs[target]
+                before = () if below.how is Strategy.ANY else below.targets_of(at)
+                if unmade := [key for key in before if key not in made]:
+                    left += unmade
                     continue
-                found.append(_targets_of(position, at, ctx))
+                found.append(_targets_of(target, at, ctx))
             # short, because a thousand items may depend on a thousand others
-            made[position, at] = digest(found)
+            made[target, at] = digest(found)
         left.pop()
-    return made[target, index]
-
-
-def _targets_at(position: int, index: int | None, ctx: PlanContext) -> list[ItemKey]:
-    """Return the targets whose ends count, with the index of the item that a target is matched by,
-    else None."""
-    need = ctx.layout.needs[position]
-    if need.how is Strategy.ANY:
-        return []
-    return [(target, index if target in need.matched else None) for target in need.targets]
+    return {names[target]: made[target, at] for target, at in targets}
 
 
 def _ends_of(position: int, index: int | None, ctx: PlanContext) -> list[Any]:
@@ -105,18 +86,13 @@ def _ends_of(position: int, index: int | None, ctx: PlanContext) -> list[Any]:
     if index is not None:  # they are in order
         at = bisect_left(runs, index, key=lambda run: run.index or 0)
         runs = [run for run in runs[at : at + 1] if run.index == index]
-    return [_stands_for(position, run, ctx) for run in runs]
-
-
-def _stands_for(position: int, run: RunCondition, ctx: PlanContext) -> Any:
-    if _has_job(position, run, ctx):
-        return identity_of(run, ctx.layout.keys[position], ctx.flow)
-    return [run.phase, run.outputs]
-
-
-def _has_job(position: int, run: RunCondition, ctx: PlanContext) -> bool:
-    has_run = run.attempts > 0 and not run.is_left_over and run.phase != StepPhase.SKIPPED
-    return has_run and ctx.layout.has_objects[position]
+    key, has_jobs = ctx.layout.keys[position], ctx.layout.has_objects[position]
+    return [
+        identity_of(run, key, ctx.flow)
+        if has_jobs and run.has_attempt
+        else [run.phase, run.outputs]
+        for run in runs
+    ]
 
 
 def _fingerprint_of(observed: ObservedStep, condition: StepCondition) -> str:
@@ -186,8 +162,7 @@ def _bits(decided: Decisions | None) -> int:
 def guard_of(run: ObservedRun, ctx: PlanContext) -> Guard | None:
     """Return the condition for creating the first attempt of a run that may have taken a result: by
     a status whose answer was lost, before the flow that is reused or a template changed."""
-    is_open = ctx.flow.status.reuse is not None and not _was_compared(run)
-    return Guard(ctx.flow.metadata.uid) if is_open else None
+    return None if _was_compared(run) else Guard(ctx.flow.metadata.uid)
 
 
 def _was_compared(run: ObservedRun) -> bool:
@@ -279,7 +254,8 @@ def are_reused(targets: Iterable[int], ctx: PlanContext) -> bool:
         if condition.phase not in ENDED_STEP_PHASES:
             return False
         runs = (condition.runs or ()) if observed.loops else (condition,)
-        with_jobs = [run for run in runs if _has_job(position, run, ctx)]
+        has_jobs = ctx.layout.has_objects[position]
+        with_jobs = [run for run in runs if has_jobs and run.has_attempt]
         if not all(run.reason == StepReason.REUSED or run.origin for run in with_jobs):
             return False
         if not with_jobs:

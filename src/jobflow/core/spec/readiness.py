@@ -189,6 +189,11 @@ class Requirement(msgspec.Struct, frozen=True):
     is_mixed: bool = False
     """Whether some targets are matched, or differ in the condition."""
 
+    def targets_of(self, index: int | None) -> list[tuple[int, int | None]]:
+        """Return the targets of the item with this index, each with the index of its own item that
+        counts, or None if all of them do."""
+        return [(each, index if each in self.matched else None) for each in self.targets]
+
     def handles(self, met: Iterable[int] | None) -> bool:
         """Whether the step handles a failure if these targets are met (None: any of them)."""
         if met is None or len(self.handled) == len(self.targets):

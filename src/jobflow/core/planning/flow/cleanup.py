@@ -36,9 +36,12 @@ def retention(flow: JobFlow, view: View, now: datetime) -> Retention:
         and flow.status.state.phase == FlowPhase.SUCCEED
     ):
         return Retention(tuple(DeleteJob.of(job) for job in _deletable(view)))
-    if all(_expiry(job) is None for job in view.jobs.values()):
+    metas = (job.metadata for job in view.jobs.values())
+    if not any(labels.TTL_SECONDS in (meta.annotations or ()) for meta in metas):
         return Retention()
     timed = [(job, at) for job in _deletable(view) if (at := _expiry(job)) is not None]
+    if not timed:
+        return Retention()
     later = [at for _, at in timed if at > now]
     expired = [job for job, at in timed if at <= now]
     # a job that is deleted before the status holds its end would count as lost

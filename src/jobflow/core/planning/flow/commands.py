@@ -79,7 +79,7 @@ def read_commands(
     handled = flow.status.handled_commands or []
     find = find_condition or partial(stored_condition, flow)
     reader = _CommandReader(flow, view, lifecycle, now, has_ended, find_open, find)
-    if reader.take_over():
+    if view.parent is not None and reader.take_over():
         events, before = tuple(reader.events), flow.status.handled_commands
         return CommandResult(lifecycle, before, events=events, status=reader.status)
     if view.commands is None:

@@ -121,6 +121,7 @@ def _build(
     """Build drafts for at most `room` places. `was_held`: by the status, the step waits for a
     volume claim, or its create was refused."""
     built, budget = _Built(), ctx.progress.creates
+    compared = ctx.progress.reusing.built
     for draft in drafts:
         # the others are not even built: a wide flow may have a thousand of them waiting
         if built.places == room:
@@ -130,7 +131,7 @@ def _build(
             built.is_late = True
             break
         create: CreateJob | CommandFlow | EvaluationFailure | None
-        create = ctx.progress.reusing.built.get(draft.name)  # for a comparison
+        create = compared.get(draft.name) if compared else None
         if create is None:
             create = draft.build(ctx.flow, ctx.progress.allowance)
             budget.take(draft, create)

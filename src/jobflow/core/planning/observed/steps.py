@@ -147,7 +147,7 @@ class ObservedStep(ObservedRun):
 
     def list_unknown(self) -> Iterator[tuple[ObservedRun, Job]]:
         """Yield the vcjobs of attempts that the status does not know, with their run."""
-        for run in self.each:
+        for run in self.runs if self.loops else (self,):
             known = run.stored.attempts
             if run.attempt > known:
                 yield from ((run, job) for job in run.jobs if attempt_of(job) > known)

@@ -71,9 +71,11 @@ class PendingSteps:
         """Return the decision about every step, by position."""
         for position in self.layout.graph.order:
             self._visit(position)
-        # steps in a cycle, and those behind one, are not in the order
         every = range(len(self.layout.steps))
-        return [self.decisions.get(i) or self._blocked(i) for i in every]
+        # steps in a cycle, and those behind one, are not in the order
+        if len(self.decisions) < len(every):
+            return [self.decisions.get(i) or self._blocked(i) for i in every]
+        return list(map(self.decisions.__getitem__, every))
 
     def run_again(
         self, changed: Iterable[int], *, dependants_of: Iterable[int] = ()

@@ -27,11 +27,11 @@ from jobflow.core.planning.started.retry import backoff, retry_or_end
 from jobflow.core.planning.target_ends import ends_of_targets, recorded_end_message
 from jobflow.core.planning.work.abort import aborted, being_aborted, ending_reason, intent
 from jobflow.core.planning.work.end import ends_as, find_job_obstacle, running_as
-from jobflow.core.planning.work.kinds import OBJECT_WORK, OWN_WORK, OwnWork, object_work_of
+from jobflow.core.planning.work.kinds import OBJECT_WORK, OWN_WORK, OwnWork
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second
-from jobflow.core.work import may_run_steps
+from jobflow.core.work import may_run_steps, work_of_object
 
 NAME_AGAIN = timedelta(seconds=5)
 """Time until a name in use is tried again if the answer does not say when."""
@@ -51,7 +51,7 @@ def decide_run(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> RunDeci
     # an object that ended before it was deleted is settled as it was last seen
     if job is None or (run.gone and not job.ended):
         return _without_object(run, ctx, find_end)
-    work = object_work_of(job)
+    work = OBJECT_WORK[work_of_object(job).kind]
     if job.ended and run.between_attempts and run.stored.reason != StepReason.JOB_LOST:
         return next_attempt_when_due(run, ctx)  # its end is in the status
     if job.ended:
@@ -201,7 +201,7 @@ def _requested_hours(run: ObservedRun, ctx: PlanContext) -> RequestedHours | Non
     added once, at its end."""
     if run.job is None or run.between_attempts:
         return run.stored.requested_hours
-    return object_work_of(run.job).hours(run, run.job, ctx)
+    return OBJECT_WORK[work_of_object(run.job).kind].hours(run, run.job, ctx)
 
 
 def refused_for_good(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
@@ -232,7 +232,9 @@ def create(
     if needed is not None and template is None:
         message = f"waits for the JobTemplate {needed}"
         return RunDecision(wait(run, StepReason.WAITING_FOR_TEMPLATE, message))
-    draft = _draft(run, ctx, template, name, number, guard or reuse.guard_of(run, ctx))
+    if guard is None and ctx.flow.status.reuse is not None:
+        guard = reuse.guard_of(run, ctx)
+    draft = _draft(run, ctx, template, name, number, guard)
     if ctx.source is not None and (taken := reuse.take(run, draft, ctx)) is not None:
         return taken
     if (refusal := ctx.view.refusals.get(name)) is not None:

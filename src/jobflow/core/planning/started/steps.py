@@ -22,8 +22,9 @@ from jobflow.core.planning.flow.restart import is_alive, step_again
 from jobflow.core.planning.started.loop import continue_loop
 from jobflow.core.planning.started.loop_summary import summarize
 from jobflow.core.planning.started.run import decide_run, refused_for_good
-from jobflow.core.planning.work.kinds import object_work_of
+from jobflow.core.planning.work.kinds import OBJECT_WORK
 from jobflow.core.spec.readiness import fails_flow
+from jobflow.core.work import work_of_object
 
 
 def begun_steps(ctx: PlanContext, among: Iterable[int] | None = None) -> dict[int, StepDecision]:
@@ -103,4 +104,4 @@ def end_strays(ctx: PlanContext) -> Iterator[Action]:
     for job in strays:
         is_going = job.metadata.deletion_timestamp or job.metadata.name in ctx.view.deleted
         if not (job.ended or is_going):
-            yield from object_work_of(job).abort(job, None, ctx).actions
+            yield from OBJECT_WORK[work_of_object(job).kind].abort(job, None, ctx).actions

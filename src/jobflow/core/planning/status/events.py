@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from jobflow.api.flow import status as api
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.step import Step
+from jobflow.api.volcano.job import JobPhase
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
-from jobflow.core.planning.observed.steps import ObservedStep
 from jobflow.core.planning.work.end import CANNOT_START
 from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.spec.step_commands import asks
@@ -31,58 +31,46 @@ _HALTED: Mapping[str, tuple[EventType, str]] = {
 def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator[Event]:
     """Yield the Events of changed steps, in spec order; at most three a step."""
     # one Event for all steps of a reason: a wide flow would send a thousand
-    reused: list[str] = []
+    reuse = ctx.flow.status.reuse
+    without_source = "" if reuse is None else _without_source(reuse, ctx)
     skipped: dict[str, list[str]] = {}
     troubles: dict[tuple[str, str], list[str]] = {}
     for observed, decision in zip(ctx.observed, decisions, strict=True):
         old, new = observed.stored, decision.condition
-        if new is old:  # so is every step that had ended before
+        # so is every step that had ended before
+        if new is old or new.reason == StepReason.REUSED:
             continue
         name = observed.step.name
-        if observed.loops or new.attempts > old.attempts:
-            if taken := _taken(observed.step, old, new):
-                reused.append(taken)
-            yield from _begin_events(observed, old, new, ctx)
+        if observed.loops:
+            yield from _run_events(observed.step, old, new, without_source, ctx)
+        elif new.attempts > old.attempts and new.job:
+            noun = ctx.work_named(observed.step, new.job).noun
+            again = f" (attempt {new.attempts})" if new.attempts > 1 else without_source
+            message = f"step {name}: created {noun} {new.job}{again}"
+            yield Event(EventType.NORMAL, f"{noun.title()}Created", message)
+        elif new.attempts > old.attempts and asks(new):
+            yield Event(EventType.NORMAL, "ApprovalRequested", f"step {name}: {new.message}")
         if new.phase not in api.ENDED_STEP_PHASES:
             if new.reason in TROUBLES and new.reason != old.reason and not new.runs:
                 troubles.setdefault((new.reason, new.message), []).append(name)
-            elif not new.runs and _cannot_start(old, new):
+            elif new.phase == JobPhase.PENDING and not new.runs and _cannot_start(old, new):
                 troubles.setdefault(("PodCannotStart", new.message), []).append(name)
         elif new.phase == api.StepPhase.SKIPPED:
             skipped.setdefault(new.reason, []).append(name)
         elif new.reason == StepReason.OUTPUTS_MISSING:
             yield Event(EventType.WARNING, new.reason, f"step {name}: completed; {new.message}")
-        elif _is_reused(new):
-            continue
         elif new.phase == api.StepPhase.COMPLETED:
             how = (is_asked(observed.step) and new.message) or "completed"
             yield Event(EventType.NORMAL, "StepCompleted", f"step {name}: {how}")
         else:
             message = f"step {name}: {new.message or new.reason}"
             yield Event(EventType.WARNING, "StepFailed", message)
-    if reused and ctx.flow.status.reuse is not None:
-        message = f"{_steps(reused)}: unchanged since {ctx.flow.status.reuse.flow}"
-        yield Event(EventType.NORMAL, "StepReused", message)
+    if reuse is not None:
+        yield from _reuse_events(reuse, ctx, decisions)
     for (reason, message), names in troubles.items():
         yield Event(EventType.WARNING, reason, f"{_steps(names)}: {message}")
     for reason, names in sorted(skipped.items()):
         yield Event(EventType.NORMAL, "StepSkipped", f"{_steps(names)}: {reason}")
-
-
-def _begin_events(
-    observed: ObservedStep, old: api.StepCondition, new: api.StepCondition, ctx: PlanContext
-) -> Iterator[Event]:
-    """Yield the Events of the runs of a step, or of its next attempt."""
-    name = observed.step.name
-    if observed.loops:
-        yield from _run_events(observed.step, old, new, ctx)
-    elif new.job and not _is_reused(new):
-        noun = ctx.work_named(observed.step, new.job).noun
-        again = f" (attempt {new.attempts})" if new.attempts > 1 else _not_compared(ctx)
-        message = f"step {name}: created {noun} {new.job}{again}"
-        yield Event(EventType.NORMAL, f"{noun.title()}Created", message)
-    elif asks(new):
-        yield Event(EventType.NORMAL, "ApprovalRequested", f"step {name}: {new.message}")
 
 
 def flow_events(
@@ -125,12 +113,21 @@ def flow_events(
         yield Event(EventType.WARNING, "FlowFailed", status.state.message)
 
 
-def _not_compared(ctx: PlanContext) -> str:
+def _without_source(reuse: api.ReusedFlow, ctx: PlanContext) -> str:
     """Return, for the Event of a job, that the flow which is reused is gone."""
-    reuse = ctx.flow.status.reuse
-    if reuse is None or ctx.source is not None:
+    if ctx.source is not None:
         return ""
     return f" (flow {reuse.flow} is gone, so nothing of it is reused any more)"
+
+
+def _reuse_events(
+    reuse: api.ReusedFlow, ctx: PlanContext, decisions: Sequence[StepDecision]
+) -> Iterator[Event]:
+    pairs = zip(ctx.observed, decisions, strict=True)
+    found = (_taken(each.step, each.stored, decision.condition) for each, decision in pairs)
+    if names := [name for name in found if name]:
+        message = f"{_steps(names)}: unchanged since {reuse.flow}"
+        yield Event(EventType.NORMAL, "StepReused", message)
 
 
 def _taken(step: Step, old: api.StepCondition, new: api.StepCondition) -> str:
@@ -155,9 +152,14 @@ def _steps(names: Sequence[str]) -> str:
 
 
 def _run_events(
-    step: Step, old: api.StepCondition, new: api.StepCondition, ctx: PlanContext
+    step: Step,
+    old: api.StepCondition,
+    new: api.StepCondition,
+    without_source: str,
+    ctx: PlanContext,
 ) -> Iterator[Event]:
-    """Yield the Events of runs: created, failed while others continue, and new troubles."""
+    """Yield the Events of runs: created, failed while others continue, and new troubles.
+    `without_source`: that the flow which is reused is gone, or ""."""
     # a run that begins has no condition yet
     before: Mapping[int | None, api.RunCondition] = {run.index: run for run in old.runs or ()}
     created: list[str] = []
@@ -183,7 +185,7 @@ def _run_events(
     if created:
         noun = ctx.work_named(step, created[0]).noun
         plural = "" if len(created) == 1 else "s"
-        names = f"{join_names(created)}{_not_compared(ctx)}"
+        names = f"{join_names(created)}{without_source}"
         message = f"step {step.name}: created {noun}{plural} {names}"
         yield Event(EventType.NORMAL, f"{noun.title()}Created", message)
     if asked:

@@ -147,8 +147,7 @@ def job_lists(
     for decision in decisions:
         condition = decision.condition
         for run in condition.runs or (condition,):
-            is_ours = run.reason != StepReason.REUSED
-            if is_ours and run.job and run.job not in recorded:
+            if run.job and run.job not in recorded and run.reason != StepReason.REUSED:
                 into = _LISTS.get(_PHASE_OF.get(run.reason, run.phase), UNKNOWN_LIST)
                 lists.setdefault(into, []).append(run.job)
     return lists

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -56,7 +57,7 @@ def flow_status(
         # the time of the suspension ends with the flow
         lifecycle = lifecycle.resumed(ctx.second)
     ended = stored.completion_time or ctx.second if state.phase in api.FINAL_PHASES else None
-    conditions = [decision.condition for decision in decisions]
+    conditions = list(map(attrgetter("condition"), decisions))
     tolerated = stored.tolerated_in_children
     if ctx.layout.has_children:
         conditions = [

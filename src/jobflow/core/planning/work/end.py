@@ -91,7 +91,7 @@ def ended(run: ObservedRun, job: Job, end: AttemptEnd, ctx: PlanContext) -> RunC
     if end.missing and phase == StepPhase.COMPLETED and not reason:
         reason = StepReason.OUTPUTS_MISSING
         message = f"its outputs could not be read: {end.missing}"
-    if phase == StepPhase.COMPLETED and not (reason or message):
+    if phase == StepPhase.COMPLETED and end.counts and not (reason or message):
         message = describe_failed_pods(end.counts)
     lasted = ""  # in place of Volcano's runningDuration, which may come with a later event
     begin, since = job.metadata.creation_timestamp, job.status.state.last_transition_time

@@ -17,7 +17,6 @@ from jobflow.core.planning.decision import Builder, RunDecision
 from jobflow.core.planning.observed.steps import ObservedRun
 from jobflow.core.planning.work import approval, child_flow, vcjob
 from jobflow.core.planning.work.abort import Asked
-from jobflow.core.work import work_of_object
 
 
 class ObjectWork(Protocol):
@@ -76,8 +75,3 @@ class OwnWork(Protocol):
 
 OBJECT_WORK: Mapping[WorkKind, ObjectWork] = {WorkKind.JOB: vcjob, WorkKind.FLOW: child_flow}
 OWN_WORK: Mapping[WorkKind, OwnWork] = {WorkKind.APPROVAL: approval}
-
-
-def object_work_of(job: Job) -> ObjectWork:
-    """Return the work of which this object is an attempt."""
-    return OBJECT_WORK[work_of_object(job).kind]
