@@ -154,8 +154,8 @@ async def test_a_flow_is_resubmitted_with_other_params(world: PageWorld) -> None
         """jobflow resubmit f --name g --param 'n=it'"'"'s 2'"""
     )
     await confirm(dialog, "Resubmit")
-    await tab.get_by_role("link", name="Open it").click()
     await expect(tab.get_by_role("heading", name="g default")).to_be_visible()
+    await expect(tab.locator("#done")).to_contain_text("JobFlow g created.")
     [param] = (await world.flow("g")).spec.params or ()
     assert param.value == "it's 2"
 
@@ -175,7 +175,7 @@ async def test_a_flow_goes_on_after_its_third_step_was_mended(world: PageWorld) 
     tab = await opened(world, five_steps())
     await world.ended("f")
     dialog = await ask(tab, "Resubmit")
-    await dialog.get_by_label("Reuse results that have not changed").check()
+    await expect(dialog.get_by_label("Reuse results that have not changed")).to_be_checked()
     rows = dialog.locator(".preview tr")
     reused, bad = ["loadreused", "preparereused"], "badruns: it failed in f"
     why = {"evaluate": "its target bad runs again", "publish": "its target evaluate runs again"}
@@ -188,6 +188,13 @@ async def test_a_flow_goes_on_after_its_third_step_was_mended(world: PageWorld) 
     await expect(dialog.locator("code")).to_have_text("jobflow resubmit f --param rate=0.1 --reuse")
     await dialog.get_by_label("Name of the new flow").fill("g")
     await confirm(dialog, "Resubmit")
+    await expect(tab.get_by_role("heading", name="g default")).to_be_visible()
+    head = tab.locator("#header .facts")
+    await expect(head).to_contain_text("reuses f")
+    await head.get_by_role("link", name="f", exact=True).click()
+    await expect(tab.get_by_role("heading", name="f default")).to_be_visible()
+    await head.get_by_role("link", name="g", exact=True).click()
+    await expect(tab.get_by_role("heading", name="g default")).to_be_visible()
     await world.ended("g")
     assert (await world.flow("g")).status.state.phase == "Succeed"
     jobs = {each["metadata"]["name"] for each in await world.raw(JOBS)}

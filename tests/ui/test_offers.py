@@ -29,6 +29,19 @@ def test_the_dialog_of_a_resubmit_lists_the_params_of_the_flow() -> None:
     assert 'id="note-resubmit"' not in offers(flow_with_status("f", {"a": ""}, {"a": "Failed"}))
 
 
+def test_a_resubmit_reuses_what_a_failed_flow_has_completed() -> None:
+    done = {"phase": "Completed", "job": "f-a", "fingerprint": "x"}
+
+    def preset(phase: str, condition: dict[str, Any] | str) -> bool:
+        made = flow_with_status("f", {"a": "", "b": ""}, {"a": condition, "b": "Failed"}, phase)
+        return "data-preset=reuse" in offers(made)
+
+    assert preset("Failed", done)
+    assert not preset("Failed", done | {"phase": "Failed"})
+    assert not preset("Failed", "Completed")
+    assert not preset("Succeed", done)
+
+
 def test_run_again_says_how_long_completed_jobs_ran() -> None:
     done = {"phase": "Completed", "job": "f-a"}
     made = flow_with_status("f", {"a": "", "b": "a"}, {"a": done, "b": "Failed"}, "Failed")

@@ -2,7 +2,7 @@
 dialogs, which do what the commands of the same names do."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import JSONResponse, Response
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import FlowPhase
+from jobflow.api.flow.status import FlowPhase, StepCondition, StepPhase
 from jobflow.client.errors import FAILED, INTERRUPTED, UNUSABLE, CommandError, unreachable
 from jobflow.client.flows.find_flow import read_flow, state_of, to_flow
 from jobflow.client.flows.follow import following
@@ -32,6 +32,7 @@ from jobflow.core.timelines.runs_again import (
     list_runs_again,
     sum_lost,
 )
+from jobflow.core.timelines.spans import runs_of
 from jobflow.core.work import ends_in_status
 from jobflow.kube.client import NETWORK_ERRORS, Client
 from jobflow.page.action_forms import ACTIONS, BY_HAND_VERBS
@@ -88,6 +89,7 @@ def list_offers(
             "more": max(0, len(again) - MAX_AGAIN),
             "lost": sum_lost(again),
             "params": _params(flow) if name == "resubmit" and not refusal else (),
+            "preset": "reuse" if name == "resubmit" and _keeps_results(flow, children) else "",
         }
         buttons.append(button)
     return {"buttons": buttons, "has_finally": bool(flow.spec.finally_)}
@@ -106,6 +108,18 @@ def _describe_retry(flow: JobFlow, again: Sequence[RunsAgain]) -> str:
             f"`jobflow submit FILE --templates{place}` changes them before the retry."
         )
     return " ".join((*sentences, describe_own_jobs(flow, own))).strip()
+
+
+def _keeps_results(flow: JobFlow, children: Mapping[str, JobFlow]) -> bool:
+    """Return whether a flow failed, and has results that a new one may reuse."""
+    steps = (each for found in (flow, *children.values()) for each in _conditions(found))
+    runs = (run for each in steps for run in runs_of(each))
+    is_failed = flow.status.state.phase == FlowPhase.FAILED
+    return is_failed and any(run.fingerprint and run.phase == StepPhase.COMPLETED for run in runs)
+
+
+def _conditions(flow: JobFlow) -> Iterable[StepCondition]:
+    return (flow.status.conditions or {}).values()
 
 
 def _params(flow: JobFlow) -> list[tuple[str, str]]:
@@ -152,17 +166,17 @@ async def perform(
     raw = await read_flow(client, name, namespace)
     if action == PREVIEW:
         return await _preview(client, raw, fields)
-    flow, subject, link, home, warned = to_flow(raw), name, "", "", ""
+    flow, subject, goes_to, warned = to_flow(raw), name, "", ""
     if action == "resubmit":
         new = fields.get("name", "").strip() or None
         reuse = choice_of(flow) if fields.get("reuse") else None
         report = check_copy(raw, parse_params(_lines(fields.get("param", ""))), new, reuse)
         warned = "".join(f" {each.sentence}." for each in report.flag_warnings)
         subject = (await create_checked(client, report)).metadata.name
-        link = flow_path(namespace, subject)
+        goes_to = flow_path(namespace, subject)
     elif action in ("delete", "cancel-and-delete"):
         await _delete(client, flow, stop, cancels=action != "delete")
-        home = f"{HOME}?{urlencode({'ns': namespace})}"
+        goes_to = f"{HOME}?{urlencode({'ns': namespace})}"
     elif action in ("approve", "reject"):
         verb, subject = (APPROVE if action == "approve" else REJECT), fields.get("step", "")
         # first: a wrong value is wrong whatever the state of the step
@@ -176,7 +190,7 @@ async def perform(
         plain, field, full = VERBS[action]
         await verbs.send_verb(client, flow, full if fields.get(field) else plain)
     done = ACTIONS[action].done.format(name=subject)
-    return {"message": f"{done}{warned}", "link": link, "home": home}
+    return {"message": f"{done}{warned}", "goesTo": goes_to}
 
 
 async def _preview(client: Client, raw: bytes, fields: Mapping[str, str]) -> dict[str, Any]:
@@ -227,8 +241,8 @@ def _lines(text: str) -> tuple[str, ...]:
 
 
 def add_action_routes(app: FastAPI, client: Client, form_token: str, closing: Closing) -> None:
-    """Serve the forms of a flow. An answer is JSON: `message`, and `link` to a new flow or
-    `home`, the list to show instead of a deleted one; or `error`, a line for each fault. That of a
+    """Serve the forms of a flow. An answer is JSON: `message`, and `goesTo`, the address of a new
+    flow, or of the list instead of a deleted one; or `error`, a line for each fault. That of a
     preview is `rows` and `note`, or `error`."""
 
     async def act(request: Request, namespace: str, name: str, action: str) -> Response:

@@ -103,7 +103,15 @@ def _header(view: FlowView) -> dict[str, Any]:
         "end": status.completion_time if flow.final else None,
         "created": meta.creation_timestamp,
         "estimate": left if (left := estimate(view)) is not None and left.high else None,
-        "parent": parent or (meta.labels or {}).get(labels.PARENT, ""),
+        "others": [
+            {"are": are, "names": names[:MAX_LISTED], "more": max(0, len(names) - MAX_LISTED)}
+            for are, names in (
+                ("part of", [parent or (meta.labels or {}).get(labels.PARENT, "")]),
+                ("reuses", [flow.spec.reuse.flow if flow.spec.reuse is not None else ""]),
+                ("reused by", view.page.flow.reused_by()),
+            )
+            if any(names)
+        ],
     }
 
 

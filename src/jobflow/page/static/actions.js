@@ -65,6 +65,7 @@ function open(button) {
   const dialog = document.getElementById(`action-${button.dataset.action}`);
   const form = dialog.querySelector("form");
   form.reset();
+  if (button.dataset.preset) form.elements[button.dataset.preset].checked = true;
   form.querySelector(".fault").textContent = "";
   if (form.elements.step) {
     form.elements.step.value = button.dataset.step;
@@ -88,13 +89,12 @@ function goBack({ action, step = "" }) {
   (same ?? buttons.find((each) => each.dataset.step === step) ?? buttons[0])?.focus();
 }
 
-function show({ message, error, link }) {
+function show({ message, error }) {
   clearTimeout(hiding);
   done.classList.toggle("error", Boolean(error));
   done.textContent = message ?? `${error[0].toUpperCase()}${error.slice(1)}${error.endsWith(".") ? "" : "."}`;
-  if (link) done.append(" ", Object.assign(document.createElement("a"), { href: link, textContent: "Open it" }));
   done.hidden = false;
-  if (!link) hiding = setTimeout(() => (done.hidden = true), 8000);
+  hiding = setTimeout(() => (done.hidden = true), 8000);
 }
 
 async function send(form, address = form.action) {
@@ -149,9 +149,9 @@ document.addEventListener("submit", async (event) => {
   if (answer.error && dialog.open) fault.textContent = answer.error;
   if (answer.error) return dialog.open || show(answer);
   dialog.close();
-  if (!answer.home) return show(answer);
+  if (!answer.goesTo) return show(answer);
   sessionStorage.setItem(SAID, answer.message);
-  location.assign(answer.home);
+  location.assign(answer.goesTo);
 });
 
 const said = sessionStorage.getItem(SAID);

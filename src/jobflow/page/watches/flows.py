@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 
 from jobflow.api import labels
+from jobflow.api.flow.control import Reuse
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FINAL_PHASES, FlowPhase, FlowState
 from jobflow.api.resources import JOBFLOWS, NAMESPACES, Object, ObjectMeta, Struct
@@ -48,10 +49,17 @@ class SummaryStatus(Struct):
     completion_time: datetime | None = None
 
 
+class SummarySpec(Struct):
+    """The part of a spec that tells how flows belong together."""
+
+    reuse: Reuse | None = None
+
+
 class FlowSummary(Struct):
     """A flow without its steps. Ten thousand of them take a few megabytes."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: SummarySpec = msgspec.field(default_factory=SummarySpec)
     status: SummaryStatus = msgspec.field(default_factory=SummaryStatus)
 
     @property
@@ -71,6 +79,14 @@ class FlowSummary(Struct):
 LiveFlows = Live[FlowSummary]
 
 
+class _Reusing(Live[FlowSummary]):
+    """The flows of a namespace, of which those that reuse another one are told."""
+
+    def _update(self, old: FlowSummary | None, new: FlowSummary | None) -> None:
+        if (old is None or new is None) and (found := new or old) and found.spec.reuse is not None:
+            super()._update(old, new)
+
+
 class LiveFlow(Live[JobFlow]):
     """One flow, with all its details."""
 
@@ -83,6 +99,7 @@ class LiveFlow(Live[JobFlow]):
         self.is_deleted = False
         self._client = client
         self._below: Live[JobFlow] | None = None
+        self._reusing: _Reusing | None = None
         self._history: History | None = None
         self._reading: asyncio.Task[None] | None = None
 
@@ -107,6 +124,25 @@ class LiveFlow(Live[JobFlow]):
             self.below(self.flow)
         return {flow.metadata.name: flow for flow in self._below.cache} if self._below else {}
 
+    def reused_by(self) -> list[str]:
+        """Return the flows that reuse the flow, as far as they are known. Their watch begins with
+        the first call after the end of the flow."""
+        if self._reusing is None and self.flow is not None and self.flow.final:
+            self._reusing = _Reusing(
+                self._client,
+                JOBFLOWS,
+                FlowSummary,
+                namespace=self.namespace,
+                changed=self.changed,
+            )
+            self._reusing.start()
+        found = self._reusing.cache if self._reusing is not None else ()
+        return [
+            each.metadata.name
+            for each in found
+            if each.spec.reuse is not None and each.spec.reuse.flow == self.name
+        ]
+
     def history(self) -> History | None:
         """Return what earlier flows of the namespace tell about running times. They are read once,
         after the first call; None until then. `changed` tells when."""
@@ -119,6 +155,8 @@ class LiveFlow(Live[JobFlow]):
         await stop_task(self._reading)
         if self._below is not None:
             await self._below.stop()
+        if self._reusing is not None:
+            await self._reusing.stop()
         await super().stop()
 
     async def _learn(self) -> None:
