@@ -50,6 +50,48 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+LOGIN = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "login", "key": "token"}}}
+
+
+def reading_secrets() -> Flow:
+    """Return a flow with a function that reads a Secret and a ConfigMap."""
+    flow = Flow("reads")
+
+    @flow.task(container={"env": [LOGIN], "envFrom": [{"configMapRef": {"name": "app"}}]})
+    def read() -> str:
+        import os
+
+        return os.environ["TOKEN"][:2] + os.environ["SIZE"]
+
+    read()
+    return flow
+
+
+def test_secrets_and_config_maps_are_given_to_a_run(folder: Path) -> None:
+    secrets = {"login": {"token": b"the-token", "raw": "x"}}
+    result = reading_secrets().run(
+        secrets=secrets, config_maps={"app": {"SIZE": "4", "raw": b"\xff"}}, show=False
+    )
+    assert result["read"].result == "th4"
+
+
+def test_a_secret_that_is_missing_or_wrong_is_named_without_its_value(folder: Path) -> None:
+    flow = reading_secrets()
+    maps = {"app": {"SIZE": "4"}}
+    with pytest.raises(
+        RunError, match='secret "login" not found; give it to run\\(\\), as secrets='
+    ):
+        flow.run(config_maps=maps, show=False)
+    number: Any = {"login": {"token": 54321}}
+    with pytest.raises(InvalidFlow) as refused:
+        flow.run(secrets=number, show=False)
+    said = "Secret login: the value of token must be text or bytes, not int"
+    assert said in refused.value.faults[0].message
+    with pytest.raises(InvalidFlow, match="metadata.name") as refused:
+        flow.run(secrets={"Login_": {"token": "54321"}}, show=False)
+    assert refused.value.faults[0].place.file == __file__
+
+
 @pytest.mark.long
 def test_functions_run_as_processes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logging_before = logging.getLogger().handlers, structlog.get_config()

@@ -11,6 +11,7 @@ from jobflow.authoring.objects.steps import Manifest
 
 if TYPE_CHECKING:  # they take long, and a flow that only prints itself needs less
     from jobflow.authoring.handle import Run
+    from jobflow.authoring.manifests import ObjectData
     from jobflow.authoring.results import Result
     from jobflow.client.options import Connection
 
@@ -41,6 +42,8 @@ class _Runnable(Manifest):
         speed: float | None = None,
         max_restarts: int | None = None,
         params: Mapping[str, Any] | None = None,
+        secrets: ObjectData | None = None,
+        config_maps: ObjectData | None = None,
         lenient: bool = False,
         show: bool = True,
     ) -> Result:
@@ -50,8 +53,9 @@ class _Runnable(Manifest):
         `runner="process"` runs the commands of containers as processes, "simulate" runs nothing.
         The default is "process" for a flow with functions, because later steps need what they
         return; "simulate" for other flows, and if `speed` is given, which makes its jobs faster.
-        `params` replaces values. `show` prints the progress. Raises InvalidFlow, and RunError if
-        the flow cannot end here."""
+        `params` replaces values. `secrets` and `config_maps` are those that containers read, such
+        as `{"login": {"token": "x"}}`: text or bytes by key, by name. `show` prints the progress.
+        Raises InvalidFlow, and RunError if the flow cannot end here."""
         from jobflow.authoring.sandbox import run
 
         return run(
@@ -60,6 +64,8 @@ class _Runnable(Manifest):
             speed=speed,
             max_restarts=max_restarts,
             params=params or {},
+            secrets=secrets or {},
+            config_maps=config_maps or {},
             lenient=lenient,
             show=show,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -14,7 +15,7 @@ import msgspec
 from jobflow.api.flow.cronjobflow import CronJobFlowSpec
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.traits import Apart, fields_of
-from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBTEMPLATES, Resource
+from jobflow.api.resources import CONFIG_MAPS, CRONJOBFLOWS, JOBFLOWS, JOBTEMPLATES, Resource
 from jobflow.authoring.encode import Encoder, to_json_name
 from jobflow.authoring.objects.faults import (
     Fault,
@@ -40,6 +41,9 @@ from jobflow.client.manifests.write_yaml import write_yaml
 from jobflow.client.manifests.yaml_errors import Span
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.violations import Reason, join_path
+
+ObjectData = Mapping[str, Mapping[str, str | bytes]]
+"""Text or bytes by key, by the name of the object."""
 
 
 def to_yaml(*objects: Object, check: bool = True, lenient: bool = False) -> str:
@@ -128,6 +132,31 @@ def check_objects(
         faults = [*problems, *_with_uncalled(later, objects)]
         raise InvalidFlow(sorted(faults, key=lambda fault: (fault.place.file, fault.place.line)))
     return report
+
+
+def data_objects(resource: Resource, named: ObjectData, namespace: str) -> Iterator[Manifest]:
+    """Yield Secrets or ConfigMaps as manifests. Raises InvalidFlow for other data than text and
+    bytes."""
+    place, sources = caller(), dict[str, Source]()
+    span = _span(place, sources)
+    for name, data in named.items():
+        texts, raw = dict[str, str](), dict[str, str]()
+        value: Any
+        for key, value in data.items():
+            if isinstance(value, str):
+                texts[key] = value
+            elif isinstance(value, bytes):
+                raw[key] = b64encode(value).decode()
+            else:  # without the value, which may be secret
+                what = f"{resource.kind} {name}: the value of {key} must be text or bytes"
+                refuse(place, f"{what}, not {type(value).__name__}")
+        fields = {"stringData": texts, "data": raw}
+        if resource is CONFIG_MAPS:
+            fields = {"data": texts, "binaryData": raw}
+        meta = {"name": name, "namespace": namespace}
+        node = _node({**resource.type_meta, "metadata": meta, **fields}, "", span, {}, sources)
+        assert isinstance(node, yaml_nodes.MappingNode) and span.source is not None
+        yield _CodeManifest(span.source, node)
 
 
 def param_nodes(params: Mapping[str, Any]) -> dict[str, yaml_nodes.Node]:

@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from jobflow.api.resources import JOBFLOWS
+from jobflow.api.resources import CONFIG_MAPS, JOBFLOWS, SECRETS
 from jobflow.app.serve import START_ERRORS
-from jobflow.authoring.manifests import check_objects, show_warnings
+from jobflow.authoring.manifests import ObjectData, check_objects, data_objects, show_warnings
 from jobflow.authoring.objects.faults import FlowWarning, InvalidFlow, RunError, from_manifest
 from jobflow.authoring.objects.flows import FlowBody, NamedCron
 from jobflow.authoring.objects.steps import Manifest, Step
@@ -35,6 +35,8 @@ def run(
     speed: float | None,
     max_restarts: int | None,
     params: Mapping[str, Any],
+    secrets: ObjectData,
+    config_maps: ObjectData,
     lenient: bool,
     show: bool,
 ) -> Result:
@@ -52,6 +54,9 @@ def run(
     try:
         report = check_objects([flow], params=params, lenient=lenient)
         add_flows_of_crons(report)
+        namespace = report.flows[0].namespace
+        report.others += data_objects(SECRETS, secrets, namespace)
+        report.others += data_objects(CONFIG_MAPS, config_maps, namespace)
         show_warnings(report, [flow])
         if nodes.runner is RunnerName.SIMULATE and functions:
             names = join_names([step.name for step in functions])
@@ -72,7 +77,8 @@ def run(
     elif show:
         print_tables(result, make_console())
     if result.stuck:
-        raise RunError("\n".join(result.stuck))
+        advice = "; give it to run(), as secrets={...} or config_maps={...}"
+        raise RunError("\n".join(result.stuck).replace("; add it to the FILEs", advice))
     if not result.flows:
         raise RunError(f"no {JOBFLOWS.kind} was created")
     return Result(result.flows[0], result.logs)
