@@ -1,6 +1,7 @@
 """Reuse over time: several flows, retries, deletions, failures, and steps that are never reused."""
 
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -194,6 +195,34 @@ def test_a_step_after_any_of_several_is_reused_if_they_all_are(other: str) -> No
     assert set(changed.jobs) == {"g-b", "g-c"}
 
 
+def after_any(**fields: Any) -> World:
+    """Step c waits for any of a and b; b is of these fields."""
+    return flow("a", b=step("a", **fields), c=step("a b", strategy="any"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "ran"),
+    [
+        ({"when": "false"}, {"when": "1 > 2"}, set()),
+        ({"when": "true"}, {"when": "1 < 2"}, set()),
+        ({"when": "true"}, {"when": "false"}, {"g-c"}),
+        ({"when": "false"}, {"when": "true"}, {"g-b", "g-c"}),
+        ({"for_each": ForEach(count=3)}, {"for_each": ForEach(count=2)}, {"g-c"}),
+    ],
+    ids=["untaken", "taken", "not taken any more", "taken now", "an item less"],
+)
+def test_after_any_of_several_the_ends_of_all_count(
+    before: dict[str, Any], after: dict[str, Any], ran: set[str]
+) -> None:
+    first = after_any(**before).run()
+    again = reusing(first, flows=after_any(**after).flow.spec.flows)
+    assert set(again.run().jobs) == ran
+    why = reasons(again)
+    assert {f"g-{place}" for place in why} == ran
+    if ran == {"g-c"}:
+        assert why["c"] == "its target b has ended otherwise than in f"
+
+
 @pytest.mark.parametrize("case", ["missing", "running", "recreated"])
 def test_a_flow_whose_earlier_one_cannot_be_reused_fails_at_once(case: str) -> None:
     first = flow("a").run()
@@ -230,6 +259,27 @@ def test_a_child_flow_whose_counterpart_is_gone_runs_whole_and_says_so() -> None
     metadata = msgspec.structs.replace(first.flow.metadata, name="f-a", uid="uid-other")
     other = msgspec.structs.replace(first.flow, metadata=metadata)
     assert replace(again, flow=child, source=other).plan().status.reuse is None
+
+
+@pytest.mark.parametrize("has_changed", [False, True])
+def test_a_child_flow_after_any_of_several_reuses_its_counterpart_if_they_all_are(
+    has_changed: bool,
+) -> None:
+    inner = step("a b", strategy="any", flow={"flows": [{"name": "x"}]})
+    first = flow("a", "b", c=inner).settled()
+    first = first.ended("f-a", "Completed").ended("f-b", "Completed").settled()
+    first = with_child(first, "f-c", "Succeed").settled()
+    again = reusing(first)
+    if has_changed:
+        again = with_step(again, "b", env={"SEED": "2"})
+    created = {}
+    while "g-c" not in created:
+        again = again.apply()
+        planned = again.plan().plan.actions
+        created = {each.name: each.manifest for each in planned if isinstance(each, CreateJob)}
+    assert created["g-c"]["spec"].get("reuse") == (
+        None if has_changed else {"flow": "f-c", "uid": "uid-f-c"}
+    )
 
 
 def test_a_retry_of_a_flow_that_found_nothing_to_reuse_looks_again() -> None:

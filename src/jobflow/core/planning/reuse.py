@@ -37,7 +37,7 @@ from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep
 from jobflow.core.planning.work.end import take_outputs
 from jobflow.core.pods.outputs import OutputsTooLarge
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.compiled import compile_flow
+from jobflow.core.spec.compiled import CompiledFlow, compile_flow
 from jobflow.core.spec.items import get_items
 
 # ------------------------------------------------------- what a run is made of
@@ -86,11 +86,27 @@ def _ends_of(position: int, index: int | None, ctx: PlanContext) -> list[Any]:
     if index is not None:  # they are in order
         at = bisect_left(runs, index, key=lambda run: run.index or 0)
         runs = [run for run in runs[at : at + 1] if run.index == index]
-    key, has_jobs = ctx.layout.keys[position], ctx.layout.has_objects[position]
+    return _stand_for(runs, position, ctx.layout, ctx.flow)
+
+
+def _ends_before(name: str, source: JobFlow) -> list[Any] | None:
+    """Return what stands for a step in the flow that is reused; None if it has no such step."""
+    layout, condition = compile_flow(source), stored_condition(source, name)
+    position = layout.graph.index.get(name)
+    if position is None or condition is None:
+        return None
+    runs: Sequence[RunCondition] = (condition,)
+    if layout.loops[position]:
+        runs = condition.runs or ()
+    return _stand_for(runs, position, layout, source)
+
+
+def _stand_for(
+    runs: Sequence[RunCondition], position: int, layout: CompiledFlow, flow: JobFlow
+) -> list[Any]:
+    key, has_jobs = layout.keys[position], layout.has_objects[position]
     return [
-        identity_of(run, key, ctx.flow)
-        if has_jobs and run.has_attempt
-        else [run.phase, run.outputs]
+        identity_of(run, key, flow) if has_jobs and run.has_attempt else [run.phase, run.outputs]
         for run in runs
     ]
 
@@ -108,7 +124,7 @@ def take(run: ObservedRun, draft: Draft, ctx: PlanContext) -> RunDecision | None
         return None
     if run.key in notes.decided:
         return notes.decided[run.key]
-    if _was_compared(run) or not _may_reuse(run, ctx):
+    if _was_compared(run) or not _may_reuse(run, source, ctx):
         return None
     allowance, budget = ctx.progress.allowance, ctx.progress.creates
     if budget.is_spent() or (run.step.vars and allowance.spent):
@@ -189,7 +205,7 @@ def counterpart(run: ObservedRun, ctx: PlanContext) -> Reuse | None:
     source, position = ctx.source, ctx.layout.graph.index[run.step.name]
     if source is None or run.attempts or not _lets(run.step, position, ctx):
         return None
-    if not ctx.layout.runs_steps[position]:
+    if not (ctx.layout.runs_steps[position] and _any_stay(position, source, ctx)):
         return None
     known = ctx.progress.reusing.child_flows
     if run.step.name not in known:
@@ -229,23 +245,30 @@ def _lets(step: Step, position: int, ctx: PlanContext) -> bool:
     return step.reuse_policy != ReusePolicy.NEVER and position < ctx.layout.last_from
 
 
-def _may_reuse(run: ObservedRun, ctx: PlanContext) -> bool:
+def _may_reuse(run: ObservedRun, source: JobFlow, ctx: PlanContext) -> bool:
     position = ctx.layout.graph.index[run.step.name]
     if not _lets(run.step, position, ctx) or run.step.daemon:
         return False
     if run.step.repeat is not None and run.index != 0:
         return False
+    return _any_stay(position, source, ctx)
+
+
+def _any_stay(position: int, source: JobFlow, ctx: PlanContext) -> bool:
+    """Whether a step does not wait for any of its targets, or all of these are reused."""
     need, known = ctx.layout.needs[position], ctx.progress.reusing.reused_targets
     if need.how is not Strategy.ANY:
         return True
     if position not in known:
-        known[position] = are_reused(need.targets, ctx)
+        known[position] = are_reused(need.targets, ctx, as_before=source)
     return known[position]
 
 
-def are_reused(targets: Iterable[int], ctx: PlanContext) -> bool:
+def are_reused(
+    targets: Iterable[int], ctx: PlanContext, *, as_before: JobFlow | None = None
+) -> bool:
     """Whether all targets have ended, and no job of them, or of what they depend on if they have no
-    job, has run here."""
+    job, has run here. `as_before`: whether all have also ended as in this flow."""
     left = list(targets)
     seen = set(left)
     while left:
@@ -253,6 +276,10 @@ def are_reused(targets: Iterable[int], ctx: PlanContext) -> bool:
         observed, condition = ctx.observed[position], ctx.shown_to_dependants(position)
         if condition.phase not in ENDED_STEP_PHASES:
             return False
+        if as_before is not None:
+            before = _ends_before(observed.step.name, as_before)
+            if before != _ends_of(position, None, ctx):
+                return False
         runs = (condition.runs or ()) if observed.loops else (condition,)
         has_jobs = ctx.layout.has_objects[position]
         with_jobs = [run for run in runs if has_jobs and run.has_attempt]

@@ -16,6 +16,7 @@ import msgspec
 from jobflow.api.flow.control import ReusePolicy
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.status import RunCondition, StepPhase
+from jobflow.api.flow.step import Strategy
 from jobflow.api.resources import Object, ObjectMeta
 from jobflow.api.volcano.job import Job, JobCondition, JobOutline, JobPhase, JobState, JobStatus
 from jobflow.api.volcano.pod import Pod
@@ -267,7 +268,7 @@ class _Explainer:
             return "a daemon starts in every flow"
         if step.reuse_policy == ReusePolicy.NEVER:
             return "its reusePolicy is Never"
-        if again := _targets_again(position, run.index, ctx):
+        if again := _targets_again(position, run.index, ctx, old):
             return again
         if stored.phase == StepPhase.FAILED:
             return f"it would fail: {stored.message}"
@@ -300,7 +301,7 @@ def _runs_of(observed: ObservedStep, ctx: PlanContext) -> Iterator[ObservedRun]:
             yield known.get(index) or fresh(observed, ctx.flow.metadata.name, index)
 
 
-def _targets_again(position: int, index: int | None, ctx: PlanContext) -> str:
+def _targets_again(position: int, index: int | None, ctx: PlanContext, old: _Old | None) -> str:
     """Return which targets of a run are not reused, or ""."""
     need, names = ctx.layout.needs[position], ctx.layout.graph.names
     again, asked = list[str](), list[str]()
@@ -320,6 +321,11 @@ def _targets_again(position: int, index: int | None, ctx: PlanContext) -> str:
     if asked:
         is_are = "is" if len(asked) == 1 else "are"
         return f"its target{_s(asked)} {join_names(asked)} {is_are} asked for again"
+    # their ends are not in the fingerprint
+    if need.how is Strategy.ANY and old is not None:
+        for target in need.targets:
+            if not are_reused([target], ctx, as_before=old.ctx.flow):
+                return f"its target {names[target]} has ended otherwise than in {old.name}"
     return ""
 
 
