@@ -106,6 +106,12 @@ def _reused_chain(count: int) -> World:
     return reusing(_chain(count).run())
 
 
+def _reused_decisions(count: int) -> World:
+    when = "size(flow.name) == 1"
+    steps = {f"s{i}": step(f"s{i - 1}", when=when) for i in range(1, count)}
+    return reusing(flow("s0", **steps).run())
+
+
 def _reused_items(count: int) -> World:
     return reusing(for_each(count).run())
 
@@ -158,6 +164,7 @@ CASES: dict[str, Callable[[int], World]] = {
     "repeats": _repeats,
     "an attempt of any number": _attempts,
     "a chain that is reused": _reused_chain,
+    "a chain of steps that decide and are reused": _reused_decisions,
     "items that are reused": _reused_items,
     "items that are reused with those before them": _reused_matching_items,
     "items that were compared and wait for room": _items_that_were_compared,

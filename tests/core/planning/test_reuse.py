@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.flow.control import Approval, Backoff, ForEach, Param, Repeat, Retry
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.control import Approval, Backoff, Case, ForEach, Param, Repeat, Retry
+from jobflow.api.flow.status import Decisions
+from jobflow.api.flow.step import DependsOn, Step
 from support.plan.loop_worlds import end_jobs, finish, with_step
 from support.plan.plan_world import World, flow, world_of
 from support.plan.reusing_worlds import reasons, results, reusing
@@ -228,6 +229,58 @@ def test_a_status_from_before_fingerprints_has_no_results() -> None:
     again = reusing(first)
     assert "NothingReused" in again.plan().events
     assert set(again.run().jobs) == {"g-a", "g-b"}
+
+
+def deciding() -> World:
+    """A chain of steps that decide by outputs when they start, and the items of the last but one by
+    those of the one before."""
+    n = 'steps["a"].outputs.n'
+    matching = DependsOn(targets=["d"], items="Matching")
+    steps = [
+        Step(name="a"),
+        Step(name="b", depends_on=after("a"), when=f"{n} == 2"),
+        Step(name="c", depends_on=after("b"), switch=[Case(when=f"{n} > 1", template="a")]),
+        Step(name="d", depends_on=after("c"), for_each=ForEach(from_=f"[{n}, {n} + 1]")),
+        Step(name="e", depends_on=matching),
+        Step(name="f", depends_on=after("e"), when=f"{n} == 2", repeat=Repeat(until="true", max=1)),
+    ]
+    return world_of(steps)
+
+
+def test_steps_that_decide_are_reused_in_the_plan_that_decides() -> None:
+    again = reusing(with_outputs(deciding(), a=2))
+    planned = again.plan()
+    assert planned.phases == dict.fromkeys("abcdef", "Completed")
+    assert (planned.conditions["b"].decisions, planned.conditions["d"].decisions) == (
+        Decisions(when=True),
+        Decisions(items=[2, 3]),
+    )
+    assert planned.creates == [] and planned.plan.urgent
+    assert with_outputs(again).jobs == {}
+
+
+def test_the_decisions_of_a_step_that_runs_are_stored_before_its_jobs_are_created() -> None:
+    again = reusing(with_outputs(deciding(), a=2), name="g")
+    for name in "bd":
+        again = with_step(again, name, env={"SEED": "2"})
+    planned = again.plan()
+    assert planned.creates == []
+    assert planned.phases["b"] == "Waiting"
+    assert planned.conditions["b"].decisions == Decisions(when=True, compared="1")
+    assert again.stored().plan().creates == ["g-b"]
+    again = with_outputs(again)
+    assert set(again.jobs) == {"g-b", "g-c", "g-d-0", "g-d-1", "g-e-0", "g-e-1", "g-f-0"}
+
+
+def test_items_that_a_step_has_more_run_after_its_decisions_are_stored() -> None:
+    def items(text: str) -> World:
+        return world_of([Step(name="a", for_each=ForEach(from_=text), **says("$(item)"))])
+
+    again = reusing(items("[1, 2]").run(), flows=items("[0, 1, 2]").flow.spec.flows)
+    assert again.plan().creates == []
+    assert results(again, "a") == {1: "f-a-0", 2: "f-a-1"}
+    assert again.stored().plan().creates == ["g-a-0"]
+    assert set(again.run().jobs) == {"g-a-0"}
 
 
 def repeat(most: int = 5) -> World:

@@ -12,14 +12,14 @@ from typing import cast
 
 import msgspec
 
-from jobflow.api.flow.status import ENDED_STEP_PHASES, StepPhase
+from jobflow.api.flow.status import ENDED_STEP_PHASES, Decisions, StepPhase
 from jobflow.api.flow.step import Probe
 from jobflow.core.lazy import lazy_property
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Decision, StepDecision, end_unstarted, fail, skip, wait
 from jobflow.core.planning.flow.failure_policy import FailureStop
 from jobflow.core.planning.flow.finally_and_daemons import first_left, may_begin
-from jobflow.core.planning.observed.steps import has_begun
+from jobflow.core.planning.observed.steps import ObservedStep, has_begun
 from jobflow.core.planning.pending.probes import ProbeState, Probing
 from jobflow.core.planning.pending.stored_decisions import decide_first
 from jobflow.core.planning.pending.targets import (
@@ -107,7 +107,9 @@ class PendingSteps:
 
     def begin(self, position: int) -> StepDecision:
         """Start a step; after a retry of the flow, the runs that are left."""
-        observed = self.ctx.observed[position]
+        return self._begin(self.ctx.observed[position])
+
+    def _begin(self, observed: ObservedStep) -> StepDecision:
         if observed.loops:
             return summarize(loop.begin(observed, self.ctx))
         return cast(StepDecision, start_run(observed, self.ctx))
@@ -240,6 +242,8 @@ class PendingSteps:
             return skip(observed, StepReason.STOPPED, message)
         # a crash between the create and the status must not take another branch
         if decided is not observed.stored.decisions:
+            if ctx.source is not None and (taken := self._taken(observed, decided)) is not None:
+                return taken
             condition = wait(observed, StepReason.STARTING, "its decisions are being stored")
             return StepDecision(msgspec.structs.replace(condition, decisions=decided), urgent=True)
         # the new attempt would run beside one that somebody has resumed
@@ -250,6 +254,20 @@ class PendingSteps:
                 message = f"waits until the old job {old}, which was resumed, has ended"
                 return StepDecision(wait(observed, StepReason.NAME_IN_USE, message))
         return self.begin(position)
+
+    def _taken(self, before: ObservedStep, decided: Decisions | None) -> StepDecision | None:
+        """Return the decision that runs of a step take results of an earlier flow in the plan that
+        makes its decisions, which are stored with them; None if no run does. The others start in
+        the next plan."""
+        stored = msgspec.structs.replace(before.stored, decisions=decided)
+        observed = msgspec.structs.replace(before, stored=stored, decided=decided)
+        if before.attempts or not observed.work.has_pods:
+            return None
+        found = self._begin(observed)
+        runs = (found.condition.runs or ()) if observed.loops else (found.condition,)
+        if not any(run.reason == StepReason.REUSED for run in runs):
+            return None
+        return msgspec.structs.replace(found, drafts=(), urgent=True)
 
     def _target_states(self, position: int, *, began: bool = False) -> TargetStates:
         """`began`: a step that has begun does not need its probe any more."""
