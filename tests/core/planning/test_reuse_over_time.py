@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.flow.control import Backoff, ForEach, Retry, Reuse
+from jobflow.api.flow.control import Approval, Backoff, ForEach, Retry, Reuse
 from jobflow.api.flow.step import Step
 from jobflow.core.planning.actions import CreateJob
 from support.plan.child_worlds import running, with_child
@@ -259,6 +259,29 @@ def test_a_child_flow_whose_counterpart_is_gone_runs_whole_and_says_so() -> None
     metadata = msgspec.structs.replace(first.flow.metadata, name="f-a", uid="uid-other")
     other = msgspec.structs.replace(first.flow, metadata=metadata)
     assert replace(again, flow=child, source=other).plan().status.reuse is None
+
+
+@pytest.mark.parametrize("between", [{"when": "false"}, {"approval": Approval()}], ids=str)
+@pytest.mark.parametrize("has_changed", [False, True])
+def test_what_any_waited_for_counts_through_steps_without_a_job(
+    between: dict[str, Any], has_changed: bool
+) -> None:
+    """Step d depends on u, which has no job and waits for any of a and b."""
+
+    def ended(world: World) -> World:
+        world = world.settled()
+        for name in list(world.jobs):
+            world = world.ended(name, "Completed")
+        world = world.settled()
+        if "approval" in between:
+            world = world.with_command("ApproveStep", text="u")
+        return world.run()
+
+    steps = {"u": step("a b", strategy="any", **between), "d": step("u x", strategy="all")}
+    again = reusing(ended(flow("a", "b", "x", **steps)))
+    if has_changed:
+        again = with_step(again, "b", env={"SEED": "2"})
+    assert set(ended(again).jobs) == ({"g-b", "g-d"} if has_changed else set())
 
 
 @pytest.mark.parametrize("has_changed", [False, True])

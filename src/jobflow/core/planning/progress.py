@@ -67,7 +67,8 @@ class Reusing:
     child_flows: dict[str, dict[int | None, RunCondition]] = field(default_factory=dict)
     """The runs of each step that runs child flows, in the flow that is reused."""
     reused_targets: dict[int, bool] = field(default_factory=dict)
-    """Whether all targets of a step that waits for any of them are reused, by position."""
+    """Whether the targets of steps that wait for any of them are reused, by the position of a step
+    that depends on them."""
     has_taken: bool = False
     """Whether this plan has taken a result that is not stored yet."""
     compared: dict[str, int] = field(default_factory=dict)

@@ -255,13 +255,30 @@ def _may_reuse(run: ObservedRun, source: JobFlow, ctx: PlanContext) -> bool:
 
 
 def _any_stay(position: int, source: JobFlow, ctx: PlanContext) -> bool:
-    """Whether a step does not wait for any of its targets, or all of these are reused."""
-    need, known = ctx.layout.needs[position], ctx.progress.reusing.reused_targets
-    if need.how is not Strategy.ANY:
+    """Whether all targets of the step are reused if it waits for any of them, and those of each
+    such step without a job that it depends on through others."""
+    layout, known = ctx.layout, ctx.progress.reusing.reused_targets
+    if not layout.waits_for_any:
         return True
     if position not in known:
-        known[position] = are_reused(need.targets, ctx, as_before=source)
+        seen, found = {position}, True
+        left = [position]
+        while left and found:
+            need = layout.needs[left.pop()]
+            if need.how is Strategy.ANY:
+                found = are_reused(need.targets, ctx, as_before=source)
+                continue
+            below = {each for each in need.targets if not _runs_with_jobs(each, ctx)} - seen
+            seen |= below
+            left += below
+        known[position] = found
     return known[position]
+
+
+def _runs_with_jobs(position: int, ctx: PlanContext) -> list[RunCondition]:
+    observed, condition = ctx.observed[position], ctx.shown_to_dependants(position)
+    runs = (condition.runs or ()) if observed.loops else (condition,)
+    return [run for run in runs if ctx.layout.has_objects[position] and run.has_attempt]
 
 
 def are_reused(
@@ -280,9 +297,7 @@ def are_reused(
             before = _ends_before(observed.step.name, as_before)
             if before != _ends_of(position, None, ctx):
                 return False
-        runs = (condition.runs or ()) if observed.loops else (condition,)
-        has_jobs = ctx.layout.has_objects[position]
-        with_jobs = [run for run in runs if has_jobs and run.has_attempt]
+        with_jobs = _runs_with_jobs(position, ctx)
         if not all(run.reason == StepReason.REUSED or run.origin for run in with_jobs):
             return False
         if not with_jobs:

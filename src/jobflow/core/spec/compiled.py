@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.flow.step import Condition, Step
+from jobflow.api.flow.step import Condition, Step, Strategy
 from jobflow.core.lazy import lazy_property
 from jobflow.core.names import format_job_name, to_label_value
 from jobflow.core.spec.expressions import NamedFailure, find_named_failures, find_needed_outputs
@@ -108,6 +108,11 @@ class CompiledFlow:
     def only_ends_matter(self) -> bool:
         """Whether steps depend only on the ends of others, not on whether they run."""
         return not any(need.probe or Condition.RUNNING in need.wants for need in self.needs)
+
+    @lazy_property
+    def waits_for_any(self) -> bool:
+        """Whether a step waits for any of its targets."""
+        return any(need.how is Strategy.ANY for need in self.needs)
 
     @lazy_property
     def left_out(self) -> frozenset[int]:
