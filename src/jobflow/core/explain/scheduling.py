@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from jobflow.api.resources import JOBS
-from jobflow.api.volcano.job import JobPhase
 from jobflow.api.volcano.pod import Pod, PodCondition, PodPhase
 from jobflow.api.volcano.scheduling import PodGroup, PodGroupPhase, Queue, QueueState, ResourceList
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.pods.failure import find_obstacle
+from jobflow.core.pods.failure import find_obstacle, has_waiting_pods
 from jobflow.core.pods.resources import parse_quantity
 from jobflow.core.text import MAX_NAMES, format_count, join_names, shorten
 
@@ -91,9 +90,7 @@ def find_queued_jobs(ctx: PlanContext, steps: Iterable[int]) -> Iterator[QueuedJ
         observed = ctx.observed[step]
         stored = observed.stored
         for run in stored.runs or (stored,):
-            tasks = (run.task_status_count or {}).values() if run.phase == JobPhase.RUNNING else ()
-            has_pending = any((task.phase or {}).get(PodPhase.PENDING) for task in tasks)
-            is_queued = has_pending or run.phase in (JobPhase.PENDING, JobPhase.RESTARTING)
+            is_queued = has_waiting_pods(run.phase, run.task_status_count)
             if is_queued and ctx.work_named(observed.step, run.job).has_pods:
                 yield QueuedJob(observed.step.name, run.job or observed.key, run.index)
 

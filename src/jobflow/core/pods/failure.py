@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from jobflow.api.flow.status import FailedAttempt, StepFailure
-from jobflow.api.volcano.job import Job, JobPhase
+from jobflow.api.volcano.job import Job, JobPhase, TaskState
 from jobflow.api.volcano.pod import ContainerWaiting, Pod, PodCondition, PodPhase, Terminated
 
 EVICTED, PREEMPTED, NODE_LOST = "Evicted", "Preempted", "NodeLost"
@@ -107,6 +107,13 @@ def find_obstacle(pod: Pod) -> ContainerWaiting | None:
         return None
     waiting = (status.state.waiting for status in pod.containers)
     return next((each for each in waiting if each and each.reason not in STARTING), None)
+
+
+def has_waiting_pods(phase: str, counts: Mapping[str, TaskState] | None) -> bool:
+    """Whether pods of a vcjob in this phase do not all run yet."""
+    tasks = (counts or {}).values() if phase == JobPhase.RUNNING else ()
+    is_short = any((task.phase or {}).get(PodPhase.PENDING) for task in tasks)
+    return is_short or phase in (JobPhase.PENDING, JobPhase.RESTARTING)
 
 
 def is_starting(pod: Pod) -> bool:

@@ -6,6 +6,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from jobflow.api.volcano.job import TaskState
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.planning.actions import PodWarning
 from support.plan.plan_pods import pod_of
@@ -83,6 +84,18 @@ def test_few_pods_of_a_job_are_asked_about() -> None:
     }
     world = replace(world, pods={uid: many}).later(5)
     assert [want.pod for want in world.plan().plan.wants] == names[:3]
+
+
+@pytest.mark.parametrize("pending", [0, 1])
+def test_of_a_running_job_a_pod_that_is_missing_is_named(pending: int) -> None:
+    world = with_pod(flow("a").settled(), PULL).later(5)
+    job = world.jobs["f-a"]
+    counts = {"main": TaskState(phase={"Running": 1, "Pending": pending})}
+    state = msgspec.structs.replace(job.status.state, phase="Running")
+    status = msgspec.structs.replace(job.status, state=state, task_status_count=counts)
+    job = msgspec.structs.replace(job, status=status)
+    running = replace(world, jobs={"f-a": job}).plan().conditions["a"]
+    assert (running.phase, running.message) == ("Running", MESSAGE if pending else "")
 
 
 @pytest.mark.parametrize(("reason", "node"), [("ContainerCreating", "n1"), (PULL, "")])

@@ -28,7 +28,7 @@ from jobflow.core.planning.observed.identity import pack_uid
 from jobflow.core.planning.observed.job_history import before_its_end
 from jobflow.core.planning.observed.steps import ObservedRun
 from jobflow.core.planning.work.abort import aborted
-from jobflow.core.pods.failure import describe_end, find_obstacle, is_starting
+from jobflow.core.pods.failure import describe_end, find_obstacle, has_waiting_pods, is_starting
 from jobflow.core.pods.outputs import OutputsTooLarge
 from jobflow.core.reasons import BY_HAND, StepReason, ordered
 from jobflow.core.text import MAX_MESSAGE, format_count, format_go_duration, shorten
@@ -212,7 +212,7 @@ def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
 
 
 class Obstacle(NamedTuple):
-    """What keeps a pod of a Pending vcjob from starting."""
+    """What keeps a pod of a vcjob from starting."""
 
     message: str = ""
     shown_at: datetime | None = None
@@ -222,7 +222,8 @@ class Obstacle(NamedTuple):
 
 
 def find_job_obstacle(run: ObservedRun, job: Job, ctx: PlanContext) -> Obstacle:
-    if job.phase != JobPhase.PENDING or not (pods := ctx.view.pods.get(job.metadata.uid)):
+    counts, pods = job.status.task_status_count, ctx.view.pods.get(job.metadata.uid)
+    if not pods or not has_waiting_pods(job.phase, counts):
         return Obstacle()
     times: list[datetime] = []
     asked: list[PodWarning] = []
