@@ -33,6 +33,9 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
     answer = jobflow(command, "--help")
     assert answer.code == 0
     assert f"jobflow {command}" in answer.out.split("Examples:")[1]
+    options = answer.out.split("Options:")[1].split("\n\n")[0]
+    assert "--help" in options  # no flag is an empty line
+    assert "  \n" not in options
 
 
 def test_help_lists_the_commands() -> None:

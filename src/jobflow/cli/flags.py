@@ -49,11 +49,21 @@ StepOrItem = Annotated[
 ApprovalStep = Annotated[
     str, _argument("STEP[/INDEX]", "The step, or an item of its forEach, from 0.")
 ]
-_STEP_PATH = _argument(
-    "STEP[/INDEX]", "The step, or an item of its forEach, from 0; also samples/3/qc."
-)
-StepPath = Annotated[str, _STEP_PATH]
-OptionalStepPath = Annotated[str | None, _STEP_PATH]
+StepPath = Annotated[
+    str,
+    _argument(
+        "STEP[/INDEX]",
+        "The step, or an item of its forEach, from 0; samples/3/qc is one of a child flow.",
+    ),
+]
+ForEachPath = Annotated[
+    str | None,
+    _argument(
+        "STEP[/INDEX]",
+        "A step with forEach; samples/3/align is one of a child flow, samples/3 that flow itself. "
+        "Default: FLOW.",
+    ),
+]
 StepOutputs = Annotated[
     list[str] | None,
     typer.Option(
@@ -299,7 +309,7 @@ class StepOptions:
         typer.Option(
             "--dry-run",
             metavar="client",
-            help="client: send nothing, print the steps that would be touched.",
+            help="client: send nothing, print what would be touched.",
         ),
     ] = None
     message: Message = ""

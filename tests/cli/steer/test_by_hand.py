@@ -165,7 +165,7 @@ async def test_a_scale_says_what_it_replaces(world: Cluster, kubeconfig: Path) -
     assert (sent["action"], sent["message"]) == ("ScaleFlow", "part=8")
     line = "JobFlow f: part: at most 8 at once, instead of any number"
     assert result.out.splitlines()[0] == line
-    flags = "--parallelism 2 --dry-run client -o json".split()
+    flags = "--parallelism 2 --dry-run client --output json".split()
     result = await run_command(kubeconfig, "scale", "f", *flags)
     assert result.json["scales"] == [{"step": "", "parallelism": 2, "before": None}]
     assert len(await world.raw(COMMANDS)) == 1

@@ -129,6 +129,12 @@ def test_of_a_failed_run_with_a_template_only_a_change_is_known() -> None:
     assert reasons(mended)["b"].startswith("it failed in f; ")
 
 
+def test_what_was_cancelled_is_not_said_to_have_failed() -> None:
+    cancelled = end_jobs(chain().settled(), "Completed", "f-a").cancelled()
+    cancelled = end_jobs(cancelled, "Aborted", "f-b")
+    assert reasons(reusing(cancelled))["b"] == "it was cancelled in f"
+
+
 def test_an_earlier_flow_that_has_a_result_is_named() -> None:
     base = flow("a", "b").run()
     middle = failed(reusing(base, name="g", flows=[Step(name="x"), *base.flow.steps]), "g-x")

@@ -108,8 +108,8 @@ def scale(
             metavar="N", min=1, help="The most jobs of the flow, or items of the step, at once."
         ),
     ],
-    step: flags.OptionalStepPath = None,
-    output: Annotated[Output, typer.Option("-o", help="Text, or one JSON object.")] = Output.TEXT,
+    step: flags.ForEachPath = None,
+    output: Annotated[Output, flags.output_flag("Text, or one JSON object.")] = Output.TEXT,
 ) -> Work:
     """Set spec.parallelism of a flow, or forEach.parallelism of a step, while the flow runs. Its
     spec stays as it is: the number is in its status, also after a retry. What runs goes on; with a

@@ -166,6 +166,8 @@ class Command(TyperCommand):
         """Show the name of an argument without the type in Python."""
         records: dict[str, list[tuple[Any, str]]] = {"argument": [], "option": []}
         for param in self.get_params(ctx):
+            if getattr(param, "hidden", False):
+                continue
             name, text = param.get_help_record(ctx) or ("", "")
             is_argument = param.param_type_name == "argument"
             records[param.param_type_name].append((param.metavar if is_argument else name, text))

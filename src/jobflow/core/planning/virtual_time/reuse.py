@@ -346,6 +346,8 @@ def _no_result(run: ObservedRun, former: ObservedRun | None, ctx: PlanContext, o
     if former is None:
         return f"{old.name} has no such item"
     phase, stored = former.stored.phase, former.stored
+    if phase == StepPhase.FAILED and stored.reason in _CANCELLED:
+        return f"it was cancelled in {old.name}"
     if phase == StepPhase.FAILED and stored.attempts:
         return f"it failed in {old.name}{_since_failure(run, former, ctx, old)}"
     if phase == StepPhase.COMPLETED:
@@ -356,6 +358,7 @@ def _no_result(run: ObservedRun, former: ObservedRun | None, ctx: PlanContext, o
     return f"{old.name} never reached it"
 
 
+_CANCELLED = frozenset({StepReason.CANCELLED, StepReason.CANCELLED_BY_USER})
 _NEVER_REACHED = frozenset({StepReason.UPSTREAM_FAILED, StepReason.STOPPED, StepReason.BLOCKED})
 
 
