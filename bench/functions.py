@@ -14,6 +14,8 @@ from bench.core import NOW
 from jobflow.core import planning
 from jobflow.core.planning.plan import plan
 
+MOST = 90
+"""Functions that such a plan may walk through at most (`tests/performance/test_counts.py`)."""
 ROUNDS = 3
 """Rounds of the diamond's vcjobs: those of the last one, two of five, have just changed."""
 _FOLDER = Path(planning.__file__).parent

@@ -1,7 +1,8 @@
-"""Requests of a flow and instructions of Python do not grow unnoticed: `python -m bench counts`."""
+"""Requests of a flow, instructions of Python and functions of a plan do not grow unnoticed:
+`python -m bench counts` and `python -m bench functions`."""
 
 import pytest
-from bench import counts
+from bench import counts, functions
 from bench.counts import Count
 
 
@@ -10,6 +11,11 @@ def test_no_count_is_over_the_stored_one_by_more_than_a_tenth() -> None:
     found = list(counts.counted())
     assert [count for count in found if count.is_over] == []
     assert {count.what for count in found} == set(counts.stored())
+
+
+def test_a_plan_in_mid_flight_walks_through_few_functions() -> None:
+    walked = {phase: len(found) for phase, found in functions.walked()}
+    assert all(0 < count <= functions.MOST for count in walked.values()), walked
 
 
 @pytest.mark.parametrize(
