@@ -8,7 +8,7 @@ field that nobody has judged is compared, so that a new one never makes an old r
 """
 
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, get_args, get_type_hints
 
@@ -61,6 +61,15 @@ def identity_of(run: RunCondition, key: str, flow: JobFlow) -> str:
     first = key if run.index is None else f"{key}-{run.index}"
     name = run.job or run.flow or format_latest_name(first, run.attempts)
     return digest([flow.metadata.uid, name])
+
+
+def ends_of(runs: Iterable[RunCondition], key: str, flow: JobFlow, *, has_jobs: bool) -> list[Any]:
+    """Return what stands for runs of a step: the identities of their jobs; the ends and the outputs
+    of those without. `key`: as in `identity_of`."""
+    return [
+        identity_of(run, key, flow) if has_jobs and run.has_attempt else [run.phase, run.outputs]
+        for run in runs
+    ]
 
 
 def what_it_does(spec: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.status import Decisions, RunCondition, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import WorkKind
 from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.core.cel.budget import PlanBudget
 from jobflow.core.cel.expression import EvaluationFailure
@@ -52,6 +53,7 @@ class Draft(msgspec.Struct, frozen=True):
     template: JobTemplate | None
     """None: the step runs something else."""
     attempt: Attempt
+    kind: WorkKind
     make: Builder
     guard: Guard | None = None
     compares: Callable[[], Any] | None = None
@@ -78,8 +80,7 @@ class Draft(msgspec.Struct, frozen=True):
         compared = self.compared(flow, allowance, manifest["spec"] if is_first else None)
         if compared is not None:
             manifest["metadata"]["annotations"][labels.FINGERPRINT] = digest(compared)
-        kind = self.step.kind_of(attempt.case)
-        return CreateJob(self.step.name, attempt.name, manifest, self.guard, kind)
+        return CreateJob(self.step.name, attempt.name, manifest, self.guard, self.kind)
 
     def compared(
         self, flow: JobFlow, allowance: PlanBudget, spec: dict[str, Any] | None = None
@@ -89,7 +90,7 @@ class Draft(msgspec.Struct, frozen=True):
         if self.compares is None:
             return None
         # the steps of a child flow are compared for themselves
-        if not WORK[self.step.kind_of(self.attempt.case)].has_pods:
+        if not WORK[self.kind].has_pods:
             return [None, self.compares()]
         first = self._first_spec(flow, allowance) if spec is None else spec
         if isinstance(first, EvaluationFailure):

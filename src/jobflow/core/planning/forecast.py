@@ -13,7 +13,7 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.flow.failure_policy import runs_every_item
 from jobflow.core.planning.flow.parallelism import start_order
-from jobflow.core.planning.observed.steps import has_begun
+from jobflow.core.planning.observed.steps import ObservedStep, has_begun
 from jobflow.core.planning.pending.probes import ProbeState
 from jobflow.core.planning.pending.step import PendingSteps
 from jobflow.core.planning.started.matched_items import ItemStates
@@ -55,9 +55,9 @@ class _Completing(PendingSteps):
     def look(self, position: int, probe: Probe, target: int) -> ProbeState:
         return ProbeState(TARGET_STATES[Condition.COMPLETED][self.ends[target]])
 
-    def begin(self, position: int) -> StepDecision:
-        self.starting.append(position)
-        return StepDecision(self.ctx.observed[position].stored)
+    def begin(self, observed: ObservedStep) -> StepDecision:
+        self.starting.append(self.layout.graph.index[observed.step.name])
+        return StepDecision(observed.stored)
 
     def complete(self, decisions: Sequence[StepDecision]) -> None:
         """Note the steps that create vcjobs once every vcjob has completed: those that then begin,

@@ -28,7 +28,7 @@ from jobflow.api.flow.status import (
     StepPhase,
 )
 from jobflow.api.flow.step import Step, Strategy
-from jobflow.core.manifests.fingerprint import digest, identity_of
+from jobflow.core.manifests.fingerprint import digest, ends_of, identity_of
 from jobflow.core.names import format_job_name, format_latest_name, stored_condition
 from jobflow.core.planning.actions import CreateJob, Guard
 from jobflow.core.planning.context import PlanContext
@@ -37,7 +37,7 @@ from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep
 from jobflow.core.planning.work.end import take_outputs
 from jobflow.core.pods.outputs import OutputsTooLarge
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.compiled import CompiledFlow, compile_flow
+from jobflow.core.spec.compiled import compile_flow
 from jobflow.core.spec.items import get_items
 
 # ------------------------------------------------------- what a run is made of
@@ -86,7 +86,8 @@ def _ends_of(position: int, index: int | None, ctx: PlanContext) -> list[Any]:
     if index is not None:  # they are in order
         at = bisect_left(runs, index, key=lambda run: run.index or 0)
         runs = [run for run in runs[at : at + 1] if run.index == index]
-    return _stand_for(runs, position, ctx.layout, ctx.flow)
+    key = ctx.layout.keys[position]
+    return ends_of(runs, key, ctx.flow, has_jobs=ctx.layout.has_objects[position])
 
 
 def _ends_before(name: str, source: JobFlow) -> list[Any] | None:
@@ -98,17 +99,8 @@ def _ends_before(name: str, source: JobFlow) -> list[Any] | None:
     runs: Sequence[RunCondition] = (condition,)
     if layout.loops[position]:
         runs = condition.runs or ()
-    return _stand_for(runs, position, layout, source)
-
-
-def _stand_for(
-    runs: Sequence[RunCondition], position: int, layout: CompiledFlow, flow: JobFlow
-) -> list[Any]:
-    key, has_jobs = layout.keys[position], layout.has_objects[position]
-    return [
-        identity_of(run, key, flow) if has_jobs and run.has_attempt else [run.phase, run.outputs]
-        for run in runs
-    ]
+    key = layout.keys[position]
+    return ends_of(runs, key, source, has_jobs=layout.has_objects[position])
 
 
 def _fingerprint_of(observed: ObservedStep, condition: StepCondition) -> str:

@@ -79,7 +79,7 @@ def name_item(step: Step, decided: Decisions | None, index: int | None) -> str:
 def get_parallelism(flow: JobFlow, step: Step | None = None) -> int | None:
     """Return how many jobs of a flow, or items of a step, may be under way at once: what a user has
     set by hand, else what the spec says; None: any number."""
-    if (order := _find_scaling(flow, step)) is not None:
+    if flow.status.by_hand and (order := _find_scaling(flow, step)) is not None:
         return order.parallelism
     if step is None:
         return to_number(flow.spec.parallelism)

@@ -36,8 +36,8 @@ def retention(flow: JobFlow, view: View, now: datetime) -> Retention:
         and flow.status.state.phase == FlowPhase.SUCCEED
     ):
         return Retention(tuple(DeleteJob.of(job) for job in _deletable(view)))
-    metas = (job.metadata for job in view.jobs.values())
-    if not any(labels.TTL_SECONDS in (meta.annotations or ()) for meta in metas):
+    jobs = view.jobs.values()
+    if not any(labels.TTL_SECONDS in (job.metadata.annotations or ()) for job in jobs):
         return Retention()
     timed = [(job, at) for job in _deletable(view) if (at := _expiry(job)) is not None]
     if not timed:

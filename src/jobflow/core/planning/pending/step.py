@@ -105,11 +105,8 @@ class PendingSteps:
             self.layout.steps[position], probe, observed, condition, self.ends[target]
         )
 
-    def begin(self, position: int) -> StepDecision:
+    def begin(self, observed: ObservedStep) -> StepDecision:
         """Start a step; after a retry of the flow, the runs that are left."""
-        return self._begin(self.ctx.observed[position])
-
-    def _begin(self, observed: ObservedStep) -> StepDecision:
         if observed.loops:
             return summarize(loop.begin(observed, self.ctx))
         return cast(StepDecision, start_run(observed, self.ctx))
@@ -253,7 +250,7 @@ class PendingSteps:
             if old is not None:
                 message = f"waits until the old job {old}, which was resumed, has ended"
                 return StepDecision(wait(observed, StepReason.NAME_IN_USE, message))
-        return self.begin(position)
+        return self.begin(observed)
 
     def _taken(self, before: ObservedStep, decided: Decisions | None) -> StepDecision | None:
         """Return the decision that runs of a step take results of an earlier flow in the plan that
@@ -263,7 +260,7 @@ class PendingSteps:
         observed = msgspec.structs.replace(before, stored=stored, decided=decided)
         if before.attempts or not observed.work.has_pods:
             return None
-        found = self._begin(observed)
+        found = self.begin(observed)
         runs = (found.condition.runs or ()) if observed.loops else (found.condition,)
         if not any(run.reason == StepReason.REUSED for run in runs):
             return None

@@ -31,7 +31,7 @@ from jobflow.core.planning.work.kinds import OBJECT_WORK, OWN_WORK, OwnWork
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second
-from jobflow.core.work import may_run_steps, work_of_object
+from jobflow.core.work import WORK, may_run_steps, work_of_object
 
 NAME_AGAIN = timedelta(seconds=5)
 """Time until a name in use is tried again if the answer does not say when."""
@@ -287,7 +287,8 @@ def _draft(
     number: int,
     guard: Guard | None,
 ) -> Draft:
-    facts = AttemptFacts(number, run.stored.failures, run.stored.failure, may_run_steps(run.step))
+    step, kind = run.step, run.kind
+    facts = AttemptFacts(number, run.stored.failures, run.stored.failure, may_run_steps(step))
     planned = Attempt(
         name,
         number,
@@ -297,19 +298,20 @@ def _draft(
         target_ends=ends_of_targets(run, ctx),
         retried=run.stored.failures > 0,
         seen=ctx.seen(run, attempt=facts),
-        reuse=reuse.counterpart(run, ctx) if run.work.has_steps else None,
-        log_as_message=run.step.name not in ctx.layout.outputs_needed,
+        reuse=reuse.counterpart(run, ctx) if WORK[kind].has_steps else None,
+        log_as_message=step.name not in ctx.layout.outputs_needed,
     )
-    step, position = run.step, ctx.layout.graph.index[run.step.name]
-    is_compared = position < ctx.layout.last_from
+    is_compared = ctx.layout.graph.index[step.name] < ctx.layout.last_from
+    is_further = step.repeat is not None and bool(run.index)
     return Draft(
         step,
         template,
         planned,
-        OBJECT_WORK[run.kind].build,
+        kind,
+        OBJECT_WORK[kind].build,
         guard,
         compares=partial(reuse.what_it_is_made_of, run, ctx)
-        if is_compared and not (run.work.has_pods and step.repeat is not None and run.index)
+        if is_compared and not (is_further and WORK[kind].has_pods)
         else None,
         names_jobs=step.name in ctx.layout.naming_jobs,
     )
