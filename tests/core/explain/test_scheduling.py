@@ -353,3 +353,16 @@ def test_no_job_waits_for_volcano_in_a_flow_that_runs_or_has_finished() -> None:
     ended = world.with_jobs(a="Completed").settled().with_jobs(b="Completed").settled()
     assert ended.flow.final
     assert list_queued_jobs(ended.flow, None, now=ended.now) == []
+
+
+def test_a_pod_that_cannot_start_is_named_once() -> None:
+    message = "cannot start pod f-a-0: FailedMount: x"
+    world = flow("a").settled().with_condition("a", message=message)
+    same, other = "In job f-a, pod f-a-0 cannot start: FailedMount: x.", "Another sentence."
+    facts = SchedulingFacts({"a": [same, other]})
+    for told in (
+        explain(world.flow, now=world.now, facts=facts).sentences,
+        explain_step(world.flow, "a", now=world.now, facts=facts).sentences,
+    ):
+        assert sum("FailedMount" in sentence for sentence in told) == 1
+        assert other in told

@@ -20,6 +20,7 @@ from jobflow.core.explain.root_causes import (
 )
 from jobflow.core.explain.scheduling import SchedulingFacts
 from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.work.end import CANNOT_START
 from jobflow.core.pods.failure import describe_attempt
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec import readiness
@@ -207,7 +208,10 @@ class StepExplainer:
         yield from self.describe_scheduling(step)
 
     def describe_scheduling(self, step: int) -> Iterator[str]:
-        yield from self._facts.by_step.get(self._ctx.layout.steps[step].name, ())
+        facts = self._facts.by_step.get(self._ctx.layout.steps[step].name, ())
+        pod, _, why = self.condition(step).message.removeprefix(CANNOT_START).partition(": ")
+        said = f"pod {pod} cannot start: {why}."
+        yield from (each for each in facts if not each.endswith(said))
 
     def _describe_end(self, step: int, condition: StepCondition) -> Iterator[str]:
         subject, why = f"Step {self.name(step)}", _because(condition)
