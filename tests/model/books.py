@@ -235,6 +235,8 @@ class ShownStep:
     """The phase and reason of each item or repeat, by index; those of the step if it has none."""
     jobs: Mapping[int | None, str] = field(default_factory=dict)
     """The vcjob of each, by index."""
+    lists_items: bool = False
+    """Whether the status has the items that the step has decided."""
 
     @property
     def failed(self) -> set[int | None]:

@@ -396,7 +396,9 @@ def shown_step(condition: StepCondition) -> ShownStep:
     intents = {run.job or run.flow: run.reason for run in aborted}
     runs = {run.index: (run.phase, run.reason) for run in condition.runs or [condition]}
     jobs = {run.index: run.job for run in condition.runs or [condition]}
-    return ShownStep(condition.phase, condition.reason, _attempts(condition), intents, runs, jobs)
+    decided = condition.decisions is not None and condition.decisions.items is not None
+    attempts = _attempts(condition)
+    return ShownStep(condition.phase, condition.reason, attempts, intents, runs, jobs, decided)
 
 
 def _attempts(condition: StepCondition) -> int:

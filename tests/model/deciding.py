@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from jobflow.api.flow.control import Case, Patch, to_number
+from jobflow.api.flow.control import Case, ForEach, Patch, to_number
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.step import Step
 from jobflow.api.labels import SCHEDULED_TIME
@@ -121,10 +121,11 @@ class Deciding:
             "reason": (state.reason or status.reason).replace("Reused", ""),
             "attempts": state.attempts_so_far,
         }
-        if state.step.for_each and not takes_items(state.step):
-            items = state.step.for_each.items or range(to_number(state.step.for_each.count) or 0)
-            count = len(items if state.items is None else state.items)
-            runs = [state.run(index) for index in range(count)]
+        if has_items(state.step):
+            each = state.step.for_each or ForEach()
+            decided = state.items if status.lists_items else None
+            known = decided or each.items or range(to_number(each.count) or 0)
+            runs = [state.run(index) for index in range(len(known))]
             data["items"] = [self.run_values(run) if run else {"phase": "Skipped"} for run in runs]
         elif state.runs:
             data["outputs"] = state.runs[-1].outputs

@@ -159,6 +159,7 @@ class Reference:
     def update(self) -> None:
         while True:
             outline = self.outline()
+            failed = {state.name for state in self.states.values() if state.phase == "Failed"}
             self.aborted = {state.name for state in self.states.values() if self.aborts(state)}
             self.reusing.take_results()
             self.running.update()
@@ -171,6 +172,8 @@ class Reference:
                     self.unstarted.update_waiting(state)
                 if self.own_work(state) is None:
                     self.running.check_references(state)
+                if state.phase == "Failed" and state.name not in failed:
+                    break  # the steps that have started learn of it before those that follow
             self.end_daemons()
             if self.outline() == outline:
                 # only now is it known whether the flow stops at this moment

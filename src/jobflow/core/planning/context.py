@@ -261,9 +261,12 @@ class PlanContext:
 
     def shown_to_dependants(self, position: int) -> StepCondition:
         """Return the condition of a step as steps that depend on it may use it: the stored one of
-        work without objects, else as far as this round has decided."""
+        work without objects that has begun, else as far as this round has decided."""
+        standing = self.progress.standing[position]
         is_stored = position in self.layout.ends_in_status
-        return self.observed[position].stored if is_stored else self.progress.standing[position]
+        if is_stored and must_be_stored(self.layout.steps[position], standing):
+            return self.observed[position].stored
+        return standing
 
     def has_run_for(self, dependant: ObservedStep, target: int) -> bool:
         """Whether a target has run, for a dependant that only needs it to run."""

@@ -3,7 +3,7 @@
 import pytest
 
 from jobflow.api import labels
-from jobflow.api.flow.control import ForEach, Retry
+from jobflow.api.flow.control import Approval, ForEach, Retry
 from jobflow.api.flow.status import JobFlowStatus, RunCondition
 from jobflow.api.flow.step import DependsOn, Step
 from jobflow.core.explain.explain import explain_step
@@ -103,6 +103,14 @@ def test_a_step_that_fails_at_once_behind_skipped_items_does_not_change_why_they
     planned = all_end(world, "a", "Failed", "Failed").plan()
     assert planned.failed == {"a": "JobFailed", "c": "ItemsMismatch"}
     assert planned.skipped == {"b": "UpstreamFailed"}
+
+
+def test_an_item_that_fails_before_it_asks_for_approval_lets_the_item_behind_it_start() -> None:
+    ask = step("x", approval=Approval(message="$(steps.x.outputs.n)?"), for_each=ForEach(count=3))
+    world = flow(x=step(), a=ask, b=matching(condition="Finished", for_each=THREE))
+    world = end_jobs(world.settled(), "Completed", "f-x")
+    assert world.plan().failed == {"a": "ExpressionError"}
+    assert (jobs(world), runs(world, "b")[1]) == ({"f-b-0"}, "Skipped NotTaken")
 
 
 def test_abort_starts_no_further_item() -> None:
