@@ -13,6 +13,7 @@ from jobflow.api.flow.step import Step
 from jobflow.api.volcano.pod import Pod
 from jobflow.client.conditions import condition_of, run_of
 from jobflow.core.explain.item import describe_unknown_item
+from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.timelines.past import flow_at, last_time
 from jobflow.core.timelines.timeline import first_start
 from jobflow.page.watches.live import Live
@@ -65,7 +66,8 @@ class FlowView:
 
     @classmethod
     def of(cls, flow: JobFlow, query: FlowQuery, page: LivePage) -> FlowView:
-        return cls(flow, query, page, datetime.now(UTC), StepChoice.of(flow, query.step))
+        choice = StepChoice.of(flow, query.step)
+        return cls(with_param_values(flow), query, page, datetime.now(UTC), choice)
 
     def as_of(self) -> FlowView:
         """Return the flow at the time of the address, the present one if it had ended by then."""
@@ -85,7 +87,8 @@ class FlowView:
         """Return the flow as it is now."""
         if self.at is None:
             return self
-        return replace(self, flow=self.page.flow.flow or self.flow, now=datetime.now(UTC), at=None)
+        flow = with_param_values(self.page.flow.flow or self.flow)
+        return replace(self, flow=flow, now=datetime.now(UTC), at=None)
 
     @property
     def end(self) -> datetime:

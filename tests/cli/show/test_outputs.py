@@ -13,7 +13,7 @@ from support.sandbox.running_controller import Cluster, flow
 STEPS: list[dict[str, Any]] = [
     {"name": "prepare"},
     {"name": "sweep", "forEach": {"items": ["eu", "us", "asia"]}},
-    {"name": "count", "forEach": {"count": 1}},
+    {"name": "count", "forEach": {"count": "$(params.one)"}},
     {"name": "poll", "repeat": {"max": 3}},
 ]
 DONE = {"phase": "Completed", "attempts": 1}
@@ -42,7 +42,7 @@ STATUS = {
 async def f(world: Cluster) -> None:
     """Provide the flow f, of which one item has not started."""
     manifest = flow("f", {})
-    manifest["spec"]["flows"] = STEPS
+    manifest["spec"] |= {"flows": STEPS, "params": [{"name": "one", "value": 1}]}
     await world.apply(manifest, flow("new", {"a": ""}))
     await set_status(world, STATUS)
 
@@ -131,6 +131,7 @@ async def test_no_outputs_are_no_error(
     [
         (("outputs", "f", "swep"), 'JobFlow f has no step "swep"; did you mean "sweep"?'),
         (("outputs", "f", "sweep/3"), 'step "sweep" has no item "3": it has 3 items, 0 to 2'),
+        (("outputs", "f", "count/1"), 'step "count" has no item "1": it has 1 item, 0'),
         (("get", "f", "--step", "swep"), 'JobFlow f has no step "swep"; did you mean "sweep"?'),
         (("get", "f", "--step", "sweep/3"), 'step "sweep" has no item "3"'),
         (("get", "f", "--step", "prepare/0"), 'step "prepare" has no items, because it has no'),

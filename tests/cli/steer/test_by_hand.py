@@ -13,7 +13,7 @@ from support.sandbox.running_controller import Cluster
 
 STEPS: list[dict[str, Any]] = [
     {"name": "done"},
-    {"name": "part", "forEach": {"count": 4}},
+    {"name": "part", "forEach": {"count": "$(params.parts)"}},
     {"name": "samples", "forEach": {"count": 2}, "flow": {"flows": [{"name": "fit"}]}},
     {"name": "ok", "approval": {}},
     {"name": "merge", "dependsOn": {"targets": ["part"]}},
@@ -37,7 +37,7 @@ STATUS: Status = {
 
 async def start(world: Cluster) -> None:
     """Create a running flow whose item samples/1 has a child flow."""
-    meta, spec = {"name": "f"}, {"flows": STEPS}
+    meta, spec = {"name": "f"}, {"flows": STEPS, "params": [{"name": "parts", "value": 4}]}
     await world.apply(
         {"apiVersion": JOBFLOWS.api_version, "kind": "JobFlow", "metadata": meta, "spec": spec}
     )

@@ -168,12 +168,23 @@ INNER = {"flows": [{"name": "ok", "approval": {}}, {"name": "x"}]}
 
 
 def with_child(answer: dict[str, Any] | None) -> FakeCluster:
-    """A flow f whose step a runs a flow with the approval ok, and b runs a job."""
+    """A flow f whose step a runs a flow with the approval ok, and b runs a job. Of two items of the
+    step many, which runs such flows, one has begun."""
     ok = {"phase": "Waiting"} if answer is None else {"phase": "Completed", "approval": answer}
+    run = {"phase": "Running", "flow": "f-a", "attempts": 1}
     flow = {
         "metadata": {"name": "f", "namespace": "default"},
-        "spec": {"flows": [{"name": "a", "flow": INNER}, {"name": "b"}]},
-        "status": {"conditions": {"f-a": {"phase": "Running", "flow": "f-a", "attempts": 1}}},
+        "spec": {
+            "params": [{"name": "items", "value": 2}],
+            "flows": [
+                {"name": "a", "flow": INNER},
+                {"name": "b"},
+                {"name": "many", "forEach": {"count": "$(params.items)"}, "flow": INNER},
+            ],
+        },
+        "status": {
+            "conditions": {"f-a": run, "f-many": {"phase": "Running", "runs": [run | {"index": 0}]}}
+        },
     }
     child = {
         "metadata": {"name": "f-a", "namespace": "default"},
@@ -190,6 +201,8 @@ def with_child(answer: dict[str, Any] | None) -> FakeCluster:
         ("a", {"answer": "Approve"}, ["update f"]),
         ("b", None, ["update f"]),
         ("a/x", None, ["update f"]),
+        ("many", {"answer": "Approve"}, ["update f", "approve f"]),
+        ("many/0", {"answer": "Approve"}, ["update f"]),
     ],
 )
 async def test_who_ends_a_child_flow_with_an_open_approval_needs_the_right_to_give_it(

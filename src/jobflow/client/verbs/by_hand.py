@@ -19,8 +19,8 @@ from jobflow.client.flows.children import read_children
 from jobflow.client.verbs.command import Verb, create_command
 from jobflow.core.names import root_of, stored_condition
 from jobflow.core.planning.flow import by_hand
-from jobflow.core.spec.compiled import compile_flow
 from jobflow.core.spec.items import get_items, get_parallelism
+from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.step_commands import Place, StepCommand, find_place, parse_step_command
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import format_command, format_count
@@ -128,11 +128,8 @@ async def check_scale(client: Client, flow: JobFlow, command: Command) -> int | 
     _refuse_child(flow, SCALE_FLOW)
     children = await read_children(client, [flow])
     found, place = _find(flow, children, said, said.paths[0])
-    layout = compile_flow(found)
-    found = msgspec.structs.replace(found, spec=layout.spec) if layout.has_param_values else found
-    if not place.key.step:
-        return get_parallelism(found)
-    return get_parallelism(found, layout.steps[layout.graph.index[place.key.step]])
+    steps = {step.name: step for step in found.all_steps}
+    return get_parallelism(found, steps.get(place.key.step))
 
 
 def _refuse_child(flow: JobFlow, verb: StepVerb) -> None:
@@ -149,7 +146,7 @@ def _find(
     flow: JobFlow, children: Mapping[str, JobFlow], said: StepCommand, below: str
 ) -> tuple[JobFlow, Place]:
     """Return the place of a path, and its flow."""
-    name = flow.metadata.name
+    flow, name = with_param_values(flow), flow.metadata.name
     place = find_place(flow, below, said.action)
     if isinstance(place, str):
         steps = [step.name for step in flow.all_steps]

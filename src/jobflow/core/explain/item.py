@@ -16,6 +16,7 @@ from jobflow.core.planning.observed.steps import ObservedStep
 from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.started.matched_items import ItemStates
 from jobflow.core.spec.items import describe_scaling, get_items, get_parallelism
+from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.readiness import TargetState
 from jobflow.core.text import format_count
 
@@ -28,6 +29,7 @@ _ANY_TIME = datetime.min.replace(tzinfo=UTC)
 def describe_unknown_item(flow: JobFlow, step: Step, number: str) -> str:
     """Return a message that the step has no item, or no run, of this number, or "" if it has."""
     condition = stored_condition(flow, step.name) or StepCondition()
+    step = next(each for each in with_param_values(flow).all_steps if each.name == step.name)
     noun, total, known = "run", len(condition.runs or ()), "none has started"
     if step.repeat is None:
         items = get_items(step, condition.decisions)

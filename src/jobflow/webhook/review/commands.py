@@ -21,6 +21,7 @@ from jobflow.api.volcano.command import BY_HAND, ENDS_STEPS, Command, targets
 from jobflow.core.admission.changes import command_changes_reused
 from jobflow.core.names import stored_condition
 from jobflow.core.spec.items import get_items
+from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.step_commands import (
     ANSWERS,
     asks_anywhere,
@@ -141,6 +142,7 @@ class CommandReviewer:
         return False
 
     async def _is_open(self, flow: JobFlow, path: str) -> bool:
+        flow = with_param_values(flow)
         place = find_place(flow, path)
         if isinstance(place, str):  # the controller refuses it
             return False
