@@ -97,8 +97,8 @@ async def test_commands_from_kubectl_suspend_resume_and_retry_a_flow(
     listed = await api.until(events, lambda listed: len(refusals(listed)) >= 2)
     assert sorted(refusals(listed)) == [
         "Command closequeue (CloseQueue) was refused: JobFlow executes AbortJob, ApproveStep, "
-        "RejectStep, RestartJob, ResumeJob, RetryTolerated, SuspendFlow, TerminateJob and "
-        "TerminateNow on flows and no other action",
+        "CancelStep, RejectStep, RestartJob, ResumeJob, RetrySteps, RetryTolerated, ScaleFlow, "
+        "SkipStep, SuspendFlow, TerminateJob and TerminateNow on flows and no other action",
         "Command restartjob (RestartJob) was refused: only a flow that has failed can be retried, "
         "and this one is Succeed",
     ]

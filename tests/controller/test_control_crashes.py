@@ -15,8 +15,9 @@ import yaml
 from support.laws.effort_of_laws import STRIDE
 from support.paths import ROOT
 from support.sandbox.crash_restart import Lives, Tale, Watched, lives
-from support.sandbox.crashing_requests import Dying, Point
+from support.sandbox.crashing_requests import Dying, Point, Reusing
 from support.sandbox.manifests import template
+from support.sandbox.reusing_lives import check_reuse, lives_of_reuse
 from support.sandbox.running_controller import NAMESPACE, cluster, flow
 from support.time.leaping_loop import in_leaps
 
@@ -221,6 +222,26 @@ def test_a_flow_ends_the_same_after_every_crash(name: str, after: bool) -> None:
     stride = min(STRIDE, SOME)
     numbers = range([*TALES].index(name) % stride, len(without_crash(name).written) + 2, stride)
     check_crashes(name, numbers, after=after)
+
+
+async def run_reusing(point: Point) -> Lives:
+    async with cluster() as world:
+
+        async def connect() -> Reusing:
+            return Reusing.at(world.server.url)
+
+        return await lives_of_reuse(connect, NAMESPACE, point, others=connect)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_flow_reuses_each_result_once_after_every_crash(after: bool) -> None:
+    without_crash = in_leaps(run_reusing(Point(-1, after)))
+    check_reuse(without_crash)
+    stride = min(STRIDE, SOME)
+    for number in range(after * stride // 2, len(without_crash.written) + 2, stride):
+        result = in_leaps(run_reusing(Point(number, after)))
+        assert result.end == without_crash.end, f"dead {number}: {result.written[number:]}"
 
 
 @pytest.mark.long

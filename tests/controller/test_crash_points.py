@@ -8,7 +8,7 @@ import pytest
 
 from jobflow.api.resources import JOBS
 from jobflow.api.volcano.job import Job
-from support.sandbox.crashing_requests import Point, ReusingAnywhere, first_life, points
+from support.sandbox.crashing_requests import Point, first_life, points
 from support.sandbox.job_pods import PodEnds
 from support.sandbox.running_controller import DIAMOND, Cluster, Ends, cluster, flow, template
 
@@ -111,41 +111,3 @@ async def test_each_job_is_created_once_wherever_the_controller_crashes(
             if not await run_story(world, STORIES[name], point):
                 break
     assert point.number >= STORIES[name].requests, "the crash points ran out early"
-
-
-EARLIER: list[dict[str, Any]] = [
-    {"name": "a"},
-    {"name": "b", "dependsOn": {"targets": ["a"]}, "forEach": {"items": ["x", "y"]}},
-    {"name": "c", "dependsOn": {"targets": ["b"]}},
-    {"name": "d", "dependsOn": {"targets": ["c"]}},
-]
-MENDED = [*EARLIER[:2], EARLIER[2] | {"env": {"SEED": "2"}}, EARLIER[3]]
-
-ALL_OF_EARLIER = {"e-a", "e-b-0", "e-b-1", "e-c", "e-d"}
-REUSED = {"f-a": "Reused", "f-b": "Reused", "f-c": "", "f-d": ""}
-
-
-@pytest.mark.usefixtures("events_at_once")
-@pytest.mark.sampled(2)
-@pytest.mark.law
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_each_result_is_reused_once_wherever_the_controller_crashes(after: bool) -> None:
-    """Step c has changed, so that it runs again, and d after it."""
-    for point in points(2 + after, after=after):
-        async with cluster() as world, world.ends():
-            await world.apply(*(template(step["name"]) for step in EARLIER))
-            await world.apply(flow("e", {}, flows=EARLIER))
-            async with world.controller():
-                await world.ended("e")
-            await world.apply(flow("f", {}, flows=MENDED, reuse={"flow": "e"}))
-            reached = await first_life(world, point, ReusingAnywhere)
-            async with ReusingAnywhere.at(world.server.url) as client, world.controller(client):
-                done = await world.ended("f")
-            assert not client.too_early, point
-            assert (done.status.state.phase, world.count("POST", JOBS)) == ("Succeed", 7), point
-            assert (await world.jobs()).keys() == {*ALL_OF_EARLIER, "f-c", "f-d"}, point
-            conditions = done.status.conditions or {}
-            assert {key: each.reason for key, each in conditions.items()} == REUSED, point
-        if not reached:
-            break
-    assert point.number >= 10, "the crash points ran out early"

@@ -116,3 +116,17 @@ async def test_outputs_of_many_items_are_known_when_the_next_step_decides() -> N
     assert conditions["f-b"].phase == "Completed"
     assert result.requests["POST", "jobs"] == ITEMS + 1
     assert result.retries == 0
+
+
+async def test_a_large_sweep_that_is_reused_runs_what_failed_and_nothing_else() -> None:
+    failed = (3, ITEMS // 2, ITEMS - 1)
+    numbered = {"forEach": {"count": ITEMS}, "env": {"N": "$(item)"}}
+    sweep = step("a", continueOnFailure=True, **numbered)
+    ends = {f"e-a-{index}": "Failed" for index in failed}
+    async with cluster() as world, world.ends(ends), world.controller():
+        await world.apply(*TEMPLATES, flow("e", {}, flows=[sweep]))
+        await world.ended("e", within=WITHIN_SECONDS)
+        await world.apply(flow("f", {}, flows=[sweep], reuse={"flow": "e"}))
+        await world.ended("f", within=WITHIN_SECONDS)
+        made = {name for name in await world.jobs() if name.startswith("f-")}
+    assert made == {f"f-a-{index}" for index in failed}

@@ -255,16 +255,19 @@ async def test_a_move_that_is_refused_is_tried_again_and_said() -> None:
 @pytest.mark.usefixtures("events_at_once")
 @pytest.mark.law
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_the_claim_moves_wherever_the_controller_crashes(after: bool) -> None:
+async def test_the_claim_moves_again_wherever_the_controller_crashes(after: bool) -> None:
     for point in points(after, after=after):
-        async with after_first(runs=False) as world:
-            await world.apply(using("f", "first"))
+        async with after_first(runs=False, second_train="Failed") as world:
+            await world.apply(using("second", "first"))
+            async with world.controller():
+                await world.ended("second")
+            await world.apply(using("f", "second"))
             reached = await first_life(world, point)
             async with world.controller():
                 done = await world.ended("f")
             assert reused(done) == ["load", "plain"], point
             assert await owners(world) == {"first-data": "f"}, point
-            assert world.count("POST", JOBS) == 4, point
+            assert world.count("POST", JOBS) == 5, point
         if not reached:
             break
     assert point.number >= 8, "the crash points ran out early"

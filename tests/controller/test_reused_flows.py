@@ -30,6 +30,27 @@ async def test_a_ttl_waits_for_the_flow_that_reuses_it(world: Cluster) -> None:
         assert await names(world) == {"again"}
 
 
+async def test_two_flows_at_once_take_the_same_results_and_both_keep_the_flow(
+    world: Cluster,
+) -> None:
+    first = flow("f", {"a": "", "b": "a"}, ttlSecondsAfterFinished=60)
+    copies = [flow(name, {"a": "", "b": "a", "c": "b"}, reuse={"flow": "f"}) for name in "gh"]
+    await world.apply(*(template(name) for name in "abc"), first)
+    async with world.controller(), world.ends({"g-c": "Running", "h-c": "Running"}):
+        await world.ended("f")
+        await asyncio.gather(*(world.apply(copy) for copy in copies))
+        await world.until_jobs(g_c="Running", h_c="Running")
+        assert set(await world.jobs()) == {"f-a", "f-b", "g-c", "h-c"}
+        await set_phase(world.client, "g-c", "Completed")
+        await world.ended("g")
+        await asyncio.sleep(LONG)
+        assert await names(world) == {"f", "g", "h"}
+        await set_phase(world.client, "h-c", "Completed")
+        await world.ended("h")
+        await asyncio.sleep(LONG)
+        assert await names(world) == {"g", "h"}
+
+
 async def test_a_history_limit_waits_for_the_flow_that_reuses_it(world: Cluster) -> None:
     schedule = cron(schedule="0 0 1 1 *", suspend=True, successfulJobsHistoryLimit=1)
     await world.apply(template("a"), template("b"), schedule)

@@ -4,7 +4,6 @@ A change of behaviour adds a flow that it affects, or a stage.
 """
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from jobflow.api import labels
@@ -12,21 +11,11 @@ from jobflow.api.volcano.command import Action
 from jobflow.core.admission.applied_nulls import LAST_APPLIED
 from jobflow.core.planning.observed.identity import pack_uid
 from support.cluster.in_flight import Check, InFlight, Life, Stage
-from support.sandbox.manifests import jobflow, template
+from support.cluster.steered_in_flight import STEERED
+from support.sandbox.manifests import flow, jobflow, step, template
 
 LEVEL = {"LEVEL": "info"}
 """The variables of each template."""
-NONE: Mapping[str, Any] = {}
-
-
-def step(name: str, after: str = "", depends: Mapping[str, Any] = NONE, **fields: Any) -> Any:
-    """Return a step. `after`: the names of its targets; `depends`: more of its dependsOn."""
-    depends_on = {"dependsOn": {"targets": after.split(), **depends}} if after else {}
-    return {"name": name, **depends_on, **fields}
-
-
-def flow(name: str, *steps: Any, **spec: Any) -> dict[str, Any]:
-    return jobflow(name, {}, flows=list(steps), **spec)
 
 
 def applied(manifest: dict[str, Any], **nulls: None) -> dict[str, Any]:
@@ -389,4 +378,5 @@ FLOWS = (
         ],
         [Stage(overwrites=FAILED, phase="Failed")],
     ),
+    *STEERED,
 )

@@ -24,6 +24,8 @@ class Stage:
 
     action: str = ""
     """The action of a Command for the flow, which is handled first."""
+    text: str = ""
+    """The message of the Command."""
     edits: Mapping[str, Any] = field(default_factory=dict)
     """Changes of the metadata of its jobs, by name, that somebody makes then."""
     overwrites: Mapping[str, Any] | None = None
@@ -45,7 +47,7 @@ class Stage:
 @dataclass(frozen=True)
 class InFlight:
     """A flow, and its stages under the earlier version, this one, and the earlier one again. It is
-    created in its first stage."""
+    created in its first stage, once the flow that it reuses has ended."""
 
     manifest: Mapping[str, Any]
     before: Sequence[Stage]
@@ -99,10 +101,12 @@ class Life:
 
     async def _live(self, stage: Stage) -> None:
         if not self._is_created:
+            reuse = self.flow.manifest["spec"].get("reuse")
+            await self._until(stage, lambda: reuse is None or self._has_ended(reuse["flow"]))
             await self.create()
         await self._until(stage, lambda: self._found is not None)
         if stage.action:
-            await self._command(stage.action)
+            await self._command(stage.action, stage.text)
         for job, metadata in stage.edits.items():
             await self._api.patch(f"{self._api.vcjobs}/{job}", {"metadata": metadata})
         if stage.overwrites is not None:
@@ -120,10 +124,10 @@ class Life:
         path = f"{self._api.flows}/{self.flow.name}/status"
         await self._api.patch(path, {"status": status})
 
-    async def _command(self, action: str) -> None:
+    async def _command(self, action: str, text: str) -> None:
         commands = COMMANDS.path(self._api.namespace)
         name = f"{self.flow.name}-{action.lower()}"
-        body = flow_command(self.now.metadata, action, name)
+        body = flow_command(self.now.metadata, action, name, text)
         await self._api.create(commands, json.loads(body))
         await self._api.until(f"{commands}/{name}", lambda found: found is None)
 
@@ -139,6 +143,10 @@ class Life:
     @property
     def _found(self) -> JobFlow | None:
         return self._driver.flows.get(self._api.namespace, self.flow.name)
+
+    def _has_ended(self, flow: str) -> bool:
+        found = self._driver.flows.get(self._api.namespace, flow)
+        return found is not None and found.final
 
     def _exists(self, job: str) -> bool:
         return self._driver.jobs.get(self._api.namespace, job) is not None

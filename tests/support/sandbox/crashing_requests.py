@@ -92,10 +92,6 @@ class Reusing(Dying):
         return await super().request(method, path, **more)
 
 
-class ReusingAnywhere(Reusing, DyingAnywhere):
-    """A client that counts reads too."""
-
-
 def _missing_results(flow: Mapping[str, Any], step: str, ran: Container[str]) -> list[str]:
     """Return which targets of a step have no stored end, and no job that shows it (`ran`)."""
     steps = {each["name"]: each for each in flow["spec"]["flows"]}

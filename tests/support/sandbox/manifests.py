@@ -40,6 +40,19 @@ def jobflow(name: str, steps: Mapping[str, list[str]], **spec: Any) -> dict[str,
     }
 
 
+def step(
+    name: str, after: str = "", depends: Mapping[str, Any] | None = None, **fields: Any
+) -> dict[str, Any]:
+    """Return a step. `after`: the names of its targets; `depends`: more of its dependsOn."""
+    depends_on = {"dependsOn": {"targets": after.split(), **(depends or {})}} if after else {}
+    return {"name": name, **depends_on, **fields}
+
+
+def flow(name: str, *steps: Any, **spec: Any) -> dict[str, Any]:
+    """Return a JobFlow of these steps."""
+    return jobflow(name, {}, flows=list(steps), **spec)
+
+
 DIAMOND = {"a": [], "b": ["a"], "c": ["b"], "d": ["b"], "e": ["c", "d"]}
 """The flow of JobFlow's own documentation."""
 

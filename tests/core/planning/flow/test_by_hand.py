@@ -31,6 +31,7 @@ def end_of(world: World, name: str) -> tuple[str, str]:
 
 
 GIVEN_UP = ("Failed", "CancelledByUser")
+FAILED = ("Failed", "JobFailed")
 
 
 # ------------------------------------------------------------------ CancelStep
@@ -74,6 +75,31 @@ def test_a_step_that_waits_or_is_between_two_attempts_fails_at_once() -> None:
 def test_a_job_that_completes_meanwhile_completes_its_step() -> None:
     world = cancel(flow("a", b="a").with_jobs(a="Running").settled(), "a").settled()
     assert end_of(world.ended("f-a", "Completed").settled(), "a") == ("Completed", "")
+
+
+@pytest.mark.parametrize(
+    ("phase", "action", "refused", "end"),
+    [
+        (
+            "Completed",
+            "CancelStep",
+            ["step a has ended already: it is Completed"],
+            ("Completed", ""),
+        ),
+        ("Completed", "SkipStep", ["step a needs no skip: it is Completed"], ("Completed", "")),
+        ("Failed", "CancelStep", ["step a has ended already: it is Failed"], FAILED),
+        ("Failed", "SkipStep", [], ("Skipped", "SkippedByUser")),
+        ("Failed", "RetrySteps", [], ("Pending", "")),
+    ],
+)
+def test_a_command_on_a_step_that_ended_a_moment_ago_is_about_that_end(
+    phase: str, action: str, refused: list[str], end: tuple[str, str]
+) -> None:
+    """The status does not have the end yet."""
+    world = flow("a", "x", b="a").with_jobs(a="Running", x="Running").settled()
+    world = world.later(1).ended("f-a", phase).with_command(action, text="a")
+    assert world.plan().refused_commands == refused
+    assert end_of(world.settled(), "a") == end
 
 
 def test_one_item_is_given_up_and_the_others_go_on() -> None:
