@@ -10,9 +10,8 @@ import msgspec
 
 from jobflow.api.flow.control import ForEach, to_number
 from jobflow.api.flow.step import Condition, Step
-from jobflow.api.flow.traits import JobPart, find_set
+from jobflow.api.flow.traits import JobPart, Referring, find_set
 from jobflow.api.nesting import MAX_DEPTH, way_beyond
-from jobflow.core.admission.analysis.child_flows import flows_of
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.job_counts import items_of_param
 from jobflow.core.admission.rule import RuleGroup, Rules, every_flow
@@ -64,11 +63,9 @@ def flow_is_not_too_deep(facts: FlowFacts) -> Iterator[Violation]:
     for name, claim in (facts.flow.spec.volume_claims or {}).items():
         yield from depth_violations(claim, join_path("spec.volumeClaims", name))
     for i, step in facts.steps_with_options:
-        for part in find_set(step, JobPart):
-            yield from depth_violations(part.value, f"{facts.path(i)}.{part.path}")
-        for case, raw in flows_of(step):
-            at = "" if case is None else f".switch[{case}]"
-            yield from depth_violations(raw, f"{facts.path(i)}{at}.flow")
+        for trait in (JobPart, Referring):
+            for part in find_set(step, trait):
+                yield from depth_violations(part.value, f"{facts.path(i)}.{part.path}")
         if step.for_each is not None:
             yield from depth_violations(step.for_each.items, f"{facts.path(i)}.forEach.items")
 
