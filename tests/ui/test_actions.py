@@ -463,3 +463,45 @@ async def test_a_step_is_given_up_or_skipped_by_hand(world: PageWorld) -> None:
     await confirm(dialog, "Skip")
     await world.until("f", lambda each: (each.status.conditions or {})["f-b"].outputs == {"n": 3})
     await expect(tab.get_by_role("group", name="By hand")).to_contain_text("Run again")
+
+
+async def test_the_dialogs_of_a_step_say_what_they_touch(world: PageWorld) -> None:
+    made = flow("f", {"b": "", "a": "b"})
+    made["spec"]["flows"][1]["forEach"] = {"count": 3, "parallelism": 1}
+    tab = await opened(world, made, "?step=b")
+    await world.until("f", lambda each: (each.status.conditions or {})["f-b"].phase == "Completed")
+    dialog = await ask(tab, "Run again")
+    await expect(dialog.locator(".preview tr")).to_have_text(
+        ["StepPhaseCompleted jobs ran", "bCompleted0s", "aRunning"]
+    )
+    await tab.goto(f"{world.home}/flows/default/f?step=a")
+    dialog = await ask(tab, "Skip")
+    rows = dialog.locator(".preview tr:has(td)")
+    await expect(rows).to_have_text(["aRunning"])
+    await dialog.get_by_label("Outputs").fill("n=3")
+    await expect(dialog.locator(".preview")).to_contain_text("outputs are for one of them")
+    await dialog.get_by_role("button", name="Back").click()
+    dialog = await ask(tab, "Scale")
+    await expect(dialog.locator(".preview")).to_have_text(
+        "At present, 1 of its items may run at once."
+    )
+    await confirm(dialog, "Scale")
+    await expect(dialog.locator(".fault")).to_have_text(
+        "Items at once: write a whole number of 1 or more"
+    )
+
+
+async def test_a_step_of_a_child_flow_is_skipped_by_its_path(world: PageWorld) -> None:
+    inner = {"flows": [{"name": "bad", "template": "bad"}]}
+    middle = {"flows": [{"name": "fit", "flow": inner}]}
+    made = flow("f", {}, flows=[{"name": "x", "forEach": {"count": 1}, "flow": middle}])
+    made["spec"]["flows"][0]["flow"]["flows"].append({"name": "hold", "template": "a"})
+    await world.apply(made)
+    async with world.ends({"f-x-0-fit-bad": "Failed", "f-x-0-hold": "Running"}):
+        await world.ended("f-x-0-fit")
+        tab = await world.open("/flows/default/f-x-0-fit?step=bad")
+        dialog = await ask(tab, "Skip")
+        await expect(dialog.locator("code")).to_have_text("jobflow skip f x/0/fit/bad")
+        await expect(dialog.locator(".preview tr:has(td)")).to_have_text(["x/0/fit/badFailed"])
+        await confirm(dialog, "Skip")
+        await expect(tab.locator("#step-why")).to_contain_text("SkippedByUser")

@@ -1,15 +1,12 @@
 """What the dialogs of actions say of a flow, as far as no browser is needed."""
 
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.page.actions import list_offers
-from jobflow.page.flow_view import FlowQuery, FlowView, SelectedStep
-from jobflow.page.step.by_hand import steer
-from jobflow.page.watches.step import LivePage
 from jobflow.page.web.fragments import Fragment
 from support.page.flows import flow_with_status
 
@@ -40,17 +37,3 @@ def test_a_resubmit_reuses_what_a_failed_flow_has_completed() -> None:
     assert not preset("Failed", done | {"phase": "Failed"})
     assert not preset("Failed", "Completed")
     assert not preset("Succeed", done)
-
-
-def test_run_again_says_how_long_completed_jobs_ran() -> None:
-    done = {"phase": "Completed", "job": "f-a"}
-    made = flow_with_status("f", {"a": "", "b": "a"}, {"a": done, "b": "Failed"}, "Failed")
-    ended = {"startTimestamp": "2026-01-01T12:00:00Z", "endTimestamp": "2026-01-01T12:02:00Z"}
-    made["status"]["jobStatusList"] = [{"name": "f-a", "state": "Completed", **ended}]
-    view = FlowView.of(msgspec.convert(made, JobFlow), FlowQuery(step="a"), cast("LivePage", None))
-    selected = SelectedStep.of(view)
-    assert selected is not None
-    buttons = steer(selected)
-    assert buttons is not None
-    message = "These run again: a (its completed jobs ran for 2m) and b."
-    assert message in buttons.render()

@@ -47,8 +47,9 @@ class Action:
     """The flag before the step: `--step `."""
     meanwhile: str = ""
     """Is shown until an action that lasts has been done."""
-    previews: str = ""
-    """The checkbox of which the dialog shows the effect before it is sent."""
+    previews: str | None = None
+    """The checkbox of which the dialog shows the effect before it is sent; "": it shows that of the
+    action itself."""
 
     def command(self, namespace: str, flow: str) -> str:
         """Return the command line without the flags of the fields."""
@@ -159,7 +160,7 @@ ACTIONS: Mapping[str, Action] = {
         Action(
             "skip-step",
             "Skip",
-            "",
+            "What runs of it is ended first. What depends on it goes on as if it had completed.",
             "Step {name} is being skipped.",
             fields=(
                 _COMMENT,
@@ -167,27 +168,31 @@ ACTIONS: Mapping[str, Action] = {
             ),
             has_step=True,
             line="skip",
+            previews="",
         ),
         Action(
             "cancel-step",
             "Give up",
-            "",
+            "What runs of it is ended, and it fails without another attempt.",
             "Step {name} is being given up.",
             fields=(_COMMENT,),
             has_step=True,
             is_dangerous=True,
             line="cancel",
             step_flag="--step ",
+            previews="",
         ),
         Action(
             "retry-step",
             "Run again",
-            "",
+            "It runs again, and all that is made of it, with the templates as they are now. What "
+            "runs of that is ended first.",
             "Step {name} runs again.",
             fields=(_COMMENT,),
             has_step=True,
             line="retry",
             step_flag="--step ",
+            previews="",
         ),
         Action(
             "scale-step",
@@ -197,6 +202,7 @@ ACTIONS: Mapping[str, Action] = {
             fields=(Field("parallelism", "Items at once", "--parallelism", "text", "8"), _COMMENT),
             has_step=True,
             line="scale",
+            previews="",
         ),
     )
 }

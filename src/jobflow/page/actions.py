@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase, StepCondition, StepPhase
+from jobflow.api.volcano.command import Command
 from jobflow.client.errors import FAILED, INTERRUPTED, UNUSABLE, CommandError, unreachable
 from jobflow.client.flows.find_flow import read_flow, state_of, to_flow
 from jobflow.client.flows.follow import following
@@ -24,7 +25,7 @@ from jobflow.client.verbs.copy import check_copy, create_checked
 from jobflow.client.verbs.reuse import choice_of, preview_reuse
 from jobflow.core.admission.object_names import all_names
 from jobflow.core.spec.readiness import has_tolerated_failures
-from jobflow.core.text import format_command
+from jobflow.core.text import format_command, format_duration
 from jobflow.core.timelines.runs_again import (
     RunsAgain,
     describe_own_jobs,
@@ -44,8 +45,10 @@ MAX_AGAIN = 50
 """Steps that the dialog of a retry lists; the others are counted."""
 MAX_VALUE = 200
 """Characters of the value of a param that the dialog of a resubmit shows."""
-PREVIEW = "resubmit-preview"
-"""Asks what a copy of the flow would reuse. It has the form of `resubmit`, and changes nothing."""
+PREVIEWS: Mapping[str, str] = {
+    f"{name}-preview": name for name, each in ACTIONS.items() if each.previews is not None
+}
+"""The actions whose effect is asked with the same form, which changes nothing."""
 VERBS: Mapping[str, tuple[verbs.Verb, str, verbs.Verb]] = {
     "suspend": (verbs.SUSPEND, "abort", verbs.SUSPEND_AND_ABORT),
     "cancel": (verbs.CANCEL, "now", verbs.CANCEL_NOW),
@@ -164,8 +167,8 @@ async def perform(
     with its refusal, and NETWORK_ERRORS. An action that lasts is given up at `stop`."""
     # read anew: the page may be older, and the flow of this name another one
     raw = await read_flow(client, name, namespace)
-    if action == PREVIEW:
-        return await _preview(client, raw, fields)
+    if action in PREVIEWS:
+        return await _preview(client, raw, PREVIEWS[action], fields)
     flow, subject, goes_to, warned = to_flow(raw), name, "", ""
     if action == "resubmit":
         new = fields.get("name", "").strip() or None
@@ -185,7 +188,8 @@ async def perform(
         await create_answer(client, flow, verb, subject, comment=comment, annotations=annotations)
     elif action in BY_HAND_VERBS:
         subject = fields.get("step", "")
-        await _steer(client, flow, BY_HAND_VERBS[action], subject, fields)
+        outermost, asked, _ = await _check_steps(client, flow, action, fields)
+        await by_hand.send_steps(client, outermost, BY_HAND_VERBS[action], asked)
     else:
         plain, field, full = VERBS[action]
         await verbs.send_verb(client, flow, full if fields.get(field) else plain)
@@ -193,7 +197,14 @@ async def perform(
     return {"message": f"{done}{warned}", "goesTo": goes_to}
 
 
-async def _preview(client: Client, raw: bytes, fields: Mapping[str, str]) -> dict[str, Any]:
+async def _preview(
+    client: Client, raw: bytes, action: str, fields: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the effect of an action as the rows of a table, and a note below it."""
+    if action in BY_HAND_VERBS:
+        fields = {**fields, "parallelism": fields.get("parallelism") or "1"}  # the effect of any
+        _, _, effect = await _check_steps(client, to_flow(raw), action, fields)
+        return effect
     reuse = choice_of(to_flow(raw))
     report = check_copy(raw, parse_params(_lines(fields.get("param", ""))), None, reuse)
     if report.faults:
@@ -203,21 +214,41 @@ async def _preview(client: Client, raw: bytes, fields: Mapping[str, str]) -> dic
     more = f"{len(runs) - MAX_AGAIN} more run. " if len(runs) > MAX_AGAIN else ""
     rows = [*((step, "reused") for step in found.reused()), *runs[:MAX_AGAIN]]
     warned = "".join(f"{each.sentence}. " for each in report.flag_warnings)
-    return {"rows": rows, "note": warned + more + " ".join(found.about_claims())}
+    head = ["Step", "In the new flow"]
+    return {"head": head, "rows": rows, "note": warned + more + " ".join(found.about_claims())}
 
 
-async def _steer(
-    client: Client, flow: JobFlow, verb: by_hand.StepVerb, path: str, fields: Mapping[str, str]
-) -> None:
+async def _check_steps(
+    client: Client, flow: JobFlow, action: str, fields: Mapping[str, str]
+) -> tuple[JobFlow, Command, dict[str, Any]]:
+    """Return the outermost flow, the Command to it, and its effect. Raises CommandError."""
+    verb, path = BY_HAND_VERBS[action], fields.get("step", "")
+    flow, _ = await by_hand.find_outermost(client, flow)
     outputs = outputs_annotation(_lines(fields.get("output", "")))
     if verb is by_hand.SCALE_FLOW:
-        path = f"{path}={fields.get('parallelism', '').strip()}"
+        number = fields.get("parallelism", "").strip()
+        if not number.isdecimal() or not int(number):
+            raise CommandError(UNUSABLE, "Items at once: write a whole number of 1 or more")
+        path = f"{path}={number}"
     asked = by_hand.read_command(verb, [path], fields.get("comment", ""), outputs)
     if verb is by_hand.SCALE_FLOW:
-        await by_hand.check_scale(client, flow, asked)
-    else:
-        await by_hand.check_steps(client, flow, verb, asked)
-    await by_hand.send_steps(client, flow, verb, asked)
+        most = await by_hand.check_scale(client, flow, asked)
+        now = "any number" if most is None else most
+        note = f"At present, {now} of its items may run at once."
+        return flow, asked, {"rows": [], "note": note}
+    touched = await by_hand.check_steps(client, flow, verb, asked)
+    rows = [
+        (
+            f"{each.step} ({each.count})" if each.count else each.step,
+            each.phase,
+            format_duration(each.lost) if each.lost is not None else "",
+        )
+        for each in touched[:MAX_AGAIN]
+    ]
+    more = len(touched) - MAX_AGAIN
+    note = f"{more} more run again." if more > 0 else ""
+    head = ["Step", "Phase", *(["Completed jobs ran"] if any(row[2] for row in rows) else [])]
+    return flow, asked, {"head": head, "rows": rows, "note": note}
 
 
 async def _delete(client: Client, flow: JobFlow, stop: asyncio.Event, *, cancels: bool) -> None:
@@ -243,7 +274,7 @@ def _lines(text: str) -> tuple[str, ...]:
 def add_action_routes(app: FastAPI, client: Client, form_token: str, closing: Closing) -> None:
     """Serve the forms of a flow. An answer is JSON: `message`, and `goesTo`, the address of a new
     flow, or of the list instead of a deleted one; or `error`, a line for each fault. That of a
-    preview is `rows` and `note`, or `error`."""
+    preview is `head`, `rows` and `note`, or `error`."""
 
     async def act(request: Request, namespace: str, name: str, action: str) -> Response:
         try:
@@ -251,7 +282,7 @@ def add_action_routes(app: FastAPI, client: Client, form_token: str, closing: Cl
         except BadForm as error:
             return _refused(403, str(error))
         # the name becomes a part of a request to the cluster
-        if action not in (*ACTIONS, PREVIEW) or not all_names([namespace, name]):
+        if action not in (*ACTIONS, *PREVIEWS) or not all_names([namespace, name]):
             return _refused(404, "there is no such action")
         try:
             # an action that waits for the end of a flow must not keep the server from ending

@@ -8,6 +8,7 @@ from functools import partial
 
 import msgspec
 
+from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepCondition, StepPhase
 from jobflow.api.flow.step import Step
@@ -16,8 +17,9 @@ from jobflow.api.volcano.command import Action, Command
 from jobflow.client.conditions import condition_of, run_of
 from jobflow.client.errors import FAILED, UNUSABLE, CommandError
 from jobflow.client.flows.children import read_children
+from jobflow.client.flows.find_flow import find_flow
 from jobflow.client.verbs.command import Verb, create_command
-from jobflow.core.names import root_of, stored_condition
+from jobflow.core.names import format_place, root_of, stored_condition
 from jobflow.core.planning.flow import by_hand
 from jobflow.core.spec.items import get_items, get_parallelism
 from jobflow.core.spec.param_values import with_param_values
@@ -91,6 +93,17 @@ def read_command(
     if isinstance(why := parse_step_command(command), str):
         raise CommandError(UNUSABLE, why)
     return command
+
+
+async def find_outermost(client: Client, flow: JobFlow) -> tuple[JobFlow, str]:
+    """Return the outermost flow of a flow, and the path from it to the steps of this one:
+    `samples/3/`, or "" if they are the same. Raises CommandError."""
+    path = ""
+    while flow.is_child and (parent := flow.metadata.controller) is not None:
+        own = flow.metadata.annotations or {}
+        path = f"{format_place(own.get(labels.STEP, ''), own.get(labels.INDEX))}/{path}"
+        flow = await find_flow(client, parent.name, flow.metadata.namespace)
+    return flow, path
 
 
 async def check_steps(

@@ -37,22 +37,24 @@ async function showEffect(form) {
   const place = form.querySelector(".preview");
   if (!place) return;
   clearTimeout(effects.get(form));
-  const isWanted = form.elements[place.dataset.of].checked;
-  if (!isWanted) return place.replaceChildren();
+  const { of } = place.dataset; // a checkbox; "" if the action has an effect in any case
+  if (of && !form.elements[of].checked) return place.replaceChildren();
   await new Promise((resume) => effects.set(form, setTimeout(resume, TYPING)));
   const values = String(new URLSearchParams(new FormData(form)));
-  const { rows, note, error } = await send(form, `${form.action}-preview`);
+  const { head, rows, note, error } = await send(form, `${form.action}-preview`);
   // while the server answered, more was typed
   if (values !== String(new URLSearchParams(new FormData(form)))) return;
-  place.replaceChildren(...(error ? [] : [table(rows)]), Object.assign(document.createElement("p"), { textContent: error ?? note }));
+  place.replaceChildren(...(rows?.length ? [table(head, rows)] : []), Object.assign(document.createElement("p"), { textContent: error ?? note }));
 }
 
-function table(rows) {
+function table(head, rows) {
   const made = Object.assign(document.createElement("table"), { className: "again" });
-  for (const [step, why] of rows) {
-    const row = made.insertRow();
-    row.insertCell().textContent = step;
-    row.insertCell().textContent = why;
+  const titles = head.map((textContent) => Object.assign(document.createElement("th"), { scope: "col", textContent }));
+  made.createTHead().insertRow().append(...titles);
+  const body = made.createTBody();
+  for (const cells of rows) {
+    const row = body.insertRow();
+    for (const text of cells) row.insertCell().textContent = text;
   }
   return made;
 }
@@ -70,8 +72,9 @@ function open(button) {
   if (form.elements.step) {
     form.elements.step.value = button.dataset.step;
     dialog.querySelector(".about").textContent = button.dataset.step;
-    dialog.querySelector(".question").textContent = button.dataset.question;
-    dialog.querySelector(".effect").textContent = button.dataset.effect;
+    dialog.querySelector(".question").textContent = button.dataset.question ?? "";
+    if (button.dataset.effect) dialog.querySelector(".effect").textContent = button.dataset.effect;
+    form.dataset.command = button.dataset.command ?? form.dataset.command; // a step of a child flow
   }
   const note = document.getElementById(`note-${button.dataset.action}`);
   showEffect(form);
@@ -128,7 +131,7 @@ document.addEventListener("input", (event) => {
   if (!form) return;
   form.querySelector(".fault").textContent = ""; // of the values before
   preview(form);
-  showEffect(form);
+  if (event.target.name !== "comment") showEffect(form);
 });
 
 document.addEventListener("submit", async (event) => {

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from datetime import datetime
 
 import msgspec
@@ -16,6 +16,7 @@ from jobflow.client.errors import CommandError
 from jobflow.client.flows.children import has_children
 from jobflow.client.flows.find_flow import to_flow
 from jobflow.client.flows.live import stop_task
+from jobflow.client.verbs.by_hand import find_outermost
 from jobflow.core.names import root_label
 from jobflow.core.timelines.time_left import History, learn
 from jobflow.kube.answers import ItemList, RawList
@@ -100,6 +101,8 @@ class LiveFlow(Live[JobFlow]):
         self._client = client
         self._below: Live[JobFlow] | None = None
         self._reusing: _Reusing | None = None
+        self._outermost = "", ""
+        self._finding: asyncio.Task[None] | None = None
         self._history: History | None = None
         self._reading: asyncio.Task[None] | None = None
 
@@ -123,6 +126,22 @@ class LiveFlow(Live[JobFlow]):
         if self._below is None and self.flow is not None and has_children(self.flow):
             self.below(self.flow)
         return {flow.metadata.name: flow for flow in self._below.cache} if self._below else {}
+
+    def outermost(self) -> tuple[str, str]:
+        """Return the name of the outermost flow, and the path from it to the steps of this one,
+        such as `samples/3/`; both "" as long as it is not known."""
+        if self._finding is None and self.flow is not None:
+            if not self.flow.is_child:
+                return self.name, ""
+            self._finding = asyncio.create_task(self._find_outermost(self.flow))
+        return self._outermost
+
+    async def _find_outermost(self, flow: JobFlow) -> None:
+        # without the right to read the flows above, it stays unknown
+        with suppress(CommandError, ApiError, *NETWORK_ERRORS):
+            found, path = await find_outermost(self._client, flow)
+            self._outermost = found.metadata.name, path
+        self.changed.notify()
 
     def reused_by(self) -> list[str]:
         """Return the flows that reuse the flow, as far as they are known. Their watch begins with
@@ -153,6 +172,7 @@ class LiveFlow(Live[JobFlow]):
 
     async def stop(self) -> None:
         await stop_task(self._reading)
+        await stop_task(self._finding)
         if self._below is not None:
             await self._below.stop()
         if self._reusing is not None:
