@@ -197,6 +197,10 @@ async def test_a_flow_goes_on_after_its_third_step_was_mended(world: PageWorld) 
     await expect(tab.get_by_role("heading", name="g default")).to_be_visible()
     await world.ended("g")
     assert (await world.flow("g")).status.state.phase == "Succeed"
+    await tab.goto(f"{world.home}/flows/default/g?view=table&step=load")
+    await expect(tab.locator("[id='row:load'] .detail")).to_have_text("reused")
+    link = tab.locator("#step-head").get_by_role("link", name="f", exact=True)
+    await expect(link).to_have_attribute("href", "/flows/default/f?step=load")
     jobs = {each["metadata"]["name"] for each in await world.raw(JOBS)}
     assert {job for job in jobs if job.startswith("g-")} == {"g-bad", "g-evaluate", "g-publish"}
 

@@ -31,7 +31,7 @@ def test_a_resubmit_reuses_what_a_failed_flow_has_completed() -> None:
 
     def preset(phase: str, condition: dict[str, Any] | str) -> bool:
         made = flow_with_status("f", {"a": "", "b": ""}, {"a": condition, "b": "Failed"}, phase)
-        return "data-preset=reuse" in offers(made)
+        return 'data-preset="reuse"' in offers(made)
 
     assert preset("Failed", done)
     assert not preset("Failed", done | {"phase": "Failed"})

@@ -36,9 +36,11 @@ async def test_the_steps_that_a_step_waits_for_lead_to_their_panels(world: PageW
 
 async def test_attempts_have_their_end_reason_and_node(world: PageWorld) -> None:
     failure = {"pod": "f-a-r1-main-0", "exitCode": 3, "reason": "Error", "node": "gpu-7"}
-    failed = {"phase": "Failed", "attempts": 2, "job": "f-a-r1", "failure": failure}
-    before = {"attempt": 1, "exitCode": 137, "reason": "OOMKilled", "node": "n"}
-    failed["failedAttempts"] = [before | {"message": "Killed"}]
+    failed = {"phase": "Failed", "attempts": 3, "job": "f-a-r1", "failure": failure}
+    before = {"attempt": 2, "exitCode": 137, "reason": "OOMKilled", "node": "n"}
+    # the record of the first one was dropped
+    first = {"attempt": 1, "signal": 9, "reason": "Error", "time": ago(400)}
+    failed["failedAttempts"] = [first, before | {"message": "Killed"}]
     made = flow_with_status("f", {"a": ""}, {"a": failed}, "Failed")
     made["status"]["jobStatusList"] = [
         {"name": "f-a", "state": "Failed", "startTimestamp": ago(300), "endTimestamp": ago(200)},
@@ -47,12 +49,13 @@ async def test_attempts_have_their_end_reason_and_node(world: PageWorld) -> None
     await world.put(made)
     tab = await opened(world)
     rows = tab.locator("#step-attempts li")
-    await expect(rows).to_have_count(2)
+    await expect(rows).to_have_count(3)
     await expect(rows.first).to_contain_text("Failed")
     await expect(rows.first).to_contain_text("30s")
     await expect(rows.first).to_contain_text("Error, exit code 3 on gpu-7")
-    await expect(rows.last).to_contain_text("1m40s")
-    await expect(rows.last).to_contain_text("OOMKilled, exit code 137, Killed on n")
+    await expect(rows.nth(1)).to_contain_text("1m40s")
+    await expect(rows.nth(1)).to_contain_text("OOMKilled, exit code 137, Killed on n")
+    await expect(rows.last).to_contain_text("6m40s agoError, signal 9")
 
 
 async def test_values_and_decisions_are_shown_as_text(world: PageWorld) -> None:

@@ -62,8 +62,9 @@ def describe_remedy(
     flow: JobFlow, step: Step, condition: StepCondition, now: datetime, *, on_page: bool = False
 ) -> Iterator[str]:
     """Yield what to do about the reason of a step or, if the step has none, about a failed run.
-    `on_page`: without the commands of what the page has beside it: logs and answers."""
-    if on_page and asks(condition):
+    `on_page`: without the commands of what the page has beside it: logs and buttons."""
+    by_hand = (StepReason.CANCELLED_BY_USER, StepReason.SKIPPED_BY_USER)
+    if on_page and (asks(condition) or condition.reason in by_hand):
         return
     # a step with items has the reason of one of them
     runs, reason = condition.runs or (), (condition.phase, condition.reason)

@@ -220,10 +220,12 @@ class StepExplainer:
         # a step that was skipped, or failed before its first job, took no time
         took = "" if duration is None else f" after {format_duration(duration, tenths=True)}"
         if condition.reason == StepReason.REUSED:
+            # the jobs of items have times of their own
+            when = f", which completed{self._format_ago(step)}{took}," if condition.job else ""
             made = f"the job {condition.job}" if condition.job else "earlier jobs"
             yield (
-                f"{subject} did not run: it has the result of {made}, which completed"
-                f"{self._format_ago(step)}{took}, because it is {condition.message}."
+                f"{subject} did not run: it has the result of {made}{when} because it is "
+                f"{condition.message}."
             )
             yield from describe_outputs(condition.outputs)
             return

@@ -13,6 +13,7 @@ from jobflow.client.step_rows import with_reason
 from jobflow.core.drawing.flow_graph import CyclicFlowError, FlowGraph, Node, flow_graph
 from jobflow.core.drawing.graph_layout import NodeSize, place_graph
 from jobflow.core.explain.progress import message_of
+from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.work import is_asked
@@ -107,7 +108,9 @@ def _width(step: Step, node: Node) -> float:
 def _box(view: FlowView, step: Step, node: Node, spot: Spot) -> dict[str, Any]:
     condition = condition_of(view.flow, node.step)
     phase = node.phase or condition.phase
-    below = " · ".join(filter(None, (phase, node.detail)))
+    # that it was reused says that it is Completed
+    is_reused = condition.reason == StepReason.REUSED
+    below = node.detail if is_reused else " · ".join(filter(None, (phase, node.detail)))
     room = spot.width - TEXT - PADDING
     why = with_reason(condition.reason, message_of(condition))
     runs = condition.runs or ()

@@ -12,6 +12,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepPhase
 from jobflow.client.step_rows import StepRow, records_of, run_rows, step_rows
 from jobflow.core.explain.progress import format_run_progress
+from jobflow.core.reasons import StepReason
 from jobflow.core.timelines.timeline import StepTimeline, Timeline, run_timelines, timeline
 from jobflow.core.work import work_of
 from jobflow.page.flow_view import FlowView
@@ -159,6 +160,7 @@ class Rows:
                 work.noun if (work := work_of(step.spec)).has_steps else "",
                 format_run_progress(step.spec, step.condition, brief=True),
                 step.case,
+                _reused(step),
             )
             row = Row(name, step, line, ", ".join(filter(None, parts)), level, link)
             if not step.condition.runs:
@@ -172,7 +174,8 @@ class Rows:
         indices = [run.index or 0 for run in row.step.condition.runs or ()]
         runs = run_rows(row.step, indices, records_of(flow))
         for line, run in zip(lines, runs, strict=False):
-            below = Row(f"{row.path}/{run.index}", run, line, "", row.level + 1, row.link)
+            path = f"{row.path}/{run.index}"
+            below = Row(path, run, line, _reused(run), row.level + 1, row.link)
             yield self._with_child(below)
 
     def _with_child(self, row: Row) -> Row:
@@ -184,6 +187,10 @@ class Rows:
             return replace(row, inside=())
         found = timeline(child, now=self.view.now, whole=self.whole)
         return replace(row, inside=tuple(self._of_flow(child, found, row)))
+
+
+def _reused(row: StepRow) -> str:
+    return "reused" if row.condition.reason == StepReason.REUSED else ""
 
 
 def _matching(rows: Iterable[Row], text: str) -> Iterator[Row]:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from jobflow.api.flow.status import ENDED_STEP_PHASES
 from jobflow.core.explain.explain import Explanation, explain_step, list_queued_jobs
 from jobflow.core.explain.scheduling import NO_FACTS
+from jobflow.core.reasons import StepReason
 from jobflow.core.text import format_command, format_count, to_sentence
 from jobflow.core.work import ends_in_status, is_asked
 from jobflow.page.flow_view import FlowView, SelectedStep
@@ -74,6 +75,7 @@ def _head(selected: SelectedStep, found: Explanation | None) -> Fragment:
     after = selected.step.depends_on
     targets = list(after.targets or ()) if after is not None else []
     left = len(targets) - MAX_TARGETS
+    is_reused, reuse = selected.run.reason == StepReason.REUSED, selected.flow.spec.reuse
     shown = {
         "step": selected.choice.step,
         "index": selected.choice.index,
@@ -82,6 +84,7 @@ def _head(selected: SelectedStep, found: Explanation | None) -> Fragment:
         "has_ended": found is not None and found.phase in ENDED_STEP_PHASES,
         "namespace": selected.flow.metadata.namespace,
         "child": selected.run.flow,
+        "reused_from": reuse.flow if is_reused and reuse is not None else "",
         "targets": targets[:MAX_TARGETS],
         "more": format_count(left, "more step") if left > 0 else "",
     }

@@ -49,6 +49,7 @@ def _attempt(record: JobRecord, number: int, run: RunCondition) -> dict[str, Any
     failure, reason = before or (run.failure if is_current else None), ""
     if failure is not None:
         code = f"exit code {failure.exit_code}" if failure.exit_code is not None else ""
+        code = f"signal {failure.signal}" if failure.signal else code
         reason = ", ".join(filter(None, (failure.reason, code, failure.message)))
     return {
         "number": number,
