@@ -294,6 +294,8 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("one step", "cancel step", "crash"),
     _configuration("parallelism", "scale", "crash"),
     _configuration("reuse", "crash", "lost answer", "fail", "delete source"),
+    _configuration("reuse of decisions", "crash", "lost answer", "delete source"),
+    _configuration("reuse after any", "crash", "lost answer", "delete source"),
     _configuration("reuse of a repeat", "crash", "lost answer", "delete source"),
     _configuration("reuse of a claim", "crash", "lost answer", "fail", "delete source"),
     _configuration("reuse behind an approval", "crash", "approve", "lost answer", "delete source"),

@@ -158,9 +158,16 @@ def results_are_stored_before_what_follows(sight: Sight, state: State) -> Broken
     for action in sight.plan(state).actions if sight.configuration.world.source else ():
         if not isinstance(action, CreateJob):
             continue
-        for target in sight.configuration.steps[action.step].targets:
-            condition = conditions.get(f"{sight.flow_name}-{target}", StepCondition())
-            if condition.phase not in ENDED_STEP_PHASES and target not in ran:
+        step = sight.configuration.steps[action.step]
+        phases = {
+            target: conditions.get(f"{sight.flow_name}-{target}", StepCondition()).phase
+            for target in step.targets
+        }
+        is_any = step.depends_on is not None and step.depends_on.strategy == "any"
+        if is_any and not ENDED_STEP_PHASES.isdisjoint(phases.values()):
+            continue  # it is made of those that have ended
+        for target, phase in phases.items():
+            if phase not in ENDED_STEP_PHASES and target not in ran:
                 yield f"{action.name} is created before the result of {target} is stored"
 
 

@@ -47,6 +47,13 @@ REUSING: dict[str, World] = {
     "reuse of items": _reused(
         flow(a=step(for_each=TWICE, env={"I": "$(index)"}), b="a").run(), a=THRICE
     ),
+    "reuse of decisions": _reused(
+        flow(
+            "a", b=step("a", when="true", for_each=ForEach(from_="[1, 2]")), c=step(when="true")
+        ).run(),
+        c=CHANGED,
+    ),
+    "reuse after any": _reused(flow("a", "x", b=step("a x", strategy="any")).run(), x=CHANGED),
     "reuse of a repeat": _reused(flow(a=step(repeat=UNTIL), b="a").run(), b=CHANGED),
     "reuse behind an approval": _reused(_approved(flow(ok=step(approval=Approval()), b="ok"))),
 }
