@@ -252,6 +252,8 @@ class Batch:
     refused: list[tuple[str, int | None]] = field(default_factory=list)
     ended: frozenset[str] = frozenset()
     """Steps that have ended according to that plan."""
+    begun: frozenset[str] = frozenset()
+    """Steps that had begun by the status that the plan read."""
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from jobflow.core.planning.actions import (
     MoveClaim,
     ReadPods,
 )
+from jobflow.core.planning.observed.steps import has_begun
 from jobflow.core.planning.observed.view import Refusal
 from model.acting import Script, Vcjob, pods, with_phase
 from model.books import ENDED, SLACK, Batch, Created, Seen, ShownStep
@@ -272,7 +273,7 @@ class Simulation:
                 return True
             steps = self.shown_steps(planned.status)
             ended = frozenset(name for name, step in steps.items() if step.phase in ENDED)
-            self.moment.batches.append(Batch(ended=ended))
+            self.moment.batches.append(Batch(ended=ended, begun=self.begun_steps()))
             for action in planned.plan.actions:
                 if not self.crashes_now():
                     self.act(action)
@@ -384,6 +385,11 @@ class Simulation:
             before_at=self.moment.before_at,
             result_before=self.moment.result_before,
         )
+
+    def begun_steps(self) -> frozenset[str]:
+        prefix = f"{self.case.flow.metadata.name}-"
+        conditions = (self.world.flow.status.conditions or {}).items()
+        return frozenset(key.removeprefix(prefix) for key, c in conditions if has_begun(c))
 
     def shown_steps(self, status: JobFlowStatus) -> dict[str, ShownStep]:
         prefix = f"{self.case.flow.metadata.name}-"

@@ -80,9 +80,10 @@ class Matching:
 
     def has_started(self, target: State) -> bool:
         """Whether an attempt of a target began before the present plan."""
-        now = sum(created.step == target.name for created in self.reference.batch.created)
-        if (work := self.reference.own_work(target)) is not None:
-            now += work.begun_now(target)
+        batch = self.reference.batch
+        if self.reference.own_work(target) is not None:
+            return target.phase == "Running" and target.name in batch.begun
+        now = sum(created.step == target.name for created in batch.created)
         return target.phase == "Running" and len(list(target.attempts)) > now
 
     def lists(self, state: State) -> list[list[Any]]:

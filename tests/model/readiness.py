@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from jobflow.api.flow.step import Step
-from model.books import State
+from model.books import FLOW_ERRORS, ShownStep, State
 
 if TYPE_CHECKING:
     from model.reference import Reference
@@ -101,5 +101,12 @@ def stops_now(reference: Reference, state: State) -> bool:
     dependants = reference.commands.dependants_of(state.name, in_any_case=True)
     if reference.seen.blurred:  # its end may be lost after a dependant has started and failed
         dependants = set()
-    failing = [s for s in others if reference.seen.steps[s.name].phase == "Failed"]
-    return any(not s.tolerated and s.name not in dependants for s in failing)
+    return any(
+        s.name not in dependants and _breaks(s, reference.seen.steps[s.name]) for s in others
+    )
+
+
+def _breaks(state: State, shown: ShownStep) -> bool:
+    """Whether a step fails the flow by the status."""
+    is_error = shown.reason in FLOW_ERRORS
+    return shown.phase == "Failed" and (is_error or not state.tolerated)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jobflow.api.duration import parse_duration
 from jobflow.api.flow.step import DependsOn, Step
 from model.acting import Script, Vcjob
-from model.books import Attempt, Batch, Run, State
+from model.books import Attempt, Run, State
 from model.deciding import EXPRESSION_ERROR
 from model.words import NoValue, substitute
 
@@ -29,8 +29,6 @@ class OwnAttempt(Vcjob):
     number: int = 1
     not_counted: float = 0.0
     """The suspended seconds of the flow when it began."""
-    batch: Batch | None = None
-    """The plan that began it."""
     reason: str = ""
     """Why it has failed, if its answer says so."""
 
@@ -117,7 +115,7 @@ class OwnWork:
         if not self.is_asked:
             script = reference.script(state.name, index, number)
         attempt = OwnAttempt("", "", script, reference.now, number=number, reason=self.fails)
-        attempt.not_counted, attempt.batch = reference.not_counted, reference.batch
+        attempt.not_counted = reference.not_counted
         if self.shows[0] == "Running":
             attempt.ran = reference.now
         run.attempts.append(Attempt(attempt))
@@ -212,11 +210,6 @@ class OwnWork:
         for state, run in self.open_runs():
             if (left := self.time_left(state, run)) is not None:
                 yield self.reference.now + left
-
-    def begun_now(self, state: State) -> int:
-        """Return how many runs of a step began with the present plan."""
-        attempts = filter(None, map(attempt_of, state.runs))
-        return sum(attempt.batch is self.reference.batch for attempt in attempts)
 
     def check(self) -> None:
         """Check which attempts go on by the status, and that no other one must."""
