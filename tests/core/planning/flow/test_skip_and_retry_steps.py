@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from jobflow.api import labels
-from jobflow.api.flow.control import Approval, ForEach, Retry
+from jobflow.api.flow.control import Approval, ForEach, Param, Retry
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.status import FlowState, JobFlowStatus
 from jobflow.api.flow.step import Step
@@ -61,6 +61,15 @@ def test_a_failed_step_is_skipped_and_the_ended_flow_goes_on() -> None:
     assert end_of(world.run(), "c") == ("Completed", "")
     assert world.run().end == ("Succeed", "")
     assert sorted(world.jobs) == ["f-a", "f-b", "f-c"]  # nothing ran again
+
+
+def test_an_item_of_an_ended_flow_is_known_if_the_count_is_a_param() -> None:
+    each = step("", for_each=ForEach(count="$(params.parts)"))
+    world = flow(each=each, b="each").with_spec(params=[Param(name="parts", value=1)])
+    world = world.run(lambda name: "Failed" if name == "each" else "Completed")
+    assert world.end == ("Failed", "StepFailed")
+    for done in (skip(world, "each/0").settled(), retry(world, "each/0").settled()):
+        assert done.end[0] == "Running"
 
 
 def test_a_running_step_is_ended_first() -> None:

@@ -27,6 +27,7 @@ from jobflow.core.planning.flow.restart import handed_down_to, is_retried_with
 from jobflow.core.planning.lifecycle import Lifecycle
 from jobflow.core.planning.observed.view import View
 from jobflow.core.reasons import FlowReason
+from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.readiness import has_tolerated_failures
 from jobflow.core.spec.step_commands import (
     ANSWERS,
@@ -205,7 +206,7 @@ class _CommandReader:
 
     def _steps(self, command: Command) -> str:
         """Carry out a Command on steps, if all that it names can be done."""
-        flow = self.flow
+        flow = with_param_values(self.flow)
         if flow.is_child and command.target is not None:
             return "it is a child flow: name the path of the step from its outermost flow"
         if flow.metadata.deletion_timestamp is not None:
