@@ -1,4 +1,4 @@
-"""Single steps that users cancel, skip, retry and scale on a real API server."""
+"""Single steps that users cancel, skip, retry and scale on a real API server, and who may do so."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import pytest
 from jobflow.api.resources import EVENTS
 from support.cluster.real_cluster import RealCluster
 from support.cluster.release_checks import phase
+from support.cluster.rights import allow
 from support.cluster.served import Served
 from support.sandbox.command_line import Result
 from support.sandbox.flow_commands import run_command
@@ -104,3 +105,36 @@ async def test_users_steer_single_steps_while_the_flow_runs_and_after_it_has_end
     events = (await world.api.get(EVENTS.path(world.api.namespace))).json["items"]
     assert "step sweep/0: cancelled by alice: hangs" in str(events)
     assert "step sweep: at most 2 at once by alice: now" in str(events)
+
+
+async def test_who_steers_steps_needs_the_rights_of_commands_and_of_approvals(
+    world: Cluster,
+) -> None:
+    rights = {"bob": [], "carol": ["update"], "dave": ["update", "approve"]}
+    for user, verbs in rights.items():
+        more = ["get", "list", *verbs]
+        allow(world.real, world.api.namespace, user, more, commands=user != "bob")
+    inner = [step("ok", approval={}), step("x", "ok", template="ok")]
+    await world.apply(
+        step("a", template="ok"),
+        step("release", "a", flow={"flows": inner}),
+        step("b", "release", template="ok"),
+    )
+    named = f'jobflows.flow.volcano.sh "f" in namespace "{world.api.namespace}"'
+    async with volcano(await world.real.client("volcano")):
+        await world.api.until(
+            f"{world.api.flows}/f", lambda found: "flow" in conditions(found).get("f-release", ())
+        )
+        for command in ("cancel --step b", "skip b", "retry --step a", "scale --parallelism 2"):
+            verb, _, rest = command.partition(" ")
+            refused = await world.jobflow("bob", f"{verb} f {rest}")
+            assert "needs the right to create commands.bus.volcano.sh" in refused.err
+        for command in ("cancel f --step release", "skip f release"):
+            refused = await world.jobflow("carol", command)
+            why = f'user "carol" may not approve {named}, because it ends a child flow'
+            assert why in refused.err
+        done = await world.jobflow("dave", "skip f release -m known")
+        assert (done.code, done.err) == (0, "")
+        steps = await world.ends("Succeed", release="SkippedByUser")
+    assert steps["f-release"]["message"] == "it was skipped by dave: known"
+    assert world.real.audit.created("jobs", world.api.namespace) == {"f-a": 1, "f-b": 1}
