@@ -13,7 +13,7 @@ def copy_json(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a deep copy of a JSON object."""
     try:
         found: dict[str, Any] = msgspec.to_builtins(spec)
-    except RecursionError:
+    except RecursionError:  # it is nested deeper than C follows
         return _copy_deep(spec)
     return found
 

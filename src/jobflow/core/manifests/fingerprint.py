@@ -2,8 +2,7 @@
 
 Compared are images, commands, arguments, variables, volumes and all other fields that decide what a
 job computes, with the values of their references. Not compared are metadata, and where, when and
-how often the job runs: the fields with the mark
-`NOT_COMPARED`, and those listed here for pods. A
+how often the job runs: the fields with the mark `NOT_COMPARED`, and those listed here for pods. A
 field that nobody has judged is compared, so that a new one never makes an old result count.
 """
 
