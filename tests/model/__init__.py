@@ -46,6 +46,12 @@ docs/decisions: runs, policies-of-a-flow, skips-and-stop, commands-and-cancel):
   or not.
 - A flow of a concurrency group that is cancelled before its start runs nothing, `finally` included.
   Its timeout, and the suspended time that does not count for it, begin with its start.
+- What was skipped because of a step that a user skips is what was UpstreamFailed behind it, and all
+  that was Stopped. In a flow that has not ended, a skip of a step that has not ended either makes
+  nothing run again, and neither does `finally`.
+- A step that failed because of `failurePolicy: Abort` does not stop the flow by itself, if the step
+  whose failure it was runs again.
+- An item that a user has given up before its step started has failed: no further item starts.
 - Any other Command on a flow to which it does not apply changes nothing.
 - A flow that reuses another one of the same spec takes the result of a run that completed there and
   does the same, in the order of the runs, if no job before it has run here, directly or through

@@ -3,12 +3,16 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobflow.api.flow.step import Step
 from model.acting import Vcjob
 
+if TYPE_CHECKING:
+    from model.by_hand import Order
+
 ENDED = ("Completed", "Failed", "Skipped")
+SKIPPED_BY_USER = "SkippedByUser"
 FLOW_ERRORS = frozenset(
     {"ExpressionError", "Refused", "NameConflict", "ItemsMismatch", "ProbeUnsatisfiable"}
 )
@@ -70,6 +74,8 @@ class Run:
     """The time since which it is between two attempts."""
     ended_at: float | None = None
     """When it has completed."""
+    given: Mapping[str, object] | None = None
+    """The outputs with which a user has skipped it."""
     late_at: float = 0.0
     """When another attempt must start, if there is room."""
 
@@ -91,6 +97,8 @@ class Run:
 
     @property
     def outputs(self) -> Mapping[str, object] | None:
+        if self.phase == "Skipped":
+            return self.given
         if self.last is None or self.between:
             return None
         vcjob = self.last.vcjob
@@ -124,14 +132,20 @@ class State:
     continued: dict[int | None, Vcjob] = field(default_factory=dict)
     """Failed child flows, by index, that a retry of the flow retries instead of new ones."""
     failed_at: float | None = None
-    given_up: bool = False
-    """Whether a user has given it up."""
+    orders: dict[int | None, "Order"] = field(default_factory=dict)
+    """What users have said about items, by index; None: about the whole step."""
+    again: set[int | None] = field(default_factory=set)
+    """The items that a user runs again, whatever became of others."""
     shown: Mapping[int | None, tuple[str, str]] = field(default_factory=dict)
     """The phase and reason of each run in the last status, once it has ended."""
 
     @property
     def name(self) -> str:
         return self.step.name
+
+    def order(self, index: int | None = None) -> "Order | None":
+        """Return what a user has said about a run, or about the whole step."""
+        return self.orders.get(index) or self.orders.get(None)
 
     @property
     def ended(self) -> bool:
@@ -153,6 +167,15 @@ class State:
     def attempts(self) -> Iterator[Attempt]:
         for run in self.runs:
             yield from run.attempts
+
+    @property
+    def ends_as_daemon(self) -> bool:
+        """Whether it has ended, or is being ended, because nothing needed it any more."""
+        ending = any(each.intent == "DaemonEnded" and each.vcjob.alive for each in self.attempts)
+        return ending or self.reason == "DaemonEnded"
+
+    def index_of(self, attempt: Attempt) -> int | None:
+        return next(run.index for run in self.runs if attempt in run.attempts)
 
     @property
     def alive(self) -> int:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from model.books import FLOW_ERRORS, Run, State
+from model.books import FLOW_ERRORS, SKIPPED_BY_USER, Run, State
+from model.by_hand import REASONS
 from model.matching import has_items
 from model.readiness import required_condition
 
 if TYPE_CHECKING:
     from model.reference import Reference
+
+Stays = Callable[[State, Run], bool]
 
 
 class Commands:
@@ -18,12 +23,13 @@ class Commands:
 
     def apply(self, command: str) -> None:
         reference = self.reference
+        action, _, text = command.partition(" ")
         if command in ("RestartJob", "RetryTolerated"):
             self.restart(tolerated=command == "RetryTolerated")
+        elif action in REASONS:
+            reference.by_hand.apply(action, text)
         elif reference.result:
             return
-        elif command.startswith("CancelStep"):
-            self.cancel_step(reference.states[command.split(" ")[1]])
         elif command.startswith("ScaleFlow"):
             self.scale(command.split(" ")[1])
         elif command == "TerminateJob" and not reference.ending and not self.has_ended():
@@ -41,12 +47,6 @@ class Commands:
         else:
             for work in reference.own_works.values():
                 work.command(command)
-
-    def cancel_step(self, state: State) -> None:
-        reference = self.reference
-        refused = state.ended or (reference.ending and not state.finally_)
-        if not (refused or self.has_ended() or reference.is_asked(state)):
-            state.given_up = True
 
     def scale(self, text: str) -> None:
         reference, (name, _, number) = self.reference, text.rpartition("=")
@@ -78,40 +78,48 @@ class Commands:
         some_failed = any(state.phase == "Failed" for state in reference.states.values())
         if reference.result != "Failed" and not (tolerated and reference.result and some_failed):
             return
-        again = self.runs_again(tolerated=tolerated)
+        again = self.runs_again(partial(self.stays, tolerated=tolerated))
         for name, kept in again.items():
             self.reset(reference.states[name], kept, again)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Let a flow that has ended go on."""
+        reference = self.reference
         reference.result = reference.ending = ""
         reference.finally_too = False
         reference.suspended, reference.not_counted = False, 0.0
         reference.waits = reference.flow.spec.concurrency is not None
         reference.started = reference.now
 
-    def runs_again(self, *, tolerated: bool) -> dict[str, set[int | None]]:
-        """Return the steps that run again, each with the indexes of its runs that stay."""
+    def runs_again(self, stays: Stays, *, by_hand: bool = False) -> dict[str, set[int | None]]:
+        """Return the steps that run again, each with the indexes of its runs that stay. `stays`:
+        whether a step or a run stays unless something before it runs again; `by_hand`: items that
+        never started need not run."""
         found: dict[str, set[int | None]] = {}
         for _ in self.reference.states:  # targets may come after their dependants in the spec
             for state in self.reference.states.values():
-                kept = self.kept(state, found, tolerated=tolerated)
+                kept = self.kept(state, found, stays, by_hand=by_hand)
                 if kept is not None:
                     found[state.name] = kept
         return found | {name: set() for name in self.services(set(found))}
 
     def kept(
-        self, state: State, found: dict[str, set[int | None]], *, tolerated: bool
+        self, state: State, found: dict[str, set[int | None]], stays: Stays, *, by_hand: bool
     ) -> set[int | None] | None:
         """Return the runs of a step that stay although it runs again; None if all of it stays."""
         if state.reason == "NotTargeted":
             return None
         matched, whole = self.reference.matching.targets(state)
-        if state.finally_ or any(target.name in found for target in whole):
+        runs_last = state.finally_ and not (by_hand and not self.reference.result)
+        if runs_last or any(target.name in found for target in whole):
             return set()
         behind = [found[target.name] for target in matched if target.name in found]
-        well = {run.index for run in state.runs if self.stays(state, run, tolerated=tolerated)}
+        well = {run.index for run in state.runs if stays(state, run)}
         itself = Run(None, phase=state.phase, reason=state.reason)
-        all_well = len(well) == len(state.runs) and self.stays(state, itself, tolerated=tolerated)
+        all_well = len(well) == len(state.runs) and stays(state, itself)
         if has_items(state.step):
-            if state.phase == "Failed":
+            if state.phase == "Failed" and not by_hand:
                 all_well = bool(state.items) and well >= set(range(len(state.items or ())))
             return None if all_well and not behind else well.intersection(*behind)
         if state.step.repeat is not None:
@@ -123,7 +131,8 @@ class Commands:
         """Whether a run stays unless something before it runs again."""
         phase, reason = state.shown.get(run.index, (run.phase, run.reason))
         if phase != "Failed":
-            return phase == "Completed" or (phase, reason) == ("Skipped", "NotTaken")
+            passed_over = phase == "Skipped" and reason in ("NotTaken", SKIPPED_BY_USER)
+            return phase == "Completed" or passed_over
         if tolerated or not state.step.continue_on_failure or self.reference.is_asked(state):
             return False
         if reason in FLOW_ERRORS or run.has_flow_error:
@@ -146,7 +155,7 @@ class Commands:
                     condition = required_condition(state.step, target.step)
                     if not target.step.daemon or condition == "Running":
                         ahead.add(target.name)
-        return {name for name in ahead if states[name].reason == "DaemonEnded"} - names
+        return {name for name in ahead if states[name].ends_as_daemon} - names
 
     def dependants_of(self, name: str, *, in_any_case: bool = False) -> set[str]:
         """Return the steps behind a step; `in_any_case`: those that cannot start without it."""
@@ -169,7 +178,8 @@ class Commands:
         state.phase, state.reason, state.reasons = "Waiting", "", frozenset({""})
         state.decided, state.case, state.items, state.failed_at = False, None, None, None
         state.decided_at = state.decided_in = None
-        state.given_up = False
+        state.orders = {i: order for i, order in state.orders.items() if i in kept}
+        state.again = set()
         for run in list(state.runs):
             run.completed_before = run.index in kept
             if not run.completed_before:

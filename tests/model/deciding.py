@@ -9,7 +9,7 @@ from jobflow.api.flow.control import Case, ForEach, Patch, to_number
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.step import Step
 from jobflow.api.labels import SCHEDULED_TIME
-from model.books import Attempt, Run, State
+from model.books import SKIPPED_BY_USER, Attempt, Run, State
 from model.child_flows import STEP_OF_CHILD
 from model.matching import has_items, takes_items
 from model.words import NoValue, evaluate, items, substitute, truth
@@ -127,6 +127,9 @@ class Deciding:
             known = decided or each.items or range(to_number(each.count) or 0)
             runs = [state.run(index) for index in range(len(known))]
             data["items"] = [self.run_values(run) if run else {"phase": "Skipped"} for run in runs]
+        elif state.reason == SKIPPED_BY_USER:
+            order = state.order()
+            data["outputs"] = order.outputs if order is not None else None
         elif state.runs:
             data["outputs"] = state.runs[-1].outputs
         data["failure"] = failure_facts(failed_attempt(state))

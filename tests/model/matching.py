@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from jobflow.api.flow.step import Step
-from model.books import Run, State
+from model.books import SKIPPED_BY_USER, Run, State
 from model.readiness import (
     MET,
     NOT_TAKEN,
@@ -158,7 +158,7 @@ class Matching:
 
     def end(self, state: State) -> bool:
         """End a step all of whose items have ended without a failure, if some were skipped."""
-        skipped = [run for run in state.runs if run.phase == "Skipped"]
+        skipped = [r for r in state.runs if r.phase == "Skipped" and r.reason != SKIPPED_BY_USER]
         bad = {run.reason for run in skipped} - {NOT_TAKEN}
         begun = len(skipped) < len(state.runs)
         if not skipped or (begun and not bad):

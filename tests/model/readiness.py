@@ -31,7 +31,7 @@ def reached(step: Step, target: State, running: Collection[str] = ()) -> str:
         ran = target.ran or target.name in running
         return MET if condition == "Running" and ran else NOT_YET
     match target.phase, target.reason:
-        case "Completed", _:
+        case ("Completed", _) | (_, "SkippedByUser"):
             return NOT_TAKEN if condition == "Failed" else MET
         case "Failed", _ if target.tolerated:
             return MET

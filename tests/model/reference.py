@@ -11,6 +11,7 @@ from jobflow.api.flow.control import to_number
 from jobflow.api.flow.jobflow import JobFlow
 from model.acting import Script
 from model.books import SECOND, SLACK, Attempt, Batch, Created, Run, Seen, State
+from model.by_hand import ByHand
 from model.checking import Checking
 from model.commands import Commands
 from model.daemons import Daemons
@@ -80,6 +81,7 @@ class Reference:
         self.own_works = {kind: entry.rules(self) for kind, entry in KINDS.items()}
         """The kinds of work without vcjobs."""
         self.commands = Commands(self)
+        self.by_hand = ByHand(self)
         self.matching = Matching(self)
         self.daemons = Daemons(self)
         self.reusing = Reusing(self, earlier)
@@ -213,7 +215,9 @@ class Reference:
         """Whether no further step may start, because one has failed."""
         policy = self.flow.spec.failure_policy or "Stop"
         return policy != "Continue" and any(
-            state.broken for state in self.states.values() if not state.finally_
+            state.broken and state.reason != "FailurePolicy"  # which is because of another one
+            for state in self.states.values()
+            if not state.finally_
         )
 
     def aborts(self, state: State) -> bool:
@@ -228,8 +232,8 @@ class Reference:
     def request_aborts(self) -> None:
         for state in self.states.values():
             for attempt in state.attempts:
-                if state.given_up:
-                    self.intend(attempt, "CancelledByUser", for_good=True)
+                if order := state.order(state.index_of(attempt)):
+                    self.intend(attempt, order.reason, for_good=True)
                 elif self.ends(state):
                     reason = "Cancelled" if state.finally_ else self.ending
                     self.intend(attempt, reason, for_good=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jobflow.api.duration import parse_duration
 from jobflow.api.flow.control import ForEach, Retry, to_number
-from model.books import SECOND, SLACK, Attempt, Run, State
+from model.books import SECOND, SKIPPED_BY_USER, SLACK, Attempt, Run, State
 from model.deciding import EXPRESSION_ERROR, expected_env, expected_spec
 from model.matching import has_items
 from model.words import NoValue, truth
@@ -28,10 +28,12 @@ class Running:
         for state in self.reference.states.values():
             if state.phase != "Running":
                 continue
-            for run in state.runs:
+            for run in list(state.runs):
                 self.update_run(state, run)
+            self.reference.by_hand.settle_unstarted(state)
             self.reference.matching.skip_items(state)
-            self.end_if_complete(state)
+            if state.phase == "Running":  # it may run again
+                self.end_if_complete(state)
 
     def no_vcjob(self, state: State, index: int | None, why: str) -> None:
         """Fail a run whose vcjob can never be created."""
@@ -71,7 +73,11 @@ class Running:
             self.time_out(state, attempt)
         elif run.again_at is None:
             self.attempt_ended(state, run, attempt)
-        elif self.is_halted(state) and not self.was_created_early(state, run):
+        elif self.is_halted(state, run) and not self.was_created_early(state, run):
+            order = state.order(run.index)
+            if order is not None and order.action != "CancelStep":
+                self.reference.by_hand.end_run(state, run, order)
+                return
             run.phase, run.reason = "Failed", ""
             run.between = run.between_since < self.now
 
@@ -91,14 +97,17 @@ class Running:
         if self.now >= ran + SECOND + parse_duration(state.step.timeout):
             self.reference.intend(attempt, "Timeout")
 
-    def is_halted(self, state: State) -> bool:
-        """Whether a started step gets no further vcjob."""
-        reference = self.reference
-        return state.given_up or reference.ends(state) or state.name in reference.aborted
+    def is_halted(self, state: State, run: Run | None = None) -> bool:
+        """Whether a started step, or this run of it, gets no further vcjob."""
+        reference, order = self.reference, state.order(run.index if run else None)
+        return order is not None or reference.ends(state) or state.name in reference.aborted
 
     def attempt_ended(self, state: State, run: Run, attempt: Attempt) -> None:
-        phase = attempt.vcjob.phase
-        if phase == "Completed":
+        phase, order = attempt.vcjob.phase, state.order(run.index)
+        skipped = order is not None and order.action == "SkipStep" and phase != "Completed"
+        if order is not None and (skipped or order.action == "RetrySteps"):
+            self.reference.by_hand.end_run(state, run, order)
+        elif phase == "Completed":
             run.phase, run.reason, run.ended_at = "Completed", "", self.now
         elif attempt.intent == "DaemonEnded":
             run.phase, run.reason = "Completed", "DaemonEnded"
@@ -134,7 +143,7 @@ class Running:
                 again = when is None or self.holds(state, run, when, "Failed")
             except NoValue:
                 again, run.reason = False, EXPRESSION_ERROR
-            if again and not self.is_halted(state):
+            if again and not self.is_halted(state, run):
                 self.again(run, backoff(retry, run.failures + run.disruptions))
                 return
             if again:
@@ -201,10 +210,13 @@ class Running:
     def end_repeat(self, state: State) -> None:
         repeat, run = state.step.repeat, state.runs[-1]
         assert repeat is not None and run.index is not None
-        if run.phase == "Failed":
+        if run.phase in ("Failed", "Skipped"):
             self.end_as(state, run)
         elif run.phase == "Completed" and not self.until_holds(state, run):
-            if run.index + 1 >= (to_number(repeat.max) or 0) or self.is_halted(state):
+            order = state.order()
+            if order is not None and order.action == "SkipStep":
+                self.reference.unstarted.skip(state, order.reason)
+            elif run.index + 1 >= (to_number(repeat.max) or 0) or self.is_halted(state):
                 state.end("Failed", now=self.now)
 
     def until_holds(self, state: State, run: Run) -> bool:
@@ -225,13 +237,18 @@ class Running:
         failed = [run for run in state.runs if run.phase == "Failed"]
         ended = self.is_halted(state) and not self.has_early_items(state)
         if len(state.runs) < len(state.items or ()) and not ended:
-            if not failed or self.runs_every_item(state):
+            left = any(state.run(index) is None for index in state.again)
+            if not failed or left or self.runs_every_item(state):
                 return
+        by_user = [run for run in state.runs if run.reason == SKIPPED_BY_USER]
         unanswered = [run for run in state.runs if run.phase == "Skipped" and run.attempts]
+        unanswered = [run for run in unanswered if run not in by_user]
         if failed or unanswered:
             self.end_as(state, *(failed or unanswered))
         elif len(state.runs) == len(state.items or ()) and self.reference.matching.end(state):
             return
+        elif len(state.runs) == len(state.items or ()) and len(by_user) == len(state.runs):
+            self.reference.unstarted.skip(state, SKIPPED_BY_USER)
         elif len(state.runs) == len(state.items or ()):
             state.end("Completed", "", now=self.now)
         else:
@@ -300,9 +317,10 @@ class Running:
         if most is not None:
             places = most - under_way
         in_order = strict or not self.reference.seen.blurred
-        if self.starts_no_more(state):
-            return
+        stops = self.starts_no_more(state)
         for index in range(len(state.items or ())):
+            if stops and index not in state.again:
+                continue
             tried = not strict and (state.name, index) in self.reference.batch.refused
             free = state.run(index) is None and self.reference.matching.may_start(state, index)
             if places > 0 and free and not tried:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from model.books import State
+from model.books import SKIPPED_BY_USER, State
 from model.matching import takes_items
 from model.readiness import MET, STOPPED, handles, stops_now, verdict, waits_for_storage
 
@@ -22,8 +22,12 @@ class Waiting:
         if state.name in reference.left_out:
             self.skip(state, "NotTargeted")
             return
-        if state.given_up:
-            state.end("Failed", "CancelledByUser", now=reference.now)
+        order = state.order()
+        if order is not None and order.action == "SkipStep":
+            self.skip(state, order.reason)
+            return
+        if order is not None:
+            state.end("Failed", order.reason, now=reference.now)
             return
         targets = [reference.states[name] for name in state.step.targets]
         matches = bool(reference.matching.targets(state)[0])
@@ -58,7 +62,8 @@ class Waiting:
             self.skip(state, STOPPED)
         else:
             reference.matching.skip_items(state)
-            if state.items and len(state.runs) == len(state.items) and not state.alive:
+            reference.by_hand.settle_unstarted(state)
+            if state.items and state.runs and not state.alive:
                 reference.running.end_for_each(state)
 
     def skip_unstarted(self, state: State, verdict_so_far: str) -> None:
@@ -84,7 +89,7 @@ class Waiting:
             state.end("Completed", "", now=self.reference.now)
 
     def skip(self, state: State, reason: str) -> None:
-        if reason in ("NotTaken", "NotTargeted", "UpstreamFailed", STOPPED):
+        if reason in ("NotTaken", "NotTargeted", "UpstreamFailed", STOPPED, SKIPPED_BY_USER):
             state.end("Skipped", reason, now=self.reference.now)
             state.reason = reason
 

@@ -14,6 +14,7 @@ from jobflow.api.duration import parse_duration
 from jobflow.api.flow.step import DependsOn, Step
 from model.acting import Script, Vcjob
 from model.books import Attempt, Run, State
+from model.by_hand import REASONS
 from model.deciding import EXPRESSION_ERROR
 from model.words import NoValue, substitute
 
@@ -130,7 +131,7 @@ class OwnWork:
         left = self.time_left(state, run)
         if attempt.vcjob.ended:
             reference.running.attempt_ended(state, run, attempt)
-        elif reference.running.is_halted(state):
+        elif reference.running.is_halted(state, run):
             self.end_for(state, run, self.halting_reason(state, run), for_good=True)
         elif left is not None and left <= 0:
             self.end_for(state, run, "Timeout")
@@ -144,7 +145,8 @@ class OwnWork:
     def halting_reason(self, state: State, run: Run) -> str:
         """Return why an attempt ends for good. If several apply, the one in the status counts."""
         reference = self.reference
-        reasons = ["CancelledByUser"] if state.given_up else []
+        order = state.order(run.index)
+        reasons = [] if order is None else [order.reason]
         reasons += ["Cancelled" if state.finally_ else reference.ending] * reference.ends(state)
         reasons += ["FailurePolicy"] * reference.aborts(state)
         shown = reference.seen.steps[state.name].runs.get(run.index, ("", ""))[1]
@@ -230,9 +232,12 @@ class OwnWork:
 
 
 def steer(step: Step) -> list[str]:
-    """Return the Commands by which users end or scale a step."""
+    """Return the Commands by which users end, run again or scale a step, or items of it."""
     scaled = [f"ScaleFlow {step.name}={n}" for n in (1, 3)] if step.for_each else []
-    return [f"CancelStep {step.name}", *scaled]
+    items = [f"{step.name}/{i}" for i in (0, 1)] if step.for_each else []
+    ended = [f"{a} {path}" for a in REASONS for path in (step.name, *items)]
+    outputs = items[:1] if step.for_each else [step.name]
+    return [*ended, *(f'SkipStep {path} {{"n": 2}}' for path in outputs), *scaled]
 
 
 def attempt_of(run: Run) -> OwnAttempt | None:

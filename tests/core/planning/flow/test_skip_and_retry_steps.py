@@ -430,3 +430,52 @@ def test_the_flow_of_a_step_is_scaled_there() -> None:
     assert (entry.flow, entry.message) == ("f-a", ".=3 now")
     below = child(world, "Running", "x").settled()
     assert [(e.step, e.parallelism) for e in below.flow.status.by_hand or ()] == [("", 3)]
+
+
+# ------------------------------------------------------------------ only because of it
+
+
+def test_a_skip_or_retry_in_finally_leaves_what_runs_beside_it() -> None:
+    world = flow("a").with_finally("y", "z").settled()
+    world = end_jobs(end_jobs(world, "Completed", "f-a"), "Failed", "f-y")
+    for again in (skip(world, "y"), retry(world, "y")):
+        settled = again.settled()
+        assert end_of(settled, "z") == ("Pending", "")
+        assert settled.plan().aborts == []
+
+
+def test_a_skip_runs_nothing_again_that_was_not_made_of_it() -> None:
+    world = flow("x", "a", b="a", h=step("b", condition="Finished"))
+    world = world.with_spec(failure_policy="Continue").settled()
+    world = end_jobs(end_jobs(world, "Failed", "f-a"), "Completed", "f-h")
+    world = end_jobs(skip(world, "x").settled(), "Aborted", "f-x")
+    assert (end_of(world, "x"), end_of(world, "h")) == (SKIPPED, ("Completed", ""))
+    assert world.end == ("Failed", "StepFailed")
+
+
+def test_what_runs_of_what_was_made_of_a_skipped_step_runs_again() -> None:
+    world = flow("x", "a", b="a", h=step("b", condition="Finished"))
+    world = world.with_spec(failure_policy="Continue").settled()
+    world = skip(end_jobs(world, "Failed", "f-a"), "a").settled()
+    assert end_of(world, "h") == ("Pending", "Retrying")
+    world = end_jobs(end_jobs(world, "Aborted", "f-h"), "Completed", "f-b")
+    assert "f-h-r1" in world.jobs
+
+
+def test_a_repeat_that_has_failed_is_skipped() -> None:
+    world = repeated().with_spec(failure_policy="Continue").settled()
+    while not end_of(world, "a")[0] == "Failed":
+        names = [name for name, job in world.jobs.items() if not job.ended]
+        world = end_jobs(world, "Completed", *names)
+    assert end_of(skip(world, "a", done=True).settled(), "a") == SKIPPED
+
+
+def test_an_item_whose_number_is_a_param_is_retried_after_the_end() -> None:
+    world = flow("a", each=step("", for_each=ForEach(count="$(params.n)")))
+    world = world.with_spec(params=[Param(name="n", value=2)]).run()
+    assert "f-each-1-r1" in retry(world, "each/1").settled().jobs
+
+
+def test_an_item_that_spec_targets_leaves_out_is_refused() -> None:
+    world = flow("a", b=step("", for_each=ForEach(count=2))).with_spec(targets=["a"]).settled()
+    assert "step b/0 is not needed" in skip(world, "b/0").plan().refused_commands[0]

@@ -7,6 +7,7 @@ process stops.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import msgspec
@@ -35,6 +36,7 @@ from jobflow.core.planning.observed.steps import has_begun
 from jobflow.core.planning.observed.view import View
 from jobflow.core.reasons import FlowReason, StepReason, ordered
 from jobflow.core.spec.items import get_items
+from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.step_commands import (
     MOST,
     THE_FLOW,
@@ -114,6 +116,7 @@ def refuse(
             return ""
         names = join_names(daemons)
         return f"the flow has daemons ({names}), which need room beside them: set more than that"
+    flow = with_param_values(flow)
     step = next(each for each in flow.all_steps if each.name == key.step)
     in_finally = step in (flow.spec.finally_ or ())
     if ends and not (in_finally and action in ENDS_STEPS):
@@ -123,6 +126,8 @@ def refuse(
         return f"step {key} has never begun, and the flow has ended ({flow.status.state.reason})"
     condition = known_condition or _WAITING
     run: api.RunCondition = condition
+    if condition.reason == StepReason.NOT_TARGETED and action != Action.SCALE_FLOW:
+        return f"step {key} is not needed: spec.targets names neither it nor what depends on it"
     if key.index is not None:
         if why := _refuse_index(step, place, condition):
             return why
@@ -163,8 +168,6 @@ def _refuse_run(step: Step, said: StepCommand, place: Place, run: api.RunConditi
             return f"step {key} has ended already: it is {run.phase}"
         has_items = step.fan_out is not None or place.below
         return "" if has_items else f"step {key} has no forEach, so it has no parallelism"
-    if run.reason == StepReason.NOT_TARGETED:
-        return f"step {key} is not needed: spec.targets names neither it nor what depends on it"
     answer = f"step {key} asks for approval: approve or reject it"
     if action == Action.RETRY_STEPS or place.below:
         if action == Action.CANCEL_STEP and has_ended:
@@ -219,16 +222,18 @@ def carried_out(
             named[position] = None if index is None or before is None else before | {index}
         elif said.action == Action.SKIP_STEP:
             last = settled.get(position, ctx.observed[position].stored)
-            settled[position] = _settled(last, index, orders[-1], ctx)
+            settled[position] = _settled(ctx.layout.steps[position], last, index, orders[-1], ctx)
     status = flow.status
-    if flow.final or named or settled:
+    changed = {p: each for p, each in settled.items() if each != ctx.observed[p].stored}
+    if flow.final or named or changed:
         by = f"{said.by or 'somebody'} has {_DONE[said.action][1]} {join_names(said.paths)}"
         scope = ByHandScope(named, settled, frozenset(continued), by, not flow.final)
         if flow.final:
             status = restarted(flow, view, now, status.handled_commands, scope=scope)
         else:
             status, ending = _again_in_running(ctx, view, scope)
-            orders = [_order(parse_key(key), said, ctx.second, ending=True) for key in ending] + [
+            again = replace(said, action=Action.RETRY_STEPS, outputs=None)
+            orders = [_order(parse_key(key), again, ctx.second, ending=True) for key in ending] + [
                 order for order in orders if order.step not in ending
             ]
     known = {_subject(each): each for each in status.by_hand or ()}
@@ -277,7 +282,7 @@ def _subject(order: api.ByHand) -> tuple[str, bool]:
 
 
 def _settled(
-    last: api.StepCondition, index: int | None, order: api.ByHand, ctx: PlanContext
+    step: Step, last: api.StepCondition, index: int | None, order: api.ByHand, ctx: PlanContext
 ) -> api.StepCondition:
     """Return the condition of a step of which a user has skipped an item, or all: what has ended is
     settled at once, the rest by the next plans. A step with items is judged again."""
@@ -298,6 +303,8 @@ def _settled(
         else run
         for run in last.runs
     ]
+    if step.fan_out is None and has_ended:
+        return msgspec.structs.replace(last, runs=runs, **fields)
     judged = {"phase": JobPhase.RUNNING, "reason": "", "message": "", "job": "", "failure": None}
     return msgspec.structs.replace(last, runs=runs, **(judged if has_ended else {}))
 
@@ -307,7 +314,7 @@ def _again_in_running(
 ) -> tuple[api.JobFlowStatus, set[str]]:
     """Return the status of a flow that runs with what runs again as far as nothing of it is alive,
     and the steps and items of which something is."""
-    found = find_runs_again(ctx, view.jobs, named=scope.named)
+    found = find_runs_again(ctx, view.jobs, scope=scope)
     conditions = {observed.key: observed.stored for observed in ctx.observed}
     conditions |= {ctx.layout.keys[p]: each for p, each in scope.settled.items()}
     ending = set[str]()

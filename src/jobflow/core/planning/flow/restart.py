@@ -42,8 +42,6 @@ _RETRIED = "the flow was retried"
 _PASSED_OVER = frozenset(
     {StepReason.NOT_TAKEN, StepReason.NOT_TARGETED, StepReason.SKIPPED_BY_USER}
 )
-_BECAUSE = frozenset({StepReason.UPSTREAM_FAILED, StepReason.STOPPED})
-"""Reasons of what was skipped because of another step."""
 
 
 class Again(NamedTuple):
@@ -84,13 +82,13 @@ def find_runs_again(
     jobs: Mapping[str, Job],
     *,
     tolerated: bool = False,
-    named: Named | None = None,
+    scope: ByHandScope | None = None,
 ) -> dict[int, Again]:
     """Return the steps that a retry runs again, by position. `jobs`: the vcjobs and child flows of
-    the flow, by name; `tolerated`: tolerated failures run again too; `named`: by itself runs only
-    what a user names, and what was skipped because of another step."""
+    the flow, by name; `tolerated`: tolerated failures run again too; `scope`: by itself runs only
+    what a user names, and what was skipped because of that."""
     found: dict[int, Again] = {}
-    judge = _Judge(ctx, jobs, tolerated=tolerated, named=named)
+    judge = _Judge(ctx, jobs, tolerated=tolerated, scope=scope)
     for position in ctx.layout.order:
         if (again := judge.decide(position, found)) is not None:
             found[position] = again
@@ -113,10 +111,15 @@ class _Judge:
     """Decides about one step after another, in the order of their dependencies."""
 
     def __init__(
-        self, ctx: PlanContext, jobs: Mapping[str, Job], *, tolerated: bool, named: Named | None
+        self,
+        ctx: PlanContext,
+        jobs: Mapping[str, Job],
+        *,
+        tolerated: bool,
+        scope: ByHandScope | None,
     ) -> None:
         self._ctx = ctx
-        self._named = named
+        self._scope = scope
         self._jobs = jobs
         self._tolerated = tolerated
         running = replace(ctx.facts.lifecycle, ending_reason="")
@@ -128,8 +131,9 @@ class _Judge:
         ctx, observed = self._ctx, self._ctx.observed[position]
         if position in ctx.layout.left_out:
             return None
+        scope = self._scope
         # `finally` runs once for each end of the flow
-        if position >= ctx.layout.last_from:
+        if position >= ctx.layout.last_from and not (scope and scope.is_running):
             return _ANEW
         unaffected: frozenset[int] | None = None
         need = ctx.layout.needs[position]
@@ -141,14 +145,16 @@ class _Judge:
             # an item is made anew only if its own item upstream is
             same = before[target].kept
             unaffected = same if unaffected is None else unaffected & same
-        if observed.step.fan_out is not None and self._named is not None:
-            return self._named_items(observed, self._named.get(position, _NONE), unaffected)
+        if observed.step.fan_out is not None and scope is not None:
+            return self._named_items(observed, scope, position, unaffected)
         if observed.step.fan_out is not None:
             return self._items(observed, unaffected)
         if unaffected is not None:
             return _ANEW
-        if self._named is not None:
-            runs_again = position in self._named or _was_skipped_for_others(observed.stored)
+        if scope is not None:
+            runs_again = position in scope.named or self._was_skipped_for_it(
+                position, observed.stored
+            )
             return Again(_NONE, None) if runs_again else None
         # a repeat runs again from the first run that does not stay, or from its first run if there
         # is none; so does a step without runs of its own
@@ -175,19 +181,33 @@ class _Judge:
     def _named_items(
         self,
         observed: ObservedStep,
-        named: frozenset[int] | None,
+        scope: ByHandScope,
+        position: int,
         unaffected: frozenset[int] | None,
     ) -> Again | None:
-        stored = observed.stored
-        if named is None or _was_skipped_for_others(stored):
+        stored, named = observed.stored, scope.named.get(position, _NONE)
+        if named is None or self._was_skipped_for_it(position, stored):
             return Again(_NONE, unaffected)
         runs = {run.index or 0: run for run in stored.runs or ()}
-        again = named.union(i for i, run in runs.items() if _was_skipped_for_others(run))
+        again = named.union(i for i, run in runs.items() if self._was_skipped_for_it(position, run))
         items = get_items(observed.step, stored.decisions)
         kept = frozenset(range(len(items or ()))).union(runs) - again
         if unaffected is None:
             return Again(kept, None) if again else None
         return Again(kept & unaffected, unaffected)
+
+    def _was_skipped_for_it(self, position: int, run: api.RunCondition) -> bool:
+        """Return whether a run was skipped because of what a user settles now; any failure stops
+        all others."""
+        if run.phase != api.StepPhase.SKIPPED or self._scope is None:
+            return False
+        settled = self._scope.settled
+        is_settled = position in settled or any(
+            target in settled for target in self._ctx.layout.needs[position].targets
+        )
+        return run.reason == StepReason.STOPPED or (
+            run.reason == StepReason.UPSTREAM_FAILED and is_settled
+        )
 
     def _stays(self, step: Step, run: api.RunCondition) -> bool:
         """Return whether a step or a run stays, if nothing that it depends on runs again."""
@@ -220,8 +240,7 @@ def restarted(
     what a user has named."""
     # by the status alone: it holds the end of every run
     ctx = PlanContext.of(flow, View(), now)
-    named = None if scope is None else scope.named
-    found = find_runs_again(ctx, view.jobs, tolerated=tolerated, named=named)
+    found = find_runs_again(ctx, view.jobs, tolerated=tolerated, scope=scope)
     conditions = {observed.key: observed.stored for observed in ctx.observed}
     if scope is not None:
         conditions |= {ctx.layout.keys[p]: each for p, each in scope.settled.items()}
@@ -354,10 +373,6 @@ def runs_again_by_hand(run: api.RunCondition) -> bool:
 def is_alive(run: api.RunCondition) -> bool:
     """Return whether an object of a run has not ended, by its condition."""
     return run.phase not in ("", api.StepPhase.WAITING, *api.ENDED_STEP_PHASES)
-
-
-def _was_skipped_for_others(run: api.RunCondition) -> bool:
-    return run.phase == api.StepPhase.SKIPPED and run.reason in _BECAUSE
 
 
 def _with_child(
