@@ -117,8 +117,9 @@ class ByHand:
                 continue
             alive = [run for run in state.runs if run.alive and run.index not in kept]
             if not alive and (state.ended or not kept):
+                begun = {run.index for run in state.runs}
                 reference.commands.reset(state, kept, again)
-                state.again = set(range(len(state.items or ()))) - kept if kept else set()
+                state.again = begun - kept if kept else set()
             elif not kept:
                 state.orders = {None: Order("RetrySteps")}
             else:
@@ -132,6 +133,7 @@ class ByHand:
         for run in [run for run in state.runs if run.index not in kept | alive]:
             state.forget(run)
             state.orders.pop(run.index, None)
+            state.again.add(run.index)
         state.orders |= dict.fromkeys(alive, Order("RetrySteps"))
 
     # ------------------------------------------------------------------------ its effect

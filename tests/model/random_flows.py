@@ -133,6 +133,8 @@ class Drawing(StepDrawing):
                 by_hand += steer(step)
         # daemons take room as long as others need them
         by_hand += [f"ScaleFlow {1 + 4 * any(s.daemon for s in self.steps.values())}"]
+        if any(step.flow for step in self.steps.values()):  # what retries make of them is not known
+            by_hand = [command for command in by_hand if not command.startswith("RetrySteps")]
         some = st.tuples(st.integers(0, 14), st.sampled_from([*actions, *by_hand]))
         return tuple(sorted(self.draw(st.lists(some, max_size=3, unique_by=lambda c: c[0]))))
 

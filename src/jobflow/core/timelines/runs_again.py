@@ -11,7 +11,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
 from jobflow.core.names import format_place, stored_condition
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.flow.restart import Named, find_runs_again
+from jobflow.core.planning.flow.restart import ByHandScope, Named, find_runs_again
 from jobflow.core.planning.observed.child_flow import observe
 from jobflow.core.planning.observed.children import goes_on
 from jobflow.core.planning.observed.view import View
@@ -51,11 +51,12 @@ def list_runs_again(
     # a child flow that is not at hand counts as a job
     jobs = {name: observe(children[name]) for name in ctx.children & children.keys()}
     found: list[RunsAgain] = []
-    named: Named | None = None
+    scope: ByHandScope | None = None
     inside: dict[str, list[str]] = {}
     if paths is not None:
         named, inside = _split(flow, ctx, paths)
-    for position, how in find_runs_again(ctx, jobs, tolerated=tolerated, named=named).items():
+        scope = ByHandScope(named, is_running=not flow.final)
+    for position, how in find_runs_again(ctx, jobs, tolerated=tolerated, scope=scope).items():
         observed = ctx.observed[position]
         name = observed.step.name
         stored = (flow.status.conditions or {}).get(observed.key, observed.stored)
