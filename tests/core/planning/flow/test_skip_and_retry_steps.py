@@ -470,12 +470,6 @@ def test_a_repeat_that_has_failed_is_skipped() -> None:
     assert end_of(skip(world, "a", done=True).settled(), "a") == SKIPPED
 
 
-def test_an_item_whose_number_is_a_param_is_retried_after_the_end() -> None:
-    world = flow("a", each=step("", for_each=ForEach(count="$(params.n)")))
-    world = world.with_spec(params=[Param(name="n", value=2)]).run()
-    assert "f-each-1-r1" in retry(world, "each/1").settled().jobs
-
-
 def test_an_item_that_spec_targets_leaves_out_is_refused() -> None:
     world = flow("a", b=step("", for_each=ForEach(count=2))).with_spec(targets=["a"]).settled()
     assert "step b/0 is not needed" in skip(world, "b/0").plan().refused_commands[0]

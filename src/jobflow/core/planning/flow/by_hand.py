@@ -36,7 +36,6 @@ from jobflow.core.planning.observed.steps import has_begun
 from jobflow.core.planning.observed.view import View
 from jobflow.core.reasons import FlowReason, StepReason, ordered
 from jobflow.core.spec.items import get_items
-from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.step_commands import (
     MOST,
     THE_FLOW,
@@ -116,7 +115,6 @@ def refuse(
             return ""
         names = join_names(daemons)
         return f"the flow has daemons ({names}), which need room beside them: set more than that"
-    flow = with_param_values(flow)
     step = next(each for each in flow.all_steps if each.name == key.step)
     in_finally = step in (flow.spec.finally_ or ())
     if ends and not (in_finally and action in ENDS_STEPS):
