@@ -20,8 +20,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 @pytest_asyncio.fixture(loop_scope="session")
 async def world(browser: Browser) -> AsyncIterator[PageWorld]:
     """Jobs named f-a run until a test ends them; others end as their names say."""
+    ends = {"f-a": "Running", "f-bad": "Failed", "f-x-0-fit-bad": "Failed"}
     async with page_world(browser) as world, world.controller():
-        async with world.ends({"f-a": "Running", "f-bad": "Failed"}):
+        async with world.ends(ends):
             for name in ("a", "b", "bad"):
                 await world.apply(template(name))
             yield world
@@ -470,42 +471,37 @@ async def test_a_step_is_given_up_or_skipped_by_hand(world: PageWorld) -> None:
 
 
 async def test_the_dialogs_of_a_step_say_what_they_touch(world: PageWorld) -> None:
-    made = flow("f", {"b": "", "a": "b"})
-    made["spec"]["flows"][1]["forEach"] = {"count": 3, "parallelism": 1}
+    made = flow("f", {"b": "", "a": "b", "parts": "a"})
+    made["spec"]["flows"][2] |= {"template": "b", "forEach": {"count": 3, "parallelism": 1}}
     tab = await opened(world, made, "?step=b")
-    await world.until("f", lambda each: (each.status.conditions or {})["f-b"].phase == "Completed")
+    await world.until("f", lambda each: "f-a" in (each.status.conditions or {}))
     dialog = await ask(tab, "Run again")
     await expect(dialog.locator(".preview tr")).to_have_text(
         ["StepPhaseCompleted jobs ran", "bCompleted0s", "aRunning"]
     )
-    await tab.goto(f"{world.home}/flows/default/f?step=a")
+    await tab.goto(f"{world.home}/flows/default/f?step=parts")
     dialog = await ask(tab, "Skip")
-    rows = dialog.locator(".preview tr:has(td)")
-    await expect(rows).to_have_text(["aRunning"])
+    await expect(dialog.locator(".preview tr:has(td)")).to_have_text(["partsWaiting"])
     await dialog.get_by_label("Outputs").fill("n=3")
     await expect(dialog.locator(".preview")).to_contain_text("outputs are for one of them")
     await dialog.get_by_role("button", name="Back").click()
     dialog = await ask(tab, "Scale")
-    await expect(dialog.locator(".preview")).to_have_text(
-        "At present, 1 of its items may run at once."
-    )
+    now = "At present, 1 of its items may run at once."
+    await expect(dialog.locator(".preview")).to_have_text(now)
     await confirm(dialog, "Scale")
-    await expect(dialog.locator(".fault")).to_have_text(
-        "Items at once: write a whole number of 1 or more"
-    )
+    fault = "Items at once: write a whole number of 1 or more"
+    await expect(dialog.locator(".fault")).to_have_text(fault)
 
 
 async def test_a_step_of_a_child_flow_is_skipped_by_its_path(world: PageWorld) -> None:
     inner = {"flows": [{"name": "bad", "template": "bad"}]}
     middle = {"flows": [{"name": "fit", "flow": inner}]}
-    made = flow("f", {}, flows=[{"name": "x", "forEach": {"count": 1}, "flow": middle}])
-    made["spec"]["flows"][0]["flow"]["flows"].append({"name": "hold", "template": "a"})
-    await world.apply(made)
-    async with world.ends({"f-x-0-fit-bad": "Failed", "f-x-0-hold": "Running"}):
-        await world.ended("f-x-0-fit")
-        tab = await world.open("/flows/default/f-x-0-fit?step=bad")
-        dialog = await ask(tab, "Skip")
-        await expect(dialog.locator("code")).to_have_text("jobflow skip f x/0/fit/bad")
-        await expect(dialog.locator(".preview tr:has(td)")).to_have_text(["x/0/fit/badFailed"])
-        await confirm(dialog, "Skip")
-        await expect(tab.locator("#step-why")).to_contain_text("SkippedByUser")
+    steps = [{"name": "x", "forEach": {"count": 1}, "flow": middle}]
+    await world.apply(flow("f", {}, flows=steps))
+    await world.ended("f")
+    tab = await world.open("/flows/default/f-x-0-fit?step=bad")
+    dialog = await ask(tab, "Skip")
+    await expect(dialog.locator("code")).to_have_text("jobflow skip f x/0/fit/bad")
+    await expect(dialog.locator(".preview tr:has(td)")).to_have_text(["x/0/fit/badFailed"])
+    await confirm(dialog, "Skip")
+    await expect(tab.locator("#step-why")).to_contain_text("SkippedByUser")
