@@ -474,7 +474,7 @@ async def test_the_dialogs_of_a_step_say_what_they_touch(world: PageWorld) -> No
     made = flow("f", {"b": "", "a": "b", "parts": "a"})
     made["spec"]["flows"][2] |= {"template": "b", "forEach": {"count": 3, "parallelism": 1}}
     tab = await opened(world, made, "?step=b")
-    await world.until("f", lambda each: "f-a" in (each.status.conditions or {}))
+    await world.until("f", lambda each: (each.status.conditions or {})["f-a"].phase == "Running")
     dialog = await ask(tab, "Run again")
     await expect(dialog.locator(".preview tr")).to_have_text(
         ["StepPhaseCompleted jobs ran", "bCompleted0s", "aRunning"]

@@ -214,8 +214,7 @@ async def _preview(
     more = f"{len(runs) - MAX_AGAIN} more run. " if len(runs) > MAX_AGAIN else ""
     rows = [*((step, "reused") for step in found.reused()), *runs[:MAX_AGAIN]]
     warned = "".join(f"{each.sentence}. " for each in report.flag_warnings)
-    head = ["Step", "In the new flow"]
-    return {"head": head, "rows": rows, "note": warned + more + " ".join(found.about_claims())}
+    return {"head": [], "rows": rows, "note": warned + more + " ".join(found.about_claims())}
 
 
 async def _check_steps(
@@ -227,7 +226,7 @@ async def _check_steps(
     outputs = outputs_annotation(_lines(fields.get("output", "")))
     if verb is by_hand.SCALE_FLOW:
         number = fields.get("parallelism", "").strip()
-        if not number.isdecimal() or not int(number):
+        if not number.isdecimal() or not number.strip("0"):
             raise CommandError(UNUSABLE, "Items at once: write a whole number of 1 or more")
         path = f"{path}={number}"
     asked = by_hand.read_command(verb, [path], fields.get("comment", ""), outputs)

@@ -12,6 +12,7 @@ from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepCondition, StepPhase
 from jobflow.api.flow.step import Step
+from jobflow.api.nesting import MAX_DEPTH
 from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.command import Action, Command
 from jobflow.client.conditions import condition_of, run_of
@@ -99,7 +100,10 @@ async def find_outermost(client: Client, flow: JobFlow) -> tuple[JobFlow, str]:
     """Return the outermost flow of a flow, and the path from it to the steps of this one:
     `samples/3/`, or "" if they are the same. Raises CommandError."""
     path = ""
-    while flow.is_child and (parent := flow.metadata.controller) is not None:
+    for _ in range(MAX_DEPTH):  # by hand, somebody may make a flow its own owner
+        parent = flow.metadata.controller
+        if parent is None or not flow.is_child:
+            break
         own = flow.metadata.annotations or {}
         path = f"{format_place(own.get(labels.STEP, ''), own.get(labels.INDEX))}/{path}"
         flow = await find_flow(client, parent.name, flow.metadata.namespace)

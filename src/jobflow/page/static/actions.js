@@ -50,7 +50,7 @@ async function showEffect(form) {
 function table(head, rows) {
   const made = Object.assign(document.createElement("table"), { className: "again" });
   const titles = head.map((textContent) => Object.assign(document.createElement("th"), { scope: "col", textContent }));
-  made.createTHead().insertRow().append(...titles);
+  if (titles.length) made.createTHead().insertRow().append(...titles);
   const body = made.createTBody();
   for (const cells of rows) {
     const row = body.insertRow();
