@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 import pytest
 
-from jobflow.authoring import Expr, Flow, Step, cel, item
+from jobflow.authoring import DependsOn, Expr, Flow, Step, cel, item
 from support.python_flows import faults_of
 
 
@@ -194,6 +194,21 @@ def test_outputs_of_items_are_advised_in_python(flow: Flow, use: Callable[[Step]
     assert fault.message.endswith(
         '"train-all" has for_each, so each of its items has outputs: '
         "write train_all.items.map(lambda each: each.outputs)"
+    )
+
+
+def test_outputs_of_the_same_item_are_advised_in_python(flow: Flow) -> None:
+    step = flow.task(for_each=[1, 2])(train)()
+    depends_on = DependsOn(targets=[step], items="Matching")
+    named = {"A": step.item.outputs.loss, "B": step.item.outputs.los}
+    flow.step("next", image="x", env=named, depends_on=depends_on)
+    [fault] = faults_of(flow)
+    assert fault.message == 'train has no output "los"; did you mean "loss"?'
+    flow.step("last", image="x", env={"A": step.outputs.loss}, depends_on=depends_on)
+    [fault] = [each for each in faults_of(flow) if each.path.startswith("spec.flows[2]")]
+    assert fault.message.endswith(
+        "write train.items.map(lambda each: each.outputs), and train.item.outputs for the item of "
+        "the same index"
     )
 
 

@@ -157,9 +157,20 @@ class Deciding:
         run = state.run(index)
         number = {"attempt": state.number(index) + 1, "retries": run.failures if run else 0}
         values = self.context(state) | self.item_values(state, index) | number
+        for target in self.reference.matching.upstream(state):
+            item = self.matched_item(target, index or 0)
+            values["steps"][target.name] = {**values["steps"][target.name], "item": item}
         values |= self.last_values(state, index)
         vars_ = (state.step.vars or {}).items()
         return values | {"vars": {name: evaluate(text, values) for name, text in vars_}}
+
+    def matched_item(self, target: State, index: int) -> dict[str, Any]:
+        """Return the values of the item of a target that has the index of the run."""
+        run = target.run(index)
+        if run is not None:
+            return self.run_values(run)
+        exists = index < len(self.reference.matching.list_of(target) or ())
+        return {"phase": "Skipped" if exists else "", "outputs": {}}
 
     def last_values(self, state: State, index: int | None) -> dict[str, Any]:
         """Return the values of the repeat before this one."""

@@ -95,17 +95,22 @@ class Matching:
         ]
         return [items for items in found if items is not None]
 
+    def upstream(self, state: State) -> list[State]:
+        """Return the steps whose items a step matches, directly or through others."""
+        found, work = dict[str, State](), [state]
+        while work:
+            for target in self.targets(work.pop())[0]:
+                if target.name not in found:
+                    found[target.name] = target
+                    work.append(target)
+        return list(found.values())
+
     def goes_on(self, state: State) -> bool:
         """Whether only steps have failed on whose items those of this step depend."""
         reference = self.reference
         if reference.flow.spec.failure_policy not in (None, "Stop"):
             return False
-        upstream, work = set[str](), [state]
-        while work:
-            for target in self.targets(work.pop())[0]:
-                if target.name not in upstream:
-                    upstream.add(target.name)
-                    work.append(target)
+        upstream = {target.name for target in self.upstream(state)}
         broken = {s.name for s in reference.states.values() if s.broken and not s.finally_}
         return bool(upstream) and broken <= upstream
 

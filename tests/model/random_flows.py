@@ -44,6 +44,7 @@ class Drawing(StepDrawing):
         """One of `finally`."""
         depends_on = self.depends_on(before) if before and self.has("finally", 2) else None
         self.ended_before[name] = self.known_ended(depends_on) | (set(self.steps) - set(LAST))
+        self.items_before[name] = self.known_items(depends_on)
         step = self.filled(name, depends_on, last=True)
         if step.when is not None and self.draw(st.booleans()):
             step = self.steps[name] = self.asking_for_the_end(step)

@@ -61,6 +61,8 @@ class StepDrawing:
         self.claims = self.has("volumeClaims")
         self.ended_before: dict[str, set[str]] = {}
         """Steps that have ended in any case when a step is decided."""
+        self.items_before: dict[str, set[str]] = {}
+        """Steps whose item has ended in any case when the same item of a step starts."""
         self.steps: dict[str, Step] = {}
         self.unknown = set[str]()
         """Steps whose number of items admission does not know."""
@@ -73,6 +75,7 @@ class StepDrawing:
     def step(self, name: str, before: str) -> Step:
         depends_on = self.depends_on(before) if before else None
         self.ended_before[name] = self.known_ended(depends_on)
+        self.items_before[name] = self.known_items(depends_on)
         return self.filled(name, depends_on)
 
     def known_ended(self, depends_on: DependsOn | None) -> set[str]:
@@ -87,6 +90,18 @@ class StepDrawing:
             if name not in matched and own.get(name, depends_on.condition) != "Running"
         }
         return names.union(*(self.ended_before[name] for name in (*names, *matched)))
+
+    def known_items(self, depends_on: DependsOn | None) -> set[str]:
+        if depends_on is None or depends_on.strategy == "any" or not depends_on.items:
+            return set()
+        own = depends_on.conditions or {}
+        found = set[str]()
+        for name in filter(lambda each: has_items(self.steps[each]), depends_on.targets or ()):
+            condition = own.get(name, depends_on.condition)
+            found |= {name} if condition != "Running" else set()
+            # an item that is skipped for another one has finished before all that it waited for
+            found |= self.items_before[name] if condition in (None, "Completed") else set()
+        return found
 
     def filled(self, name: str, depends_on: DependsOn | None, *, last: bool = False) -> Step:
         """Draw the fields of a step besides its dependencies."""
@@ -250,6 +265,9 @@ class StepDrawing:
             step = f'steps["{other}"]'
             texts += [f"{step}.outputs.n", f'{step}.phase == "Completed"']
             texts += [f"{step}.job"] if self.has_job(other) else []
+        for other in sorted(self.items_before[name]):
+            item = f'steps["{other}"].item'
+            texts += [f"{item}.outputs.n", f'{item}.phase == "Completed"']
         return {name: self.draw(st.sampled_from(texts)) for name in "vw"}
 
     def references(self, name: str, loop: str) -> list[str]:
@@ -265,6 +283,8 @@ class StepDrawing:
             facts = ["outputs.n", "phase", "failure.exitCode"]
             facts += ["job"] if self.has_job(other) else []
             texts += [f"q-$(steps.{other}.{fact})" for fact in facts]
+        for other in sorted(self.items_before[name]):
+            texts += [f"q-$(steps.{other}.item.{fact})" for fact in ("outputs.n", "phase")]
         return texts
 
     def env(self, name: str, loop: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from jobflow.core.cel.expression import MAX_LENGTH
 from jobflow.core.cel.language import tree
 from jobflow.core.cel.language.macros import MACROS
 from jobflow.core.cel.language.parser import parse
-from jobflow.core.cel.references import find_references
+from jobflow.core.cel.references import Reference, as_item, find_references
 from jobflow.core.spec.expressions import list_expressions, reads_of
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names
@@ -40,7 +40,7 @@ def add_dependencies(steps: list[dict[str, Any]]) -> None:
         own = step["name"]
         if step.get("dependsOn", {}).keys() - {"targets"} or (typed := typed_step(step)) is None:
             continue
-        for name in dict.fromkeys(read.step for read in reads_of(typed)):
+        for name in dict.fromkeys(read.step for read in reads_of(typed, targets)):
             if name in targets and name != own and name not in _upstream(own, targets):
                 targets[own].append(name)
                 step["dependsOn"] = {"targets": targets[own]}
@@ -112,7 +112,7 @@ def find_misnamed_outputs(
         for i, step in enumerate(spec.get(key, ())):
             own = f"{key}[{i}]"
             for place, reference in find_references(step, f"{path}.{own}"):
-                match (reference.root, *reference.keys):
+                match _path_of(reference):
                     case ("steps", name, "outputs", output, *_):
                         yield from ((place, each) for each in _check_name(name, output, known))
             if (typed := typed_step(step)) is not None:
@@ -127,6 +127,15 @@ def find_misnamed_outputs(
             finder = _OutputFinder(known)
             finder.read(node, {"steps": _Value(_Kind.STEPS)})
             yield from ((f"{path}.{place}", fault) for fault in dict.fromkeys(finder.faults))
+
+
+def _path_of(reference: Reference) -> tuple[str, ...]:
+    """Return root and keys of a reference; an item of a step has the outputs that its step has."""
+    keys = reference.keys
+    if reference.root == "steps":
+        name, *fields = as_item(keys, lambda name: False)
+        keys = (name, *(fields[1:] if fields[:1] == ["item"] else fields))
+    return (reference.root, *keys)
 
 
 def _check_name(step: str, name: str, known: KnownOutputs) -> Iterator[str]:
@@ -204,6 +213,8 @@ class _OutputFinder:
                 return _Value(_Kind.OUTPUTS, value.step)
             case _Kind.STEP, "items":
                 return _Value(_Kind.ENTRY, value.step, lists=1)
+            case _Kind.STEP, "item":
+                return _Value(_Kind.STEP, value.step)
             case _Kind.OUTPUTS, _:
                 self.faults += _check_name(value.step, key, self._known)
                 return _Value(_Kind.OUTPUT, value.step, output=key)
@@ -267,7 +278,7 @@ def _misfits_of_run(
     param, or an output whose type is known."""
     values: dict[str, Any] = {}
     found = [each for _, each in find_references({"": reference_to(value) or ""}, "")]
-    match [(each.root, *each.keys) for each in found]:
+    match [_path_of(each) for each in found]:
         case [("item", *keys)]:
             items = (step.get("forEach") or {}).get("items")
             listed = enumerate(items if isinstance(items, list) else ())

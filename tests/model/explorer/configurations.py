@@ -130,7 +130,8 @@ def _probing(probe: Probe) -> Step:
 
 
 def _matching(target: str) -> Step:
-    return Step(depends_on=DependsOn(targets=[target], items="Matching"))
+    patch = Patch(job_spec={"queue": f"$(steps.{target}.item.phase)"})
+    return Step(depends_on=DependsOn(targets=[target], items="Matching"), patch=patch)
 
 
 APPROVED_LATER = Approval(timeout="30s", default="Approve")

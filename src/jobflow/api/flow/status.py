@@ -1,5 +1,6 @@
 """`status` of a JobFlow, with the names and shapes that Volcano's dashboards read."""
 
+from bisect import bisect_left
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
@@ -279,6 +280,12 @@ class StepCondition(RunCondition):
         in the retry; None without one."""
         begun = (run for run in reversed(self.runs or ()) if not run.is_left_over)
         return next(begun, None)
+
+    def run_at(self, index: int) -> RunCondition | None:
+        """Return the entry of `runs` of an item or repeat, or None if it has not begun."""
+        runs = self.runs or ()
+        at = bisect_left(runs, index, key=lambda run: run.index or 0)
+        return next((run for run in runs[at : at + 1] if run.index == index), None)
 
 
 class ReusedFlow(Struct):

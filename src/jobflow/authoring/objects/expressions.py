@@ -271,12 +271,12 @@ def to_cel(value: object) -> str:
 def reference_to(expr: Expr) -> str | None:
     """Return `$(params.x)`, or None if no reference can name the value."""
     # Imported when needed: most flows in Python write no reference.
-    from jobflow.core.cel.references import parse_reference
+    from jobflow.core.cel.references import as_item, parse_reference
 
     if not expr._path or expr._path[0] not in _REFERABLE:
         return None
     root, *keys = map(str, expr._path)
-    if root == "steps" and (len(keys) < 2 or keys[1] not in _FACTS):
+    if root == "steps" and _FACTS.isdisjoint(keys[2:3] if keys[1:2] == ["item"] else keys[1:2]):
         return None
     if (root in ("steps", "params", "vars", "flow") and not keys) or not all(keys):
         return None
@@ -284,7 +284,10 @@ def reference_to(expr: Expr) -> str | None:
     if any(re.search(r"[()$\s]", key) for key in keys):
         return None
     path = ".".join((root, *keys))
-    return f"$({path})" if parse_reference(path).keys == tuple(keys) else None
+    parsed = parse_reference(path).keys
+    if root == "steps" and keys[1] == "item":
+        parsed = as_item(parsed, lambda name: False)
+    return f"$({path})" if parsed == tuple(keys) else None
 
 
 def has_expr(value: object) -> bool:

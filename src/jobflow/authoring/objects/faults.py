@@ -120,7 +120,7 @@ _STEP = re.compile(r"(?:spec|flow)\.(flows|finally)\[(\d+)\]\.?")
 # The advice of admission, which writes CEL.
 _ITEMS = re.compile(
     r'"([^"]+)" has forEach: each of its items has outputs, as in '
-    r'steps\["\1"\]\.items\[0\]\.outputs'
+    r'steps\["\1"\]\.items\[0\]\.outputs(, and steps\["\1"\]\.item\.outputs)?'
 )
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
@@ -252,6 +252,7 @@ def from_manifest(fault: ManifestFault, report: Report) -> Fault:
     def in_python(advice: re.Match[str]) -> str:
         name, variable = advice[1], advice[1].replace("-", "_")
         how = f"write {variable}.items.map(lambda each: each.outputs)"
+        how += f", and {variable}.item.outputs" if advice[2] else ""
         return f'"{name}" has for_each, so each of its items has outputs: {how}'
 
     message = _ITEMS.sub(in_python, fault.message)

@@ -104,6 +104,12 @@ class Step(_Ordered):
         return step_value(self.name)["items"]
 
     @property
+    def item(self) -> Expr:
+        """In a step with `items="Matching"`: `phase`, `outputs`, `job` and `failure` of the item
+        with the same index."""
+        return step_value(self.name).item
+
+    @property
     def phase(self) -> Expr:
         """Completed, Failed, Skipped, or the phase while it runs."""
         return step_value(self.name).phase

@@ -136,6 +136,13 @@ def parse_reference(path: str) -> Reference:
     return Reference(path, root, tuple(tail.split(".")) if dot else ())
 
 
+def as_item(keys: tuple[str, ...], has_step: Callable[[str], bool]) -> tuple[str, ...]:
+    """Return the keys of a reference to a step. Unless a step has the full name `x.item`, this is
+    the item of the step `x`."""
+    name = keys[0].removesuffix(".item")
+    return keys if name == keys[0] or has_step(keys[0]) else (name, "item", *keys[1:])
+
+
 def get_entry(value: Any, key: str) -> Any:
     """Return the entry of a map, or of a list by its index from 0; UNSET if there is none."""
     if isinstance(value, dict):

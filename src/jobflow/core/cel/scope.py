@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from jobflow.api.flow import status as api
-from jobflow.api.flow.control import to_number
+from jobflow.api.flow.control import ForEach, to_number
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.step import Step
 from jobflow.api.labels import SCHEDULED_TIME
@@ -190,7 +190,9 @@ def build_variables(mentions: Sequence[Mention], scope: EvaluationScope) -> dict
             if step is not None:
                 fields = steps.setdefault(names[0], {})
                 for key in mention.keys[1:2] or STEP_FIELDS:
-                    if key in STEP_FIELDS and key not in fields:
+                    if key == "item" and scope.index is not None:
+                        fields[key] = _item(names[0], *step, scope)
+                    elif key in STEP_FIELDS and key not in fields:
                         value = STEP_FIELDS[key](scope.flow, *step)
                         if value is not UNSET:
                             is_name = key == "job" and scope.names_steps
@@ -251,19 +253,50 @@ def _items(flow: JobFlow, step: Step, condition: api.StepCondition) -> Any:
     """Return an entry for each item, in order, or UNSET without forEach."""
     if step.for_each is None:
         return UNSET
-    items = step.for_each.items
-    if items is None and condition.decisions is not None:
-        items = condition.decisions.items
-    count = len(items) if items is not None else to_number(step.for_each.count) or 0
-    finished = condition.phase in api.ENDED_STEP_PHASES
-    phase = api.StepPhase.SKIPPED if finished else api.StepPhase.WAITING
-    not_started: dict[str, Any] = {"phase": phase.value, "outputs": {}}
-    entries = [not_started] * max(0, min(count, MAX_RUNS))
+    not_started = {"phase": _phase_before_start(condition), "outputs": {}}
+    entries: list[dict[str, Any]] = [not_started] * _count_items(step.for_each, condition)
     for run in condition.runs or ():
         # others can write a status too
         if run.index is not None and 0 <= run.index < len(entries):
             entries[run.index] = {"phase": str(run.phase), "outputs": run.outputs or {}}
     return entries
+
+
+def _count_items(each: ForEach, condition: api.StepCondition) -> int:
+    items = each.items
+    if items is None and condition.decisions is not None:
+        items = condition.decisions.items
+    count = len(items) if items is not None else to_number(each.count) or 0
+    return max(0, min(count, MAX_RUNS))
+
+
+def _phase_before_start(condition: api.StepCondition) -> str:
+    """Return the phase of an item that has not started."""
+    finished = condition.phase in api.ENDED_STEP_PHASES
+    return (api.StepPhase.SKIPPED if finished else api.StepPhase.WAITING).value
+
+
+def _item(
+    name: str, step: Step, condition: api.StepCondition, scope: EvaluationScope
+) -> dict[str, Any]:
+    """Return the item of a matched target that has the index of the run. It does not exist if the
+    target counts as a whole."""
+    index = scope.index or 0
+    run = condition.run_at(index)
+    if run is None:
+        exists = step.for_each is not None and index < _count_items(step.for_each, condition)
+        if not exists:
+            return {"phase": "", "job": "", "outputs": {}, "failure": {}}
+        run = api.RunCondition(phase=_phase_before_start(condition))
+    first, job = format_job_name(scope.flow.metadata.name, step.name, index=index), run.job
+    if run.attempts:
+        job = name if scope.names_steps else job or format_latest_name(first, run.attempts)
+    return {
+        "phase": str(run.phase),
+        "job": job,
+        "outputs": run.outputs or {},
+        "failure": read_facts(run.failure, of_child=may_run_steps(step)),
+    }
 
 
 def list_failures(steps: Iterable[StepAndCondition]) -> list[dict[str, Any]]:
@@ -290,6 +323,8 @@ def list_failures(steps: Iterable[StepAndCondition]) -> list[dict[str, Any]]:
 
 
 LAST_FIELDS = ("outputs", "index")
+ITEM_FIELDS = ("phase", "job", "outputs", "failure")
+"""Fields of `steps["x"].item`."""
 
 STEP_FIELDS: Mapping[str, Callable[[JobFlow, Step, api.StepCondition], Any]] = {
     "phase": lambda flow, step, condition: str(condition.phase or api.StepPhase.WAITING),
@@ -337,6 +372,8 @@ def resolve_references(value: Any, scope: EvaluationScope, expanded: Fields | No
 
     def look_up(reference: Reference) -> Any:
         root, keys, path = reference.root, reference.keys, ""
+        if root == "steps":
+            keys = references.as_item(keys, lambda name: scope.get_step(name) is not None)
         value = variables = build(root, keys[: 2 if root == "steps" else 1])
         for key in (root, *keys):
             value = references.get_entry(value, key)

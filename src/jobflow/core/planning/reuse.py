@@ -10,7 +10,6 @@ job that depends on it exists (docs/decisions/reuse.md).
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -83,9 +82,8 @@ def _ends_of(position: int, index: int | None, ctx: PlanContext) -> list[Any]:
         # it starts again, and counts as if it had not
         return [f"daemon {_fingerprint_of(observed, condition)}"]
     runs: Sequence[RunCondition] = (condition.runs or ()) if observed.loops else (condition,)
-    if index is not None:  # they are in order
-        at = bisect_left(runs, index, key=lambda run: run.index or 0)
-        runs = [run for run in runs[at : at + 1] if run.index == index]
+    if index is not None:
+        runs = [run for run in (condition.run_at(index),) if run is not None]
     key = ctx.layout.keys[position]
     return ends_of(runs, key, ctx.flow, has_jobs=ctx.layout.has_objects[position])
 

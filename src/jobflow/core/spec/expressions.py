@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import Evaluated, Referring, Stage, find_set
 from jobflow.core.cel.expression import Expression, parse_expression
 from jobflow.core.cel.language.tree import Mention
-from jobflow.core.cel.references import find_references
+from jobflow.core.cel.references import as_item, find_references
 from jobflow.core.manifests.layers import may_have_layers, own_layers
 from jobflow.core.pods.failure import FACTS, MAX_FAILURE_MESSAGE, MAX_FAILURE_REASON
 from jobflow.core.violations import join_path
@@ -66,6 +66,8 @@ class StepRead(NamedTuple):
     """The key below the field: `exitCode` of `failure`; "" for the field as a whole."""
     is_own: bool = False
     """Whether a further attempt of the step reads the failure of the attempt before."""
+    of_item: bool = False
+    """Whether it reads a single item of the step."""
 
     @property
     def has_outputs(self) -> bool:
@@ -76,7 +78,9 @@ class StepRead(NamedTuple):
 def find_needed_outputs(spec: JobFlowSpec) -> frozenset[str]:
     """Return the names of the steps whose outputs an expression or reference reads."""
     steps = (*(spec.flows or ()), *(spec.finally_ or ()))
-    reads = chain(chain.from_iterable(map(reads_of, steps)), reads_of_outputs(spec))
+    names = {step.name for step in steps}
+    of_steps = (reads_of(step, names) for step in steps)
+    reads = chain(chain.from_iterable(of_steps), reads_of_outputs(spec))
     return frozenset(each.step for each in reads if each.has_outputs)
 
 
@@ -85,8 +89,8 @@ def reads_of_outputs(spec: JobFlowSpec) -> Iterator[StepRead]:
         yield from _read("", mention.root, mention.keys)
 
 
-def reads_of(step: Step) -> Iterator[StepRead]:
-    """Yield all that the expressions and references of a step read."""
+def reads_of(step: Step, names: Container[str]) -> Iterator[StepRead]:
+    """Yield all that the expressions and references of a step read. `names`: those of all steps."""
     for stage, mention in _list_mentions(step):
         if mention.root == "outputs":
             # alone, in until and retry.when, they are those of the step's own run
@@ -96,7 +100,10 @@ def reads_of(step: Step) -> Iterator[StepRead]:
             yield from _read(step.name, mention.root, mention.keys)
     for content in list_referring(step):
         for _, reference in find_references(content, ""):
-            yield from _read(step.name, reference.root, reference.keys)
+            root, keys = reference.root, reference.keys
+            if root == "steps":
+                keys = as_item(keys, names.__contains__)
+            yield from _read(step.name, root, keys)
 
 
 def _list_mentions(owner: Step | JobFlowSpec) -> Iterator[tuple[Stage, Mention]]:
@@ -108,7 +115,9 @@ def _list_mentions(owner: Step | JobFlowSpec) -> Iterator[tuple[Stage, Mention]]
 
 def _read(step: str, root: str, keys: Sequence[str]) -> Iterator[StepRead]:
     if root == "steps" and keys:
-        yield StepRead(keys[0], "".join(keys[1:2]), "".join(keys[2:3]))
+        of_item = keys[1:2] == ("item",)
+        fields = keys[2:] if of_item else keys[1:]
+        yield StepRead(keys[0], "".join(fields[:1]), "".join(fields[1:2]), of_item=of_item)
     elif root == "last" and keys[:1] in ((), ("outputs",)):
         yield StepRead(step, "outputs")
     elif root == "failure":
@@ -143,6 +152,8 @@ class NamedFailure(NamedTuple):
     """After the step has failed: other steps read them."""
     retried: frozenset[str] = NO_FIELDS
     """Between two attempts of a run: the next attempt reads them."""
+    of_items: frozenset[str] = NO_FIELDS
+    """After an item has failed: the same item of another step reads them."""
 
 
 def find_named_failures(spec: JobFlowSpec, readers: Iterable[Step]) -> dict[str, NamedFailure]:
@@ -150,12 +161,14 @@ def find_named_failures(spec: JobFlowSpec, readers: Iterable[Step]) -> dict[str,
     expressions or references."""
     ended: dict[str, set[str]] = {}
     retried: dict[str, set[str]] = {}
+    of_items: dict[str, set[str]] = {}
     reads: list[StepRead] = []
+    names = {step.name for step in (*(spec.flows or ()), *(spec.finally_ or ()))}
     for step in readers:
         expressions = (each.text for each in list_expressions(step))
         texts = chain(expressions, map(str, list_referring(step)))
         if any("failure" in text for text in texts):  # to parse them all costs much more
-            reads += reads_of(step)
+            reads += reads_of(step, names)
     if any("failure" in text for text in (spec.outputs or {}).values()):
         reads += reads_of_outputs(spec)
     for read in reads:
@@ -163,11 +176,13 @@ def find_named_failures(spec: JobFlowSpec, readers: Iterable[Step]) -> dict[str,
             for step in spec.flows or ():
                 ended.setdefault(step.name, set()).update(_SIZES)
         elif read.field in ("", "failure"):
-            found = retried if read.is_own else ended
+            found = retried if read.is_own else of_items if read.of_item else ended
             found.setdefault(read.step, set()).update(FACTS.get(read.key, _SIZES))
     return {
-        name: NamedFailure(frozenset(ended.get(name, ())), frozenset(retried.get(name, ())))
-        for name in {**ended, **retried}
+        name: NamedFailure(
+            *(frozenset(found.get(name, ())) for found in (ended, retried, of_items))
+        )
+        for name in {**ended, **retried, **of_items}
     }
 
 

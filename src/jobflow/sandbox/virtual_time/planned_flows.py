@@ -184,7 +184,7 @@ class PlannedFlows:
             for name, condition in conditions.items():
                 read: list[str] = []
                 if condition.reason in _BY_EXPRESSION:
-                    read = [used.step for used in reads_of(steps[name]) if used.has_outputs]
+                    read = [used.step for used in reads_of(steps[name], steps) if used.has_outputs]
                 without = [
                     steps[target]
                     for target in dict.fromkeys(read)

@@ -2,7 +2,7 @@
 step depends on, and those that have ended when it starts; and of the entries of probes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -138,6 +138,15 @@ class UpstreamSteps:
             return False
         return not self._ended[step] >> target & 1
 
+    def matches(self, step: int, target: int) -> bool:
+        """Return whether item i of a step depends on item i of another one, directly or through
+        others."""
+        return len(self._steps) > MOST_STEPS or bool(self._matched[step] >> target & 1)
+
+    def item_may_still_run(self, step: int, target: int) -> bool:
+        """Return whether the same item of a matched step may not have ended when an item starts."""
+        return len(self._steps) <= MOST_STEPS and not self._ended_items[step] >> target & 1
+
     def is_settled(self, step: int, target: int) -> bool:
         """Return whether a target has ended when a step decides."""
         return bool(self._settled[step] >> target & 1)
@@ -151,6 +160,33 @@ class UpstreamSteps:
     def _ended(self) -> list[int]:
         found = ((at, ended_bits(graph, self._steps[at:])) for at, graph in self._graphs)
         return [bits << first for first, ended in found for bits in ended]
+
+    @lazy_property
+    def _matched(self) -> list[int]:
+        """The steps that each step matches, directly or through others, as bits by position."""
+        return self._item_bits(lambda step, target: True)
+
+    @lazy_property
+    def _ended_items(self) -> list[int]:
+        """The matched steps whose item has ended when the same item of each step starts."""
+        return self._item_bits(
+            lambda step, target: (
+                get_condition_for(step, target) is not Condition.RUNNING
+                and (get_strategy(step) is Strategy.ALL or len(step.targets) == 1)
+            )
+        )
+
+    def _item_bits(self, counts: Callable[[Step, Step], bool]) -> list[int]:
+        found = [0] * len(self._steps)
+        for at, graph in self._graphs:
+            for position in (at + each for each in graph.order):
+                step = self._steps[position]
+                is_matched = step.matches_items and get_probe(step) is None
+                for target in graph.targets[position - at] if is_matched else ():
+                    other = self._steps[at + target]
+                    if other.for_each is not None and counts(step, other):
+                        found[position] |= found[at + target] | 1 << (at + target)
+        return found
 
     @lazy_property
     def _settled(self) -> list[int]:

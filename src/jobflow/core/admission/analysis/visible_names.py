@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from jobflow.api.flow.jobflow import JobFlow
@@ -13,7 +13,7 @@ from jobflow.api.flow.traits import Stage
 from jobflow.api.labels import SCHEDULED_TIME
 from jobflow.core.admission.analysis import places
 from jobflow.core.admission.analysis.jobs.resolved_specs import KnownTasks
-from jobflow.core.cel import scope
+from jobflow.core.cel import references, scope
 from jobflow.core.cel.language.tree import Mention
 from jobflow.core.cel.language.values import TYPES
 from jobflow.core.pods.failure import FACTS, FACTS_OF_CHILD
@@ -23,7 +23,13 @@ from jobflow.core.text import join_names
 from jobflow.core.work import may_run_steps, work_of
 
 ITEM_FACTS = ("phase", "outputs")
-REFERENCE_FACTS = ("outputs", "phase", "reason", "job", "failure")
+_FIELDS_OF_A_CHILD = tuple(field for field in scope.ITEM_FIELDS if field != "job")
+_FOR_ITEMS: Mapping[tuple[str, ...], str] = {
+    ("outputs",): '{}, and steps["{}"].item.outputs for the item of the same index',
+    ("job",): '{}; write steps["{}"].item.job for the item of the same index',
+}
+"""Faults of facts of a step whose items are matched."""
+REFERENCE_FACTS: tuple[str, ...] = ("outputs", "phase", "reason", "job", "failure")
 _LITERALS = {"true": "true", "false": "false", "null": "null", "none": "null", "nil": "null"}
 """Literals of other languages -> CEL's."""
 _DASHED = re.compile(r"[-.\w]+")
@@ -105,16 +111,23 @@ class NameScope:
             return None
         if not keys:
             return 'write the name of the step, as in steps["NAME"].phase'
+        if keys[1:2] == ("item",):
+            return self._step(place, keys[0]) or self._item(place, keys[0], keys[2:])
         fault = self._step(place, keys[0]) or self._fact(keys[0], mention)
+        if fault is not None and self._matches(place, keys[0]):
+            return _FOR_ITEMS.get(keys[1:2], "{}").format(fault, keys[0])
         if fault is not None or place.stage is not Stage.VARS:
             return fault
         # the outputs and other facts of a step that still runs are not known yet
         is_over = not self._upstream.may_still_run(place.position, keys[0])
         if is_over or keys[1:2] in (("phase",), ("job",)):
             return None
+        how = "wait until it has ended"
+        if self._matches(place, keys[0]):
+            how = f'write steps["{keys[0]}"].item for the item of the same index'
         return (
             f'"{keys[0]}" may still run when this step starts, so vars can only use its phase '
-            "and job; wait until it has ended"
+            f"and job; {how}"
         )
 
     def _no_variable(self, place: places.ExpressionPlace, root: str) -> str:
@@ -224,6 +237,41 @@ class NameScope:
             return f'the job of "{name}" has no task "{task}"{has}'
         return _unknown_key("a task", keys[2:], scope.POD_PHASES)
 
+    def _matches(self, place: places.ExpressionPlace, name: str) -> bool:
+        """Return whether `steps[name].item` has a meaning at a place."""
+        target = self._upstream.find(name)
+        if target is None or "item" not in self._variables(place):
+            return False
+        return self._upstream.matches(place.position, target)
+
+    def _item(self, place: places.ExpressionPlace, name: str, keys: Sequence[str]) -> str | None:
+        """Return the fault of fields of `steps[name].item`."""
+        position = self._upstream.find(name)
+        assert position is not None, "the step exists"
+        step = self._steps[position]
+        if "item" not in self._variables(place):
+            return f'{places.OTHER_PLACES["item"]}, and so steps["{name}"].item'
+        if step.for_each is None:
+            return f'"{name}" has no forEach, and so no items; write steps["{name}"].outputs'
+        if not self._upstream.matches(place.position, position):
+            own = self._steps[place.position].name
+            return (
+                f'the items of "{own}" do not depend on single items of "{name}"; set '
+                f'dependsOn.items: Matching in "{own}" and in each step between them'
+            )
+        facts = scope.ITEM_FIELDS if not work_of(step).has_steps else _FIELDS_OF_A_CHILD
+        if keys and keys[0] not in facts:
+            return unknown_field("an item", keys, facts)
+        is_early = self._upstream.item_may_still_run(place.position, position)
+        if is_early and keys[:1] not in (("phase",), ("job",)):
+            return (
+                f'the item of "{name}" may still run when this item starts, so only its phase and '
+                "job are known; wait until it has ended"
+            )
+        if keys[:1] == ("failure",):
+            return unknown_fact(keys[1:], of_child=may_run_steps(step))
+        return undeclared_output(step, keys) if keys and work_of(step).has_steps else None
+
     def _name_without_quotes(self, mention: Mention, text: str) -> str | None:
         """Return the step that `steps.a-b.phase` means if there is no step `a`."""
         if not mention.keys or not text.startswith("steps.", mention.at):
@@ -244,13 +292,25 @@ class NameScope:
         self, place: places.ExpressionPlace, root: str, keys: tuple[str, ...]
     ) -> str | None:
         """Return the fault of a reference, which has fewer names than an expression, or None."""
+        if root == "steps":
+            keys = references.as_item(keys, lambda name: self._upstream.find(name) is not None)
+            if keys[1:] == ("item",):
+                return (
+                    f"write which field of it is meant, as in $(steps.{keys[0]}.item.outputs.KEY)"
+                )
+            if keys[1:2] == ("item",):
+                return self.fault(place, Mention(root, keys, 0))
         if root == "steps" and not set(keys[1:2]) & set(REFERENCE_FACTS):
-            name, _, rest = keys[0].partition(".")
+            step, _, rest = keys[0].partition(".")
+            name, facts, owner = step, REFERENCE_FACTS, "a reference to a step"
+            if rest.startswith("item."):
+                name, facts, owner = f"{step}.item", scope.ITEM_FIELDS, "an item"
+                rest = rest.removeprefix("item.")
             word = rest.partition(".")[0]
-            if word in REFERENCE_FACTS and self._upstream.find(name) is not None:
+            if word in facts and self._upstream.find(step) is not None:
                 return f"{word} has no fields; write $(steps.{name}.{word})"
-            if word and self._upstream.find(name) is not None:  # `x.output.y`
-                return unknown_field("a reference to a step", (word,), REFERENCE_FACTS)
+            if word and self._upstream.find(step) is not None:  # `x.output.y`
+                return unknown_field(owner, (word,), facts)
             example = "$(steps.NAME.outputs.KEY)"
             others = ", ".join(f".{fact}" for fact in REFERENCE_FACTS[1:])
             return f"write {example} for a step's output, or end with one of {others}"

@@ -157,8 +157,11 @@ def least_status(facts: FlowFacts) -> int:
     for name, named in find_named_failures(facts.flow.spec, readers).items():
         position = facts.position(name)
         runs = 1 if position is None else facts.job_counts[position].runs or 1
-        # after the end of the step only itself has the facts of its failure, before that every run
-        size += max(measure_fields(named.ended), runs * measure_fields(named.retried))
+        # after the end of the step only itself has the facts of its failure, and its items have
+        # those that other items read; before that every run has them
+        of_items = runs * measure_fields(named.of_items)
+        retried = runs * measure_fields(named.retried)
+        size += max(measure_fields(named.ended) + of_items, retried)
     return size + (STATUS_OF_OUTPUTS if facts.flow.spec.outputs else 0)
 
 

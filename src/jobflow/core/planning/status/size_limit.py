@@ -25,7 +25,7 @@ from jobflow.core.names import format_latest_name
 from jobflow.core.planning.observed.job_history import has_end
 from jobflow.core.planning.status.job_records import JOB_LISTS
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.expressions import NO_FIELDS, NamedFailure, keep_fields
+from jobflow.core.spec.expressions import NamedFailure, keep_fields
 
 LIMIT = 256 * 1024
 """Bytes of a status as JSON above which parts of it are dropped."""
@@ -192,7 +192,7 @@ def _with_named(less: JobFlowStatus, status: JobFlowStatus, named: NamedFailures
     conditions, full = dict(less.conditions or {}), status.conditions or {}
     for key in named.keys() & conditions.keys():
         runs = [
-            _with_fields(run, before, named[key].retried, NO_FIELDS)
+            _with_fields(run, before, named[key].retried, named[key].of_items)
             for run, before in zip(conditions[key].runs or (), full[key].runs or (), strict=True)
         ]
         kept = _with_fields(conditions[key], full[key], named[key].retried, named[key].ended)
