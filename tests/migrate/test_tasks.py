@@ -206,10 +206,10 @@ def test_a_loop_over_the_result_of_a_step() -> None:
     assert found.step("use")["vars"] == {"k": 'get(item, "k", "{{item.k}}")'}
 
 
-def test_a_condition_on_the_item_chooses_items() -> None:
+def test_a_condition_on_the_item_is_decided_for_each() -> None:
     call = step("a", withItems=[{"k": 1}, {"k": 2}], when="{{item.k}} > 1")
     found = migrate(workflow(steps("main", [call]), echo()))
-    assert found.step("a")["forEach"] == {"from": '[{"k": 1}, {"k": 2}].filter(item, item.k > 1)'}
+    assert found.step("a")["forEach"] == {"items": [{"k": 1}, {"k": 2}], "when": "item.k > 1"}
 
 
 def test_results_of_a_loop_are_a_list() -> None:

@@ -156,13 +156,47 @@ class Deciding:
         """Return the values for references in the job of the next attempt of a run."""
         run = state.run(index)
         number = {"attempt": state.number(index) + 1, "retries": run.failures if run else 0}
-        values = self.context(state) | self.item_values(state, index) | number
-        for target in self.reference.matching.upstream(state):
-            item = self.matched_item(target, index or 0)
-            values["steps"][target.name] = {**values["steps"][target.name], "item": item}
+        values = self.values_at_turn(state, index) | number
         values |= self.last_values(state, index)
         vars_ = (state.step.vars or {}).items()
         return values | {"vars": {name: evaluate(text, values) for name, text in vars_}}
+
+    def values_at_turn(self, state: State, index: int | None) -> dict[str, Any]:
+        """Return the values for the decision about an item, which its job has too."""
+        values = self.context(state) | self.item_values(state, index)
+        for target in self.reference.matching.upstream(state):
+            item = self.matched_item(target, index or 0)
+            values["steps"][target.name] = {**values["steps"][target.name], "item": item}
+        return values
+
+    def takes(self, state: State, index: int | None) -> bool:
+        """Whether a run may start by `forEach.when`."""
+        each = state.step.for_each
+        if index is None or each is None or each.when is None:
+            return True
+        try:
+            return truth(each.when, self.values_at_turn(state, index))
+        except NoValue:
+            return False
+
+    def take_turns(self, state: State) -> None:
+        """End the items that the status shows as not taken, or as failed in their decision."""
+        each = state.step.for_each
+        if each is None or each.when is None:
+            return
+        shown = self.reference.seen.steps[state.name].runs
+        for index in range(len(state.items or ())):
+            if state.run(index) is not None or not self.reference.matching.may_start(state, index):
+                continue
+            try:
+                taken = truth(each.when, self.values_at_turn(state, index))
+            except NoValue:
+                if shown.get(index) == ("Failed", EXPRESSION_ERROR):
+                    self.reference.running.no_vcjob(state, index, EXPRESSION_ERROR)
+                continue
+            if not taken and shown.get(index) == ("Skipped", "NotTaken"):
+                run = Run(index, phase="Skipped", reason="NotTaken")
+                state.runs = sorted([*state.runs, run], key=lambda run: run.index or 0)
 
     def matched_item(self, target: State, index: int) -> dict[str, Any]:
         """Return the values of the item of a target that has the index of the run."""

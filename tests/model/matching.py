@@ -166,7 +166,8 @@ class Matching:
         skipped = [r for r in state.runs if r.phase == "Skipped" and r.reason != SKIPPED_BY_USER]
         bad = {run.reason for run in skipped} - {NOT_TAKEN}
         begun = len(skipped) < len(state.runs)
-        if not skipped or (begun and not bad):
+        decides = state.step.for_each is not None and state.step.for_each.when is not None
+        if not skipped or ((begun or decides) and not bad):
             return False
         reasons = bad or {NOT_TAKEN}
         state.end("Failed" if begun else "Skipped", *reasons, now=self.reference.now)

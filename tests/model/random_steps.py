@@ -218,7 +218,20 @@ class StepDrawing:
     def retries(self) -> list[Retry]:
         return [*RETRIES, *(Retry(limit=text) for text in self.refer("n"))]
 
+    def turn(self, name: str) -> str | None:
+        """Draw a condition for single items."""
+        if not self.has("itemWhen", 4):
+            return None
+        texts = ["index > 0", "index == 0", 'item == "x"', self.condition(name)]
+        for other in sorted(self.items_before[name]):
+            item = f'steps["{other}"].item'
+            texts += [f"{item}.outputs.n > 1", f'{item}.phase == "Completed"'] * 2
+        return self.draw(st.sampled_from(texts))
+
     def for_each(self, name: str) -> ForEach:
+        return msgspec.structs.replace(self.items_of(name), when=self.turn(name))
+
+    def items_of(self, name: str) -> ForEach:
         parallelism = self.draw(st.sampled_from([None, 1, 2, *self.refer("n")]))
         kind = self.draw(st.sampled_from(["items", "count", "from"]))
         if kind == "count":
@@ -232,6 +245,11 @@ class StepDrawing:
 
     def matching_for_each(self, name: str, depends_on: DependsOn | None) -> ForEach | None:
         """Draw the items of a step that matches them: none of its own, or as many in most cases."""
+        each = self.items_like(name, depends_on)
+        when = self.turn(name)
+        return each if when is None else msgspec.structs.replace(each or ForEach(), when=when)
+
+    def items_like(self, name: str, depends_on: DependsOn | None) -> ForEach | None:
         assert depends_on is not None
         kind = self.draw(st.sampled_from(["none", "parallelism", "count", "own"]))
         if kind in ("none", "parallelism") and self.unknown.intersection(depends_on.targets or ()):
@@ -246,7 +264,7 @@ class StepDrawing:
             counts = [each.for_each.count for each in targets if each.for_each is not None]
             return ForEach(count=next((n for n in counts if isinstance(n, int)), 2))
         if kind == "own":
-            return self.for_each(name)
+            return self.items_of(name)
         return ForEach(parallelism=self.draw(st.sampled_from([1, 2])))
 
     def repeat(self) -> Repeat:

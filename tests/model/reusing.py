@@ -54,6 +54,7 @@ class Reusing:
             return
         for index, shown in reference.seen.steps[state.name].runs.items():
             may_start = not has_items(state.step) or reference.matching.may_start(state, index or 0)
+            may_start = may_start and reference.deciding.takes(state, index)
             if shown == REUSED and state.run(index) is None and may_start:
                 yield index
 

@@ -32,6 +32,7 @@ class Running:
                 self.update_run(state, run)
             self.reference.by_hand.settle_unstarted(state)
             self.reference.matching.skip_items(state)
+            self.reference.deciding.take_turns(state)
             if state.phase == "Running":  # it may run again
                 self.end_if_complete(state)
 
@@ -323,6 +324,7 @@ class Running:
                 continue
             tried = not strict and (state.name, index) in self.reference.batch.refused
             free = state.run(index) is None and self.reference.matching.may_start(state, index)
+            free = free and self.reference.deciding.takes(state, index)
             if places > 0 and free and not tried:
                 yield index
                 places -= 1

@@ -62,6 +62,7 @@ class Waiting:
             self.skip(state, STOPPED)
         else:
             reference.matching.skip_items(state)
+            reference.deciding.take_turns(state)
             reference.by_hand.settle_unstarted(state)
             if state.items and state.runs and not state.alive:
                 reference.running.end_for_each(state)

@@ -82,3 +82,29 @@ def test_the_order_of_the_steps_is_the_priority(home: Path) -> None:
     for line in (home / "log").read_text().splitlines():
         open_items += 1 if line.startswith("align") else -1
         assert open_items <= 3
+
+
+def test_a_step_runs_for_some_items_and_the_next_one_takes_what_there_is(home: Path) -> None:
+    items = [{"id": "a", "reads": 10}, {"id": "b", "reads": 99}, {"id": "c", "reads": 50}]
+    each = {"from": "params.samples"}
+    kept = 'printf \'{"kept": "%s.trimmed"}\' $0 > /dev/termination-log'
+    both = {"targets": ["check", "trim"], "items": "Matching"}
+    flows = {
+        "check": sh("true", when="params.samples != null", forEach=each),
+        "trim": sh(kept, "$(item.id)", forEach={"when": "item.reads > 20"}, **matching("check")),
+        "align": sh(
+            'printf \'{"bam": "%s"}\' $0 > /dev/termination-log',
+            "$(vars.input)",
+            dependsOn=both,
+            vars={"input": 'get(steps["trim"].item.outputs, "kept", item.id)'},
+        ),
+        "gather": sh(
+            "echo $1 > $0",
+            f"{home}/gathered",
+            "$(vars.bams)",
+            dependsOn={"targets": ["align"]},
+            vars={"bams": 'steps["align"].items.map(i, i.outputs.bam).join(" ")'},
+        ),
+    }
+    run(flows, params=[{"name": "samples", "value": items}])
+    assert (home / "gathered").read_text() == "a b.trimmed c.trimmed\n"

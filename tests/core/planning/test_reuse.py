@@ -52,6 +52,15 @@ def chain_with_param() -> World:
     return params(rate="0.01")(world_of(steps))
 
 
+def choosing() -> World:
+    each = ForEach(items=[1, 2, 3], when="item > params.n")
+    steps = [
+        Step(name="a", for_each=each, **says("$(item)")),
+        Step(name="b", depends_on=after("a")),
+    ]
+    return params(n=1)(world_of(steps))
+
+
 THOUSAND = list(range(1000))
 CASES: dict[str, tuple[World, Callable[[World], World], set[str]]] = {
     "nothing changed": (flow("a", b="a", c="b"), nothing, set()),
@@ -90,6 +99,9 @@ CASES: dict[str, tuple[World, Callable[[World], World], set[str]]] = {
         changed("b", reuse_policy="Never"),
         {"g-b", "g-c"},
     ),
+    "items that are taken as before": (choosing(), nothing, set()),
+    "an item that is not taken any more": (choosing(), params(n=2), {"g-b"}),
+    "an item that is taken now": (choosing(), params(n=0), {"g-a-0", "g-b"}),
     "another step before it": (
         flow("a", "x", b="a"),
         changed("b", depends_on=after("a x")),

@@ -209,6 +209,9 @@ FLOWS: dict[str, World] = {
     ),
     "finally": flow("a", b="a").with_finally("z"),
     "matching items": flow(a=step(for_each=TWICE), b=_matching("a")),
+    "items that are not taken": flow(
+        a=step(for_each=ForEach(count=2, parallelism=1, when="index > 0")), b=_matching("a")
+    ),
     "targets": flow("a", b="a", c="b", d="a").with_spec(targets=["b"]).with_finally("z"),
     "chain in finally": flow("a").with_finally("y", z=step("y", condition="Finished")),
     "outputs": flow("a").with_spec(outputs={"how": "flow.phase", "n": 'steps["a"].attempts'}),
@@ -397,6 +400,7 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("chain in finally", "crash", "lost answer", "fail"),
     _configuration("targets", "crash", "fail", "retry"),
     _configuration("matching items", "crash", "fail"),
+    _configuration("items that are not taken", "crash", "lost answer", "fail"),
     _configuration("daemon and Abort", "delete flow", "crash", "fail"),
     _configuration("forEach one by one", "crash", "delete job", "fail"),
     _configuration("daemon", "crash", "fail", "retry"),

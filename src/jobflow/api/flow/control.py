@@ -145,6 +145,10 @@ class ForEach(Struct):
     parallelism: IntOrParam | None = None
     """Maximum number of these jobs at a time. Default: no limit. It may be a reference to a param,
     such as $(params.n)."""
+    when: Annotated[str | None, Evaluated(Stage.ITEM)] = None
+    """CEL condition, evaluated once for each item when it is its turn, such as item.size > 20 or
+    steps["x"].item.phase == "Completed". An item for which it is false is Skipped, and the step is
+    Completed if the other items are."""
 
 
 class Repeat(Struct):

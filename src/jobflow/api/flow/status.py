@@ -262,6 +262,8 @@ class Decisions(Struct):
     compared: str = ""
     """With spec.reuse: the items that have no result to take, as a hexadecimal number with a bit
     for each; 1 for a step without items."""
+    taken: str = ""
+    """The items for which forEach.when is true, as a hexadecimal number with a bit for each."""
 
 
 class StepCondition(RunCondition):

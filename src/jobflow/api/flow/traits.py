@@ -44,6 +44,8 @@ class Stage(Enum):
     """Before any step starts."""
     DECISION = auto()
     """Once, when the dependencies of the step are met."""
+    ITEM = auto()
+    """Once for each item, at its turn."""
     VARS = auto()
     """Before each attempt starts."""
     JOB = auto()

@@ -171,6 +171,10 @@ class ForEach(Fields):
     parallelism: int | str | Expr | None = None
     """Maximum number of these jobs at a time. Default: no limit. It may be a reference to a
     param, such as $(params.n)."""
+    when: str | Expr | None = None
+    """CEL condition, evaluated once for each item when it is its turn, such as item.size > 20
+    or steps["x"].item.phase == "Completed". An item for which it is false is Skipped, and the
+    step is Completed if the other items are."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Repeat(Fields):

@@ -37,7 +37,7 @@ from jobflow.core.planning.work.end import take_outputs
 from jobflow.core.pods.outputs import OutputsTooLarge
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.compiled import compile_flow
-from jobflow.core.spec.items import get_items
+from jobflow.core.spec.items import get_items, read_bits
 
 # ------------------------------------------------------- what a run is made of
 
@@ -158,11 +158,7 @@ def noted(decisions: Sequence[StepDecision], ctx: PlanContext) -> list[StepDecis
 
 
 def _bits(decided: Decisions | None) -> int:
-    text = decided.compared if decided is not None else ""
-    try:
-        return int(text or "0", 16)
-    except ValueError:  # somebody else wrote it: the run is compared once more
-        return 0
+    return read_bits(decided.compared) if decided is not None else 0
 
 
 def guard_of(run: ObservedRun, ctx: PlanContext) -> Guard | None:

@@ -76,6 +76,14 @@ def name_item(step: Step, decided: Decisions | None, index: int | None) -> str:
     return f"item {index} ({text})" if is_short else f"item {index}"
 
 
+def read_bits(text: str) -> int:
+    """Return the number in a field of decisions that has a bit for each item."""
+    try:
+        return int(text or "0", 16)
+    except ValueError:  # somebody else wrote it: what it notes is decided once more
+        return 0
+
+
 def get_parallelism(flow: JobFlow, step: Step | None = None) -> int | None:
     """Return how many jobs of a flow, or items of a step, may be under way at once: what a user has
     set by hand, else what the spec says; None: any number."""

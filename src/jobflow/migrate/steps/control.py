@@ -63,10 +63,7 @@ class Loop:
     def item(self) -> Ref:
         return Ref("item", "item", self.kind, "item")
 
-    def for_each(self, test: str = "") -> dict[str, Any]:
-        """Return `forEach`, of the items that pass a test in CEL."""
-        if test:
-            return {"from": f"{self.cel}.filter(item, {test})"}
+    def for_each(self) -> dict[str, Any]:
         return self.plain if self.plain is not None else {"from": self.cel}
 
 

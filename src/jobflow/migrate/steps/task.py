@@ -93,9 +93,9 @@ class TaskWriter:
         tests = [task.depends.when(self.infos, self.kinds), *_strict_tests(task, self.infos)]
         condition = task.entry.get("when")
         if condition is not None and loop is not None and mentions_item(condition.text):
-            # A condition on the item chooses items; any other decides once for the step.
+            # A condition on the item is decided for each; any other once for the step.
             test = converted(condition, context, condition_to_cel)
-            step["forEach"] = loop.for_each(test or "true")
+            step["forEach"] = {**loop.for_each(), "when": test or "true"}
         else:
             if condition is not None:
                 tests.append(converted(condition, context, condition_to_cel) or "")

@@ -50,9 +50,11 @@ def _decisions(selected: SelectedStep) -> Iterator[_Value]:
         yield "when", f"{made[decided.when if decided else None]}: {step.when}"
     if step.switch is not None:
         yield "switch", format_case(step, condition) or "not decided yet"
-    if step.fan_out is not None:
+    if (each := step.fan_out) is not None:
         items = get_items(step, decided)
         yield "forEach", "not computed yet" if items is None else format_count(len(items), "item")
+        if each.when is not None:
+            yield "forEach.when", each.when
 
 
 def _retries(step: Step, run: RunCondition) -> Iterator[_Value]:

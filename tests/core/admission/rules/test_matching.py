@@ -192,3 +192,47 @@ def test_a_step_of_the_full_name_wins() -> None:
     dotted = {"name": "evaluate.item", "dependsOn": {"targets": ["split"]}}
     step = last("evaluate evaluate.item", env={"X": "$(steps.evaluate.item.reason)"})
     assert faults(flow_of(*CHAIN, dotted, step)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'steps["train"].item.outputs.acc > 0.5 && index > 1',
+        'steps["train"].item.phase == "Completed" && item != "x"',
+        'steps["split"].outputs.go',
+    ],
+)
+def test_each_item_may_decide_by_its_target_item(text: str) -> None:
+    assert faults(flow_of(SPLIT, TRAIN, evaluate(forEach={"when": text}))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("index", "forEach.when: Invalid value: "),
+        ("outputs.x > 1", "only repeat.until and retry.when have outputs"),
+        ("attempt > 1", "have the numbers of an attempt"),
+        ('steps["train"].items[0].phase == ""', 'or steps["train"].item in forEach.when'),
+        ('steps["train"].item.output == 1', 'an item has no "output"'),
+        ("item.n >", "forEach.when: Invalid value: "),
+    ],
+)
+def test_a_wrong_condition_of_items_is_refused(text: str, fault: str) -> None:
+    [found] = faults(flow_of(SPLIT, TRAIN, evaluate(forEach={"when": text})))
+    assert fault in found
+
+
+@pytest.mark.parametrize("name", ["item", "index"])
+def test_a_condition_of_the_step_that_reads_an_item_names_for_each_when(name: str) -> None:
+    [found] = faults(
+        flow_of(
+            {**TRAIN, "name": "split", "dependsOn": None}
+            | {"forEach": {"count": 2}, "when": f"{name} == 1"}
+        )
+    )
+    assert f"forEach.when is evaluated for each and has {name}" in found
+
+
+def test_for_each_with_a_condition_alone_has_no_items() -> None:
+    [found] = faults(flow_of({"name": "a", "forEach": {"when": "index > 1"}}))
+    assert "set the source of the items" in found

@@ -22,8 +22,13 @@ from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strate
 
 COMMON_VARIABLES = ("params", "flow", "steps")
 _OF_RUNS = frozenset(
-    {Stage.VARS, Stage.JOB, Stage.RETRY, Stage.QUESTION, Stage.RUN_END, Stage.ATTEMPT_END}
+    {
+        *(Stage.ITEM, Stage.VARS, Stage.JOB, Stage.RETRY),
+        *(Stage.QUESTION, Stage.RUN_END, Stage.ATTEMPT_END),
+    }
 )
+DECISIONS = frozenset({Stage.DECISION, Stage.ITEM})
+"""Stages at which the targets whose items are matched may still run."""
 _OF_ENDED_RUNS = frozenset({Stage.RUN_END, Stage.ATTEMPT_END})
 _OF_ATTEMPTS: Mapping[Stage, tuple[str, ...]] = {
     Stage.ATTEMPT_END: ("failure", "attempt", "retries"),

@@ -112,7 +112,7 @@ class NameScope:
         if not keys:
             return 'write the name of the step, as in steps["NAME"].phase'
         if keys[1:2] == ("item",):
-            return self._step(place, keys[0]) or self._item(place, keys[0], keys[2:])
+            return self._step(place, keys[0], of_item=True) or self._item(place, keys[0], keys[2:])
         fault = self._step(place, keys[0]) or self._fact(keys[0], mention)
         if fault is not None and self._matches(place, keys[0]):
             return _FOR_ITEMS.get(keys[1:2], "{}").format(fault, keys[0])
@@ -133,6 +133,13 @@ class NameScope:
     def _no_variable(self, place: places.ExpressionPlace, root: str) -> str:
         if root == places.VARS and place.stage in places.WITH_VARS:
             return "the step sets no vars"
+        if root in ("item", "index") and place.stage is Stage.DECISION:
+            own = self._steps[place.position]
+            if own.for_each is not None and (own.when is not None or own.switch is not None):
+                return (
+                    "when and switch of a step are evaluated once, for all its items; forEach.when "
+                    f"is evaluated for each and has {root}"
+                )
         if root in places.OTHER_PLACES:
             return places.OTHER_PLACES[root]
         if root in scope.RUN_FIELDS:
@@ -167,7 +174,10 @@ class NameScope:
             return "only flows that a CronJobFlow creates have flow.scheduledTime"
         return unknown_field("a flow", keys, names)
 
-    def _step(self, place: places.ExpressionPlace, name: str) -> str | None:
+    def _step(
+        self, place: places.ExpressionPlace, name: str, *, of_item: bool = False
+    ) -> str | None:
+        """Return why a step cannot be read, or None. `of_item`: a single item of it."""
         target, first = self._upstream.find(name), len(self._graph)
         if target is None:
             guess = self._step_suggester.nearest(name)
@@ -186,12 +196,16 @@ class NameScope:
             return None
         if self._upstream.depends_on(place.position, target):
             # a decision is made while matched items of the target still run
-            is_early = place.stage is Stage.DECISION and self._steps[place.position].matches_items
+            own = self._steps[place.position]
+            is_early = place.stage in places.DECISIONS and own.matches_items and not of_item
             if not is_early or self._upstream.is_settled(place.position, target):
                 return None
+            how = "use a step before it"
+            if self._steps[target].for_each is not None:
+                how += f', or steps["{name}"].item in forEach.when'
             return (
                 f'"{name}" may still run when this is evaluated, because its items are matched; '
-                "use a step before it"
+                f"{how}"
             )
         dependant = self._steps[place.position].name
         return f'step "{dependant}" does not depend on "{name}"; add it to dependsOn.targets'

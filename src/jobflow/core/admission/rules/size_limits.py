@@ -110,6 +110,8 @@ STATUS_OF_AN_ANSWER = MAX_BY_BYTES + len(
 )
 """Bytes of the answer to an approval; while it asks, its deadline is shorter."""
 STATUS_OF_DECISIONS = len(',"decisions":{"when":false,"case":99}')
+STATUS_OF_TURNS = len(',"decisions":{"taken":"1"}')
+"""Bytes of the decisions about items, besides a bit for each."""
 STATUS_OF_NO_ITEMS = ',"items":[]'
 STATUS_OF_ITEMS = len(STATUS_OF_NO_ITEMS) + MAX_ITEMS_SIZE
 """Bytes of the items that forEach.from returned."""
@@ -193,6 +195,7 @@ class _StatusOfOptions:
         running = 1
         if step.for_each is not None:
             size += self._taken.get(position) or self._items(step.for_each)
+            size += STATUS_OF_TURNS + count.runs // 4 if step.for_each.when is not None else 0
             running = min(max(to_number(step.for_each.parallelism) or count.runs, 1), count.runs)
         ended = max(count.runs - running, 0)
         size += STATUS_OF_LOOPS + count.runs * (name + of_run)

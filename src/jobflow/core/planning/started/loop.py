@@ -27,13 +27,20 @@ from jobflow.core.planning.flow.restart import runs_again_by_hand
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, fresh
 from jobflow.core.planning.reuse import not_compared, rest_of_repeat
 from jobflow.core.planning.started.matched_items import ItemStates
-from jobflow.core.planning.started.run import FindEnd, decide_run, refused_for_good, start_run
+from jobflow.core.planning.started.run import (
+    FindEnd,
+    decide_run,
+    end_unstarted,
+    failed,
+    refused_for_good,
+    start_run,
+)
 from jobflow.core.planning.work.abort import aborted, ending_reason
 from jobflow.core.planning.work.end import duration, ended_by_hand
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.items import get_items, get_parallelism
+from jobflow.core.spec.items import get_items, get_parallelism, read_bits
 from jobflow.core.spec.readiness import SKIPS, TargetState
-from jobflow.core.text import format_count, shorten
+from jobflow.core.text import format_count
 from jobflow.core.timestamps import add, ceil_to_second
 
 _NONE: frozenset[int] = frozenset()
@@ -69,7 +76,9 @@ class Loop:
     verdict: LoopEnd | None = None
     """None if the step has not ended."""
     stores_first: bool = False
-    """Whether the next run waits until the end of the last is stored."""
+    """Whether the next run waits until the end of the last, or its decision, is stored."""
+    taken: int = 0
+    """The items for which `forEach.when` holds, as a bit set."""
     wake_at: datetime | None = None
     """When to plan again although no run needs it."""
     next_at: datetime | None = None
@@ -116,6 +125,10 @@ class Loop:
     def run(self, index: int, ctx: PlanContext) -> ObservedRun:
         """Return the run with an index, which may not have begun."""
         return self.begun.get(index) or fresh(self.observed, ctx.flow.metadata.name, index)
+
+    def is_met(self, index: int) -> bool:
+        """Return whether the targets of an item let it start."""
+        return self.states is None or self.states.of(index) is TargetState.MET
 
     def start(self, index: int, ctx: PlanContext) -> RunDecision:
         """Start a run now."""
@@ -252,38 +265,20 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
             if index in loop.decided or (skip := SKIPS.get(states.of(index))) is None:
                 continue
             run = loop.run(index, ctx)
-            condition = msgspec.structs.replace(
-                run.stored,
-                phase=StepPhase.SKIPPED,
-                reason=StepReason(skip),
-                message=shorten(f"{states.message(index)} did not end as required"),
-                next_attempt_time=None,
-            )
-            loop.decided[index] = run, RunDecision(condition)
+            why_not = f"{states.message(index)} did not end as required"
+            loop.decided[index] = (
+                run, end_unstarted(run, StepPhase.SKIPPED, StepReason(skip), why_not)
+            )  # fmt: skip
     if ctx.orders:
         _settle_by_hand(loop, ctx)
-    ended = sum(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values())
+    ended = sum(condition.phase in ENDED_STEP_PHASES for condition in loop.conditions)
     # no further item starts while the reason of a failure is being read
     runs = loop.decided.values()
     is_failing = not loop.every and any(d.unjudged and is_last_failure(run) for run, d in runs)
     by_hand = loop.begun_by_hand if loop.starts_no_more else _NONE
     stops = loop.starts_no_more and not by_hand
     if not (why or ctx.terminating or ctx.pause or stops or is_failing):
-        ended += _take_results(loop, ctx)
-        most = get_parallelism(ctx.flow, loop.observed.step)
-        room = loop.total if most is None or most < 1 else most
-        # one whose create was refused fails at once, and takes no room
-        failed, under_way = 0, len(loop.decided) - ended
-        for index in range(loop.total):
-            if under_way >= room or (failed and not (loop.every or by_hand)):
-                break
-            if index in loop.decided or (by_hand and index not in by_hand):
-                continue
-            if states is None or states.of(index) is TargetState.MET:
-                has_failed = loop.start(index, ctx).condition.phase == StepPhase.FAILED
-                failed += has_failed
-                under_way += not has_failed
-        ended += failed
+        ended += _begin_items(loop, len(loop.decided) - ended, by_hand, ctx)
     if ended < len(loop.decided):
         return
     if not (ctx.terminating or by_hand.issubset(loop.decided)) and why in _DELAYS:
@@ -301,6 +296,29 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
         loop.verdict = LoopEnd(why, aborted(why, count, loop.observed, ctx))
 
 
+def _begin_items(loop: Loop, under_way: int, by_hand: frozenset[int], ctx: PlanContext) -> int:
+    """Begin the items for which there is room, and return how many have ended at once. `under_way`:
+    those that take room now; `by_hand`: if not empty, those that alone may begin."""
+    known = len(loop.decided)
+    _take_results(loop, ctx)
+    ended, has_failed = len(loop.decided) - known, False
+    most = get_parallelism(ctx.flow, loop.observed.step)
+    room = loop.total if most is None or most < 1 else most
+    for index in range(loop.total):
+        if under_way >= room or (has_failed and not (loop.every or by_hand)):
+            break
+        if index in loop.decided or (by_hand and index not in by_hand) or not loop.is_met(index):
+            continue
+        if _is_taken(loop, index, ctx):
+            loop.start(index, ctx)
+        # one that is not taken, or whose create was refused, ends at once and takes no room
+        phase = loop.decided[index][1].condition.phase if index in loop.decided else ""
+        has_ended = phase in ENDED_STEP_PHASES
+        ended, under_way = ended + has_ended, under_way + (not has_ended)
+        has_failed = has_failed or phase == StepPhase.FAILED
+    return ended
+
+
 def _settle_by_hand(loop: Loop, ctx: PlanContext) -> None:
     """End the items that have not begun and that a user has given up or skipped. If the whole step
     is given up, they never start."""
@@ -316,20 +334,44 @@ def _settle_by_hand(loop: Loop, ctx: PlanContext) -> None:
             loop.decided[index] = run, RunDecision(condition)
 
 
-def _take_results(loop: Loop, ctx: PlanContext) -> int:
-    """End the items that take the result of an earlier flow, whatever room there is. Return how
-    many they are."""
-    taken = 0
+def _is_taken(loop: Loop, index: int, ctx: PlanContext) -> bool:
+    """Return whether an item whose turn it is may start: `forEach.when` holds, and this is stored.
+    If it does not hold, end the item."""
+    each = loop.observed.step.for_each
+    if each is None or (when := each.when) is None:
+        return True
+    stored = loop.observed.stored.decisions
+    if stored is not None and read_bits(stored.taken) >> index & 1:
+        return True
+    run = loop.run(index, ctx)
+    holds = ctx.answer(
+        run, "forEach.when", lambda: evaluate_condition("forEach.when", when, ctx.seen(run))
+    )
+    if holds is None:
+        loop.wake_at = ctx.later
+    elif isinstance(holds, EvaluationFailure):
+        loop.decided[index] = run, failed(run, StepReason.EXPRESSION_ERROR, holds.message)
+    elif holds:
+        loop.taken |= 1 << index
+        loop.stores_first = True
+    else:
+        message = f"`{when}` does not hold"
+        loop.decided[index] = (
+            run, end_unstarted(run, StepPhase.SKIPPED, StepReason.NOT_TAKEN, message)
+        )  # fmt: skip
+    return False
+
+
+def _take_results(loop: Loop, ctx: PlanContext) -> None:
+    """End the items that take the result of an earlier flow, whatever room there is."""
     for index in not_compared(loop.observed, loop.total, ctx):
         if index in loop.decided or loop.run(index, ctx).attempts:
             continue
-        if loop.states is None or loop.states.of(index) is TargetState.MET:
+        if loop.is_met(index) and _is_taken(loop, index, ctx):
             run = loop.run(index, ctx)
             decision = start_run(run, ctx)
             if decision.condition.reason == StepReason.REUSED:
                 loop.decided[index] = run, decision
-                taken += 1
-    return taken
 
 
 def _after_repeat(loop: Loop, run: ObservedRun, ended: RunCondition, ctx: PlanContext) -> None:

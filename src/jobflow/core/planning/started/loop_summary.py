@@ -5,7 +5,13 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
+from jobflow.api.flow.status import (
+    ENDED_STEP_PHASES,
+    Decisions,
+    RunCondition,
+    StepCondition,
+    StepPhase,
+)
 from jobflow.api.volcano.job import JobPhase, TaskState
 from jobflow.core.planning.context import with_time
 from jobflow.core.planning.decision import StepDecision, collect
@@ -14,7 +20,7 @@ from jobflow.core.planning.started.loop import Loop, LoopEnd
 from jobflow.core.planning.work.end import describe_failed_pods, name_cause
 from jobflow.core.pods.resources import replace_hours
 from jobflow.core.reasons import WITH_THE_FLOW, StepReason
-from jobflow.core.spec.items import name_item
+from jobflow.core.spec.items import name_item, read_bits
 from jobflow.core.text import format_count, shorten
 
 
@@ -84,7 +90,7 @@ def _condition(
         # the sum of a step with a thousand items is not made anew in each plan
         if after is not before and after != before:
             hours = replace_hours(hours, before, after)
-    return observed.new_condition(
+    condition = observed.new_condition(
         runs=runs or None,
         attempts=attempts,
         last_transition_time=stored.last_transition_time,
@@ -92,6 +98,12 @@ def _condition(
         requested_hours=hours,
         **fields,
     )
+    if not loop.taken:
+        return condition
+    decided = stored.decisions or Decisions()
+    taken = f"{read_bits(decided.taken) | loop.taken:x}"
+    decided = msgspec.structs.replace(decided, taken=taken)
+    return msgspec.structs.replace(condition, decisions=decided)
 
 
 def _at_first(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
@@ -103,6 +115,9 @@ def _at_first(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
         return _as_waiting_run(loop.observed, first)
     noun = loop.observed.work.noun
     message = f"{format_count(len(starting), noun)} are being created"
+    if not starting:
+        message = "its conditions are being looked at"
+        return {"phase": StepPhase.WAITING, "reason": StepReason.STARTING, "message": message}
     message = message if len(starting) > 1 else "".join(c.message for c in starting)
     return {"phase": StepPhase.WAITING, "reason": StepReason.STARTING, "message": message}
 
@@ -193,7 +208,9 @@ def _ended(loop: Loop, verdict: LoopEnd, runs: Sequence[RunCondition]) -> dict[s
     elif skipped := [run for run in runs if _is_skipped(run)]:
         bad = [run for run in skipped if run.reason != StepReason.NOT_TAKEN]
         has_begun = len(skipped) < len(runs)
-        if bad or not has_begun:
+        each = loop.observed.step.for_each
+        # if it decides for each item, none of them may be taken
+        if bad or not (has_begun or (each is not None and each.when is not None)):
             of_targets = (run for run in bad if run.reason == StepReason.UPSTREAM_FAILED)
             first = next(of_targets, skipped[0])
             count = f"{len(bad or skipped)} of {format_count(loop.total, 'item')} skipped"

@@ -209,7 +209,7 @@ def refused_for_good(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
     belongs to somebody else, else None."""
     refusal = ctx.view.refusals.get(run.key)
     if refusal is not None and refusal.is_final:
-        return _failed(run, StepReason.REFUSED, refusal.message)
+        return failed(run, StepReason.REFUSED, refusal.message)
     holder = ctx.view.holders.get(run.key)
     if holder is None or not holder.owner_alive or holder.job.metadata.deletion_timestamp:
         return None
@@ -219,7 +219,7 @@ def refused_for_good(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
         f"a {run.work.noun} named {run.key} exists already and "
         f"belongs to {whose}: delete it, or give the flow or the step another name"
     )
-    return _failed(run, StepReason.NAME_CONFLICT, message)
+    return failed(run, StepReason.NAME_CONFLICT, message)
 
 
 def create(
@@ -240,7 +240,7 @@ def create(
     if (refusal := ctx.view.refusals.get(name)) is not None:
         retry_at = refusal.retry_at
         if refusal.is_final:
-            return _failed(run, StepReason.REFUSED, refusal.message)
+            return failed(run, StepReason.REFUSED, refusal.message)
         until = None if retry_at is None else ceil_to_second(retry_at)
         condition = wait(run, StepReason.CREATE_REFUSED, refusal.message, until)
         if retry_at is None or ctx.now < retry_at:
@@ -264,7 +264,7 @@ def create(
             wake_at = error.shown_at
     # the build of this plan's round before has shown that it can never be created
     if (fault := ctx.facts.faults.get(name)) is not None:
-        return _failed(run, fault.reason, fault.message)
+        return failed(run, fault.reason, fault.message)
     return RunDecision(condition, drafts=(draft,), wake_at=wake_at, urgent=urgent)
 
 
@@ -317,12 +317,14 @@ def _draft(
     )
 
 
-def _failed(run: ObservedRun, reason: str, message: str) -> RunDecision:
+def failed(run: ObservedRun, reason: str, message: str) -> RunDecision:
+    """Return the failure of a run of which no attempt has begun."""
+    return end_unstarted(run, StepPhase.FAILED, reason, message)
+
+
+def end_unstarted(run: ObservedRun, phase: StepPhase, reason: str, message: str) -> RunDecision:
+    """Return the end of a run of which no attempt has begun."""
     condition = msgspec.structs.replace(
-        run.stored,
-        phase=StepPhase.FAILED,
-        reason=reason,
-        message=shorten(message),
-        next_attempt_time=None,
+        run.stored, phase=phase, reason=reason, message=shorten(message), next_attempt_time=None
     )
     return RunDecision(condition)

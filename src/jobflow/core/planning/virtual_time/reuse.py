@@ -240,6 +240,8 @@ class _Explainer:
                 each.stored.job for each in observed.each if each.stored.reason == StepReason.REUSED
             )
             for run in _runs_of(observed, ctx):
+                if run.stored.reason == StepReason.NOT_TAKEN:
+                    continue
                 child = self.flows.get(run.job_name) if may_run_steps(step) else None
                 if child is not None and child.flow.spec.reuse is not None:
                     yield from self.rows(child, f"{steps}{step.name}/")
@@ -311,7 +313,9 @@ def _targets_again(position: int, index: int | None, ctx: PlanContext, old: _Old
             continue
         if target in need.matched and index is not None:
             runs = [run for run in observed.runs if run.index == index]
-            is_taken = any(_is_taken(run.stored) for run in runs)
+            is_taken = any(
+                _is_taken(run.stored) or run.stored.reason == StepReason.NOT_TAKEN for run in runs
+            )
         else:
             is_taken = are_reused([target], ctx)
         if not is_taken:
