@@ -47,6 +47,8 @@ CHECKED_ELSEWHERE = {
     # the API server looks it up when a job is created; see the test below
     ("flow.volcano.sh", "jobflows/finalizers", "update"),
     ("flow.volcano.sh", "cronjobflows/finalizers", "update"),
+    # for an annotation that a user adds: see tests/controller/test_crons.py
+    ("flow.volcano.sh", "cronjobflows", "patch"),
     # of no use without the right to delete claims, which the plugin asks for; see the test below
     ("", "persistentvolumeclaims", "update"),
     # for a leader whose watch lags: see tests/controller, where a watch can be delayed

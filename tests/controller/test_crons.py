@@ -9,6 +9,7 @@ import pytest
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.labels import SKIP
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS
 from jobflow.core.cron import scheduled_name
 from jobflow.sandbox.apiserver.requests.failures import failure
@@ -141,6 +142,70 @@ async def test_replace_cancels_the_old_flow_and_starts_the_next_one(world: Clust
     assert (first.status.state.phase, first.status.state.reason) == ("Failed", "Cancelled")
     assert times([second])[0] - times([first])[0] == 10 * MINUTE
     assert not second.final
+
+
+IN_TURN = {"concurrencyPolicy": "Wait", "requirePreviousSuccess": True}
+TTL = {"spec": {"flows": [{"name": "a"}], "ttlSecondsAfterFinished": 60}}
+
+
+async def test_with_wait_a_ttl_leaves_the_flow_that_failed_until_it_is_skipped(
+    world: Cluster,
+) -> None:
+    await apply(world, **IN_TURN, jobFlowTemplate=TTL)
+    async with world.controller(), world.ends(otherwise="Failed"):
+        await let(30)
+        (failed,) = await flows(world)
+        assert (await get(world)).status.waits_for == failed.metadata.name
+        skip = {"metadata": {"annotations": {SKIP: failed.metadata.name}}}
+        await merge(world.client, CRONJOBFLOWS, "c", skip)
+        await let(5)
+        (following,) = await flows(world)
+        assert times([following])[0] - times([failed])[0] == 10 * MINUTE
+        assert SKIP not in ((await get(world)).metadata.annotations or {})
+
+
+async def test_with_wait_times_that_were_missed_get_their_flows_in_order_also_with_a_ttl(
+    world: Cluster,
+) -> None:
+    await apply(world, **IN_TURN, jobFlowTemplate=TTL)
+    await let(40)
+    async with world.controller(), world.ends():
+        await let(4)
+        assert (await get(world)).status.waits_for is None
+        last = (await get(world)).status.last_schedule_time
+        await let(4)
+        assert await flows(world) == []
+    assert last is not None and now() - last < 15 * MINUTE
+    assert world.count("POST", JOBFLOWS) == 4
+
+
+def writes(world: Cluster) -> int:
+    statuses = world.count("PATCH", CRONJOBFLOWS, subresource="status")
+    return statuses + world.count("POST", JOBFLOWS)
+
+
+@pytest.mark.parametrize("killed", range(2, 8))
+async def test_with_wait_a_leader_that_is_killed_makes_no_time_twice_and_loses_none(
+    world: Cluster, killed: int
+) -> None:
+    """After so many writes of the schedule, none succeeds any more until another leader comes."""
+    await apply(world, **IN_TURN, jobFlowTemplate=TTL)
+    await let(20)
+    error = failure(500, "InternalError", "x")
+    async with world.controller(), world.ends():
+        await let(0.1)
+        for _ in range(10_000):
+            if writes(world) >= killed:
+                break
+            await asyncio.sleep(0.01)
+        for verb, path in (("PATCH", "cronjobflows/c"), ("POST", "/jobflows")):
+            world.fails(verb, path, error, times=None)
+        await let(4)
+    world.server.faults.clear()
+    async with world.controller(), world.ends():
+        await let(4)
+        assert (await get(world)).status.waits_for is None
+    assert world.count("POST", JOBFLOWS) == 2
 
 
 async def test_a_copy_that_is_too_old_starts_no_flow_of_a_suspended_cron(world: Cluster) -> None:

@@ -1,14 +1,17 @@
 """The page of one flow, in a real browser."""
 
+import json
 import re
 
+import msgspec
 import pytest
 from playwright.async_api import expect
 
-from jobflow.api.resources import JOBFLOWS
+from jobflow.api.flow.cronjobflow import CronJobFlow
+from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS
 from support.page.flows import flow_with_status, status_of
 from support.page.page_world import PageWorld
-from support.sandbox.running_controller import DIAMOND, flow, write_status
+from support.sandbox.running_controller import DIAMOND, cron, flow, write_status
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -223,3 +226,18 @@ async def test_a_deleted_flow_keeps_its_last_state(world: PageWorld) -> None:
     await world.client.request("DELETE", JOBFLOWS.path("default", "f"))
     await expect(tab.locator("#notice")).to_contain_text("JobFlow f was deleted")
     await expect(tab.locator(".node")).to_have_count(5)
+
+
+async def test_a_flow_that_its_schedule_waits_for_says_so_and_what_to_do(world: PageWorld) -> None:
+    made = cron(concurrencyPolicy="Wait", requirePreviousSuccess=True)
+    stored = await world.client.create(CRONJOBFLOWS, "default", json.dumps(made).encode())
+    meta = msgspec.json.decode(stored, type=CronJobFlow).metadata
+    await write_status(world.client, CRONJOBFLOWS, "c", {"waitsFor": "f"})
+    failed = flow_with_status("f", {"a": ""}, {"a": "Failed"}, "Failed")
+    failed["metadata"]["ownerReferences"] = [CRONJOBFLOWS.owner_reference(meta)]
+    await world.put(failed)
+    tab = await world.open("/flows/default/f")
+    await expect(tab.locator("#header")).to_contain_text(
+        "no flow starts until flow f has succeeded"
+    )
+    await expect(tab.locator("#header")).to_contain_text("jobflow skip cjf/c")

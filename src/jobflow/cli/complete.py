@@ -112,7 +112,7 @@ COMPLETERS = {
     "TASK": complete_task,
 }
 """By the word in the usage of a command."""
-_TAKE_CRONS = frozenset({"get", "why", "suspend", "resume", "delete"})
+_TAKE_CRONS = frozenset({"get", "why", "suspend", "resume", "delete", "skip"})
 _TAKE_ALL = frozenset({"get", "why", "logs", "outputs", "timeline"})
 """Commands that can act on every flow, whose names are read without anything else of them."""
 

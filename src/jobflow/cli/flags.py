@@ -50,7 +50,7 @@ ApprovalStep = Annotated[
     str, _argument("STEP[/INDEX]", "The step, or an item of its forEach, from 0.")
 ]
 StepPath = Annotated[
-    str,
+    str | None,
     _argument(
         "STEP[/INDEX]",
         "The step, or an item of its forEach, from 0; samples/3/qc is one of a child flow.",

@@ -13,6 +13,7 @@ import structlog
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.labels import SKIP
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS
 from jobflow.controller.apply.api_answers import is_refusal
 from jobflow.controller.apply.creates import create_command, replacing_command
@@ -21,7 +22,14 @@ from jobflow.controller.apply.requests import difference, guarded_patch
 from jobflow.controller.queue import WorkQueue
 from jobflow.core.cron import belongs_to
 from jobflow.core.planning.actions import Event, EventType
-from jobflow.core.planning.cron import CreateFlow, CronPlan, RemoveFlow, ReplaceFlow, plan_cron
+from jobflow.core.planning.cron import (
+    CreateFlow,
+    CronPlan,
+    ForgetSkip,
+    RemoveFlow,
+    ReplaceFlow,
+    plan_cron,
+)
 from jobflow.kube.cache import Key, full_name, key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.store import Listener, Store, reused_flow
@@ -133,17 +141,28 @@ class Crons(Listener):
                     await self._cancel(cron, action)
                 case RemoveFlow():
                     await self._remove(cron, action)
+                case ForgetSkip():
+                    changes = {"metadata": {"annotations": {SKIP: None}}}
+                    await self._patch(cron, guarded_patch(cron.metadata, changes))
 
     # ------------------------------------------------------------------ requests
 
     async def _write_status(self, cron: CronJobFlow, plan: CronPlan) -> CronJobFlow | None:
         """Write the status and return the CronJobFlow as stored; None if it had changed."""
-        meta = cron.metadata
         before, after = (msgspec.to_builtins(each) for each in (cron.status, plan.status))
+        body = guarded_patch(cron.metadata, {"status": difference(before, after)})
+        stored = await self._patch(cron, body, "status")
+        for event in plan.events if stored is not None else ():
+            self._recorder.record(cron, event)
+        return stored
+
+    async def _patch(
+        self, cron: CronJobFlow, body: bytes, subresource: str = ""
+    ) -> CronJobFlow | None:
+        """Return the CronJobFlow as stored; None if it had changed."""
         try:
-            body = guarded_patch(meta, difference(before, after))
             answer = await self._client.patch(
-                CRONJOBFLOWS, *key_of(cron), body, subresource="status"
+                CRONJOBFLOWS, *key_of(cron), body, subresource=subresource
             )
         except ApiError as error:
             if not (error.not_found or error.conflict):
@@ -152,8 +171,6 @@ class Crons(Listener):
             return None
         stored = decoder(CronJobFlow).decode(answer)
         self._store.crons.learn(stored)
-        for event in plan.events:
-            self._recorder.record(cron, event)
         return stored
 
     async def _create(self, cron: CronJobFlow, action: CreateFlow) -> None:

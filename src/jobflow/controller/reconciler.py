@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import structlog
 
+from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import Job, JobPhase
@@ -130,6 +131,15 @@ class Reconciler(Listener):
         elif new.status.handed_down_count != old.status.handed_down_count:
             for entry in new.status.handed_down or ():
                 self._queue.add((flow.metadata.namespace, entry.flow))
+
+    def cron_changed(self, old: CronJobFlow | None, new: CronJobFlow | None) -> None:
+        """Queue the ended flows of a schedule whose ttl may count again."""
+        cron = new or old
+        assert cron is not None
+        if old is None or new is None or old.status.waits_for != new.status.waits_for:
+            for flow in self._store.flows_of(cron):
+                if flow.final:
+                    self._queue.add(key_of(flow))
 
     def group_changed(self, flows: Sequence[Key]) -> None:
         for flow in flows:
@@ -332,6 +342,7 @@ class Reconciler(Listener):
             source=source,
             source_children=source_children,
             reused_by=self._store.reused_by(flow),
+            is_awaited=self._store.is_awaited(flow),
             parent=None if parent is None else self.foreign.own(parent),
             deleted=deleted | (answers.missing - jobs.keys()),
             holders=dict(answers.holders),

@@ -297,6 +297,12 @@ def scheduled_name(cron: str, time: datetime) -> str:
     return f"{cron}-{(time - _EPOCH) // _MINUTE}"
 
 
+def time_of(name: str) -> datetime | None:
+    """Return the scheduled time in the name of a flow; None if it has none."""
+    minutes = name.rpartition("-")[2]
+    return _EPOCH + int(minutes) * _MINUTE if re.fullmatch("[0-9]{1,9}", minutes) else None
+
+
 def manual_prefix(cron: str) -> str:
     """Return the `generateName` of flows that are created by hand."""
     return f"{cron}-manual-"

@@ -10,7 +10,7 @@ import msgspec
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
-from jobflow.api.resources import JOBFLOWS, ObjectMeta, Struct
+from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, ObjectMeta, Struct
 from jobflow.api.volcano.command import Command, targets
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
@@ -131,6 +131,16 @@ class Store:
     def reused_by(self, flow: JobFlow) -> list[str]:
         """Return the names of the flows that have not ended and reuse a flow."""
         return self.reusers.of(flow.metadata.namespace, flow.metadata.name, flow.metadata.uid)
+
+    def is_awaited(self, flow: JobFlow) -> bool:
+        """Whether the CronJobFlow of a flow waits for it, or may do so, because it is not known."""
+        owner = flow.metadata.controller
+        if owner is None or owner.kind != CRONJOBFLOWS.kind:
+            return False
+        cron = self.crons.get(flow.metadata.namespace, owner.name)
+        if cron is None:
+            return not self.crons.synced
+        return cron.status.waits_for == flow.metadata.name and belongs_to(flow, cron.metadata)
 
     def flows_of(self, cron: CronJobFlow) -> list[JobFlow]:
         """Return the flows that a CronJobFlow controls."""

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from jobflow.api.labels import SKIP
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS
 from support.sandbox.command_line import Result
 from support.sandbox.flow_commands import run_command
@@ -93,6 +94,9 @@ async def test_backfill_twice_makes_one_flow_for_each_time(
         (("suspend", "cjf/c", "train"), 2, "write names of flows or cjf/NAME, not both"),
         (("suspend", "cjf/c", "--wait"), 2, "cjf/NAME takes no flags but those of the connection"),
         (("resume", "cjf/c"), 1, "CronJobFlow c is not suspended"),
+        (("skip", "cjf/c"), 1, "CronJobFlow c waits for the success of no flow"),
+        (("skip", "cjf/c", "a"), 2, "cjf/NAME takes no flags but those of the connection"),
+        (("skip", "c"), 2, "give the step: jobflow skip FLOW STEP[/INDEX], or skip cjf/NAME"),
         (("delete", "cjf/c", "--wait"), 2, "cjf/NAME takes no flags but those of the connection"),
     ],
 )  # fmt: skip
@@ -143,6 +147,21 @@ async def test_get_shows_schedules(world: Cluster, kubeconfig: Path) -> None:
     assert (await run_command(kubeconfig, "get", "cjf/c", "-o", "json")).json["kind"] == (
         "CronJobFlow"
     )
+
+
+async def test_a_schedule_goes_on_without_a_flow_that_is_skipped(
+    world: Cluster, kubeconfig: Path
+) -> None:
+    await apply(world, concurrencyPolicy="Wait", requirePreviousSuccess=True)
+    status = {"waitsFor": "c-1", "active": [{"name": "c-1"}]}
+    await write_status(world.client, CRONJOBFLOWS, "c", status)
+    refused = await run_command(kubeconfig, "skip", "cjf/c")
+    assert (refused.code, refused.out) == (1, "")
+    assert "flow c-1 of CronJobFlow c has not ended yet" in refused.err
+    await write_status(world.client, CRONJOBFLOWS, "c", {"active": None})
+    skipped = await run_command(kubeconfig, "skip", "cjf/c")
+    assert skipped == Result(0, "CronJobFlow c: goes on without flow c-1\n", "")
+    assert (await world.raw(CRONJOBFLOWS))[0]["metadata"]["annotations"] == {SKIP: "c-1"}
 
 
 async def test_a_schedule_is_suspended_resumed_and_deleted(

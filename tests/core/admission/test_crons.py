@@ -49,6 +49,7 @@ def test_a_cron_with_only_the_required_fields_has_no_faults() -> None:
         ({"startingDeadlineSeconds": -1}, "spec.startingDeadlineSeconds"),
         ({"failedJobsHistoryLimit": -1}, "spec.failedJobsHistoryLimit"),
         ({"concurrencyPolicy": "allow"}, "spec.concurrencyPolicy"),
+        ({"requirePreviousSuccess": True}, "spec.requirePreviousSuccess"),
         ({"jobFlowTemplate": None}, "spec.jobFlowTemplate"),
         ({"jobFlowTemplate": {}}, FLOW),
         ({"metadata": {"name": "Nightly"}}, "metadata.name"),

@@ -76,6 +76,11 @@ def test_a_flow_that_is_due_is_explained() -> None:
     assert found.sentences[1].startswith(f"Flow {FLOW} is due and starts now; if it does not, ")
 
 
+def test_a_flow_that_is_due_in_its_turn_is_explained_before_it_is_announced() -> None:
+    found = explain_cron(cron(LAST, concurrencyPolicy="Wait"), [], NOON + HOUR)
+    assert found.sentences[1].startswith(f"Flow {FLOW} is due and starts now; if it does not, ")
+
+
 def test_the_policy_that_keeps_a_flow_from_its_start_is_explained() -> None:
     subject, running = cron(LAST, concurrencyPolicy="Forbid"), flow(NOON, "Running")
     found = explain_cron(subject, [running], NOON + HOUR)
@@ -85,6 +90,22 @@ def test_the_policy_that_keeps_a_flow_from_its_start_is_explained() -> None:
         f"No flow starts while {name} is active.",
         f"1 flow active: {name}.",
     )
+
+
+def test_the_flow_that_is_waited_for_is_explained() -> None:
+    policy = {"concurrencyPolicy": "Wait", "requirePreviousSuccess": True}
+    name = scheduled_name("c", NOON)
+    subject = cron({**LAST, "waitsFor": name}, **policy)
+    found = explain_cron(subject, [flow(NOON, "Running")], NOON + 2 * HOUR)
+    assert found.reasons == ("WaitsForFlow",)
+    assert found.sentences[1:3] == (
+        f"Flow {FLOW} starts when {name} has succeeded.",
+        "2 scheduled times are due, and get their flows one after the other.",
+    )
+    found = explain_cron(subject, [flow(NOON, "Failed")], NOON + HOUR)
+    assert found.reasons == ("WaitsForFlow",)
+    assert found.sentences[1].startswith(f"No flow starts until flow {name} has succeeded, ")
+    assert found.sentences[1].endswith("or go on without it (`jobflow skip cjf/c -n team`).")
 
 
 def test_an_invalid_schedule_is_explained() -> None:

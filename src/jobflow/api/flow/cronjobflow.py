@@ -1,6 +1,7 @@
 """`flow.volcano.sh/v1alpha1` CronJobFlow: creates a JobFlow at each time of a schedule.
 
-Fields, defaults and meanings are those of a `batch/v1` CronJob (k8s.io/api/batch/v1 types.go).
+Fields, defaults and meanings are those of a `batch/v1` CronJob (k8s.io/api/batch/v1 types.go). Wait
+and what belongs to it are not in it.
 """
 
 from datetime import datetime
@@ -21,6 +22,7 @@ class ConcurrencyPolicy(StrEnum):
     ALLOW = "Allow"
     FORBID = "Forbid"
     REPLACE = "Replace"
+    WAIT = "Wait"
 
 
 DEFAULT_SUCCESSFUL_HISTORY = 3
@@ -63,7 +65,11 @@ class CronJobFlowSpec(Struct):
     concurrency_policy: str | None = None
     """If an earlier flow of the schedule has not finished: Allow (default) starts the next one
     beside it, Forbid skips the next one, Replace cancels the earlier one and starts the next one
-    when it has finished."""
+    when it has finished. Wait gives every scheduled time its flow, also the missed ones, one after
+    the other."""
+    require_previous_success: bool | None = None
+    """With Wait: start the next flow only when the one before has succeeded, was deleted and made
+    again with success, or was settled by jobflow skip cjf/NAME."""
     suspend: bool | None = None
     """Start no flow while this is true. Flows that have started continue."""
     job_flow_template: Annotated[
@@ -105,6 +111,10 @@ class CronJobFlowStatus(Struct):
     replacing_for: datetime | None = None
     """With Replace: scheduled time of the flow that starts once the flows that are being cancelled
     for it have finished."""
+    waits_for: str | None = None
+    """With Wait: name of the flow that starts or runs now, or with requirePreviousSuccess has not
+    succeeded. The next one starts after it; until then neither its ttl nor a history limit deletes
+    it."""
 
 
 class CronJobFlow(Struct):

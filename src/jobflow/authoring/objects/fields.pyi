@@ -543,7 +543,11 @@ class CronFields(TypedDict, total=False):
     concurrency_policy: str | None
     """If an earlier flow of the schedule has not finished: Allow (default) starts the next one
     beside it, Forbid skips the next one, Replace cancels the earlier one and starts the next
-    one when it has finished."""
+    one when it has finished. Wait gives every scheduled time its flow, also the missed ones,
+    one after the other."""
+    require_previous_success: bool | None
+    """With Wait: start the next flow only when the one before has succeeded, was deleted and
+    made again with success, or was settled by jobflow skip cjf/NAME."""
     suspend: bool | None
     """Start no flow while this is true. Flows that have started continue."""
     successful_jobs_history_limit: int | None

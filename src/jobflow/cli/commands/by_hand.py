@@ -6,7 +6,7 @@ import typer
 
 from jobflow.cli import flags
 from jobflow.cli.commands.command import Commands, Work
-from jobflow.cli.commands.steer import only_flow, then_wait
+from jobflow.cli.commands.steer import only_crons, only_flow, then_wait
 from jobflow.client.options import Connection, Selection
 from jobflow.display.formats import Output
 
@@ -68,12 +68,13 @@ def retry(
     "jobflow skip train check",
     "jobflow skip train sweep/2 --output accuracy=0.9 -m 'a false positive' -n team",
     "jobflow skip train samples/3/qc --dry-run client -o json",
+    "jobflow skip cjf/nightly",
 )
 def skip(
     flow: flags.FlowName,
-    step: flags.StepPath,
     connection: Connection,
     how: flags.StepOptions,
+    step: flags.StepPath = None,
     outputs: flags.StepOutputs = None,
     output: Annotated[Output, typer.Option("-o", help="Text, or one JSON object.")] = Output.TEXT,
 ) -> Work:
@@ -82,9 +83,19 @@ def skip(
     with these outputs. Of a step with items, each is skipped that has not completed. A flow that
     has ended goes on, as after a retry.
 
+    cjf/NAME settles the flow for whose success a CronJobFlow waits (requirePreviousSuccess): the
+    next one starts although it has failed.
+
     Exit code: 0 requested; 1 refused, or the step has completed; 2 no such flow or step, a fault in
     a flag, or no cluster.
     """
+    has_flags = bool(step or outputs) or how != flags.StepOptions() or output is not Output.TEXT
+    if crons := only_crons([flow], Selection(), has_flags):
+        from jobflow.cli.steer.crons import change_crons, skip_flow
+
+        return change_crons(crons, connection, skip_flow)
+    if step is None:
+        raise typer.BadParameter("give the step: jobflow skip FLOW STEP[/INDEX], or skip cjf/NAME")
     from jobflow.cli.steer.by_hand import steer_steps
     from jobflow.client.verbs.by_hand import SKIP_STEP
 

@@ -12,7 +12,7 @@ from jobflow.client.options import Connection, FileOptions, Selection
 commands = Commands()
 
 
-def _only_crons(
+def only_crons(
     names: Sequence[str] | None, selection: Selection, has_flow_flags: bool
 ) -> list[str]:
     """Return the names of CronJobFlows, given as cjf/NAME. Raises BadParameter if flows or their
@@ -188,7 +188,7 @@ def suspend(
     already suspended, or with --wait: it was resumed; 2 no such flow, or no cluster; 130
     interrupted.
     """
-    if crons := _only_crons(flows, selection, abort or wait or options.as_json):
+    if crons := only_crons(flows, selection, abort or wait or options.as_json):
         from jobflow.cli.steer.crons import suspend_crons
 
         return suspend_crons(crons, options, suspend=True)
@@ -217,7 +217,7 @@ def resume(
     Exit code: 0 requested; 1 refused, or the flow has finished or is not suspended; 2 no such flow,
     or no cluster.
     """
-    if crons := _only_crons(flows, selection, options.as_json):
+    if crons := only_crons(flows, selection, options.as_json):
         from jobflow.cli.steer.crons import suspend_crons
 
         return suspend_crons(crons, options, suspend=False)
@@ -287,7 +287,7 @@ def delete(
 
     Exit code: 0 deleted; 1 a flow was refused; 2 no such flow, or no cluster; 130 interrupted.
     """
-    if crons := _only_crons(flows, selection, options != flags.DeleteOptions()):
+    if crons := only_crons(flows, selection, options != flags.DeleteOptions()):
         from jobflow.cli.steer.crons import change_crons, delete_cron
 
         return change_crons(crons, connection, delete_cron)

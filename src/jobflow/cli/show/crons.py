@@ -106,6 +106,7 @@ async def print_cron_explanation(name: str, step: str | None, options: ClusterOp
             "cronjobflow": meta.name,
             "next": format_scheduled_time(explanation.next) if explanation.next else None,
             "reasons": list(explanation.reasons),
+            "waitsFor": cron.status.waits_for,
             "active": sorted(flow.metadata.name for flow in owned if not flow.final),
             "sentences": list(explanation.sentences),
         }

@@ -11,7 +11,7 @@ import msgspec
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.labels import SCHEDULED_TIME
+from jobflow.api.labels import SCHEDULED_TIME, SKIP
 from jobflow.api.resources import CRONJOBFLOWS, FLOW_GROUP, JOBFLOWS
 from jobflow.cli.flags import BackfillOptions, ParamOptions
 from jobflow.cli.steer.submit import SubmitOptions, checked, finish, without_faults
@@ -222,6 +222,18 @@ async def suspend_crons(names: Sequence[str], connection: Connection, *, suspend
         return f"CronJobFlow {meta.name}: {'suspended' if suspend else 'resumed'}"
 
     return await change_crons(names, connection, change)
+
+
+async def skip_flow(client: Client, cron: CronJobFlow) -> str:
+    """Let the schedule go on without the success of the flow for which it waits."""
+    meta, name = cron.metadata, cron.status.waits_for
+    if not (cron.spec.require_previous_success and name):
+        raise CommandError(FAILED, f"CronJobFlow {meta.name} waits for the success of no flow")
+    if any(each.name == name for each in cron.status.active or ()):
+        raise CommandError(FAILED, f"flow {name} of CronJobFlow {meta.name} has not ended yet")
+    body = {"metadata": {"uid": meta.uid, "annotations": {SKIP: name}}}
+    await client.patch(CRONJOBFLOWS, meta.namespace, meta.name, json.dumps(body).encode())
+    return f"CronJobFlow {meta.name}: goes on without flow {name}"
 
 
 async def delete_cron(client: Client, cron: CronJobFlow) -> str:

@@ -88,13 +88,14 @@ def status_patch(flow: JobFlow, status: JobFlowStatus) -> bytes:
     changes = difference(*(msgspec.to_builtins(each) for each in (before, after)))
     if (records := status.job_status_list) and records != flow.status.job_status_list:
         changes["jobStatusList"] = msgspec.Raw(msgspec.json.encode(records))
-    return guarded_patch(flow.metadata, changes)
+    return guarded_patch(flow.metadata, {"status": changes})
 
 
 def guarded_patch(meta: ObjectMeta, changes: dict[str, Any]) -> bytes:
-    """Return a merge patch of a status, which is refused (409) if the object has changed."""
+    """Return a merge patch, which is refused (409) if the object has changed."""
     versions = {"resourceVersion": meta.resource_version, "uid": meta.uid}
-    return msgspec.json.encode({"metadata": versions, "status": changes})
+    metadata = versions | changes.get("metadata", {})
+    return msgspec.json.encode(changes | {"metadata": metadata})
 
 
 def difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

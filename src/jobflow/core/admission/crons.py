@@ -57,6 +57,16 @@ def concurrency_policy_exists(cron: CronJobFlow) -> Iterator[Violation]:
     yield from word_violations("spec.concurrencyPolicy", policy, ConcurrencyPolicy)
 
 
+def previous_success_needs_wait(cron: CronJobFlow) -> Iterator[Violation]:
+    spec = cron.spec
+    if spec.require_previous_success and spec.concurrency_policy != ConcurrencyPolicy.WAIT:
+        detail = (
+            "flows start one after the other only with concurrencyPolicy: Wait; set that, or "
+            "remove this field"
+        )
+        yield Violation("spec.requirePreviousSuccess", Reason.FORBIDDEN, None, detail)
+
+
 def template_metadata_is_valid(cron: CronJobFlow) -> Iterator[Violation]:
     # a label or an annotation with a fault would make the API server refuse every flow
     template = cron.spec.job_flow_template
@@ -81,6 +91,7 @@ CRON_RULES: tuple[CronRule, ...] = (
     time_zone_exists,
     numbers_are_not_negative,
     concurrency_policy_exists,
+    previous_success_needs_wait,
     template_metadata_is_valid,
     flows_reuse_nothing,
 )

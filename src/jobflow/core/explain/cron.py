@@ -8,6 +8,7 @@ from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.core.cron import (
+    MAX_MISSED,
     ScheduleFault,
     format_scheduled_time,
     parse_schedule,
@@ -70,16 +71,24 @@ def _describe(
         yield f"{name} is next due at {time}, in {format_duration(following - now)}."
     for notice in plan.notices:
         yield to_sentence(notice.message)
+    if plan.due > 1:
+        many = f"more than {MAX_MISSED}" if plan.due > MAX_MISSED else f"{plan.due}"
+        yield to_sentence(
+            f"{many} scheduled times are due, and get their flows one after the other"
+        )
     if (replacing := plan.status.replacing_for) is not None:
         name = scheduled_name(cron.metadata.name, replacing)
         yield f"Flow {name} starts when the flows that are cancelled for it have finished."
-    for action in plan.actions:
-        if isinstance(action, CreateFlow):
-            events = format_command("kubectl describe cjf", cron.metadata)
-            yield (
-                f"Flow {action.name} is due and starts now; if it does not, {events} shows why, "
-                "and `jobflow doctor` whether a replica runs."
-            )
+    starting = [action.name for action in plan.actions if isinstance(action, CreateFlow)]
+    known = {cron.status.waits_for, *(flow.metadata.name for flow in flows)}
+    if (announced := plan.status.waits_for) is not None and announced not in known:
+        starting.append(announced)
+    for name in starting:
+        events = format_command("kubectl describe cjf", cron.metadata)
+        yield (
+            f"Flow {name} is due and starts now; if it does not, {events} shows why, "
+            "and `jobflow doctor` whether a replica runs."
+        )
     active = [flow.metadata.name for flow in flows if not flow.final]
     if active:
         yield f"{format_count(len(active), 'flow')} active: {join_names(sorted(active))}."

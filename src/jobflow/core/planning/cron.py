@@ -1,8 +1,8 @@
 """plan_cron: which flows a CronJobFlow starts, cancels and deletes now, and when to look again.
 
 The rules are those of the `batch/v1` CronJob controller (k8s.io/kubernetes,
-pkg/controller/cronjob/cronjob_controllerv2.go), with two differences: Replace cancels flows and
-waits for their end, and flows of a backfill stay out of the history limits.
+pkg/controller/cronjob/cronjob_controllerv2.go), with three differences: Replace cancels flows and
+waits for their end, flows of a backfill stay out of the history limits, and there is Wait.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from msgspec.structs import replace
 from jobflow.api.flow import cronjobflow as api
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import CANCELLED, FlowPhase
+from jobflow.api.labels import SKIP
 from jobflow.api.resources import JOBFLOWS
 from jobflow.core import cron as schedules
 from jobflow.core.admission.changes import still_reused
 from jobflow.core.planning.actions import Event, EventType
-from jobflow.core.text import join_names
+from jobflow.core.reasons import FlowReason
+from jobflow.core.text import format_command, join_names
 
 LONGEST_WAIT = timedelta(minutes=1)
 """Longest time until the next plan: somebody may set the clock in the meantime."""
@@ -56,7 +58,12 @@ class RemoveFlow:
     resource_version: str
 
 
-CronAction = CreateFlow | ReplaceFlow | RemoveFlow
+@dataclass(frozen=True, slots=True)
+class ForgetSkip:
+    """Remove the annotation SKIP: the status has what follows from it."""
+
+
+CronAction = CreateFlow | ReplaceFlow | RemoveFlow | ForgetSkip
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,8 @@ class CronPlan:
     """Conditions that last: each plan has them again."""
     requeue_after: timedelta | None = None
     """None: only an event can change anything."""
+    due: int = 0
+    """With Wait: scheduled times that are due and have no flow yet, MAX_MISSED + 1 at most."""
 
 
 def plan_cron(
@@ -104,19 +113,49 @@ def plan_cron(
     if cron.metadata.deletion_timestamp is not None:
         return CronPlan(status, events=tuple(_events(cron, flows, status)))
     start = _Start(cron, flows, now, cron.status.last_schedule_time)
-    requeue_after = None if cron.suspended else start.decide()
+    requeue_after = start.decide()
     status = replace(
-        status, last_schedule_time=start.last_schedule_time, replacing_for=start.replacing_for
+        status,
+        last_schedule_time=start.last_schedule_time,
+        replacing_for=start.replacing_for,
+        waits_for=start.waits_for,
     )
     actions = start.actions
     if status == cron.status:  # a flow is deleted only after the status has recorded its end
         actions += _surplus(cron, flows, reused_by)
+        actions += [ForgetSkip()] if _skipped(cron) else []
     events = tuple(_events(cron, flows, status))
-    return CronPlan(status, tuple(actions), events, tuple(start.notices), requeue_after)
+    notices = tuple(start.notices)
+    return CronPlan(status, tuple(actions), events, notices, requeue_after, start.due)
 
 
 def _succeeded(flow: JobFlow) -> bool:
     return flow.status.state.phase == FlowPhase.SUCCEED
+
+
+def why_held(cron: api.CronJobFlow, ended: JobFlow) -> str:
+    """Return why no flow starts after one that has ended, and what to do; "" if one may start."""
+    meta, state = ended.metadata, ended.status.state
+    # a flow that its own concurrency policy has ended did nothing
+    has_succeeded = _succeeded(ended) and state.reason != FlowReason.CONCURRENCY
+    if has_succeeded or not _requires_success(cron, meta.name):
+        return ""
+    how = f"{state.phase} ({state.reason})" if state.reason else state.phase
+    return (
+        f"no flow starts until flow {meta.name} has succeeded, which is {how}: "
+        f"retry it ({format_command('jobflow retry', meta)}), "
+        f"or delete it, then its time is made again ({format_command('jobflow delete', meta)}), "
+        f"or go on without it ({format_command('jobflow skip', cron.metadata, kind='cjf')})"
+    )
+
+
+def _requires_success(cron: api.CronJobFlow, name: str) -> bool:
+    return bool(cron.spec.require_previous_success) and _skipped(cron) != name
+
+
+def _skipped(cron: api.CronJobFlow) -> str:
+    """Return the flow without whose success the schedule goes on, by `jobflow skip`."""
+    return (cron.metadata.annotations or {}).get(SKIP, "")
 
 
 def _age(flow: JobFlow) -> tuple[datetime, str]:
@@ -128,7 +167,7 @@ def _surplus(
     cron: api.CronJobFlow, flows: Sequence[JobFlow], reused_by: Callable[[JobFlow], Sequence[str]]
 ) -> Iterator[RemoveFlow]:
     """Yield the finished flows that exceed the history limits, the oldest first, without those that
-    are reused."""
+    are reused or waited for."""
     spec = cron.spec
     kept, kept_failed = spec.successful_jobs_history_limit, spec.failed_jobs_history_limit
     limits = {
@@ -147,7 +186,8 @@ def _surplus(
         # admission refuses a negative limit
         for flow in finished[: max(0, len(finished) - max(limit, 0))]:
             meta = flow.metadata
-            if meta.deletion_timestamp is None and not still_reused(meta, reused_by(flow)):
+            is_needed = meta.name == cron.status.waits_for or still_reused(meta, reused_by(flow))
+            if meta.deletion_timestamp is None and not is_needed:
                 yield RemoveFlow(meta.name, meta.uid, meta.resource_version)
 
 
@@ -160,48 +200,73 @@ class _Start:
     """That of the new status."""
     replacing_for: datetime | None = None
     """That of the new status."""
+    waits_for: str | None = None
+    """That of the new status."""
+    due: int = 0
+    """That of the plan."""
     actions: list[CronAction] = field(default_factory=list)
     notices: list[Event] = field(default_factory=list)
 
     def decide(self) -> timedelta | None:
         """Note what to do; return when to plan again, None if only an edit changes anything."""
-        spec = self.cron.spec
+        spec, waits = self.cron.spec, self._policy == api.ConcurrencyPolicy.WAIT
+        if waits:
+            self.waits_for = self._awaited()
+        if self.cron.suspended:
+            return None
         try:
             schedule = schedules.parse_schedule(spec.schedule or "", spec.time_zone)
         except schedules.ScheduleFault as fault:
             self._note("ScheduleInvalid", f"no flow starts: {fault}")
             return None
-        if (due := self._due(schedule)) is not None:
+        if waits:
+            self._take_turns(schedule)
+        elif (due := self._due(schedule)) is not None:
             self._handle(due)
         following = schedule.next(max(self.now, self.last_schedule_time or self.now))
         return min(following - self.now, LONGEST_WAIT) if following is not None else LONGEST_WAIT
 
+    @property
+    def _floor(self) -> datetime:
+        """The moment after which times are due: earlier ones are done with, or too late."""
+        return self._since if self._begin is None else max(self._since, self._begin)
+
+    @property
+    def _since(self) -> datetime:
+        return self.last_schedule_time or self.cron.metadata.creation_timestamp or self.now
+
+    @property
+    def _begin(self) -> datetime | None:
+        deadline = self.cron.spec.starting_deadline_seconds
+        if deadline is None or deadline > _MOST_DEADLINE:
+            return None
+        return self.now - timedelta(seconds=max(deadline, 0))  # admission refuses a negative one
+
     def _due(self, schedule: schedules.Schedule) -> datetime | None:
         """Return the last scheduled time without a flow, as long as a flow may start for it."""
-        created = self.cron.metadata.creation_timestamp
-        since = self.cron.status.last_schedule_time or created or self.now
-        begin = None
-        deadline = self.cron.spec.starting_deadline_seconds
-        if deadline is not None and deadline <= _MOST_DEADLINE:
-            # scheduled times at or before it are too late; admission refuses a negative one
-            begin = self.now - timedelta(seconds=max(deadline, 0))
-        missed = schedule.missed(since if begin is None else max(since, begin), self.now)
+        missed = schedule.missed(self._floor, self.now)
         if missed is None:
-            if (decided := self._stored_replacing_for) is not None and decided > since:
+            if (decided := self._stored_replacing_for) is not None and decided > self._since:
                 return decided
-            if begin is not None and (late := schedule.missed(since, begin)) is not None:
-                at = schedules.format_scheduled_time(late.last)
-                why = "because that is too long ago (spec.startingDeadlineSeconds)"
-                self._note("ScheduleMissed", f"no flow starts for {at}, {why}")
+            self._note_late(schedule)
             return None
+        self._note_many(missed, "only the last one starts a flow")
+        return missed.last
+
+    def _note_late(self, schedule: schedules.Schedule) -> None:
+        if (begin := self._begin) is not None and (late := schedule.missed(self._since, begin)):
+            at = schedules.format_scheduled_time(late.last)
+            why = "because that is too long ago (spec.startingDeadlineSeconds)"
+            self._note("ScheduleMissed", f"no flow starts for {at}, {why}")
+
+    def _note_many(self, missed: schedules.Missed, which: str) -> None:
         # as batch/v1 does: the clock or the deadline is probably wrong
         if missed.count > (most := schedules.MAX_MISSED):
             self._note(
                 "TooManyMissedTimes",
-                f"more than {most} scheduled times were missed; only the last one starts a flow: "
+                f"more than {most} scheduled times were missed; {which}: "
                 "set or decrease spec.startingDeadlineSeconds, or check the clock",
             )
-        return missed.last
 
     @property
     def _policy(self) -> str:
@@ -216,10 +281,10 @@ class _Start:
     def _handle(self, due: datetime) -> None:
         name = schedules.scheduled_name(self.cron.metadata.name, due)
         # the name has the scheduled time: this flow was created for it, maybe by another leader
-        if any(flow.metadata.name == name for flow in self.flows):
+        if self._flow(name) is not None:
             self.last_schedule_time = due
             return
-        active = [flow for flow in self.flows if _is_replaced(flow)]
+        active = [flow for flow in self.flows if _is_active(flow)]
         if active and self._policy == api.ConcurrencyPolicy.FORBID:
             names = join_names(flow.metadata.name for flow in active)
             self._note("ConcurrencyForbidden", f"no flow starts while {names} is active")
@@ -235,8 +300,67 @@ class _Start:
             self.replacing_for = self._stored_replacing_for
             self.actions.append(CreateFlow(name, schedules.build_flow(self.cron, due)))
 
-    def _note(self, reason: str, message: str) -> None:
-        self.notices.append(Event(EventType.WARNING, reason, message))
+    # ------------------------------------------------------------------ Wait
+
+    def _awaited(self) -> str | None:
+        """Return the flow after which the next one starts, and record the time of one that was only
+        announced. It was announced before its create, so no crash makes or loses a time."""
+        stored, last = self.cron.status.waits_for, self.last_schedule_time
+        latest = schedules.scheduled_name(self.cron.metadata.name, last) if last else None
+        flow = self._flow(stored or latest)
+        if stored is None:
+            return latest if flow is not None and not flow.final else None
+        if flow is None:  # deleted, or not created yet
+            return stored if stored == latest and _requires_success(self.cron, stored) else None
+        if (time := schedules.time_of(stored)) is not None:
+            self.last_schedule_time = max(time, last or time)
+        return stored if self._is_awaited(flow) else None
+
+    def _is_awaited(self, flow: JobFlow) -> bool:
+        if flow.final and (why := why_held(self.cron, flow)):
+            self._note("WaitsForFlow", why)
+            return True
+        return not flow.final
+
+    def _take_turns(self, schedule: schedules.Schedule) -> None:
+        """Start the flow of the first time that has none, if no other one is waited for."""
+        is_gone = self.waits_for is not None and self._flow(self.waits_for) is None
+        due = self.last_schedule_time if is_gone else self._first(schedule)
+        if due is None:
+            return
+        name = schedules.scheduled_name(self.cron.metadata.name, due)
+        awaited = [f for f in self.flows if not f.final and f.metadata.name == self.waits_for]
+        active = {f.metadata.name for f in (*awaited, *filter(_is_active, self.flows))}
+        if active:
+            end = "succeeded" if self.cron.spec.require_previous_success else "finished"
+            message = f"flow {name} starts when {join_names(sorted(active))} has {end}"
+            self._note("WaitsForFlow", message, EventType.NORMAL)
+        elif self.waits_for is not None and not is_gone:
+            pass  # it has not succeeded, which is noted
+        elif (flow := self._flow(name)) is not None:  # of a backfill, or of another policy
+            self.last_schedule_time = due
+            self.waits_for = name if self._is_awaited(flow) else None
+        else:
+            self.waits_for = name
+            if self.cron.status.waits_for == name:  # the announcement is stored
+                self.actions.append(CreateFlow(name, schedules.build_flow(self.cron, due)))
+
+    def _first(self, schedule: schedules.Schedule) -> datetime | None:
+        """Return the first scheduled time that is due."""
+        self._note_late(schedule)
+        if (missed := schedule.missed(self._floor, self.now)) is None:
+            return None
+        self.due = missed.count
+        self._note_many(missed, "each of them starts a flow, one after the other")
+        return schedule.next(self._floor)
+
+    # ------------------------------------------------------------------
+
+    def _flow(self, name: str | None) -> JobFlow | None:
+        return next((flow for flow in self.flows if flow.metadata.name == name), None)
+
+    def _note(self, reason: str, message: str, kind: EventType = EventType.WARNING) -> None:
+        self.notices.append(Event(kind, reason, message))
 
 
 def _events(
@@ -254,11 +378,15 @@ def _events(
             kind = EventType.NORMAL if _succeeded(flow) else EventType.WARNING
             message = f"flow {reference.name} has finished: {flow.status.state.phase}"
             yield Event(kind, "FlowFinished", message)
+    if stored.waits_for not in (None, status.waits_for) and stored.waits_for == _skipped(cron):
+        message = f"the schedule goes on without the success of flow {stored.waits_for}"
+        yield Event(EventType.NORMAL, "FlowSkipped", message)
     if status.replacing_for is not None and status.replacing_for != stored.replacing_for:
-        names = join_names(flow.metadata.name for flow in flows if _is_replaced(flow))
+        names = join_names(flow.metadata.name for flow in flows if _is_active(flow))
         name = schedules.scheduled_name(cron.metadata.name, status.replacing_for)
         yield Event(EventType.NORMAL, "FlowsReplaced", f"{names}: cancelled for {name}")
 
 
-def _is_replaced(flow: JobFlow) -> bool:
+def _is_active(flow: JobFlow) -> bool:
+    """Whether a flow counts for the concurrency policy."""
     return not flow.final and schedules.is_scheduled(flow)

@@ -215,7 +215,8 @@ def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
     status = flow.status
     if commands.handled != status.handled_commands:
         status = msgspec.structs.replace(status, handled_commands=commands.handled)
-    until = None if still_reused(flow.metadata, view.reused_by) else expires(flow)
+    is_kept = view.is_awaited or still_reused(flow.metadata, view.reused_by)
+    until = None if is_kept else expires(flow)
     expired = until is not None and until <= now
     deletes = (DeleteFlow(flow.metadata.uid),) if expired else ()
     return Plan(

@@ -6,10 +6,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from jobflow.api import labels
+from jobflow.api.flow.cronjobflow import CronJobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase, StepPhase
 from jobflow.client.conditions import condition_of
 from jobflow.core.explain.progress import message_of
 from jobflow.core.names import format_place
+from jobflow.core.planning.cron import why_held
 from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.spec.step_commands import QUESTION, asks
 from jobflow.core.text import format_count
@@ -102,6 +105,7 @@ def _header(view: FlowView) -> dict[str, Any]:
         "start": status.start_time,
         "end": status.completion_time if flow.final else None,
         "created": meta.creation_timestamp,
+        "awaited": _awaited(view.page.flow.awaited_by(), flow),
         "estimate": left if (left := estimate(view)) is not None and left.high else None,
         "others": [
             {"are": are, "names": names[:MAX_LISTED], "more": max(0, len(names) - MAX_LISTED)}
@@ -113,6 +117,14 @@ def _header(view: FlowView) -> dict[str, Any]:
             if any(names)
         ],
     }
+
+
+def _awaited(cron: CronJobFlow | None, flow: JobFlow) -> str:
+    """Return what a CronJobFlow waits for; "" if it waits for nothing here."""
+    if cron is None:
+        return ""
+    why = why_held(cron, flow) if flow.final else "the next flow starts after the end of this one"
+    return f"CronJobFlow {cron.metadata.name}: {why}" if why else ""
 
 
 def _problems(view: FlowView) -> dict[str, Any]:

@@ -9,9 +9,10 @@ import msgspec
 
 from jobflow.api import labels
 from jobflow.api.flow.control import Reuse
+from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FINAL_PHASES, FlowPhase, FlowState
-from jobflow.api.resources import JOBFLOWS, NAMESPACES, Object, ObjectMeta, Struct
+from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, NAMESPACES, Object, ObjectMeta, Struct
 from jobflow.client.errors import CommandError
 from jobflow.client.flows.children import has_children
 from jobflow.client.flows.find_flow import to_flow
@@ -101,6 +102,7 @@ class LiveFlow(Live[JobFlow]):
         self._client = client
         self._below: Live[JobFlow] | None = None
         self._reusing: _Reusing | None = None
+        self._cron: Live[CronJobFlow] | None = None
         self._outermost = "", ""
         self._finding: asyncio.Task[None] | None = None
         self._history: History | None = None
@@ -162,6 +164,25 @@ class LiveFlow(Live[JobFlow]):
             if each.spec.reuse is not None and each.spec.reuse.flow == self.name
         ]
 
+    def awaited_by(self) -> CronJobFlow | None:
+        """Return the CronJobFlow that waits for the flow, as far as it is known. Its watch begins
+        with the first call."""
+        owner = self.flow.metadata.controller if self.flow is not None else None
+        if owner is None or owner.kind != CRONJOBFLOWS.kind:
+            return None
+        if self._cron is None:
+            self._cron = Live(
+                self._client,
+                CRONJOBFLOWS,
+                CronJobFlow,
+                namespace=self.namespace,
+                query=[("fieldSelector", f"metadata.name={owner.name}")],
+                changed=self.changed,
+            )
+            self._cron.start()
+        cron = self._cron.cache.get(self.namespace, owner.name)
+        return cron if cron is not None and cron.status.waits_for == self.name else None
+
     def history(self) -> History | None:
         """Return what earlier flows of the namespace tell about running times. They are read once,
         after the first call; None until then. `changed` tells when."""
@@ -175,8 +196,9 @@ class LiveFlow(Live[JobFlow]):
         await stop_task(self._finding)
         if self._below is not None:
             await self._below.stop()
-        if self._reusing is not None:
-            await self._reusing.stop()
+        for watch in (self._reusing, self._cron):
+            if watch is not None:
+                await watch.stop()
         await super().stop()
 
     async def _learn(self) -> None:

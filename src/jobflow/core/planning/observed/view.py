@@ -129,6 +129,8 @@ class View:
     """The metadata of its child flows that exist, by name."""
     reused_by: Sequence[str] = ()
     """Names of the flows that have not ended and name this one in `spec.reuse`."""
+    is_awaited: bool = False
+    """Whether the flow's CronJobFlow waits for it (`status.waitsFor`), or may do so."""
     parent: JobFlow | None = None
     """The flow of which this one is a child; None if it is no child, or its parent is gone."""
     deleted: frozenset[str] = frozenset()
