@@ -38,6 +38,15 @@ def progress(phases: str, phase: str = "Running") -> StepCondition:
         (FORTY, progress("Completed " * 40), "40/40 items done", "40/40 items"),
         (FORTY, progress("Completed " * 40, "Completed"), "40 items", "40 items"),
         (FORTY, progress("", "Skipped"), "", ""),
+        (
+            FORTY,
+            StepCondition(
+                phase="Completed",
+                runs=[run(i, "Skipped", reason="NotTaken") for i in range(40)],
+            ),
+            "none of 40 items taken",
+            "none of 40 items taken",
+        ),
         (Step(name="a", for_each=ForEach(count=0)), progress("", "Completed"), "no items",
          "no items"),
         (Step(name="a", for_each=ForEach(count=0)), progress("", "Waiting"), "", ""),

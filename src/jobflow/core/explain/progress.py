@@ -52,6 +52,8 @@ def format_run_progress(step: Step, condition: StepCondition, *, brief: bool = F
         return format_count(total, "item") + some
     failed = sum(run.phase == StepPhase.FAILED for run in runs)
     not_taken = sum(run.reason == StepReason.NOT_TAKEN for run in runs)
+    if finished and not_taken == total:
+        return f"none of {format_count(total, 'item')} taken"
     share = f"{done:,}/{total - not_taken:,} {'item' if total == 1 else 'items'}"
     if brief:  # beside the phase Failed, the number of those that completed misleads
         return f"{failed:,} of {total:,} failed" if finished and failed else share
