@@ -134,6 +134,7 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
     ("Waiting", "WaitingForProbe"): lambda: workers(serving(SUCCEEDED), "Running Running Running"),
     ("Waiting", "WaitingForApproval"): asking,
     ("Failed", "Rejected"): lambda: asking().stored().with_command("RejectStep", text="ok"),
+    ("Failed", "FailStep"): lambda: flow(a=step(fail="no data")),
     ("Waiting", "WaitingForTemplate"): lambda: flow("a").without_template("a"),
     ("Waiting", "Starting"): lambda: flow("a"),
     ("Waiting", "CreateRefused"): lambda: flow("a").stored().with_refusal("a", 403, retry_in=1),

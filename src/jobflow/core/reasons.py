@@ -58,6 +58,8 @@ class StepReason(StrEnum):
     UNTIL_NOT_REACHED = "UntilNotReached"
     ITEMS_MISMATCH = "ItemsMismatch"
     REJECTED = "Rejected"
+    FAIL_STEP = "FailStep"
+    """Only for a step, or a case of its switch, with `fail`."""
     # Skipped
     NOT_TAKEN = "NotTaken"
     NOT_TARGETED = "NotTargeted"

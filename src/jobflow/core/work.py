@@ -33,6 +33,8 @@ class Work:
     """Whether its objects are in `jobStatusList`."""
     does: str = ""
     """The clause for a step that runs it, if it has no object."""
+    at_once: bool = False
+    """Whether an attempt ends where it starts, because it needs nothing from outside."""
     asks: bool = False
     """Whether a user answers it."""
     fails: tuple[StepReason, ...] = ()
@@ -49,6 +51,8 @@ WORK: Mapping[WorkKind, Work] = {
         Work(WorkKind.JOB, "job", resource=JOBS, has_pods=True, is_recorded=True),
         Work(WorkKind.FLOW, "flow", word="flow", resource=JOBFLOWS, has_steps=True),
         Work(WorkKind.APPROVAL, "approval", word="approval", does="waits for approval", asks=True),
+        Work(WorkKind.COMPUTE, "value", word="values", does="computes values", at_once=True),
+        Work(WorkKind.FAIL, "failure", word="fail", does="fails the flow", at_once=True),
     )
 }
 
@@ -72,8 +76,8 @@ def is_asked(step: Step) -> bool:
 
 
 def ends_in_status(step: Step) -> bool:
-    """Return whether a step may run work without objects, whose end only the status shows."""
-    return not all(work.has_objects for work in works_of(step))
+    """Return whether a step runs work without objects, whose end only the status shows."""
+    return not any(work.has_objects for work in works_of(step))
 
 
 def has_own_job(step: Step, case: Case | None) -> bool:

@@ -10,7 +10,7 @@ from jobflow.api.flow.status import RunCondition, StepCondition
 from jobflow.api.flow.step import Step
 from jobflow.api.resources import ObjectMeta
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.cel.scope import EvaluationScope, evaluate_vars, resolve_references
+from jobflow.core.cel.scope import EvaluationScope, evaluate_all, resolve_references
 
 FLOW = JobFlow(metadata=ObjectMeta(name="f"), spec=JobFlowSpec())
 
@@ -63,8 +63,8 @@ def test_a_missing_key_names_the_character_where_json_ends(text: str, place: str
 def test_every_expression_names_the_owner_of_the_output(expression: str, owner: str) -> None:
     text = "{'acc': 1}"
     run = RunCondition(phase="Completed", outputs={"text": text})
-    failure = evaluate_vars(
-        {"v": expression}, scope(text, run=run, last={"outputs": {"text": text}})
+    failure = evaluate_all(
+        "vars", {"v": expression}, scope(text, run=run, last={"outputs": {"text": text}})
     )
     assert isinstance(failure, EvaluationFailure)
     why = f"there is no 'acc'; the output of {owner} is not JSON at character 2: `'acc':`"
@@ -82,6 +82,6 @@ def test_every_expression_names_the_owner_of_the_output(expression: str, owner: 
     ],
 )
 def test_other_missing_keys_have_no_such_hint(expression: str, text: str) -> None:
-    failure = evaluate_vars({"v": expression}, scope(text))
+    failure = evaluate_all("vars", {"v": expression}, scope(text))
     assert isinstance(failure, EvaluationFailure)
     assert "not JSON" not in failure.message

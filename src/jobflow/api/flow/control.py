@@ -107,10 +107,33 @@ VolumesField = Annotated[
         "jobSpec or patch.jobSpec, at tasks[].template.spec.volumes",
     ),
 ]
+ComputeField = Annotated[
+    dict[str, str] | None,
+    Schema(
+        description="Run no job: the outputs are these values, name to CEL expression, such as "
+        'steps["x"].outputs.n + params.n. Expressions can use params, flow, item, index and the '
+        "steps that this one depends on, directly or not. At most 4,096 bytes as JSON."
+    ),
+    Runs(WorkKind.COMPUTE),
+    For((WorkKind.COMPUTE,)),
+    Evaluated(Stage.QUESTION, ValueKind.ANY),
+]
+FailField = Annotated[
+    str | None,
+    Schema(
+        description="Run no job, but fail with this message (reason FailStep), in which references "
+        "such as $(params.x), $(item) and $(steps.x.outputs.y) may stand. With when, it is a gate "
+        "that fails the flow."
+    ),
+    Runs(WorkKind.FAIL),
+    For((WorkKind.FAIL,)),
+    Referring(Stage.QUESTION),
+]
 
 
 class Case(Struct):
-    """A case of a switch. Set at most one of template, jobSpec and container."""
+    """A case of a switch. Set at most one of template, flow, jobSpec, container, compute and
+    fail."""
 
     when: Annotated[str | None, Evaluated(Stage.DECISION)] = None
     """CEL condition. The first case whose condition is true runs. Default: true."""
@@ -122,6 +145,8 @@ class Case(Struct):
     """Flow to run as a child in this case, instead of a template."""
     job_spec: JobSpecField = None
     container: ContainerField = None
+    compute: ComputeField = None
+    fail: FailField = None
     volumes: VolumesField = None
     patch: Annotated[
         Patch | None, For((WorkKind.JOB,), {WorkKind.FLOW: "write the patches into its steps"})

@@ -183,6 +183,8 @@ class Step(Struct):
     ] = None
     """Run no job, but wait until a user approves or rejects. Excludes template, jobSpec and
     container."""
+    compute: control.ComputeField = None
+    fail: control.FailField = None
     depends_on: Annotated[DependsOn | None, Plain(), EVERY_KIND] = None
     """Steps to wait for. Default: the step starts at once."""
     vars: Annotated[dict[str, str] | None, Evaluated(Stage.VARS, ValueKind.ANY)] = None
@@ -285,7 +287,12 @@ class Step(Struct):
         """Return the kind of work that the step runs in this case of `switch`."""
         if self.approval is not None:
             return WorkKind.APPROVAL
-        return WorkKind.JOB if self.flow_for(case) is None else WorkKind.FLOW
+        work = self if case is None else case
+        if work.compute is not None:
+            return WorkKind.COMPUTE
+        if work.fail:
+            return WorkKind.FAIL
+        return WorkKind.JOB if work.flow is None else WorkKind.FLOW
 
     @property
     def attempt_timeout(self) -> str | None:

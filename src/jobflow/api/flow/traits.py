@@ -53,7 +53,7 @@ class Stage(Enum):
     RETRY = auto()
     """When an attempt after a failure starts."""
     QUESTION = auto()
-    """When an approval asks."""
+    """When an approval asks, or a step is decided without a job: `compute`, `fail`."""
     RUN_END = auto()
     """After each run."""
     ATTEMPT_END = auto()
@@ -99,6 +99,8 @@ class WorkKind(StrEnum):
     JOB = "job"
     FLOW = "flow"
     APPROVAL = "approval"
+    COMPUTE = "compute"
+    FAIL = "fail"
 
 
 class Runs(Trait):

@@ -133,7 +133,8 @@ class Patch(Fields):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Case(Fields):
-    """A case of a switch. Set at most one of template, jobSpec and container."""
+    """A case of a switch. Set at most one of template, flow, jobSpec, container, compute and
+    fail."""
 
     when: str | Expr | None = None
     """CEL condition. The first case whose condition is true runs. Default: true."""
@@ -151,6 +152,14 @@ class Case(Fields):
     (main). Strings may contain references. If nothing names the outputs of the step, its
     terminationMessagePolicy is FallbackToLogsOnError by default, so that the last line of its
     log is the message of a failure."""
+    compute: Mapping[str, str | Expr] | None = None
+    """Run no job: the outputs are these values, name to CEL expression, such as
+    steps["x"].outputs.n + params.n. Expressions can use params, flow, item, index and the steps
+    that this one depends on, directly or not. At most 4,096 bytes as JSON."""
+    fail: str | Expr | None = None
+    """Run no job, but fail with this message (reason FailStep), in which references such as
+    $(params.x), $(item) and $(steps.x.outputs.y) may stand. With when, it is a gate that fails
+    the flow."""
     volumes: Sequence[Any] | None = None
     """Volumes of the pod of container; see `kubectl explain pod.spec.volumes`."""
     patch: Patch | None = None
@@ -446,6 +455,14 @@ class StepFields(TypedDict, total=False):
     approval: Approval | None
     """Run no job, but wait until a user approves or rejects. Excludes template, jobSpec and
     container."""
+    compute: Mapping[str, str | Expr] | None
+    """Run no job: the outputs are these values, name to CEL expression, such as
+    steps["x"].outputs.n + params.n. Expressions can use params, flow, item, index and the steps
+    that this one depends on, directly or not. At most 4,096 bytes as JSON."""
+    fail: str | Expr | None
+    """Run no job, but fail with this message (reason FailStep), in which references such as
+    $(params.x), $(item) and $(steps.x.outputs.y) may stand. With when, it is a gate that fails
+    the flow."""
     depends_on: DependsOn | Step | Sequence[Step | str] | None
     """Steps to wait for. Default: the step starts at once."""
     vars: Mapping[str, str | Expr] | None

@@ -195,7 +195,7 @@ class Memory:
         tried = (*(each for each in before if each != name), name)
         answers.held = Held(why, next_try, tried)
 
-    def fail(self, flow: JobFlow, name: str, error: Exception, sent: datetime) -> None:
+    def fail_create(self, flow: JobFlow, name: str, error: Exception, sent: datetime) -> None:
         """Note that a create failed by an error, or got no answer. `sent`: when it was sent."""
         errors = self.of(flow).errors
         errors[name] = _describe_error(error, errors.get(name), sent)

@@ -191,10 +191,10 @@ class Applier:
                 refusal = {"code": error.code, "message": error.message}
                 _log_create("job refused", flow, action, **refusal)
             else:
-                self._memory.fail(flow, action.name, error, sent)
+                self._memory.fail_create(flow, action.name, error, sent)
                 raise
         except NETWORK_ERRORS as error:
-            self._memory.fail(flow, action.name, error, sent)
+            self._memory.fail_create(flow, action.name, error, sent)
             raise
         else:
             self._memory.let_in(flow, action.name, self._now())

@@ -109,13 +109,13 @@ def find_condition_fault(value: Any) -> str | None:
     return None if isinstance(value, bool) else f"gives {describe_type(value)}, not true or false"
 
 
-def evaluate_vars(
-    texts: Mapping[str, str], scope: EvaluationScope
+def evaluate_all(
+    field: str, texts: Mapping[str, str], scope: EvaluationScope
 ) -> dict[str, Any] | EvaluationFailure:
-    """Return the values of a step's `vars` by name, or the first failure."""
+    """Return the values of the expressions in a field by name, or the first failure."""
     values: dict[str, Any] = {}
     for name, text in texts.items():
-        value = evaluate(f"vars.{name}", text, scope)
+        value = evaluate(f"{field}.{name}", text, scope)
         if isinstance(value, EvaluationFailure):
             return value
         values[name] = value
@@ -358,6 +358,15 @@ ATTEMPT_FIELDS: Mapping[str, Callable[[AttemptFacts], Any]] = {
     "attempt": lambda attempt: attempt.number,
     "retries": lambda attempt: attempt.retries,
 }
+
+
+def resolve_text(field: str, text: str, scope: EvaluationScope) -> str | EvaluationFailure:
+    """Return a text with the values of its references, or a failure that names the field."""
+    value = resolve_references(text, scope)
+    if isinstance(value, EvaluationFailure):
+        return EvaluationFailure(f"{field}: {value.message}", missing=value.missing)
+    # a text that is one reference has its value
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 class _NoValueError(Exception):

@@ -39,7 +39,13 @@ from jobflow.core.planning.decision import (
 from jobflow.core.planning.lifecycle import Pause, stored_lifecycle
 from jobflow.core.planning.observed.children import with_facts_of_children
 from jobflow.core.planning.observed.identity import assign, without_namesakes
-from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, gather, has_run
+from jobflow.core.planning.observed.steps import (
+    ObservedRun,
+    ObservedStep,
+    gather,
+    has_begun,
+    has_run,
+)
 from jobflow.core.planning.observed.view import Refusal, View
 from jobflow.core.planning.progress import Facts, Progress
 from jobflow.core.pods.outputs import OutputsRoom
@@ -49,7 +55,7 @@ from jobflow.core.spec.readiness import StepEnd, fails_flow, get_end
 from jobflow.core.spec.step_commands import ApprovalKey, parse_key
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, truncate_to_second
-from jobflow.core.work import Work, ends_in_status, may_run_steps, work_of, work_of_object, works_of
+from jobflow.core.work import Work, may_run_steps, work_of, work_of_object, works_of
 
 T = TypeVar("T")
 C = TypeVar("C", bound=RunCondition)
@@ -134,7 +140,12 @@ class PlanContext:
         if (facts.lifecycle, facts.answers) == (self.facts.lifecycle, self.facts.answers):
             # facts of this plan do not change what expressions and pods have said
             progress = replace(
-                self.progress, standing=standing, ends=ends, target_ends={}, made_of={}
+                self.progress,
+                standing=standing,
+                ends=ends,
+                unstored=set(),
+                target_ends={},
+                made_of={},
             )
         else:
             progress = Progress(standing, ends, PlanBudget(), self.progress.creates)
@@ -259,10 +270,26 @@ class PlanContext:
         steps = self.layout.steps[: self.layout.last_from]
         return list_failures(zip(steps, self.progress.standing, strict=False))
 
-    def shown_to_dependants(self, position: int) -> StepCondition:
+    def note_unstored(self, position: int, condition: StepCondition) -> None:
+        """Note whether objects that depend on a step wait until this condition is stored."""
+        if self.layout.may_end_at_once and condition is not self.observed[position].stored:
+            step = self.layout.steps[position]
+            work = work_of(step, step.case_of(condition.decisions))
+            if (work.at_once and has_begun(condition)) or self.is_behind_unstored(position):
+                self.progress.unstored.add(position)
+
+    def is_behind_unstored(self, position: int) -> bool:
+        """Return whether a step depends on what only the status will show."""
+        unstored = self.progress.unstored
+        return bool(unstored) and not unstored.isdisjoint(self.layout.graph.targets[position])
+
+    def shown_to_dependants(self, position: int, *, at_once: bool = False) -> StepCondition:
         """Return the condition of a step as steps that depend on it may use it: the stored one of
-        work without objects that has begun, else as far as this round has decided."""
+        work without objects that has begun, else as far as this round has decided. `at_once`: to
+        one that is decided at once, and stored with it."""
         standing = self.progress.standing[position]
+        if position in self.progress.unstored:
+            return standing if at_once else self.observed[position].stored
         is_stored = position in self.layout.ends_in_status
         if is_stored and must_be_stored(self.layout.steps[position], standing):
             return self.observed[position].stored
@@ -301,8 +328,9 @@ class PlanContext:
 def must_be_stored(step: Step, condition: RunCondition) -> bool:
     """Return whether this end of a step or a run, which is not stored yet, must be stored before
     anything follows from it, because no object shows it. It has begun, or has no such end."""
-    has_begun = condition.attempts > 0 and condition.phase != StepPhase.SKIPPED
-    return has_begun and ends_in_status(step)
+    if condition.attempts < 1 or condition.phase == StepPhase.SKIPPED:
+        return False
+    return not any(work.has_objects or work.at_once for work in works_of(step))
 
 
 def with_job_as_child(condition: StepCondition, step: Step, ctx: PlanContext) -> StepCondition:

@@ -19,7 +19,7 @@ from jobflow.api.flow.traits import WorkKind
 from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.core.cel.budget import PlanBudget
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.cel.scope import AttemptFacts, evaluate_vars
+from jobflow.core.cel.scope import AttemptFacts, evaluate_all
 from jobflow.core.json_values import count_values
 from jobflow.core.manifests.fingerprint import digest, what_it_does
 from jobflow.core.manifests.job import Attempt, build_spec
@@ -101,7 +101,7 @@ class Draft(msgspec.Struct, frozen=True):
         if not self.step.vars or attempt.seen is None:
             return attempt
         seen = replace(attempt.seen, budget=allowance.share())
-        values = evaluate_vars(self.step.vars, seen)
+        values = evaluate_all("vars", self.step.vars, seen)
         if isinstance(values, EvaluationFailure):
             return values
         return msgspec.structs.replace(attempt, seen=replace(seen, vars=values))

@@ -78,7 +78,7 @@ class Reusing:
 @dataclass(slots=True)
 class Progress:
     """Notes that the decisions of one plan make for later ones. Each entry is written once a plan;
-    `standing`, `ends` and `target_ends` once in every round of decisions."""
+    `standing`, `ends`, `unstored` and `target_ends` once in every round of decisions."""
 
     standing: list[StepCondition]
     """The condition of each step, as far as this round has decided; else the stored one."""
@@ -88,6 +88,9 @@ class Progress:
     """The work that expressions may still take in this plan."""
     creates: CreateBudget = field(default_factory=CreateBudget)
     """The work and memory that are left for creates in this plan."""
+    unstored: set[int] = field(default_factory=set)
+    """The steps that this round has decided at once, and those behind them: objects that depend on
+    them are created once the status has it."""
     target_ends: dict[str, str] = field(default_factory=dict)
     """Value of the annotation `target-ends` by step (`target_ends`)."""
     answers: dict[str, Any] = field(default_factory=dict)

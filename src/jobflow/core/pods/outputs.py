@@ -118,10 +118,15 @@ def read_outputs(text: str) -> dict[str, Any] | None:
     if len(text) > limits.MAX_STEP_OUTPUTS * _ESCAPE:
         raise OutputsTooLarge(f"have {len(text)} characters, and a step has room for 4096 bytes")
     found = decode_message(text)
-    outputs = _to_storable(found, 0) if isinstance(found, dict) else None
-    if outputs is None:
+    if not isinstance(found, dict):
         raise UnstorableJson
-    return _bounded(outputs)
+    return make_outputs(found)
+
+
+def make_outputs(values: dict[str, Any]) -> dict[str, Any] | None:
+    """Return values as the outputs that a status stores, or None if there are none. Raises as
+    `read_outputs`."""
+    return _bounded(_to_storable(values, 0))
 
 
 def measure_outputs(outputs: dict[str, Any]) -> int:

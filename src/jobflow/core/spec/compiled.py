@@ -63,8 +63,10 @@ class CompiledFlow:
             self.loops[i] = step.for_each is not None or step.repeat is not None
             self.runs_steps[i] = may_run_steps(step)
         self.has_children: bool = any(self.runs_steps)
+        self.may_end_at_once = any(work.at_once for _, step in options for work in works_of(step))
+        """Whether a step, or a case of its `switch`, ends where it starts."""
         self.ends_in_status = frozenset([i for i, step in options if ends_in_status(step)])
-        """Positions of the steps that may run work without objects."""
+        """Positions of the steps that run work without objects."""
         self.graph = outline.graph
         looped = frozenset([i for i, step in options if step.for_each is not None])
         daemons = frozenset([i for i, step in options if step.daemon])

@@ -39,7 +39,8 @@ def test_a_valid_reference_is_admitted(text: str) -> None:
         ("q$(params.map.z)", "there is no 'z' in params.map"),
         ("$(params.rates.7)", "there is no '7' in params.rates"),
         ("$(params.)", 'there is no parameter ""'),
-        ("$(item)", 'only the patch, vars and the retry.when of a step with forEach have an item'),
+        ("$(item)", "only the patch, vars, compute, fail and the retry.when of a step with forEach "
+         "have an item"),
         ("$(flow.uid)", 'a flow has no "uid"; it has name, namespace'),
         ("$(flow.phase)", 'only steps of finally and outputs of the flow have flow.phase'),
         ("$(flow.claims.data)", 'only flows with volumeClaims have flow.claims'),
@@ -140,4 +141,4 @@ def test_a_fault_of_a_reference_has_its_path_in_the_patch() -> None:
     patch = {"tasks": [{"name": "t", "template": {"metadata": {"labels": labels}}}]}
     (found,) = faults_of_step(patch={"jobSpec": patch})
     path = "patch.jobSpec.tasks[0].template.metadata.labels[x.io/y]"
-    assert found.startswith(f'{path}: Invalid value: "$(index)": only the patch, vars, the retry.')
+    assert found.startswith(f'{path}: Invalid value: "$(index)": only the patch, vars, compute, ')

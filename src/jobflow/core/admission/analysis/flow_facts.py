@@ -42,7 +42,7 @@ from jobflow.core.spec import graph
 from jobflow.core.spec.items import takes_items
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.violations import Verdict, join_path
-from jobflow.core.work import Work, work_of
+from jobflow.core.work import Work, ends_in_status, work_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,12 @@ class FlowFacts:
 
     @lazy_property
     def without_objects(self) -> list[tuple[int, Work]]:
-        works = ((i, work_of(step)) for i, step in self.steps_with_options)
-        return [(i, work) for i, work in works if not work.has_objects]
+        """Steps that never create an object, with what they, or the first of their cases, do."""
+        return [
+            (i, work_of(step, next(iter(step.switch or ()), None)))
+            for i, step in self.steps_with_options
+            if ends_in_status(step)
+        ]
 
     @lazy_property
     def approvals(self) -> list[tuple[int, Approval]]:

@@ -43,10 +43,12 @@ _ONLY_OF_ATTEMPTS = (
     'write steps["NAME"].attempts'
 )
 OTHER_PLACES: Mapping[str, str] = {
-    "item": "only the patch, vars and the retry.when of a step with forEach have an item",
+    "item": (
+        "only the patch, vars, compute, fail and the retry.when of a step with forEach have an item"
+    ),
     "index": (
-        "only the patch, vars, the retry.when and the repeat.until of a step with forEach or "
-        "repeat have an index"
+        "only the patch, vars, compute, fail, retry.when and repeat.until of a step with forEach "
+        "or repeat have an index"
     ),
     "failure": (
         "only vars, retry.when and retry.patch have failure, of the last attempt; for another step "

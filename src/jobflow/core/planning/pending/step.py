@@ -12,7 +12,7 @@ from typing import cast
 
 import msgspec
 
-from jobflow.api.flow.status import ENDED_STEP_PHASES, Decisions, StepPhase
+from jobflow.api.flow.status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.flow.step import Probe
 from jobflow.core.lazy import lazy_property
 from jobflow.core.planning.context import PlanContext
@@ -171,6 +171,7 @@ class PendingSteps:
         condition = decision.condition
         self.decisions[position] = decision
         self.ctx.progress.standing[position] = condition
+        self.ctx.note_unstored(position, condition)
         if condition.phase in ENDED_STEP_PHASES:
             self.ends[position] = self.ctx.end_of(self.layout.steps[position], condition)
             if self.stopping.stopped_by(position, condition):
@@ -239,10 +240,17 @@ class PendingSteps:
             return skip(observed, StepReason.STOPPED, message)
         # a crash between the create and the status must not take another branch
         if decided is not observed.stored.decisions:
-            if ctx.source is not None and (taken := self._taken(observed, decided)) is not None:
+            stored = msgspec.structs.replace(observed.stored, decisions=decided)
+            ready = msgspec.structs.replace(observed, stored=stored, decided=decided)
+            if ready.work.at_once:  # its end is stored with them
+                return self.begin(ready)
+            if ctx.source is not None and (taken := self._taken(ready)) is not None:
                 return taken
             condition = wait(observed, StepReason.STARTING, "its decisions are being stored")
             return StepDecision(msgspec.structs.replace(condition, decisions=decided), urgent=True)
+        if ctx.is_behind_unstored(position) and observed.work.has_objects:
+            message = "the values of steps before it are being stored"
+            return StepDecision(wait(observed, StepReason.STARTING, message), urgent=True)
         # the new attempt would run beside one that somebody has resumed
         if observed.stored.past_attempts:
             names = (job.metadata.name for job in observed.jobs if not job.ended)
@@ -252,13 +260,11 @@ class PendingSteps:
                 return StepDecision(wait(observed, StepReason.NAME_IN_USE, message))
         return self.begin(observed)
 
-    def _taken(self, before: ObservedStep, decided: Decisions | None) -> StepDecision | None:
+    def _taken(self, observed: ObservedStep) -> StepDecision | None:
         """Return the decision that runs of a step take results of an earlier flow in the plan that
         makes its decisions, which are stored with them; None if no run does. The others start in
         the next plan."""
-        stored = msgspec.structs.replace(before.stored, decisions=decided)
-        observed = msgspec.structs.replace(before, stored=stored, decided=decided)
-        if before.attempts or not observed.work.has_pods:
+        if observed.attempts or not observed.work.has_pods:
             return None
         found = self.begin(observed)
         runs = (found.condition.runs or ()) if observed.loops else (found.condition,)

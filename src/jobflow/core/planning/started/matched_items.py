@@ -61,10 +61,12 @@ class ItemStates:
         self._states: dict[int, TargetState] = {}
         for place, (target, want) in enumerate(zip(need.targets, need.wants, strict=True)):
             if target in need.matched:
-                shown, observed = ctx.shown_to_dependants(target), ctx.observed[target]
+                shown = ctx.shown_to_dependants(target, at_once=own.work.at_once)
+                observed, end = ctx.observed[target], ctx.progress.ends[target]
+                if target in ctx.progress.unstored and not own.work.at_once:
+                    end = None
                 runs = {run.index: run for run in shown.runs or ()}
                 known = {run.index: run for run in observed.runs}
-                end = ctx.progress.ends[target]
                 self._targets.append(_Target(observed.step, want, end, runs, known))
                 continue
             self._names.append(ctx.layout.graph.names[target])

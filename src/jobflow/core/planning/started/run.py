@@ -27,7 +27,7 @@ from jobflow.core.planning.started.retry import backoff, retry_or_end
 from jobflow.core.planning.target_ends import ends_of_targets, recorded_end_message
 from jobflow.core.planning.work.abort import aborted, being_aborted, ending_reason, intent
 from jobflow.core.planning.work.end import ends_as, find_job_obstacle, running_as
-from jobflow.core.planning.work.kinds import OBJECT_WORK, OWN_WORK, OwnWork
+from jobflow.core.planning.work.kinds import AT_ONCE, OBJECT_WORK, OWN_WORK, OwnWork
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second
@@ -47,6 +47,8 @@ def decide_run(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> RunDeci
         return None
     if (own := OWN_WORK.get(run.kind)) is not None:
         return _by_status(run, own, ctx)
+    if run.work.at_once:
+        return None  # no attempt goes on
     job = run.job
     # an object that ended before it was deleted is settled as it was last seen
     if job is None or (run.gone and not job.ended):
@@ -72,7 +74,8 @@ def decide_run(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> RunDeci
 
 def start_run(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     """Start a run that may start now, also after a retry of the flow."""
-    if (own := OWN_WORK.get(run.kind)) is not None:
+    own = OWN_WORK.get(run.kind) or AT_ONCE.get(run.kind)
+    if own is not None:
         return own.start(run, ctx)
     if run.attempts:
         return next_attempt_when_due(run, ctx)

@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.control import Approval, ApprovalAnswer
-from jobflow.api.flow.status import ENDED_STEP_PHASES, ApprovalResult, RunCondition, StepPhase
+from jobflow.api.flow.status import ENDED_STEP_PHASES, ApprovalResult, StepPhase
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.cel.scope import resolve_references
+from jobflow.core.cel.scope import resolve_text
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision, StepDecision
 from jobflow.core.planning.observed.steps import ObservedRun
 from jobflow.core.planning.work.abort import why_in_words
-from jobflow.core.planning.work.end import duration, take_outputs
+from jobflow.core.planning.work.end import duration, own_end, take_outputs
 from jobflow.core.pods.outputs import OutputsTooLarge
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.step_commands import QUESTION, ApprovalKey, asks
@@ -31,11 +31,11 @@ _VERBS = {ApprovalAnswer.APPROVE: "approved", ApprovalAnswer.REJECT: "rejected"}
 def start(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     """Ask for approval, also once more after a retry of the flow."""
     approval = run.step.approval or Approval()
-    message = resolve_references(approval.message or QUESTION, ctx.seen(run))
-    if isinstance(message, EvaluationFailure):
-        why = f"approval.message: {message.message}"
-        return RunDecision(_ended(run, StepPhase.FAILED, StepReason.EXPRESSION_ERROR, why))
-    text = message if isinstance(message, str) else msgspec.json.encode(message).decode()
+    text = resolve_text("approval.message", approval.message or QUESTION, ctx.seen(run))
+    if isinstance(text, EvaluationFailure):
+        return RunDecision(
+            own_end(run, StepPhase.FAILED, StepReason.EXPRESSION_ERROR, text.message)
+        )
     allowed = duration(run.step.attempt_timeout, None)
     deadline = None if allowed is None else ceil_to_second(add(ctx.second, allowed))
     condition = run.new_condition(
@@ -59,7 +59,7 @@ def settle(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
     outputs = take_outputs(run.key, lambda: given.outputs, ctx)
     if isinstance(outputs, OutputsTooLarge):
         why = f"{message}; the outputs of {run.step.name} {outputs}"
-        return RunDecision(_ended(run, StepPhase.FAILED, StepReason.OUTPUTS_TOO_LARGE, why))
+        return RunDecision(own_end(run, StepPhase.FAILED, StepReason.OUTPUTS_TOO_LARGE, why))
     result = ApprovalResult(answer=given.answer, by=given.by, time=ctx.second)
     return _decided(run, message, result, outputs)
 
@@ -69,7 +69,7 @@ def abort(run: ObservedRun, why: str, ctx: PlanContext) -> RunDecision | None:
     if why == StepReason.SUSPENDED:
         return None
     message = why_in_words(why, run, ctx)
-    return RunDecision(_ended(run, StepPhase.SKIPPED, StepReason.STOPPED, message))
+    return RunDecision(own_end(run, StepPhase.SKIPPED, StepReason.STOPPED, message))
 
 
 def wait(run: ObservedRun, ctx: PlanContext) -> RunDecision:
@@ -113,16 +113,5 @@ def _decided(
     phase, reason = StepPhase.COMPLETED, ""
     if result.answer == ApprovalAnswer.REJECT:
         phase, reason = StepPhase.FAILED, StepReason.REJECTED
-    condition = _ended(run, phase, reason, message)
-    condition = msgspec.structs.replace(condition, approval=result, outputs=outputs)
+    condition = own_end(run, phase, reason, message, approval=result, outputs=outputs)
     return RunDecision(condition, urgent=True)  # dependants wait until it is stored
-
-
-def _ended(run: ObservedRun, phase: StepPhase, reason: str, message: str) -> RunCondition:
-    return run.new_condition(
-        phase=phase,
-        reason=reason,
-        message=shorten(message),
-        attempts=run.attempts,
-        requested_hours=run.stored.requested_hours,
-    )

@@ -125,6 +125,26 @@ def ended(run: ObservedRun, job: Job, end: AttemptEnd, ctx: PlanContext) -> RunC
     )
 
 
+def own_end(
+    run: ObservedRun,
+    phase: StepPhase,
+    reason: str,
+    message: str,
+    attempts: int | None = None,
+    **fields: Any,
+) -> RunCondition:
+    """Return the end of a run whose attempts have no objects. `attempts`: the number of them, if
+    another one begins now."""
+    return run.new_condition(
+        phase=phase,
+        reason=reason,
+        message=shorten(message),
+        attempts=run.attempts if attempts is None else attempts,
+        requested_hours=run.stored.requested_hours,
+        **fields,
+    )
+
+
 def ended_by_hand(run: ObservedRun, order: ByHand, ctx: PlanContext) -> dict[str, Any]:
     """Return the fields of the end of a run that a user has given up or skipped."""
     reason: str = BY_HAND[order.action]

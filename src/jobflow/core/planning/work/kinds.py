@@ -15,7 +15,7 @@ from jobflow.api.volcano.job import Job
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Builder, RunDecision
 from jobflow.core.planning.observed.steps import ObservedRun
-from jobflow.core.planning.work import approval, child_flow, vcjob
+from jobflow.core.planning.work import approval, child_flow, compute, fail, vcjob
 from jobflow.core.planning.work.abort import Asked
 
 
@@ -46,7 +46,18 @@ class ObjectWork(Protocol):
         is gone."""
 
 
-class OwnWork(Protocol):
+class WorkAtOnce(Protocol):
+    """A kind of work that needs nothing from outside: an attempt ends where it starts.
+
+    Its end is stored before an object that depends on it is created (`Progress.unstored`).
+    """
+
+    def start(self, run: ObservedRun, ctx: PlanContext) -> RunDecision:
+        """Return the end of an attempt, number `run.next_attempt`; a wait without an attempt if
+        this plan may evaluate no more."""
+
+
+class OwnWork(WorkAtOnce, Protocol):
     """A kind of work without objects: an attempt is a condition in the status.
 
     The condition has `attempts`, `create_time` (tables and timelines show it), and `deadline` if
@@ -75,3 +86,4 @@ class OwnWork(Protocol):
 
 OBJECT_WORK: Mapping[WorkKind, ObjectWork] = {WorkKind.JOB: vcjob, WorkKind.FLOW: child_flow}
 OWN_WORK: Mapping[WorkKind, OwnWork] = {WorkKind.APPROVAL: approval}
+AT_ONCE: Mapping[WorkKind, WorkAtOnce] = {WorkKind.COMPUTE: compute, WorkKind.FAIL: fail}

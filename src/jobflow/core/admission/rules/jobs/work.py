@@ -1,18 +1,19 @@
-"""Rules of what a step or a case runs: one thing, or an approval (docs/decisions/approvals.md), and
-of its env. `patches` checks that it makes a valid job, `child_flows` has rules of child flows."""
+"""Rules of what a step or a case runs: one thing, or no job (docs/decisions/approvals.md), and of
+its env. `patches` checks that it makes a valid job, `child_flows` has rules of child flows."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from jobflow.api.flow.control import ApprovalAnswer
 from jobflow.api.flow.step import Step
-from jobflow.api.flow.traits import WorkKind, fields_without, find_without
+from jobflow.api.flow.traits import Runs, WorkKind, fields_without, find_without
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rule import RuleGroup, Rules
 from jobflow.core.cel.references import has_reference
 from jobflow.core.manifests.layers import is_source, works_of
 from jobflow.core.suggest import list_supported
 from jobflow.core.violations import Reason, Violation, join_path
+from jobflow.core.work import work_of
 
 _VARIABLE = re.compile(r"[ -<>-~]+")
 """Names of variables in Kubernetes 1.34 and later: printable ASCII characters without `=`."""
@@ -21,10 +22,11 @@ _SOURCES = ("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "se
 
 
 def steps_run_one_thing(facts: FlowFacts) -> Iterator[Violation]:
-    # beside `switch`, the cases say what runs
     for owner in facts.owners:
+        if not isinstance(owner.written, Step):
+            continue
         works = works_of(owner.written)
-        if isinstance(owner.written, Step) and owner.written.switch is not None:
+        if owner.written.switch is not None:
             for field in works:
                 yield Violation(
                     f"{owner.path}.{field}",
@@ -33,10 +35,25 @@ def steps_run_one_thing(facts: FlowFacts) -> Iterator[Violation]:
                     f"each case of switch names its {field}; a case without one runs the template "
                     "with the name of the step",
                 )
-        else:
-            for field in works[1:]:
-                detail = f"excludes {works[0]}, which is set too; keep one of them"
-                yield Violation(f"{owner.path}.{field}", Reason.FORBIDDEN, None, detail)
+        elif work_of(owner.written).has_objects:  # the others have a rule of their own
+            yield from _besides(works, owner.path)
+
+
+def cases_run_one_thing(facts: FlowFacts) -> Iterator[Violation]:
+    for i, at, case in facts.cases:
+        path = f"{facts.path(i)}.switch[{at}]"
+        works, work = works_of(case), work_of(facts.steps[i], case)
+        yield from _besides(works, path)
+        for field, *_ in find_without(case, work.kind) if work.at_once else ():
+            if field not in works:
+                detail = f"excludes {work.kind}: a case that {work.does} runs no job; remove it"
+                yield Violation(f"{path}.{field}", Reason.FORBIDDEN, None, detail)
+
+
+def _besides(works: Sequence[str], path: str) -> Iterator[Violation]:
+    for field in works[1:]:
+        detail = f"excludes {works[0]}, which is set too; keep one of them"
+        yield Violation(f"{path}.{field}", Reason.FORBIDDEN, None, detail)
 
 
 def variables_have_names(facts: FlowFacts) -> Iterator[Violation]:
@@ -65,8 +82,13 @@ def variables_have_values(facts: FlowFacts) -> Iterator[Violation]:
 def steps_without_objects_run_nothing(facts: FlowFacts) -> Iterator[Violation]:
     for i, work in facts.without_objects:
         step, refused = facts.steps[i], _WITHOUT[work.kind]
+        of_cases = work_of(step).has_objects
         # neither those that are not set nor those that are false
-        found = [(field.json, trait) for field, trait in refused if getattr(step, field.name)]
+        found = [
+            (field.json, trait)
+            for field, trait in refused
+            if getattr(step, field.name) and not (of_cases and field.get(Runs) == Runs())
+        ]
         outer = {field.json for field, _ in refused}
         below = ((path, trait) for path, trait, *_ in find_without(step, work.kind))
         found += [each for each in below if re.split(r"\W", each[0])[0] not in outer]
@@ -120,6 +142,7 @@ RULES: Rules = (
             approvals_in_finally_end,
         ),
     ),
+    RuleGroup(lambda facts: facts.cases, (cases_run_one_thing,)),
     RuleGroup(
         lambda facts: facts.owners,
         (steps_run_one_thing, variables_have_names, variables_have_values),
