@@ -239,6 +239,16 @@ FLOWS: dict[str, World] = {
     "approval of items and matching items": flow(
         ok=step(approval=Approval(), for_each=TWICE), b=_matching("ok")
     ),
+    "values and a gate": flow(
+        a=step(compute={"n": "1"}),
+        b=step("a", compute={"n": "steps['a'].outputs.n + 1"}),
+        c="b",
+        gate=step("c", when="steps['b'].outputs.n > 1", fail="$(steps.b.outputs.n)"),
+        d=step("gate", condition="Failed"),
+    ),
+    "values of items and matching items": flow(
+        a=step(compute={"n": "item"}, for_each=TWICE), b=_matching("a")
+    ),
     "approval in finally": flow("a").with_finally(ok=step(approval=APPROVED_LATER)),
     "created suspended": flow("a", b="a").with_spec(suspend=True),
     "probe of a task": flow("a", b=_probing(RUNNING)),
@@ -368,6 +378,8 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("retry", "edit", "crash", "delete job", "fail"),
     _configuration("forEach", "edit", "crash", "fail"),
     _configuration("child flow", "edit", "crash", "fail"),
+    _configuration("values and a gate", "crash", "lost answer"),
+    _configuration("values of items and matching items", "crash"),
     _configuration("fan-in", "crash", "lost answer", "fail"),
     _configuration("conditions", "crash", "lost answer", "fail"),
     _configuration("chain", "crash", "fail", "cancel"),

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from jobflow.api.flow.traits import WorkKind
 from model.acting import Script
 from model.work.approvals import Approvals
+from model.work.at_once import Gates, Values
 from model.work.own_work import OwnWork
 
 
@@ -14,7 +15,12 @@ class Kind(NamedTuple):
 
     rules: type[OwnWork]
     answer: Callable[[Script], Any] | None = None
-    """Makes the answer to the want of an attempt that ends so; None: users answer."""
+    """Makes the answer to the want of an attempt that ends so; None: users answer, or it
+    needs none."""
 
 
-KINDS: dict[WorkKind, Kind] = {WorkKind.APPROVAL: Kind(Approvals)}
+KINDS: dict[WorkKind, Kind] = {
+    WorkKind.APPROVAL: Kind(Approvals),
+    WorkKind.COMPUTE: Kind(Values),
+    WorkKind.FAIL: Kind(Gates),
+}
