@@ -11,7 +11,7 @@ import pytest
 
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import Runs, WorkKind, fields_of
-from jobflow.core.planning.work.kinds import OBJECT_WORK, OWN_WORK
+from jobflow.core.planning.work.kinds import AT_ONCE, OBJECT_WORK, OWN_WORK
 from support.paths import ROOT
 
 SOURCE = ROOT / "src" / "jobflow"
@@ -101,7 +101,9 @@ def is_kind(node: ast.Attribute) -> bool:
 def test_no_kind_of_work_knows_another() -> None:
     work = "jobflow.core.planning.work"
     graph = grimp.build_graph("jobflow", cache_dir=None)
-    kinds = {module.__name__ for module in (*OBJECT_WORK.values(), *OWN_WORK.values())}
+    kinds = {
+        module.__name__ for module in (*OBJECT_WORK.values(), *OWN_WORK.values(), *AT_ONCE.values())
+    }
     assert kinds < graph.find_children(work)
     for each in graph.find_children(work) - {f"{work}.kinds"}:
         assert not graph.find_modules_directly_imported_by(each) & {f"{work}.kinds", *kinds}, each

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 class AtOnce(OwnWork):
     def begin_ready(self, state: State) -> None:
-        """Decide the runs of a step that are ready. Those that may be have an end in the status."""
-        running, shown = self.reference.running, self.reference.seen.steps[state.name]
+        """Decide the ready runs that have an end in the status. If the flow stops at this moment,
+        others may be too late; else all must have one (`check`)."""
+        shown = self.reference.seen.steps[state.name]
         ended = {i for i, (phase, _) in shown.runs.items() if phase in ("Completed", "Failed")}
-        must = set(running.ready(state, strict=True)) if self.is_sure() else set()
-        for index in list(running.ready(state, strict=False)):
-            if index in must | ended:
+        for index in list(self.reference.running.ready(state, strict=False)):
+            if index in ended:
                 self.begin(state, index)
 
     def begin(self, state: State, index: int | None) -> None:
