@@ -38,6 +38,7 @@ from jobflow.core.pods.outputs import OutputsTooLarge
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.compiled import compile_flow
 from jobflow.core.spec.items import get_items, read_bits
+from jobflow.core.work import work_of
 
 # ------------------------------------------------------- what a run is made of
 
@@ -85,7 +86,7 @@ def _ends_of(position: int, index: int | None, ctx: PlanContext) -> list[Any]:
     if index is not None:
         runs = [run for run in (condition.run_at(index),) if run is not None]
     key = ctx.layout.keys[position]
-    return ends_of(runs, key, ctx.flow, has_jobs=ctx.layout.has_objects[position])
+    return ends_of(runs, key, ctx.flow, has_jobs=_has_jobs(observed.step, condition))
 
 
 def _ends_before(name: str, source: JobFlow) -> list[Any] | None:
@@ -98,7 +99,12 @@ def _ends_before(name: str, source: JobFlow) -> list[Any] | None:
     if layout.loops[position]:
         runs = condition.runs or ()
     key = layout.keys[position]
-    return ends_of(runs, key, source, has_jobs=layout.has_objects[position])
+    return ends_of(runs, key, source, has_jobs=_has_jobs(layout.steps[position], condition))
+
+
+def _has_jobs(step: Step, condition: StepCondition) -> bool:
+    """Return whether a step runs jobs or child flows, in the case of its `switch` that it took."""
+    return work_of(step, step.case_of(condition.decisions)).has_objects
 
 
 def _fingerprint_of(observed: ObservedStep, condition: StepCondition) -> str:
@@ -264,7 +270,7 @@ def _any_stay(position: int, source: JobFlow, ctx: PlanContext) -> bool:
 def _runs_with_jobs(position: int, ctx: PlanContext) -> list[RunCondition]:
     observed, condition = ctx.observed[position], ctx.shown_to_dependants(position)
     runs = (condition.runs or ()) if observed.loops else (condition,)
-    return [run for run in runs if ctx.layout.has_objects[position] and run.has_attempt]
+    return [run for run in runs if run.has_attempt and _has_jobs(observed.step, condition)]
 
 
 def are_reused(

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.flow.control import Case, ForEach
+from jobflow.api.flow.control import Case, ForEach, Param
 from jobflow.api.flow.step import DependsOn, Step
 from jobflow.core.cel.budget import MAX_PLAN_STEPS, PlanBudget
 from support.plan.plan_world import flow
+from support.plan.reusing_worlds import reasons, results, reusing
 from support.plan.steps import step
 
 
@@ -143,11 +144,11 @@ def test_a_message_without_a_value_is_an_error() -> None:
 
 def test_values_of_more_than_4_kb_fail_the_step() -> None:
     text = "steps['a'].outputs.x"
-    world = flow(a=values(x=f"'{'x' * 1400}'"), b=values("a", x=f"{text} + {text} + {text}"))
+    world = flow(a=values(x=f"'{'x' * 900}'"), b=values("a", x=" + ".join([text] * 5)))
     found = world.plan().conditions["b"]
     assert (found.phase, found.reason) == ("Failed", "OutputsTooLarge")
     assert found.message == (
-        "the outputs of b have 4208 bytes as JSON, and a step has room for 4096"
+        "the outputs of b have 4508 bytes as JSON, and a step has room for 4096"
     )
 
 
@@ -174,3 +175,31 @@ def test_a_retry_of_the_flow_decides_again_what_had_failed() -> None:
     world = world.with_status(planned.status).settled()
     found = world.plan().conditions
     assert (found["a"].attempts, found["gate"].attempts, found["gate"].reason) == (1, 2, "FailStep")
+
+
+def test_items_read_the_values_of_the_same_items_in_one_plan() -> None:
+    reading = matching("a", compute={"y": "steps['a'].item.outputs.x + 1"})
+    world = flow(a=step(for_each=ForEach(items=[5, 6]), compute={"x": "item"}), b=reading)
+    runs = world.plan().conditions["b"].runs or ()
+    assert [run.outputs for run in runs] == [{"y": 6}, {"y": 7}]
+
+
+def test_a_skipped_gate_lets_the_flow_go_on() -> None:
+    world = flow(gate=step(fail="no"), c="gate").settled()
+    world = world.with_command("SkipStep", text="gate").settled()
+    assert (world.plan().phases["gate"], list(world.jobs)) == ("Skipped", ["f-c"])
+
+
+@pytest.mark.parametrize(("p", "reused"), [(3, {None: "f-c"}), (7, {})])
+@pytest.mark.parametrize("cases", [1, 2])
+def test_what_depends_on_values_is_reused_if_they_are_equal(
+    p: int, reused: dict[None, str], cases: int
+) -> None:
+    is_large = {"x": "params.p > 5"}
+    fields: dict[str, Any] = {"compute": is_large}
+    if cases > 1:
+        fields = {"switch": [Case(when="params.p > 0", compute=is_large), Case(template="a")]}
+    before = flow("a", b=step("a", **fields), c="b").with_spec(params=[Param(name="p", value=1)])
+    after = reusing(before.run(), params=[Param(name="p", value=p)])
+    assert results(after.settled(), "c") == reused
+    assert reasons(after)["b"] == "a step without a job is decided in every flow"

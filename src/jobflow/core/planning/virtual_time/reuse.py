@@ -266,6 +266,8 @@ class _Explainer:
             return "finally runs in every flow"
         if run.work.asks:
             return "an approval is asked for again"
+        if run.work.at_once:
+            return "a step without a job is decided in every flow"
         if step.daemon:
             return "a daemon starts in every flow"
         if step.reuse_policy == ReusePolicy.NEVER:
