@@ -35,8 +35,8 @@ docs/decisions: runs, policies-of-a-flow, skips-and-stop, commands-and-cancel):
   even if the flow is suspended.
 - No decision is made in a suspended flow; one in which all steps have ended ends.
 - Dependants of a daemon wait for Running unless they set another condition.
-- Abort does not abort a step that may start in a stopped flow (its own condition is Failed or
-  Finished, or it depends on such a step). Only AbortJob aborts steps of `finally`.
+- Abort does not abort a step that may start in a stopped flow (its own condition is Failed,
+  Finished or Always, or it depends on such a step). Only AbortJob aborts steps of `finally`.
 - `flow.phase` in `finally` is the end of the flow by its other steps, Succeed or Failed.
 - A step that has not started when the flow is cancelled or times out is Stopped, unless its end is
   known already.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from model.books import State
-from model.readiness import NOT_YET, required_condition, verdict
+from model.readiness import HANDLING, NOT_YET, required_condition, verdict
 
 if TYPE_CHECKING:
     from model.reference import Reference
@@ -54,7 +54,7 @@ class Daemons:
             return True
         targets = [self.reference.states[name] for name in state.step.targets]
         conditions = {required_condition(state.step, target.step) for target in targets}
-        if conditions & {"Failed", "Finished"} or self.reference.matching.goes_on(state):
+        if conditions & HANDLING or self.reference.matching.goes_on(state):
             return True
         return any(t.phase != "Skipped" and self.may_still_start(t) for t in targets)
 

@@ -49,8 +49,7 @@ class Deciding:
     def items(self, state: State, context: dict[str, Any]) -> list[Any]:
         for_each = state.step.for_each
         if takes_items(state.step):
-            lists = self.reference.matching.lists(state)
-            return [*lists[0]] if lists else []
+            return [*self.reference.matching.given(state)]
         assert for_each is not None
         if for_each.from_ is not None:
             return items(for_each.from_, context)

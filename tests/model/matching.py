@@ -86,12 +86,12 @@ class Matching:
         now = sum(created.step == target.name for created in batch.created)
         return target.phase == "Running" and len(list(target.attempts)) > now
 
-    def lists(self, state: State) -> list[list[Any]]:
-        """Return the known lists of the matched targets that were taken."""
+    def lists(self, state: State, *, taken: bool = True) -> list[list[Any]]:
+        """Return the known lists of the matched targets that were taken, or were not."""
         found = [
             self.list_of(target)
             for target in self.targets(state)[0]
-            if target.phase != "Skipped" or target.reason in (UPSTREAM, STOPPED)
+            if self.was_taken(target) is taken
         ]
         return [items for items in found if items is not None]
 
@@ -104,6 +104,15 @@ class Matching:
                     found[target.name] = target
                     work.append(target)
         return list(found.values())
+
+    def given(self, state: State) -> list[Any] | str:
+        """Return the items that the targets of a step give it, or why it is skipped."""
+        for items in (*self.lists(state), *self.lists(state, taken=False)):
+            return items
+        return UPSTREAM if any(map(self.was_taken, self.targets(state)[0])) else NOT_TAKEN
+
+    def was_taken(self, target: State) -> bool:
+        return target.phase != "Skipped" or target.reason in (UPSTREAM, STOPPED)
 
     def goes_on(self, state: State) -> bool:
         """Whether only steps have failed on whose items those of this step depend."""
@@ -134,10 +143,11 @@ class Matching:
         if run is None or not run.phase:
             if not target.ended:
                 return NOT_YET
-            if target.broken:
-                return UPSTREAM if condition in ("Completed", "Running") else NOT_TAKEN
+            if target.broken and condition != "Always":
+                return NOT_TAKEN if condition in ("Failed", "Finished") else UPSTREAM
             return reached(step, target)
-        if run.phase == "Failed" and run.attempts and run.attempts[-1].intent == "Cancelled":
+        is_cancelled = run.attempts and run.attempts[-1].intent == "Cancelled"
+        if run.phase == "Failed" and is_cancelled and condition != "Always":
             return STOPPED
         ended = State(target.step, target.place, phase=run.phase, reason=run.reason, runs=[run])
         return reached(step, ended)

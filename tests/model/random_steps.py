@@ -183,7 +183,7 @@ class StepDrawing:
         targets = self.draw(st.lists(st.sampled_from(before), unique=True, max_size=3))
         if not targets:
             return None
-        words = ["Completed", "Running", "Failed", "Finished"]
+        words = ["Completed", "Running", "Failed", "Finished", "NotFailed", "Always"]
         return DependsOn(
             targets=targets,
             strategy=self.draw(st.sampled_from([None, "all", "any"])),

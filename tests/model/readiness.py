@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 MET, NOT_YET, PASSED = "met", "not yet", "passed over"
 STOPPED, NOT_TAKEN, UPSTREAM = "Stopped", "NotTaken", "UpstreamFailed"
 
+HANDLING = {"Failed", "Finished", "Always"}
+"""Conditions that a failure may meet."""
+
 
 def required_condition(step: Step, target: Step) -> str:
     """Return the condition that a target must meet: its own, or else that of the step, or else
@@ -27,6 +30,8 @@ def required_condition(step: Step, target: Step) -> str:
 def reached(step: Step, target: State, running: Collection[str] = ()) -> str:
     """Return the state of a target for a step. `running`: steps that count as if they ran."""
     condition = required_condition(step, target.step)
+    if target.ended and condition == "Always":
+        return MET
     if not target.ended:
         ran = target.ran or target.name in running
         return MET if condition == "Running" and ran else NOT_YET
@@ -42,7 +47,7 @@ def reached(step: Step, target: State, running: Collection[str] = ()) -> str:
             return MET if condition == "Finished" else UPSTREAM
         case _, "Stopped":
             return STOPPED
-    return PASSED
+    return MET if condition == "NotFailed" else PASSED
 
 
 def verdict(step: Step, targets: list[State], running: Collection[str] = ()) -> str:
@@ -78,7 +83,7 @@ def handles(state: State, states: Mapping[str, State]) -> bool:
         for target in (states[name] for name in state.step.targets)
         if reached(state.step, target) == MET or may_match(state.step, target)
     ]
-    if any(required_condition(state.step, each.step) in ("Failed", "Finished") for each in met):
+    if any(required_condition(state.step, each.step) in HANDLING for each in met):
         return True
     return any(target.phase != "Skipped" and handles(target, states) for target in met)
 

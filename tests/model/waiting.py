@@ -47,8 +47,9 @@ class Waiting:
     def update_ready(self, state: State) -> None:
         """Let a step decide whose dependencies are met, and end it if it cannot start."""
         reference = self.reference
-        if takes_items(state.step) and not reference.matching.lists(state):
-            self.skip(state, "UpstreamFailed")
+        given = reference.matching.given(state) if takes_items(state.step) else []
+        if isinstance(given, str):
+            self.skip(state, given)
             return
         reference.deciding.decide(state)
         if state.ended:

@@ -29,6 +29,8 @@ TABLE = {
     "Failed": (NOT_YET, NOT_TAKEN, MET, MET, PASSED, UPSTREAM, STOPPED),
     "Finished": (NOT_YET, MET, MET, MET, PASSED, MET, STOPPED),
     "Running": (NOT_YET, MET, UPSTREAM, MET, PASSED, UPSTREAM, STOPPED),
+    "NotFailed": (NOT_YET, MET, UPSTREAM, MET, MET, UPSTREAM, STOPPED),
+    "Always": (NOT_YET, MET, MET, MET, MET, MET, MET),
 }
 ENDS = (None, *StepEnd)
 

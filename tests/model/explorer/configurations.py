@@ -208,6 +208,12 @@ FLOWS: dict[str, World] = {
         a=step(continue_on_failure=True), b="a", h=step("a", condition="Failed")
     ),
     "finally": flow("a", b="a").with_finally("z"),
+    "optional step": flow(
+        "a",
+        o=step("a", when=FAILED),
+        b=step("o", condition="NotFailed"),
+        c=step("b", condition="Always"),
+    ),
     "matching items": flow(a=step(for_each=TWICE), b=_matching("a")),
     "items that are not taken": flow(
         a=step(for_each=ForEach(count=2, parallelism=1, when="index > 0")), b=_matching("a")
@@ -348,6 +354,7 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("container", "crash", "template", "fail"),
     _configuration("retain policy delete", "crash", "lost answer", "fail"),
     _configuration("forEach", "crash", "fail"),
+    _configuration("optional step", "crash", "lost answer", "fail"),
     _configuration("switch", "crash", "lost answer", "fail"),
     _configuration("on failure", "crash", "lost answer", "fail"),
     _configuration("on failure", "crash", "fail 2", "retry"),

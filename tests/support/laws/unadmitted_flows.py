@@ -25,7 +25,7 @@ from jobflow.api.flow.control import (
 )
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.status import JobFlowStatus, JobRecord, RunCondition
-from jobflow.api.flow.step import DependsOn, Probe, Step, TaskStatusProbe, TCPSocketProbe
+from jobflow.api.flow.step import Condition, DependsOn, Probe, Step, TaskStatusProbe, TCPSocketProbe
 from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.job import Job, JobCondition, JobState
 from support.plan.plan_world import World
@@ -256,7 +256,7 @@ class UnadmittedWorlds:
         return DependsOn(
             targets=one([None, [], [one(_NAMES)], [one(_NAMES), one(_NAMES)]]),
             strategy=one([None, "all", "any", "x"]),
-            condition=one([None, "Completed", "Failed", "Finished", "Running", "x"]),
+            condition=one([None, *Condition, "x"]),
             items=one([None, None, None, "Matching", "x"]),
             conditions=one([None, None, {}, {"a": "Running"}, {"b": "Failed", "zz": "x"}]),
             probe=one([None, None, None, *probes]),

@@ -33,6 +33,8 @@ GOOD_FOR = {
     "Completed": {"Completed"},
     "Failed": {"Failed"},
     "Finished": {"Completed", "Failed", "UpstreamFailed"},
+    "NotFailed": {"Completed", "NotTaken", "NotTargeted"},
+    "Always": {"Completed", "Failed", "NotTaken", "NotTargeted", "UpstreamFailed", "Stopped"},
     "Running": {"Completed", "Failed", "not yet"},
 }
 """The ends of a target that satisfy each condition."""
@@ -186,7 +188,7 @@ class CheckedFlow:
         if step.depends_on is None:
             return False
         conditions = {condition_for(step, target) for target in step.targets}
-        if step.depends_on.probe is None and conditions & {"Failed", "Finished"}:
+        if step.depends_on.probe is None and conditions & {"Failed", "Finished", "Always"}:
             return True
         return any(
             self.handles_failure(self.steps[target], planned)

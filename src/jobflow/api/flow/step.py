@@ -114,6 +114,8 @@ class Condition(StrEnum):
     FAILED = "Failed"
     FINISHED = "Finished"
     RUNNING = "Running"
+    NOT_FAILED = "NotFailed"
+    ALWAYS = "Always"
 
 
 class ItemDependency(StrEnum):
@@ -132,7 +134,9 @@ class DependsOn(Struct):
     one has."""
     condition: str | None = None
     """State that a target must reach: Completed (default), Failed (the step runs only if the target
-    fails), Finished (either of them) or Running (the target has started)."""
+    fails), Finished (Completed, Failed, or skipped because of a failure before it), Running (the
+    target has started), NotFailed (Completed, or skipped because it was not taken) or Always (it
+    has ended in any way)."""
     conditions: dict[str, str] | None = None
     """Conditions of single targets, by the name of the step, where they differ from condition."""
     probe: Probe | None = None

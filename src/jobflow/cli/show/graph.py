@@ -9,6 +9,7 @@ from itertools import groupby
 from rich.cells import cell_len
 from rich.text import Text
 
+from jobflow.api.flow.step import Condition
 from jobflow.cli.show.sources import flows_of
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError
 from jobflow.client.options import Connection
@@ -191,10 +192,12 @@ class _Drawing:
             sources = [source for *_, source in rows]
             names = self._names(sources, last="or" if is_any else "and")
             verb = "is" if is_any or len(sources) == 1 else "are"
-            when = f"{names} {verb} {condition}"
+            when = f"when {names} {verb} {condition}"
             if condition == PROBE:
-                when = f"its probe passes on {names}"
-            parts.append(f"when {when}")
+                when = f"when its probe passes on {names}"
+            elif condition == Condition.ALWAYS:
+                when = f"always after {names}"
+            parts.append(when)
         return ", ".join(parts)
 
 

@@ -60,8 +60,8 @@ class Arrow:
     target: int
     """Position of the step that depends on it."""
     label: str = ""
-    """The condition: `Failed`, `Finished`, `Running` or `probe`; "" for Completed. If one of
-    several targets is enough, it begins with `any`."""
+    """The condition, such as `Failed`, or `probe`; "" for Completed. If one of several targets is
+    enough, it begins with `any`."""
 
     @property
     def is_any(self) -> bool:
@@ -69,7 +69,7 @@ class Arrow:
 
     @property
     def condition(self) -> str:
-        """`Completed`, `Failed`, `Finished`, `Running` or `probe`."""
+        """A condition or `probe`."""
         return self.label.removeprefix(ANY).strip() or Condition.COMPLETED
 
 

@@ -115,6 +115,8 @@ _DEPENDENCIES: dict[str, tuple[str, str]] = {
     Condition.FAILED: ("if {} fails", "if {} fail"),
     Condition.FINISHED: ("when {} has finished", "when {} have finished"),
     Condition.RUNNING: ("once {} runs", "once {} run"),
+    Condition.NOT_FAILED: ("when {} has not failed", "when {} have not failed"),
+    Condition.ALWAYS: ("when {} has ended", "when {} have ended"),
 }
 """By condition, the words for one target, and for all of several."""
 

@@ -42,6 +42,8 @@ _VERBS: Mapping[Condition, str] = {
     Condition.FAILED: "fail",
     Condition.FINISHED: "finish",
     Condition.RUNNING: "run",
+    Condition.NOT_FAILED: "complete or be skipped",
+    Condition.ALWAYS: "end",
 }
 _MAX_EXPRESSION = 120
 """Characters of an expression in a sentence."""

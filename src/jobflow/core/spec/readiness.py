@@ -57,20 +57,20 @@ SKIPS: Mapping[TargetState, StepEnd] = {
 }
 """The states that skip a step, and the end of the step."""
 
-_ALWAYS: Mapping[StepEnd | None, TargetState] = {
+_USUAL: Mapping[StepEnd | None, TargetState] = {
     None: TargetState.NOT_YET,
     StepEnd.TOLERATED: TargetState.MET,
     StepEnd.NOT_TAKEN: TargetState.PASSED_OVER,
     StepEnd.STOPPED: TargetState.STOPPED,
 }
-"""States that do not depend on the condition: a tolerated failure meets it, a target that was not
+"""States under most conditions: a tolerated failure meets it, a target that was not
 taken is ignored, and one that was stopped meets nothing."""
 
 _COMPLETED: Mapping[StepEnd | None, TargetState] = {
     StepEnd.COMPLETED: TargetState.MET,
     StepEnd.FAILED: TargetState.UPSTREAM_FAILED,
     StepEnd.UPSTREAM_FAILED: TargetState.UPSTREAM_FAILED,
-    **_ALWAYS,
+    **_USUAL,
 }
 
 TARGET_STATES: Mapping[Condition, Mapping[StepEnd | None, TargetState]] = {
@@ -80,14 +80,16 @@ TARGET_STATES: Mapping[Condition, Mapping[StepEnd | None, TargetState]] = {
         StepEnd.COMPLETED: TargetState.NOT_TAKEN,
         StepEnd.FAILED: TargetState.MET,
         StepEnd.UPSTREAM_FAILED: TargetState.UPSTREAM_FAILED,
-        **_ALWAYS,
+        **_USUAL,
     },
     Condition.FINISHED: {
         StepEnd.COMPLETED: TargetState.MET,
         StepEnd.FAILED: TargetState.MET,
         StepEnd.UPSTREAM_FAILED: TargetState.MET,
-        **_ALWAYS,
+        **_USUAL,
     },
+    Condition.NOT_FAILED: {**_COMPLETED, StepEnd.NOT_TAKEN: TargetState.MET},
+    Condition.ALWAYS: {None: TargetState.NOT_YET, **dict.fromkeys(StepEnd, TargetState.MET)},
 }
 """The state of a target, by the dependant's condition and the target's end (None: not ended). A
 target that was ever Running has met Running, even if it failed."""
@@ -103,7 +105,7 @@ FLOW_ERRORS = frozenset(
 )
 """Reasons of a failure that continueOnFailure does not tolerate: an error of the flow itself."""
 
-HANDLES = frozenset({Condition.FAILED, Condition.FINISHED})
+HANDLES = frozenset({Condition.FAILED, Condition.FINISHED, Condition.ALWAYS})
 """Conditions of the steps that may start although the flow has stopped."""
 
 _RANKING: Mapping[Strategy, tuple[TargetState, ...]] = {
@@ -183,7 +185,7 @@ class Requirement(msgspec.Struct, frozen=True):
     to_run: Sequence[int] = ()
     """Places in `targets` of those that only have to be Running; empty with a probe."""
     handled: frozenset[int] = _NONE
-    """The targets that may fail: their condition is Failed or Finished; empty with a probe."""
+    """The targets that may fail, by their condition (`HANDLES`); empty with a probe."""
     matched: frozenset[int] = _NONE
     """The targets whose items the items of the step depend on; the others count as a whole."""
     is_mixed: bool = False

@@ -36,7 +36,7 @@ def test_valid_steps_are_admitted(steps):
 NO_NAME = "a step has a name, which is also its JobTemplate's unless template is set"
 ENDS = 'a Kubernetes name begins and ends with a letter or digit, also around each "."'
 CHARACTERS = 'use lower-case letters, digits, "-" and "."'
-CONDITIONS = '"Completed", "Failed", "Finished", "Running"'
+CONDITIONS = '"Completed", "Failed", "Finished", "Running", "NotFailed", "Always"'
 
 
 @pytest.mark.parametrize(

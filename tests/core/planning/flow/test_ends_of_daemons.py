@@ -30,7 +30,7 @@ def with_daemons_running(**steps: object) -> World:
     return world.with_jobs(**dict.fromkeys(daemons, "Running")).settled()
 
 
-@pytest.mark.parametrize("condition", ["Completed", "Finished"])
+@pytest.mark.parametrize("condition", ["Completed", "Finished", "NotFailed", "Always"])
 @pytest.mark.parametrize("field", ["condition", "conditions"])
 def test_a_step_with_an_explicit_condition_waits_for_the_end_of_its_daemon(
     condition: str, field: str

@@ -8,6 +8,7 @@ import pytest
 from jobflow.api import labels
 from jobflow.api.flow.control import Approval, Backoff, ForEach, Patch, Retry
 from jobflow.api.flow.status import JobFlowStatus
+from jobflow.api.flow.step import Condition
 from jobflow.core.planning.status.status import name_failed
 from support.plan.loop_worlds import end_jobs, for_each
 from support.plan.plan_world import World, flow
@@ -69,13 +70,14 @@ def test_abort_aborts_running_steps() -> None:
     assert (planned.phase, planned.reason) == ("Failed", "StepFailed")
 
 
-def test_handlers_and_their_dependants_start_and_are_not_aborted() -> None:
+@pytest.mark.parametrize("condition", ["Finished", "Always"])
+def test_handlers_and_their_dependants_start_and_are_not_aborted(condition: str) -> None:
     world = flow(
         "a",
         "x",
         mend=after("a", condition="Failed"),
         report="mend",
-        tidy=after("x", condition="Finished"),
+        tidy=after("x", condition=condition),
     ).with_spec(failure_policy="Abort")
     world = world.with_jobs(a="Running", x="Running").settled().ended("f-a", "Failed").settled()
     assert world.plan().phases["mend"] == "Pending"
@@ -126,7 +128,7 @@ def test_a_failure_that_is_being_read_holds_back_items_only_with_abort(policy: s
     assert planned.creates == ([] if policy == "Abort" else ["f-items-1"])
 
 
-@pytest.mark.parametrize("condition", [None, "Completed", "Failed", "Finished", "Running"])
+@pytest.mark.parametrize("condition", [None, *Condition])
 @pytest.mark.parametrize("end", ["Failed", "Terminated"])
 def test_a_step_after_a_failure_that_may_continue_starts(condition: str | None, end: str) -> None:
     world = flow(a=step(continue_on_failure=True), b=after("a", condition=condition))

@@ -71,6 +71,17 @@ def outcome(world: World) -> str:
         ("Finished", "stopped", "ran", "Stopped", "starts"),
         ("Finished", "stopped", "behind", "Stopped", "starts"),
         ("Finished", "not-taken", "not-taken", "NotTaken", "NotTaken"),
+        ("NotFailed", "not-taken", "not-taken", "starts", "starts"),
+        ("NotFailed", "ran", "not-taken", "starts", "starts"),
+        ("NotFailed", "runs", "not-taken", "waits", "starts"),
+        ("NotFailed", "broke", "not-taken", "UpstreamFailed", "Stopped"),
+        ("NotFailed", "behind", "not-taken", "UpstreamFailed", "Stopped"),
+        ("NotFailed", "stopped", "not-taken", "Stopped", "Stopped"),
+        ("Always", "not-taken", "not-taken", "starts", "starts"),
+        ("Always", "runs", "not-taken", "waits", "starts"),
+        ("Always", "broke", "ran", "starts", "starts"),
+        ("Always", "behind", "stopped", "starts", "starts"),
+        ("Always", "stopped", "not-taken", "starts", "starts"),
         ("Running", "runs", "runs", "starts", "starts"),
         ("Running", "runs", "ran", "starts", "starts"),
         ("Running", "runs", "not-taken", "starts", "starts"),
@@ -94,6 +105,14 @@ def test_condition_running_is_met_by_a_failed_target_only_if_it_ran(strategy: st
     ran = flow("a", last=after("a", strategy=strategy, condition="Running"))
     assert outcome(ran.with_jobs(a="Failed")) == "Stopped"
     assert outcome(ran.with_refusal("a", 422)) == "UpstreamFailed"
+
+
+@pytest.mark.parametrize("by", ["cancel", "timeout"])
+def test_always_starts_nothing_after_a_cancel_or_the_timeout_of_the_flow(by: str) -> None:
+    world = flow("a", last=after("a", condition="Always")).with_spec(timeout="59s").settled()
+    world = world.cancelled() if by == "cancel" else world.later(60)
+    planned = world.settled().ended("f-a", "Aborted").plan()
+    assert (planned.skipped, planned.phase) == ({"last": "Stopped"}, "Failed")
 
 
 def next_steps(world: World) -> list[str]:

@@ -143,6 +143,8 @@ def test_an_item_that_fails_itself_stops_the_items_that_have_not_started() -> No
     [
         ("Failed", {0: "Skipped NotTaken", 1: "Pending", 2: "Skipped NotTaken"}),
         ("Finished", {0: "Pending", 1: "Pending", 2: "Pending"}),
+        ("NotFailed", {0: "Pending", 1: "Skipped UpstreamFailed", 2: "Pending"}),
+        ("Always", {0: "Pending", 1: "Pending", 2: "Pending"}),
     ],
 )
 def test_each_item_must_meet_the_condition(condition: str, expected: dict[int, str]) -> None:
@@ -155,6 +157,29 @@ def test_items_that_are_not_taken_do_not_fail_the_step() -> None:
     assert world.plan().phases["b"] == "Completed"
     world = all_end(pipeline(condition="Failed"), "a", "Completed", "Completed", "Completed")
     assert world.plan().skipped == {"b": "NotTaken"}
+
+
+@pytest.mark.parametrize("condition", ["NotFailed", "Always"])
+def test_items_behind_a_step_that_was_not_taken_start(condition: str) -> None:
+    untaken = step("x", for_each=THREE, when="false")
+    world = flow(x=step(), a=untaken, b=matching(condition=condition)).settled()
+    world = end_jobs(world, "Completed", "f-x").settled()
+    assert jobs(world) == {"f-b-0", "f-b-1", "f-b-2"}
+    decisions = world.plan().conditions["b"].decisions
+    assert decisions is not None and decisions.items == ["x", "y", "z"]
+
+
+def test_a_step_is_not_taken_if_no_target_was_that_lists_its_items() -> None:
+    untaken = step(for_each=ForEach(from_="[1]"), when="false")
+    world = flow(a=untaken, b=matching(condition="NotFailed")).settled()
+    assert world.plan().skipped == {"a": "NotTaken", "b": "NotTaken"}
+    assert world.plan().conditions["b"].message == "no target has items that are known"
+
+
+def test_with_always_an_item_starts_whose_target_item_never_did() -> None:
+    one_by_one = pipeline(step(for_each=ForEach(count=3, parallelism=1)), condition="Always")
+    world = end_jobs(one_by_one, "Failed", "f-a-0")
+    assert runs(world, "b") == {0: "Pending", 1: "Pending", 2: "Pending"}
 
 
 def test_an_item_can_start_when_its_target_item_runs() -> None:

@@ -30,6 +30,12 @@ def test_a_patch_uses_vars() -> None:
     assert queues(world.with_spec(params=[Param(name="n", value=3)]).plan()) == {"f-a": "6f"}
 
 
+def test_a_default_stands_for_an_output_of_a_step_that_was_not_taken() -> None:
+    x = {"x": 'get(steps["a"].outputs, "n", 5)'}
+    world = flow(a=step(when="false"), b=with_vars("a", condition="NotFailed", vars=x))
+    assert queues(world.plan()) == {"f-b": "5"}
+
+
 def test_each_item_has_vars_of_its_own() -> None:
     items = ForEach(items=[{"q": "low"}, {"q": "high"}])
     world = flow(a=with_vars(for_each=items, vars={"x": "item.q.upperAscii() + string(index)"}))

@@ -1,8 +1,8 @@
 """`spec.failurePolicy`: which steps start after a failure, and which are aborted.
 
 Stop (the default) and Abort start no further steps, except handlers (steps whose own condition
-Failed or Finished is met) and steps behind a handler. Abort also aborts all other running steps.
-Continue starts every step that does not depend on the failure. A failure that the step's
+Failed, Finished or Always is met) and steps behind a handler. Abort also aborts all other running
+steps. Continue starts every step that does not depend on the failure. A failure that the step's
 continueOnFailure tolerates does not count, nor does a failure in `finally`.
 """
 

@@ -19,6 +19,7 @@ from jobflow.core.planning.observed.steps import ObservedStep
 from jobflow.core.planning.started.matched_items import given_items
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import drop_null_keys, takes_items
+from jobflow.core.spec.readiness import StepEnd
 
 
 def decide_first(position: int, ctx: PlanContext) -> Decisions | StepDecision:
@@ -26,8 +27,10 @@ def decide_first(position: int, ctx: PlanContext) -> Decisions | StepDecision:
     observed = ctx.observed[position]
     given = given_items(position, ctx) if takes_items(observed.step) else ()
     if given is None:
-        message = "no target has items that are known"
-        return skip(observed, StepReason.UPSTREAM_FAILED, message)
+        ends = {ctx.progress.ends[target] for target in ctx.layout.needs[position].matched}
+        is_untaken = ends == {StepEnd.NOT_TAKEN}
+        reason = StepReason.NOT_TAKEN if is_untaken else StepReason.UPSTREAM_FAILED
+        return skip(observed, reason, "no target has items that are known")
     made = ctx.answer(observed, "when", lambda: _evaluate(observed, ctx.seen(), given))
     if made is None:
         condition = wait(observed, StepReason.STARTING, "its conditions are being looked at")

@@ -20,6 +20,8 @@ _TO = {
     Condition.FAILED: " to fail",
     Condition.FINISHED: " to finish",
     Condition.RUNNING: " to run",
+    Condition.NOT_FAILED: " to complete or be skipped",
+    Condition.ALWAYS: " to end",
 }
 _TO_EACH = {**_TO, Condition.COMPLETED: " to complete"}
 """Endings if the targets have different conditions."""

@@ -30,6 +30,8 @@ _NEVER_BEGUN: Mapping[Condition, TargetState] = {
     Condition.RUNNING: TargetState.UPSTREAM_FAILED,
     Condition.FAILED: TargetState.NOT_TAKEN,
     Condition.FINISHED: TargetState.NOT_TAKEN,
+    Condition.NOT_FAILED: TargetState.UPSTREAM_FAILED,
+    Condition.ALWAYS: TargetState.MET,
 }
 """The state of an item of a target that failed before the item began: it neither completed nor
 failed."""
@@ -147,24 +149,30 @@ def _known_items(target: int, ctx: PlanContext) -> Sequence[Any] | None:
 
 
 def given_items(position: int, ctx: PlanContext) -> Sequence[Any] | None:
-    """Return the items of the first matched target that has some; None without any."""
-    return next((items for _, items in _lists(position, ctx)), None)
+    """Return the items of the first matched target that was taken, else of the first whose spec
+    lists them; None without any."""
+    for taken in (True, False):
+        for _, items in _lists(position, ctx, taken=taken):
+            return items
+    return None
 
 
 def find_mismatch(position: int, decided: Decisions | None, ctx: PlanContext) -> str:
     """Return how the number of the step's items differs from that of a target, or ""."""
     items = get_items(ctx.layout.steps[position], decided)
-    for name, others in _lists(position, ctx):
+    for name, others in _lists(position, ctx, taken=True):
         if items is not None and len(others) != len(items):
             own = format_count(len(items), "item")
             return f"it has {own} and {name} has {len(others):,}; items: Matching needs as many"
     return ""
 
 
-def _lists(position: int, ctx: PlanContext) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Yield the items of each matched target that was taken and whose items are known, by name."""
+def _lists(position: int, ctx: PlanContext, *, taken: bool) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Yield the items of each matched target that was taken, or was not, and whose items are known,
+    by name."""
     need = ctx.layout.needs[position]
     for target in need.targets:
-        if target in need.matched and ctx.progress.ends[target] is not StepEnd.NOT_TAKEN:
+        was_taken = ctx.progress.ends[target] is not StepEnd.NOT_TAKEN
+        if target in need.matched and was_taken is taken:
             if (items := _known_items(target, ctx)) is not None:
                 yield ctx.layout.graph.names[target], items
