@@ -124,14 +124,44 @@ def test_a_step_after_skipped_ones_runs_as_in_argo() -> None:
     first = step("a", when="{{workflow.parameters.go}} == yes")
     main = steps("main", [first], [step("b")], [step("c", when="1 == 2")], [step("d")])
     found = migrate(workflow(main, echo(), arguments=parameters(go="yes")))
-    assert found.step("start")["approval"] == {
-        "message": "starts at once",
-        "timeout": "1s",
-        "default": "Approve",
-    }
-    assert targets(found.step("b")) == {"targets": ["a", "start"]}
-    assert targets(found.step("d")) == {"targets": ["c", "b"]}
+    assert [each["name"] for each in found.spec["flows"]] == ["a", "b", "c", "d"]
+    assert targets(found.step("b")) == {"targets": ["a"], "condition": "NotFailed"}
+    assert targets(found.step("d")) == {"targets": ["c"], "condition": "NotFailed"}
     assert found.step("a")["when"] == 'string(params.go) == "yes"'
+
+
+@pytest.mark.parametrize(
+    ("depends", "condition", "when"),
+    [
+        ("a", "NotFailed", None),
+        ("a.Succeeded || a.Skipped", "NotFailed", None),
+        ("a || a.Failed", "Always", None),
+        ("a.Succeeded", None, 'steps["a"].phase == "Completed"'),
+        ("a.Skipped", "Always", 'steps["a"].reason == "NotTaken"'),
+        (
+            "a.Omitted",
+            "Always",
+            '(steps["a"].phase == "Skipped" && steps["a"].reason != "NotTaken")',
+        ),
+    ],
+)
+def test_a_task_behind_one_that_may_be_skipped(
+    depends: str, condition: str | None, when: str | None
+) -> None:
+    tasks = [step("a", when="1 == 2"), step("b", depends=depends)]
+    found = migrate(workflow(dag("main", *tasks), echo())).step("b")
+    assert (found["dependsOn"].get("condition"), found.get("when")) == (condition, when)
+
+
+def test_a_task_behind_a_daemon_that_may_be_skipped_does_not_wait_for_its_end() -> None:
+    daemon = {"name": "serve", "daemon": True, "container": {"image": "busybox"}}
+    tasks = [step("a", "serve", when="1 == 2"), step("b", dependencies=["a"])]
+    found = migrate(workflow(dag("main", *tasks), echo(), daemon))
+    assert targets(found.step("b")) == {"targets": ["a"]}
+    assert (
+        "spec.templates[0].dag.tasks[1]",
+        "it is skipped if the daemon a is; in Argo it runs",
+    ) in found.found("warning")
 
 
 def test_continue_on() -> None:

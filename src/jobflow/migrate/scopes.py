@@ -38,6 +38,8 @@ class StepInfo:
     """Whether it is a loop whose number of items is known only when it starts."""
     is_taken: bool = True
     """Whether it has no `when` of its own, which Argo skips."""
+    is_daemon: bool = False
+    """Whether it is a daemon that may be skipped."""
     may_be_omitted: bool = False
     """Whether its dependencies may exclude it although nothing fails."""
     is_survived: bool = False

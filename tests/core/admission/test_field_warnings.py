@@ -26,6 +26,41 @@ def patched(template: str, job_spec: Any, *known: Any, **step: Any) -> tuple[Fie
     return verdict.field_warnings
 
 
+TRIM = {"name": "a", "when": "params.x"}
+SWITCH = {"name": "a", "switch": [{"when": "params.x", "template": "t"}]}
+DEFAULT = {"name": "a", "switch": [*SWITCH["switch"], {"template": "u"}]}  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("steps", "depends_on", "skipped"),
+    [
+        ([TRIM], {}, "a is"),
+        ([SWITCH], {}, "a is"),
+        ([DEFAULT], {}, ""),
+        ([TRIM], {"condition": "Finished"}, "a is"),
+        ([TRIM], {"condition": "NotFailed"}, ""),
+        ([TRIM], {"conditions": {"a": "Always"}}, ""),
+        ([TRIM], {"condition": "Completed"}, ""),
+        ([TRIM, {"name": "b"}], {}, ""),
+        ([TRIM, {"name": "b", "when": "params.y"}], {"strategy": "any"}, "a and b are"),
+        ([TRIM, {"name": "b", "when": "params.x"}], {}, "a and b are"),
+        ([TRIM, {"name": "b", "when": "!params.x"}], {}, ""),
+    ],
+)
+def test_a_step_behind_steps_that_may_all_be_skipped_has_a_warning(
+    steps: list[dict[str, Any]], depends_on: dict[str, Any], skipped: str
+) -> None:
+    last = {"name": "z", "dependsOn": {"targets": [each["name"] for each in steps], **depends_on}}
+    params = [{"name": "x", "value": True}, {"name": "y", "value": True}]
+    found = validate_flow(flow_of(*steps, last, params=params), Known()).field_warnings
+    detail = (
+        f"the step is skipped if {skipped}; set condition to NotFailed to run it then too, to "
+        "Always to run it also after a failure, or to Completed if that is meant"
+    )
+    path = f"spec.flows[{len(steps)}].dependsOn.targets"
+    assert list(map(str, found)) == ([f"{path}: {detail}"] if skipped else [])
+
+
 def test_an_unknown_field_of_a_patch_has_a_warning_at_its_place() -> None:
     (warning,) = patched("plain", pod({"name": "main", "argz": ["x"]}), PLAIN)
     at = f"{AT}.tasks[0].template.spec.containers[0].argz"

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from jobflow.api.flow.status import StepCondition, StepFailure
-from jobflow.api.flow.step import DependsOn, Probe, TaskStatusProbe
+from jobflow.api.flow.step import DependsOn, Probe, Step, TaskStatusProbe
 from jobflow.api.volcano.job import JobOutline, TaskOutline, TaskState
 from jobflow.core.explain.explain import explain_step
 from jobflow.core.explain.remedies import REMEDIES
@@ -281,6 +281,21 @@ def test_a_branch_that_was_not_taken_is_explained() -> None:
     assert why(world)[1:] == [
         "Steps alarm and z were skipped (NotTaken) because the branch was not taken."
     ]
+
+
+def test_a_flow_that_ran_nothing_names_the_conditions_that_would_have() -> None:
+    advice = (
+        "To run a step behind skipped ones, set its dependsOn.condition to NotFailed, or to Always "
+        "to run it also after a failure."
+    )
+    world = flow(a=Step(when="false"), b="a").settled().settled()
+    assert why(world)[1:] == [
+        "Steps a and b were skipped (NotTaken) because the branch was not taken.",
+        advice,
+    ]
+    assert advice in why(world, "b")
+    alone = flow(a=Step(when="false")).settled().settled()
+    assert advice not in (*why(alone), *why(alone, "a"))
 
 
 def test_a_cancelled_flow_waits_for_its_jobs(running: World) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.jobflow import templates_of
+from jobflow.api.flow.step import Condition, Step
 from jobflow.core.admission import rule
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.layer_locations import as_written, innermost, locations_of
@@ -24,6 +25,7 @@ from jobflow.core.admission.mistaken_references import (
 from jobflow.core.admission.rules.names_and_targets import awaited_ends
 from jobflow.core.admission.value_warnings import VALUE_WARNINGS
 from jobflow.core.admission.volcano.job_view import job_view
+from jobflow.core.cel.expression import Expression, parse_expression
 from jobflow.core.cel.references import find_references, walk_texts
 from jobflow.core.manifests.volume_claims import mounted_claims, unprovided_volumes
 from jobflow.core.names import HOSTNAME_PLUGINS, claim_names
@@ -266,6 +268,43 @@ def ends_of_daemons_are_meant(facts: FlowFacts) -> Iterator[FieldWarning]:
         yield FieldWarning(each.path, detail)
 
 
+def steps_behind_optional_ones_run(facts: FlowFacts) -> Iterator[FieldWarning]:
+    # a step all of whose targets were not taken is skipped with them
+    optional = {i: whens for i, step in facts.steps_with_options if (whens := _whens(step))}
+    for i, depends_on in enumerate(step.depends_on for step in facts.steps) if optional else ():
+        targets = facts.targets(i)
+        if depends_on is None or not targets or not optional.keys() >= {*targets}:
+            continue
+        own = depends_on.conditions or {}
+        words = {own.get(facts.names[t], depends_on.condition) for t in targets}
+        branches = {optional[target] for target in targets}
+        # conditions on the same values are branches, one of which is usually taken
+        if words <= {None, Condition.FINISHED} and len(set(map(_values, branches))) == len(
+            branches
+        ):
+            names = join_names([facts.names[target] for target in targets])
+            detail = (
+                f"the step is skipped if {names} {'are' if len(targets) > 1 else 'is'}; set "
+                "condition to NotFailed to run it then too, to Always to run it also after a "
+                "failure, or to Completed if that is meant"
+            )
+            yield FieldWarning(f"{facts.path(i)}.dependsOn.targets", detail)
+
+
+def _whens(step: Step) -> tuple[str, ...]:
+    """Return the conditions without one of which a step is not taken; empty if it always is."""
+    cases = [case.when for case in step.switch or ()]
+    whens = [step.when] if step.when is not None else [] if None in cases else cases
+    return tuple(text for text in whens if text is not None)
+
+
+def _values(whens: tuple[str, ...]) -> frozenset[tuple[str, ...]]:
+    """Return the paths of the values that conditions read."""
+    parsed = (parse_expression(text) for text in whens)
+    known = (each for each in parsed if isinstance(each, Expression))
+    return frozenset((found.root, *found.keys) for each in known for found in each.mentions)
+
+
 def fields_of_claims_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
     # the API server drops a field that it does not know
     for claim in facts.claims:
@@ -308,6 +347,7 @@ def mounted_volumes_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
 
 FLOW_FIELD_WARNINGS: tuple[rule.RuleGroup[rule.FieldWarningRule], ...] = (
     rule.RuleGroup(lambda facts: facts.dependencies_with_options, (ends_of_daemons_are_meant,)),
+    rule.RuleGroup(lambda facts: facts.steps_with_options, (steps_behind_optional_ones_run,)),
     rule.RuleGroup(
         lambda facts: facts.references,
         (

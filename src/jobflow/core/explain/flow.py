@@ -114,6 +114,7 @@ class FlowExplainer:
                 were = _choose(steps, "was", "were")
                 why = _SKIP_CAUSES.get(reason, "")
                 yield f"{self._list_steps(steps)} {were} skipped ({reason}){why}."
+            yield from self._steps.describe_nothing_ran()
             yield from self._describe_next_actions()
         else:
             yield from self._describe_state()

@@ -246,6 +246,23 @@ class StepExplainer:
             if names := join_names([self.name_with_phase(target) for target in targets]):
                 yield f"It runs only after a failure of {names}."
                 yield "Steps that depend on it ignore it."
+            elif find_blocking_targets(self._ctx, step):
+                yield from self.describe_nothing_ran()
+
+    def describe_nothing_ran(self) -> Iterator[str]:
+        """Say what lets steps run behind skipped ones, if all steps before `finally` were skipped
+        and some of them because of others."""
+        steps = range(self._ctx.layout.last_from)
+        skipped = [step for step in steps if self.condition(step).phase == StepPhase.SKIPPED]
+        if len(skipped) == len(steps) and any(
+            self.condition(step).reason == StepReason.NOT_TAKEN
+            and find_blocking_targets(self._ctx, step)
+            for step in skipped
+        ):
+            yield (
+                "To run a step behind skipped ones, set its dependsOn.condition to NotFailed, or "
+                "to Always to run it also after a failure."
+            )
 
     def _format_since(self, step: int, reason: str = "") -> str:
         """Return ` for 1m15s (since 12:00:00 UTC, Starting)`, as far as known."""

@@ -87,6 +87,8 @@ class Dependencies:
     test: Junction | Term | None = None
     """The condition after all tasks have ended, if `dependsOn` cannot say it."""
     tests: list[Term] = field(default_factory=list)
+    may_follow_none: bool = False
+    """Whether all tasks may be skipped although nothing fails."""
 
     @property
     def tasks(self) -> list[str]:
@@ -129,14 +131,17 @@ class Dependencies:
     def has_ends(self) -> bool:
         return self.test is not None or any(term.ends for term in self.terms)
 
-    def manifest(self, infos: Mapping[str, StepInfo], further: Sequence[str]) -> dict[str, Any]:
-        """Return `dependsOn`; `further` are tasks that it waits for too."""
-        found: dict[str, Any] = {"targets": [infos[task].name for task in (*self.tasks, *further)]}
+    def manifest(self, infos: Mapping[str, StepInfo]) -> dict[str, Any]:
+        """Return `dependsOn`."""
+        found: dict[str, Any] = {"targets": [infos[task].name for task in self.tasks]}
         if self.is_any and self.test is None:
             found["strategy"] = "any"
         conditions = {}
         for term in self.terms:
             condition = "Finished" if self.test is not None else term.condition
+            # A target that was not taken meets only these conditions.
+            if self.may_follow_none and self._may_be_skipped(term, infos[term.task]):
+                condition = "NotFailed" if condition == "Completed" else "Always"
             if condition not in (None, "Completed"):
                 conditions[infos[term.task].name] = condition
         if len({*conditions.values()}) == 1 and len(conditions) == len(found["targets"]):
@@ -144,6 +149,11 @@ class Dependencies:
         elif conditions:
             found["conditions"] = conditions
         return found
+
+    def _may_be_skipped(self, term: Term, info: StepInfo) -> bool:
+        if self.test is not None:
+            return True
+        return "Skipped" in term.accepted and not (info.is_taken or info.is_daemon)
 
     def when(self, infos: Mapping[str, StepInfo], kinds: Kinds) -> str:
         """Return CEL of what `dependsOn` cannot say, or an empty text."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,10 +15,7 @@ from jobflow.migrate.steps.bodies import AGAIN, NEXT, Workflow, report_template
 from jobflow.migrate.steps.control import converted, has_items
 from jobflow.migrate.steps.parameters import bind, report_artifacts
 from jobflow.migrate.steps.task import Task, TaskWriter, is_conditional, probes_of
-from jobflow.migrate.templates import Called, template_of
-
-START = "start"
-_ANCHOR = {"approval": {"message": "starts at once", "timeout": "1s", "default": "Approve"}}
+from jobflow.migrate.templates import Called, Library, template_of
 
 
 def write_flow(
@@ -55,10 +51,7 @@ def write_flow(
     flow: dict[str, Any] = {"flows": []}
     if chosen and targets:
         flow["targets"] = [infos[name].name for name in chosen if name in infos]
-    _find_anchors(tasks, infos)
-    if any(START in task.further for task in tasks):
-        infos[START] = StepInfo(context.scope.unique(START))
-        flow["flows"].append({"name": infos[START].name} | _ANCHOR)
+    _note_skipped(tasks, infos, called.library)
     _forgive(called, tasks)
     _note_ends(tasks, infos)
     kinds = _kinds([task.entry for task in tasks])
@@ -194,9 +187,8 @@ def _take_recursion(
     return None
 
 
-def _find_anchors(tasks: Sequence[Task], infos: Mapping[str, StepInfo]) -> None:
-    """Let tasks that follow only tasks with a condition also follow what was before these: Argo
-    runs a task after skipped ones, JobFlow skips a step all of whose targets were not taken."""
+def _note_skipped(tasks: Sequence[Task], infos: Mapping[str, StepInfo], library: Library) -> None:
+    """Note which tasks follow only tasks that may be skipped: Argo runs these all the same."""
     by_name = {task.name: task for task in tasks}
     for task in tasks:
         for name in task.depends.tasks:
@@ -204,15 +196,19 @@ def _find_anchors(tasks: Sequence[Task], infos: Mapping[str, StepInfo]) -> None:
                 task.entry.gap(f'it depends on "{name}", which is no task of this template')
                 task.depends.test = None
         task.depends.terms = [term for term in task.depends.terms if term.task in by_name]
+        infos[task.name].is_taken = not is_conditional(task.entry)
     for task in tasks:
         needs = task.depends.tasks
         # Skipped targets would let a step run that waits for any of them.
         taken = [_is_taken(name, by_name) for name in needs]
         if not all(taken):
             task.depends.wait_for_all()
-        if needs and not any(taken):
-            task.further = _anchors(needs, by_name)
-        infos[task.name].is_taken = not is_conditional(task.entry)
+        task.depends.may_follow_none = bool(needs) and not any(taken)
+        for name in needs if task.depends.may_follow_none else ():
+            target = template_of(by_name[name].entry, library)
+            infos[name].is_daemon = target is not None and target.template.is_true("daemon")
+            if infos[name].is_daemon:
+                task.entry.check(f"it is skipped if the daemon {name} is; in Argo it runs")
 
 
 def _is_taken(name: str, by_name: Mapping[str, Task]) -> bool:
@@ -278,22 +274,3 @@ def _note_ends(tasks: Sequence[Task], infos: Mapping[str, StepInfo]) -> None:
         info.is_sure &= not info.is_survived
         for name in task.depends.tasks:
             infos[name].is_survived |= info.is_survived or name not in needed
-
-
-def _anchors(needs: Sequence[str], by_name: Mapping[str, Task]) -> list[str]:
-    """Return the nearest tasks before these that are never skipped, or the start of the flow."""
-    found: dict[str, None] = {}
-    pending, seen = deque(needs), set[str]()
-    while pending:
-        name = pending.popleft()
-        if name in seen:
-            continue
-        seen.add(name)
-        task = by_name[name]
-        before = task.depends.tasks
-        # Each task may walk to the start of the flow.
-        task.entry.findings.budget.spend(len(before) + 1)
-        taken = task.further or [each for each in before if _is_taken(each, by_name)]
-        found |= dict.fromkeys(each for each in taken if each != START)
-        pending += before if not taken else ()
-    return [*found] or [START]

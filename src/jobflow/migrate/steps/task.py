@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jobflow.api.flow.step import Step
@@ -41,8 +41,6 @@ class Task:
     name: str
     entry: Field
     depends: Dependencies
-    further: list[str] = field(default_factory=list)
-    """Tasks that it waits for too, because all tasks that it depends on may be skipped."""
     is_forgiven: bool = False
     """Whether the workflow can succeed although it fails."""
 
@@ -87,8 +85,8 @@ class TaskWriter:
         if loop is not None:
             context = replace(context, item=loop.item, item_keys=loop.keys)
         step: dict[str, Any] = {"name": info.name}
-        if task.depends.terms or task.further:
-            depends = task.depends.manifest(self.infos, task.further)
+        if task.depends.terms:
+            depends = task.depends.manifest(self.infos)
             step["dependsOn"] = self._with_probe(task, depends)
         tests = [task.depends.when(self.infos, self.kinds), *_strict_tests(task, self.infos)]
         condition = task.entry.get("when")
