@@ -7,8 +7,10 @@ import msgspec
 
 from jobflow.api.flow.control import Concurrency
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
+from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.resources import ObjectMeta
 from jobflow.controller.places import Places
+from jobflow.kube.cache import Key
 from jobflow.store import Store
 from support.plan.world_state import NOW
 
@@ -33,6 +35,16 @@ def places_of(*flows: JobFlow) -> tuple[Store, Places]:
     return store, Places(store)
 
 
+def started(flow: JobFlow) -> JobFlowStatus:
+    return msgspec.structs.replace(flow.status, start_time=NOW)
+
+
+def learn(store: Store, places: Places, flow: JobFlow) -> list[Key]:
+    """Learn of a later version of a flow. Return the flows that its notes held up."""
+    store.flows.learn(flow)
+    return places.flow_changed(flow)
+
+
 def holders(places: Places, flow: JobFlow) -> list[str]:
     return [each.name for each in places.of(flow).holders]
 
@@ -41,7 +53,7 @@ def test_a_place_is_taken_before_the_answer_arrives() -> None:
     a, b = member("a"), member("b")
     _, places = places_of(a, b)
     assert holders(places, b) == []
-    places.take(a)
+    places.note(a, started(a))
     assert holders(places, b) == ["a"]
     assert holders(places, a) == []
 
@@ -50,30 +62,31 @@ def test_a_lost_answer_does_not_free_the_place() -> None:
     """Only a later version of the flow tells whether its start was stored."""
     a, b = member("a"), member("b")
     store, places = places_of(a, b)
-    places.take(a)
+    places.note(a, started(a))
     assert holders(places, b) == ["a"]
-    store.flows.learn(member("a", "2", start_time=NOW))
+    learn(store, places, member("a", "2", start_time=NOW))
     assert holders(places, b) == ["a"]
 
 
 def test_a_start_that_was_not_stored_frees_the_place() -> None:
     a, b = member("a"), member("b")
     store, places = places_of(a, b)
-    places.take(a)
-    store.flows.learn(member("a", "2", suspended_at=NOW))
+    places.note(a, started(a))
+    assert learn(store, places, member("a", "2", suspended_at=NOW)) == [("ns", "b")]
     assert holders(places, b) == []
 
 
 def test_a_flow_that_is_gone_frees_its_place() -> None:
     a, b = member("a"), member("b")
     store, places = places_of(a, b)
-    places.take(a)
+    places.note(a, started(a))
     store.flows.replace([b], "3")
+    assert places.flow_changed(a) == [("ns", "b")]
     assert holders(places, b) == []
 
 
 def test_a_flow_without_a_group_takes_no_place() -> None:
     plain = JobFlow(metadata=ObjectMeta(name="p", namespace="ns", uid="u", resource_version="1"))
     _, places = places_of(plain)
-    places.take(plain)
+    places.note(plain, started(plain))
     assert places.of(plain).holders == ()

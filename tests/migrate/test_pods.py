@@ -251,7 +251,7 @@ def test_a_template_without_an_equal_fails_until_it_is_written(kind: str) -> Non
 @pytest.mark.parametrize(
     "extra",
     [
-        {"synchronization": {"mutexes": [{"name": "m"}]}},
+        {"synchronization": {"mutexes": [{"name": "m"}, {"name": "n"}]}},
         {"inputs": {"artifacts": [{"name": "in", "path": "/in"}]}},
         {"outputs": {"artifacts": [{"name": "out", "path": "/out"}]}},
     ],
@@ -266,3 +266,24 @@ def test_fields_without_an_equal_are_named(extra: dict[str, Any]) -> None:
 def test_fields_without_an_effect_are_left_out(extra: dict[str, Any]) -> None:
     found = migrate(workflow(shell("main", **extra)))
     assert (found.text.code, len(found.found("info"))) == (0, 1)
+
+
+def test_the_lock_of_a_template_is_a_group_of_steps() -> None:
+    lock = {"synchronization": {"semaphores": [{"configMapKeyRef": {"name": "l", "key": "n"}}]}}
+    limits = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "l"},
+        "data": {"n": "2"},
+    }
+    main = steps("main", [step("a", "pod")], [step("b", "below")])
+    below = steps("below", [step("c", "echo")]) | {"synchronization": {"mutex": {"name": "m"}}}
+    found = migrate(workflow(main, shell("pod", **lock), below, echo()), limits)
+    assert found.step("a")["concurrency"] == {"group": "l-n", "limit": 2}
+    assert found.step("b")["concurrency"] == {"group": "m"}
+
+
+def test_the_lock_of_the_first_template_is_named() -> None:
+    main = steps("main", [step("a", "echo")]) | {"synchronization": {"mutex": {"name": "m"}}}
+    found = migrate(workflow(main, echo()))
+    assert [path for path, _ in found.found()] == ["spec.templates[0].synchronization"]

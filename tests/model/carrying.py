@@ -238,8 +238,9 @@ class Simulation:
 
     def share_place(self) -> None:
         """Another flow holds the place of the concurrency group until it is free."""
-        busy = self.case.flow.spec.concurrency is not None and self.now < self.case.free_at
-        self.world = self.world.with_group(*(("other",) if busy else ()))
+        busy = ("other",) if self.now < self.case.free_at else ()
+        self.world = self.world.with_group(*busy)
+        self.world = replace(self.world, step_groups={"p": self.world.group})
 
     def send_next_command(self) -> None:
         if self.commands and self.commands[0][0] + 0.5 <= self.now:

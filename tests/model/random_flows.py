@@ -182,7 +182,9 @@ def cases(
         step.name: drawing.scripts(step) for step in (*(spec.flows or ()), *(spec.finally_ or ()))
     }
     crashes = draw(st.integers(0, 99)) if drawing.has("crashes", 4) else None
-    free_at = draw(st.integers(0, 6)) if spec.concurrency is not None else 0
+    of_steps = any(step.concurrency is not None for step in spec.all_steps)
+    busy = spec.concurrency is not None or of_steps
+    free_at = draw(st.integers(0, 6)) if busy else 0
     commands = drawing.commands()
     answers: tuple[str, ...] = ANSWERS[:1]
     if any(step.approval is not None for step in drawing.steps.values()):

@@ -6,7 +6,14 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from jobflow.api.flow.control import Case, ForEach, Patch, Repeat, Retry
+from jobflow.api.flow.control import (
+    Case,
+    ForEach,
+    Patch,
+    Repeat,
+    Retry,
+    StepConcurrency,
+)
 from jobflow.api.flow.step import DependsOn, Step
 from jobflow.api.flow.traits import WorkKind
 from model.acting import Script
@@ -27,6 +34,9 @@ from model.work.kinds import KINDS
 
 MAX_UNKNOWN = 2
 """Most steps of a flow whose number of items admission does not know: it counts them as 1,000."""
+
+PLACE = StepConcurrency(group="p")
+"""The place of all steps that need one."""
 
 
 def some_or_none(draw: st.DrawFn, what: tuple[Any, ...] | list[Any], one_in: int = 3) -> Any:
@@ -137,6 +147,7 @@ class StepDrawing:
             if "timeout" in self.features
             else None,
             daemon=True if daemon else None,
+            concurrency=PLACE if not daemon and self.has("places", 4) else None,
             continue_on_failure=True if self.has("continueOnFailure", 4) else None,
             patch=self.patch(name, loop) if self.has("references", 4) else None,
         )
@@ -166,6 +177,7 @@ class StepDrawing:
             repeat=self.repeat() if loop == "repeat" else None,
             retry=some_or_none(self.draw, retries, 2) if "retry" in self.features else None,
             timeout=some_or_none(self.draw, timeouts, 4),
+            concurrency=PLACE if self.has("places", 4) else None,
             continue_on_failure=True if self.has("continueOnFailure", 4) else None,
         )
 

@@ -317,6 +317,15 @@ class Reference:
         alive = sum(state.alive for state in self.states.values())
         return most is None or alive < most
 
+    def has_place(self, state: State) -> bool:
+        """Whether the places that a run of the step needs are free. All steps have one group, each
+        with the same limit, and take one place."""
+        places = state.step.concurrency
+        if places is None:
+            return True
+        held = sum(other.alive for other in self.states.values() if other.step.concurrency)
+        return self.now >= self.free_at and held < (places.limit or 1)
+
     def take(self, created: Created) -> None:
         """Check a vcjob or child flow that was created, or a child flow that was retried."""
         state = self.states[created.step]
@@ -324,6 +333,7 @@ class Reference:
         ready = list(self.running.ready(state, strict=False))
         assert created.index in ready, f"{where}, which may not be: {state.phase}"
         assert self.room(), f"{where}, though there is no room"
+        assert self.has_place(state), f"{where}, though there is no place"
         self.reusing.check_needed(state, created.index)
         run = state.run(created.index)
         number = state.number(created.index) + 1
@@ -363,7 +373,7 @@ class Reference:
         for name, index in self.waiting - self.seen.created - set(self.batch.refused):
             other = self.states[name]
             first = (other.place, index or 0) < (state.place, created.index or 0)
-            ready = index in list(self.running.ready(other, strict=True))
+            ready = index in list(self.running.ready(other, strict=True)) and self.has_place(other)
             assert not (first and ready), f"{created.name} was made before {name} {index}"
 
     # -------------------------------------------------------------------------- end

@@ -23,7 +23,7 @@ from support.laws.effort_of_laws import STRIDE
 from support.plan.plan_world import flow
 from support.plan.steps import step
 
-SMALLEST = CONFIGURATIONS[:31]
+SMALLEST = CONFIGURATIONS[:37]
 """Configurations that are explored to their end in a few seconds altogether."""
 TEN_MINUTES = 570.0
 """Ten minutes in seconds, with a reserve."""

@@ -1,16 +1,27 @@
-"""Places in concurrency groups: who holds one, who waits, and who takes one right now.
+"""Places in concurrency groups: who holds them, who waits, and who takes some right now.
 
-The copies know that a flow has started once the answer to the write of its `startTime` has arrived.
-Until then its place is noted here, from the moment at which its plan was made. A note counts while
-the flow has the version that was planned for, which the write names. Therefore an answer that is
-lost never gives a place to two flows.
+The copies know what a flow has of its groups once the answer to the write of its status has
+arrived. Until then it is noted here, from the moment at which its plan was made. A note counts
+while the flow has the version that was planned for, which the write names. Therefore an answer that
+is lost never gives a place to two flows.
 """
 
+from collections.abc import Mapping
+
+import msgspec
+
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.core.spec.concurrency import NO_GROUP, Group, needs_place
-from jobflow.kube.cache import key_of
+from jobflow.api.flow.status import JobFlowStatus
+from jobflow.core.spec.concurrency import (
+    NO_GROUP,
+    Group,
+    GroupName,
+    get_group,
+    get_step_groups,
+)
+from jobflow.kube.cache import Key, key_of
 from jobflow.store import Store
-from jobflow.store.groups import GroupKey
+from jobflow.store.groups import Entry, GroupKey
 
 
 class Places:
@@ -18,27 +29,54 @@ class Places:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._taken: dict[GroupKey, dict[str, str]] = {}
-        """The versions of flows that are about to start, by group and name."""
+        self._noted: dict[GroupKey, dict[str, Entry]] = {}
+        """What flows have of a group by the status that is being stored, by name."""
+        self._versions: dict[Key, tuple[str, set[GroupKey]]] = {}
+        """The version that was planned for, and the groups of the notes, by flow."""
 
     def of(self, flow: JobFlow) -> Group:
         """Return the group of a flow as its plan may see it."""
-        if flow.spec.concurrency is None:
-            return NO_GROUP
-        group = self._store.groups.group_of(key_of(flow))
-        if group is None or not (taken := self._taken.get(group)):
-            return self._store.groups.of(flow)
-        for name, version in list(taken.items()):
-            # any later version shows whether the start was stored
-            known = self._store.flows.get(group[0], name)
-            if known is None or known.metadata.resource_version != version:
-                del taken[name]
-        if not taken:
-            del self._taken[group]
-        return self._store.groups.of(flow, taken.keys())
+        group = get_group(flow, flow.spec.concurrency)
+        return self._of(flow, (False, group)) if group else NO_GROUP
 
-    def take(self, flow: JobFlow) -> None:
-        group = self._store.groups.group_of(key_of(flow))
-        if group is not None and needs_place(flow):
-            meta = flow.metadata
-            self._taken.setdefault(group, {})[meta.name] = meta.resource_version
+    def of_steps(self, flow: JobFlow) -> Mapping[str, Group]:
+        """Return the groups of the steps of a flow as its plan may see them."""
+        groups = set(get_step_groups(flow).values())
+        return {group: self._of(flow, (True, group)) for group in groups}
+
+    def note(self, flow: JobFlow, status: JobFlowStatus) -> None:
+        """Note what a flow will have of its groups by the status of its plan."""
+        key = key_of(flow)
+        before = {each.group: each for each in self._store.groups.entries_of(flow)}
+        entries = self._store.groups.entries_of(msgspec.structs.replace(flow, status=status))
+        for entry in entries:
+            if entry == before.get(entry.group):
+                continue
+            noted = self._noted.setdefault(entry.group, {})
+            # the status of an earlier plan for this version may have been stored
+            last = noted.get(key[1])
+            if last is None or last.share.holds <= entry.share.holds:
+                noted[key[1]] = entry
+            _, groups = self._versions.setdefault(key, (flow.metadata.resource_version, set()))
+            groups.add(entry.group)
+
+    def flow_changed(self, flow: JobFlow) -> list[Key]:
+        """Drop the notes about a flow that has another version, which shows whether they were
+        stored, or is gone. Return the flows that may start something because of it."""
+        key = key_of(flow)
+        version, groups = self._versions.get(key, ("", ()))
+        known = self._store.flows.get(*key)
+        if not groups or (known is not None and known.metadata.resource_version == version):
+            return []
+        del self._versions[key]
+        found: dict[Key, None] = {}
+        for group in groups:
+            del self._noted[group][key[1]]
+            if not self._noted[group]:
+                del self._noted[group]
+            found |= dict.fromkeys(self._store.groups.next(group))
+        return [*found]
+
+    def _of(self, flow: JobFlow, group: GroupName) -> Group:
+        noted = self._noted.get((flow.metadata.namespace, *group))
+        return self._store.groups.of(flow, group, noted)

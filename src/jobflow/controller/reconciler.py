@@ -115,6 +115,7 @@ class Reconciler(Listener):
         flow = new or old
         assert flow is not None
         self.foreign.flow_changed(old, new)
+        self.group_changed(self._places.flow_changed(flow))
         if new is None:
             self._pod_index.forget(flow)
         # the status that this process wrote is no news, unless the plan continues with it
@@ -275,8 +276,7 @@ class Reconciler(Listener):
             self._awaiting_ends.add(key)
         else:
             self._awaiting_ends.discard(key)
-        if flow.status.start_time is None and plan.status.start_time is not None:
-            self._places.take(flow)  # before anything is awaited
+        self._places.note(flow, plan.status)  # before anything is awaited
         self._wants.want(key, flow.metadata.uid, plan.wants)
         status_wait, held = self._status_wait(flow, plan, answers), False
         # in backoff no failed request is repeated, but the others are sent, so that the flow can
@@ -352,6 +352,7 @@ class Reconciler(Listener):
             claims=dict(answers.claims),
             held=answers.held,
             group=self._places.of(flow),
+            step_groups=self._places.of_steps(flow),
             cancels=dict(answers.cancels),
             commands=self._store.commands_of(*key_of(flow)),
             aborts=dict(answers.aborts),

@@ -11,7 +11,7 @@ from jobflow.migrate.expressions.values import json_of, whole
 from jobflow.migrate.fields import Field, Severity, node_of
 from jobflow.migrate.scopes import FlowScope, WorkflowInfo, identifier
 from jobflow.migrate.steps.bodies import Workflow, calls_itself
-from jobflow.migrate.steps.control import duration
+from jobflow.migrate.steps.control import concurrency_of, duration
 from jobflow.migrate.steps.flow import write_flow
 from jobflow.migrate.steps.parameters import report_artifacts
 from jobflow.migrate.steps.pods import placeholder
@@ -258,8 +258,7 @@ def _policies(
         found["timeout"] = span
     if spec.is_true("suspend"):
         found["suspend"] = True
-    if (lock := spec.get("synchronization")) is not None:
-        found |= _concurrency(lock, context, files)
+    found |= concurrency_of(spec, context)
     for key, ours in _TIMES_TO_LIVE.items():
         value = spec.at("ttlStrategy", key)
         if value is not None and (seconds := whole(value.text)) is not None:
@@ -269,29 +268,3 @@ def _policies(
             found["jobRetainPolicy"] = "delete"
         collected.report_keys(Severity.NOTE, _POD_DELETION)
     return found
-
-
-def _concurrency(lock: Field, context: Context, files: Files) -> dict[str, Any]:
-    mutexes = [*lock.listed("mutexes"), *lock.present("mutex")]
-    locks = [*mutexes, *lock.listed("semaphores"), *lock.present("semaphore")]
-    for further in locks[1:]:
-        further.gap("a flow belongs to one group only: choose one lock")
-    if not locks:
-        return {}
-    for scope in locks[0].present("database", "namespace"):
-        if not scope.is_map:
-            scope.check("flows wait for each other in their own namespace of one cluster")
-    if mutexes:
-        mutex = locks[0].get("name")
-        return {"concurrency": {"group": context.string(mutex) if mutex is not None else "mutex"}}
-    reference = locks[0].first("configMapKeyRef", "database")
-    name, key = "semaphore", ""
-    if reference is not None:
-        found = reference.first("name", "key")
-        name = context.string(found) if found is not None else name
-        key = reference.text_of("key")
-    limit = whole(str(files.config_maps.get(name, {}).get(key, "")))
-    if limit is None:
-        locks[0].gap(f'the limit of "{name}" is in none of the files: set spec.concurrency.limit')
-    group = f"{name}-{key}" if key and key != name else name
-    return {"concurrency": {"group": group, "limit": 1 if limit is None else limit}}

@@ -86,7 +86,7 @@ class Store:
         """The flow of each job."""
         self.pods = Pods(self.flows, self.jobs, self.owners, self._pod_changed)
         self.template_jobs = TemplateJobs(self.jobs)
-        self.groups = Groups()
+        self.groups = Groups(self.parent_of)
         """The concurrency groups of flows."""
         self.reusers = Reusers()
         """The flows that reuse each flow."""
@@ -237,8 +237,8 @@ class Store:
                 discard(self._gone, uid, name)
         self.pods.flow_changed(old, new)
         self.reusers.flow_changed(old, new)
-        # flows that wait for the place of this one
-        others = self.groups.update(old, new)
+        # flows that wait for the places of this one
+        others = self.groups.update(old, new) + self._order_children(old, new)
         # a child flow is among the jobs of its parent, as a plan of the parent sees it
         old_child = observe(old) if old is not None and self.owners.of(old) else None
         new_child = observe(new) if new is not None and self.owners.of(new) else None
@@ -250,6 +250,16 @@ class Store:
             listener.flow_changed(old, new)
             if others:
                 listener.group_changed(others)
+
+    def _order_children(self, old: JobFlow | None, new: JobFlow | None) -> list[Key]:
+        """Take in that the child flows of a flow wait in its order, if that has changed."""
+        if new is None or (old is not None and old.status.queued_time == new.status.queued_time):
+            return []
+        found: list[Key] = []
+        for key in self.children_of(new.metadata.uid):
+            if (child := self.flows.get(*key)) is not None:
+                found += self.groups.update(child, child) + self._order_children(None, child)
+        return found
 
     def _index_templates(self, old: JobFlow | None, new: JobFlow | None) -> None:
         flow = new or old

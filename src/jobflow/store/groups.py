@@ -1,9 +1,10 @@
-"""Index of the concurrency groups: who holds a place, and who waits, in order."""
+"""Index of the concurrency groups: who holds places, and who waits, in order."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,20 +13,18 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.core.spec import concurrency
 from jobflow.kube.cache import Key, key_of
 
-GroupKey = tuple[str, str]
-"""Namespace and name of a group."""
+GroupKey = tuple[str, bool, str]
+"""The namespace of a group, whether it is one of steps, and its name."""
 
 
-class _Entry(NamedTuple):
-    """The entry of a flow. One that neither holds a place nor waits has only its group."""
+class Entry(NamedTuple):
+    """What a flow has of one group."""
 
     group: GroupKey
     member: concurrency.GroupMember
     order: concurrency.Order
-    holds: bool
-    waits: bool
-    limit: int
-    acts: bool
+    share: concurrency.Share
+    acts: bool = False
     """Whether it does anything but wait while it waits, so that it is planned at every change."""
 
 
@@ -34,110 +33,166 @@ class _Members:
     """The flows of one group that matter."""
 
     holders: dict[str, concurrency.GroupMember] = field(default_factory=dict)
+    taken: int = 0
+    """The places of all holders."""
     line: list[concurrency.Order] = field(default_factory=list)
     """The flows that wait, in their order."""
-    waiting: dict[str, _Entry] = field(default_factory=dict)
+    waiting: dict[str, Entry] = field(default_factory=dict)
     acting: dict[str, None] = field(default_factory=dict)
     """The flows that wait and act."""
 
-    def add(self, entry: _Entry) -> None:
+    def add(self, entry: Entry) -> None:
         name = entry.member.name
-        if entry.holds:
+        if entry.share.holds:
             self.holders[name] = entry.member
-        if entry.waits:
+            self.taken += entry.share.holds
+        if entry.share.waits:
             insort(self.line, entry.order)
             self.waiting[name] = entry
             if entry.acts:
                 self.acting[name] = None
 
-    def remove(self, entry: _Entry) -> None:
+    def remove(self, entry: Entry) -> None:
         name = entry.member.name
-        self.holders.pop(name, None)
         self.acting.pop(name, None)
+        if self.holders.pop(name, None) is not None:
+            self.taken -= entry.share.holds
         if self.waiting.pop(name, None) is not None:
             del self.line[bisect_left(self.line, entry.order)]
 
     def next(self) -> Iterator[str]:
-        """Yield the flows that may start, or act, as the group is now."""
+        """Yield the flows that may start something, or act, as the group is now."""
         if self.line:
-            first = self.line[0][1]
-            if len(self.holders) < self.waiting[first].limit:
+            first = self.line[0][-1]
+            share = self.waiting[first].share
+            if self.taken + share.slots <= share.limit:
                 yield first
         yield from self.acting
 
 
-class Groups:
-    """The concurrency groups of all namespaces. A change costs a search in the line of its group,
-    and nothing for a flow without a group."""
+_NOBODY = _Members()
 
-    def __init__(self) -> None:
+
+def _uid_of_open(flow: JobFlow | None) -> str:
+    """Return the UID of a flow that has not ended, else ""."""
+    return "" if flow is None or flow.final else flow.metadata.uid
+
+
+def _no_parent(flow: JobFlow) -> JobFlow | None:
+    return None
+
+
+class Groups:
+    """The concurrency groups of all namespaces. A change costs a search in the line of each of its
+    groups, and nothing for a flow without any. `parent_of` returns the parent of a child flow."""
+
+    def __init__(self, parent_of: Callable[[JobFlow], JobFlow | None] = _no_parent) -> None:
+        self._parent_of = parent_of
         self._groups: dict[GroupKey, _Members] = {}
-        self._entries: dict[Key, _Entry] = {}
+        self._entries: dict[Key, list[Entry]] = {}
+        self._limits: dict[GroupKey, Counter[int]] = {}
+        """How many flows that have not ended, and steps of them, have each limit."""
 
     def update(self, old: JobFlow | None, new: JobFlow | None) -> list[Key]:
-        """Take in a change. Return the flows of its group that may start, or act, because of it."""
+        """Take in a change. Return the flows of its groups that may start something, or act,
+        because of it."""
         flow = new or old
         assert flow is not None
-        if flow.spec.concurrency is None and (old is None or old.spec.concurrency is None):
-            return []
         key = key_of(flow)
-        before = self._entries.pop(key, None)
-        after = None
-        if before is not None and new is not None and before.member.uid == new.metadata.uid:
-            group = before.group  # the spec of a flow does not change
-        else:
-            group = (flow.metadata.namespace, "" if new is None else concurrency.get_group(new))
-        if new is not None and group[1]:
-            meta = new.metadata
-            after = self._entries[key] = _Entry(
-                group=group,
-                member=concurrency.GroupMember(meta.name, meta.uid, concurrency.is_ending(new)),
-                order=concurrency.get_order(new),
-                holds=concurrency.holds_place(new),
-                waits=concurrency.is_waiting(new),
-                limit=concurrency.get_limit(new),
-                acts=concurrency.get_policy(new) is not ConcurrencyPolicy.WAIT,
-            )
-        # most changes of a flow do not matter to its group
+        if _uid_of_open(old) != _uid_of_open(new):
+            self._count_limits(old, -1)
+            self._count_limits(new, 1)
+        before = self._entries.pop(key, [])
+        after = [] if new is None else self.entries_of(new)
+        if after:
+            self._entries[key] = after
+        # most changes of a flow do not matter to its groups
         if before == after:
             return []
-        if before is not None and (members := self._groups.get(before.group)) is not None:
-            members.remove(before)
-        if after is not None:
-            self._groups.setdefault(after.group, _Members()).add(after)
-        touched = dict.fromkeys(entry.group for entry in (before, after) if entry is not None)
-        found: list[Key] = []
-        for group in touched:
-            members = self._groups.get(group)
-            if members is None:
-                continue
-            # groups come and go with their flows
-            if not members.holders and not members.line:
-                del self._groups[group]
-            found += ((group[0], name) for name in members.next())
-        return found
+        for entry in before:
+            if (members := self._groups.get(entry.group)) is not None:
+                members.remove(entry)
+        for entry in after:
+            self._groups.setdefault(entry.group, _Members()).add(entry)
+        found: dict[Key, None] = {}
+        for entry in {*before}.symmetric_difference(after):
+            found |= dict.fromkeys(self.next(entry.group))
+        return [*found]
 
-    def of(self, flow: JobFlow, starting: Collection[str] = ()) -> concurrency.Group:
-        """Return the group of a flow as the flow sees it. `starting`: names of flows of the group
-        that are about to start, although their status does not say so yet."""
-        entry = self._entries.get(key_of(flow))
-        members = None if entry is None else self._groups.get(entry.group)
-        if entry is None or members is None:
-            return concurrency.NO_GROUP
-        own, waiting = entry.member.name, members.waiting
+    def next(self, group: GroupKey) -> Iterator[Key]:
+        """Yield the flows of a group that may start something, or act, as it is now."""
+        members = self._groups.get(group, _NOBODY)
+        # groups come and go with their flows
+        if members is not _NOBODY and not members.holders and not members.line:
+            del self._groups[group]
+        yield from ((group[0], name) for name in members.next())
+
+    def entries_of(self, flow: JobFlow) -> list[Entry]:
+        """Return what a flow has of its groups by its status."""
+        if not concurrency.may_share(flow):
+            return []
+        meta, order = flow.metadata, self._order_of(flow)
+        is_ending = concurrency.is_ending(flow)
+        policy = concurrency.get_policy(flow)
+        return [
+            Entry(
+                (meta.namespace, *group),
+                concurrency.GroupMember(meta.name, meta.uid, is_ending, max(share.holds, 1)),
+                order,
+                share,
+                acts=not group[0] and policy is not ConcurrencyPolicy.WAIT,
+            )
+            for group, share in concurrency.get_shares(flow).items()
+        ]
+
+    def of(
+        self,
+        flow: JobFlow,
+        group: concurrency.GroupName,
+        noted: Mapping[str, Entry] | None = None,
+    ) -> concurrency.Group:
+        """Return a group as a flow sees it. `noted`: what flows of the group, by name, have of it
+        by a status that may not be stored yet."""
+        members = self._groups.get((flow.metadata.namespace, *group), _NOBODY)
+        noted, own, order = noted or {}, flow.metadata.name, self._order_of(flow)
         # a flow never waits for itself
         holders = {name: member for name, member in members.holders.items() if name != own}
-        for name in starting:
-            if name != own and name in waiting:
-                holders[name] = waiting[name].member
-        line = members.line[: bisect_left(members.line, entry.order)]
-        before = [waiting[name] for _, name in line if name not in starting]
+        line = members.line[: bisect_left(members.line, order)]
+        before = [members.waiting[each[-1]] for each in line if each[-1] not in noted]
+        for name, entry in noted.items():
+            if name == own:
+                continue
+            # what it gives back is free once that is stored
+            if entry.share.holds > getattr(holders.get(name), "slots", 0):
+                holders[name] = entry.member
+            if entry.share.waits and entry.order < order:
+                insort(before, entry, key=lambda each: each.order)
         return concurrency.Group(
             holders=tuple(holders[name] for name in sorted(holders)),
             before=tuple(each.member for each in before),
-            moves=bool(before) and len(holders) < before[0].limit,
+            moves=bool(before)
+            and sum(each.slots for each in holders.values()) + before[0].share.slots
+            <= before[0].share.limit,
         )
 
-    def group_of(self, flow: Key) -> GroupKey | None:
-        entry = self._entries.get(flow)
-        return None if entry is None else entry.group
+    def limits_of(self, namespace: str, group: concurrency.GroupName) -> list[int]:
+        """Return the limits that flows which have not ended have for a group."""
+        return [*self._limits.get((namespace, *group), ())]
+
+    def _count_limits(self, flow: JobFlow | None, number: int) -> None:
+        if flow is None or not _uid_of_open(flow):
+            return
+        for group, limit in concurrency.get_limits(flow):
+            key = (flow.metadata.namespace, *group)
+            limits = self._limits.setdefault(key, Counter())
+            limits[limit] += number
+            if not limits[limit]:
+                del limits[limit]
+            if not limits:
+                del self._limits[key]
+
+    def _order_of(self, flow: JobFlow) -> concurrency.Order:
+        outermost = flow
+        while (parent := self._parent_of(outermost)) is not None:
+            outermost = parent
+        return concurrency.get_order(flow, outermost)

@@ -234,6 +234,7 @@ class StoreCluster:
         # these methods are the protocol's as they are
         self.templates = store.templates_in
         self.queues = store.queue_states
+        self.limits = store.groups.limits_of
         self.reused_by = store.reusers.of
         self.dry_run = DryRuns(client, observe).of
 

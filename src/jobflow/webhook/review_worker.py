@@ -17,6 +17,7 @@ import msgspec
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.core.admission.changes import Need
 from jobflow.core.admission.validate import find_violations
+from jobflow.core.spec.concurrency import GroupName
 from jobflow.runtime import logs
 from jobflow.runtime.event_loop import run
 from jobflow.webhook.review.envelope import UserInfo
@@ -122,6 +123,9 @@ class Replica:
 
     def queues(self) -> Mapping[str, str] | None:
         return self.ask(dict[str, str] | None, "queues")
+
+    def limits(self, namespace: str, group: GroupName) -> Sequence[int]:
+        return self.ask(list[int], "limits", namespace, group)
 
     async def needed_by(self, namespace: str, template: str) -> Sequence[Need]:
         return self.ask(list[Need], "needed_by", namespace, template)

@@ -204,3 +204,24 @@ async def test_a_flow_that_waits_for_a_place_names_the_flows_before_it(
         "1 flow waits before it: two.",
     ]
     assert "names the flows that it waits for" in await why("zoo", "a")
+
+
+async def test_a_step_that_waits_for_places_names_who_holds_them_and_who_waits_before(
+    world: Cluster, why: Why
+) -> None:
+    def member(name: str) -> dict[str, Any]:
+        made = flow(name, {"a": ""})
+        made["spec"]["flows"][0]["concurrency"] = {"group": "g"}
+        return made
+
+    async with world.controller():
+        await world.apply(template("a"), member("one"))
+        await world.until_jobs(one_a="")
+        for name in ("two", "zoo"):
+            await world.apply(member(name))
+            await world.until(name, lambda flow: flow.status.places is not None)
+    names = ['one holds a place in the group "g".', "1 flow waits before it: two."]
+    assert (await why("zoo")).splitlines()[1:4] == ["Step a waits for places in its group.", *names]
+    of_step = await why("zoo", "a")
+    assert 'it waits for a place in the concurrency group "g": at most 1 at once' in of_step
+    assert of_step.splitlines()[-2:] == names

@@ -17,10 +17,12 @@ from jobflow.api.flow.control import (
     Patch,
     Repeat,
     Retry,
+    StepConcurrency,
 )
 from jobflow.api.flow.step import DependsOn, Probe, Step, TaskStatusProbe, TCPSocketProbe
 from jobflow.core.admission.validate import Known, validate_flow
 from model.explorer.reusing_flows import REUSING
+from model.explorer.states import Flow
 from model.random_values import CLAIMS
 from support.plan.plan_world import World, flow
 from support.plan.steps import TEMPLATE_SPEC, mounting, step, template
@@ -79,7 +81,18 @@ class Configuration:
     @cached_property
     def shares(self) -> bool:
         """Whether the flow shares a place with another one, which holds it at first."""
-        return self.world.flow.spec.concurrency is not None
+        return self.world.flow.spec.concurrency is not None or self.steps_share
+
+    def holds_place(self, flow: Flow) -> bool:
+        """Return whether the flow, or a step of it, holds the place by its status."""
+        status = flow.status.value
+        places = any(place.job for place in status.places or ())
+        return not flow.final and (places if self.steps_share else status.start_time is not None)
+
+    @cached_property
+    def steps_share(self) -> bool:
+        """Whether it is the place of steps."""
+        return any(step.concurrency is not None for step in self.steps.values())
 
     @cached_property
     def times_jobs(self) -> bool:
@@ -142,6 +155,7 @@ PATCH = Patch(job_spec={"queue": "q$(failure.exitCode)-$(retries)"})
 NOT_COUNTED = Retry(limit=1, when="attempt < 3 && retries < 1", disruptions=DISRUPTIONS)
 AT_ONCE = Retry(limit=1, backoff=Backoff(duration="0s"))
 TWICE = ForEach(count=2)
+PLACE = StepConcurrency(group="g")
 ONE_BY_ONE = ForEach(count=2, parallelism=1)
 UNTIL = Repeat(until="index >= 1", max=2)
 PAUSING = Repeat(until="index >= 1", max=2, pause="5s")
@@ -265,6 +279,11 @@ FLOWS: dict[str, World] = {
     "volume claim": _with_claim(flow("a", b="a")),
     "concurrency": grouped(flow("a", b="a")),
     "concurrency and finally": grouped(flow("a").with_finally("z")),
+    "places": flow(a=step(concurrency=PLACE), b="a"),
+    "places and a retry": flow(a=step(concurrency=PLACE, retry=AT_ONCE)),
+    "places of two steps": flow(a=step(concurrency=PLACE), b=step(concurrency=PLACE)),
+    "places and parallelism": flow("b", a=step(concurrency=PLACE)).with_spec(parallelism=1),
+    "places and items": flow(a=step(concurrency=PLACE, for_each=TWICE)),
     "concurrency: Replace": grouped(flow("a"), policy="Replace"),
     "concurrency: Forbid": grouped(flow("a").with_finally("z"), policy="Forbid"),
     "retain policy delete": flow("a", b="a", retain="delete"),
@@ -323,6 +342,12 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("reuse", "crash", "lost answer", "template", "delete source"),
     _configuration("reuse", "crash", "fail", "retry", "delete source"),
     _configuration("reuse of a failed flow", "crash", "fail", "retry"),
+    _configuration("places", "crash", "lost answer", "fail", "busy"),
+    _configuration("places and a retry", "crash", "fail", "busy"),
+    _configuration("places", "crash", "suspend", "resume"),
+    _configuration("places of two steps", "crash", "busy"),
+    _configuration("places and parallelism", "crash", "busy"),
+    _configuration("places and items", "crash", "busy"),
     _configuration("concurrency: Forbid", "crash", "lost answer", "busy"),
     _configuration("concurrency: Replace", "crash", "lost answer", "late"),
     _configuration("concurrency and finally", "crash", "cancel"),

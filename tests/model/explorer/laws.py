@@ -98,18 +98,25 @@ def nothing_starts_that_is_to_end(sight: Sight, state: State) -> Broken:
 
 
 def one_flow_has_the_place(sight: Sight, state: State) -> Broken:
-    """A flow of a concurrency group runs only while it holds a place, and everybody knows that it
-    does from its status alone."""
+    """What needs a place runs only while its flow holds it, and everybody knows that it does from
+    its status alone."""
     if not sight.configuration.shares:
         return
-    status = state.known.status.value
+    status, steps = state.known.status.value, sight.configuration.steps
+    has_places = {place.job for place in status.places or ()}
     for action in sight.plan(state).actions:
-        if isinstance(action, CreateJob) and status.start_time is None:
-            yield f"{action.name} is created before it is stored that the flow has its place"
+        if isinstance(action, CreateJob) and not sight.configuration.steps_share:
+            if status.start_time is None:
+                yield f"{action.name} is created before it is stored that the flow has its place"
+        elif isinstance(action, CreateJob) and steps[action.step].concurrency is not None:
+            if action.name not in has_places:
+                yield f"{action.name} is created before it is stored that it has its place"
         if isinstance(action, CancelFlow) and status.state.reason != FlowReason.CONCURRENCY:
             yield f"{action.name} is cancelled before it is stored why"
-    if state.busy and state.flow.status.value.start_time is not None and not state.flow.final:
+    if state.busy and sight.configuration.holds_place(state.flow):
         yield "two flows hold the one place"
+    if sum(bool(place.job) for place in state.flow.status.value.places or ()) > 1:
+        yield "two jobs hold the one place"
 
 
 def claims_come_before_jobs(sight: Sight, state: State) -> Broken:

@@ -316,7 +316,7 @@ def sharing(sight: Sight, state: State) -> Iterator[Move]:
     if state.busy:
         yield "the other flow ends", replace(state, busy=False, cancelled_at=None)
         return
-    held = state.flow.status.value.start_time is not None and not state.flow.final
+    held = sight.configuration.holds_place(state.flow)
     paid = spend(sight, state, "busy")
     if paid is not None and not held and state.known == state.flow:
         yield "another flow takes the place", replace(paid, busy=True)

@@ -120,6 +120,7 @@ class Sight:
             },
             claims=dict.fromkeys(state.known_claims),
             group=Group((OTHER,)) if state.busy else NO_GROUP,
+            step_groups={"g": Group((OTHER,))} if state.busy else {},
             cancels={}
             if state.cancelled_at is None
             else {OTHER.uid: NOW + timedelta(seconds=state.cancelled_at)},

@@ -14,6 +14,7 @@ from jobflow.api.kinds import KINDS
 from jobflow.api.resources import StatusCause
 from jobflow.core.admission.changes import Need, need_of
 from jobflow.core.manifests.volume_claims import why_spent
+from jobflow.core.spec.concurrency import GroupName
 from jobflow.store.indexes import Reusers
 from jobflow.webhook.review.envelope import Answer, UserInfo
 from jobflow.webhook.review.judges import UNCHECKED, Right, Rights
@@ -172,6 +173,8 @@ class FakeCluster:
 
     known_templates: dict[str, Any] = field(default_factory=dict)
     known_queues: Mapping[str, str] | None = field(default_factory=lambda: {"default": "Open"})
+    known_limits: Mapping[GroupName, Sequence[int]] = field(default_factory=dict)
+    """The limits that flows of the namespace have for concurrency groups."""
     flows: list[Any] = field(default_factory=list)
     terminating: bool = False
     gone: set[tuple[str, str]] = field(default_factory=set)
@@ -207,6 +210,9 @@ class FakeCluster:
 
     def queues(self) -> Mapping[str, str] | None:
         return self.known_queues
+
+    def limits(self, namespace: str, group: GroupName) -> Sequence[int]:
+        return self.known_limits.get(group, [])
 
     async def needed_by(self, namespace: str, template: str) -> Sequence[Need]:
         flows = [msgspec.convert(flow, JobFlow) for flow in self.flows]

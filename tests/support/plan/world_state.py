@@ -79,6 +79,8 @@ class WorldState:
     """Answers to CreateClaim; None: the claim exists."""
     group: Group = NO_GROUP
     """The other flows of the concurrency group."""
+    step_groups: Mapping[str, Group] = field(default_factory=dict)
+    """Those of the groups of steps, by group."""
     cancels: Mapping[str, datetime] = field(default_factory=dict)
     held: Held | None = None
     commands: Mapping[str, Command] | None = field(default_factory=dict)
@@ -111,6 +113,7 @@ class WorldState:
             create_errors=self.create_errors,
             claims=self.claims,
             group=self.group,
+            step_groups=self.step_groups,
             cancels=self.cancels,
             held=self.held,
             commands=self.commands,

@@ -1,10 +1,12 @@
-"""How many flows of a concurrency group run at once, from a watch of every version of them."""
+"""How many flows or jobs hold places at once, from a watch of every version of them."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.resources import JOBFLOWS
+from jobflow.api.resources import JOBFLOWS, JOBS, Resource
+from jobflow.api.volcano.job import Job
 from jobflow.core.spec.concurrency import holds_place
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
@@ -14,19 +16,18 @@ from support.time.alongside import alongside
 
 
 class PlacesHeld:
-    """The flows that hold a place, and the most that ever did."""
+    """The objects that hold a place, and the most that ever did."""
 
-    def __init__(self) -> None:
+    def __init__(self, holds: Callable[[Any], bool]) -> None:
         self.started: list[str] = []
-        """Names in the order of their start; one that was retried is named again."""
+        """Names in the order of their start; a flow that was retried is named again."""
         self.most = 0
+        self._holds = holds
         self._holders: set[str] = set()
 
-    def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        flow = new or old
-        assert flow is not None
-        name = flow.metadata.name
-        if new is None or not holds_place(new):
+    def changed(self, old: Any, new: Any) -> None:
+        name = (new or old).metadata.name
+        if new is None or not self._holds(new):
             self._holders.discard(name)
         elif name not in self._holders:
             self._holders.add(name)
@@ -34,12 +35,27 @@ class PlacesHeld:
             self.most = max(self.most, len(self._holders))
 
 
-@asynccontextmanager
-async def places_held(client: Client, namespace: str) -> AsyncIterator[PlacesHeld]:
+def places_held(client: Client, namespace: str) -> AbstractAsyncContextManager[PlacesHeld]:
     """Follow the flows of a namespace while the body runs."""
-    held = PlacesHeld()
-    cache = Cache[JobFlow](held.flow_changed)
+    return _followed(client, namespace, JOBFLOWS, JobFlow, holds_place)
+
+
+def jobs_held(client: Client, namespace: str) -> AbstractAsyncContextManager[PlacesHeld]:
+    """Follow the vcjobs of a namespace while the body runs."""
+    return _followed(client, namespace, JOBS, Job, lambda job: not job.ended)
+
+
+@asynccontextmanager
+async def _followed(
+    client: Client,
+    namespace: str,
+    resource: Resource,
+    kind: type[Any],
+    holds: Callable[[Any], bool],
+) -> AsyncIterator[PlacesHeld]:
+    held = PlacesHeld(holds)
+    cache = Cache[Any](held.changed)
     fast = ExponentialBackoff(first=0.001, most=0.2)
-    reflector = Reflector(client, JOBFLOWS, JobFlow, cache, namespace=namespace, backoff=fast)
+    reflector = Reflector(client, resource, kind, cache, namespace=namespace, backoff=fast)
     async with alongside(reflector.run()):
         yield held

@@ -318,3 +318,21 @@ class Concurrency(Struct):
     """Policy of the flow if its group has no free place. Wait (default): it waits for one. Replace:
     it cancels the flows that hold a place or wait before it, and starts when they have ended.
     Forbid: all its steps are skipped, and it ends."""
+
+
+class StepConcurrency(Struct):
+    """Limits how many jobs of a group of steps run at once in a namespace. Each attempt holds its
+    places from before its job is created to the end of the job."""
+
+    group: Annotated[
+        str,
+        Referring(Stage.FLOW_START),
+        Required("write the name of the group whose steps share the places, such as licences"),
+    ] = ""
+    """Name of the group, in which references such as $(params.env) may stand. Steps of all flows of
+    the same namespace whose groups have the same name share the places. Required."""
+    limit: Int32 | None = None
+    """The step, or an item of it, starts once its slots and those that are taken are at most this
+    number, and none waits before it. Default: 1."""
+    slots: Int32 | None = None
+    """Number of places that the step, or each of its items, takes. Default: 1."""

@@ -301,6 +301,21 @@ class ReusedFlow(Struct):
     """Whether its volume claims are being moved to this flow, before anything starts."""
 
 
+class StepPlace(Struct):
+    """What an attempt of a step holds in its concurrency group, or waits for."""
+
+    group: str = ""
+    """Name of the group."""
+    step: str = ""
+    """Name of the step."""
+    job: str = ""
+    """Name of the job or child flow that holds the places; not set while the step waits."""
+    slots: Int32 = 0
+    """Number of places that it holds or needs."""
+    limit: Int32 = 0
+    """While the step waits: the most places of the group that may be taken once it starts."""
+
+
 class JobRunningHistory(Struct):
     """A phase that a job was in."""
 
@@ -337,7 +352,8 @@ class JobFlowStatus(Struct):
     progress: str = ""
     """Finished and total steps, such as "3/5". Skipped steps are finished."""
     queued_time: datetime | None = None
-    """When a flow with concurrency was last retried, from which on it waits for its place."""
+    """When a flow with concurrency, its own or of its steps, was last retried, from which on it
+    waits for its place."""
     start_time: datetime | None = None
     """When the flow started."""
     completion_time: datetime | None = None
@@ -370,6 +386,9 @@ class JobFlowStatus(Struct):
     """Jobs that will be created once the present ones complete, at most 100."""
     pod_failure_ratio: str = ""
     """Ratio of failed pods to all pods of the flow, such as "0.25"."""
+    places: list[StepPlace] | None = None
+    """Places of its steps in concurrency groups: those that are taken, and in each group the first
+    step that waits."""
     suspended_seconds: Annotated[int | None, Schema(format="int64")] = None
     """Total length of earlier suspensions, in seconds."""
     suspended_at: datetime | None = None

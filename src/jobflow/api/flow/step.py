@@ -220,6 +220,17 @@ class Step(Struct):
     """Run again, one run after another, until a condition is true. Excludes forEach."""
     retry: control.Retry | None = None
     """Run the step again if it fails."""
+    concurrency: Annotated[
+        control.StepConcurrency | None,
+        NotWith(
+            {
+                "daemon": "excludes daemon: a daemon runs until no step needs it, and those steps "
+                "may wait for its place; take the place in a step that depends on it"
+            }
+        ),
+    ] = None
+    """Places that the step, or each of its items, needs to run, shared by all flows of the
+    namespace, such as licences. Default: it needs none."""
     timeout: Annotated[
         control.DurationOrParam | None,
         For((WorkKind.JOB, WorkKind.FLOW), {WorkKind.APPROVAL: "set approval.timeout"}),

@@ -31,6 +31,7 @@ JobDefaults = _object(
 )
 Reuse = _object("Reuse", "flow uid")
 Concurrency = _object("Concurrency", "group limit policy")
+StepConcurrency = _object("StepConcurrency", "group limit slots")
 JobSpec = _object(
     "JobSpec",
     "scheduler_name min_available min_success volumes tasks policies plugins running_estimate "

@@ -28,6 +28,7 @@ __all__ = [
     "Repeat",
     "Retry",
     "Reuse",
+    "StepConcurrency",
     "TCPSocketProbe",
     "Task",
     "TaskDependsOn",
@@ -303,6 +304,20 @@ class Concurrency(Fields):
     ended. Forbid: all its steps are skipped, and it ends."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class StepConcurrency(Fields):
+    """Limits how many jobs of a group of steps run at once in a namespace. Each attempt holds
+    its places from before its job is created to the end of the job."""
+
+    group: str | Expr | None = None
+    """Name of the group, in which references such as $(params.env) may stand. Steps of all
+    flows of the same namespace whose groups have the same name share the places. Required."""
+    limit: int | None = None
+    """The step, or an item of it, starts once its slots and those that are taken are at most
+    this number, and none waits before it. Default: 1."""
+    slots: int | None = None
+    """Number of places that the step, or each of its items, takes. Default: 1."""
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class JobSpec(Fields):
     """Specification of a Volcano job."""
 
@@ -485,6 +500,9 @@ class StepFields(TypedDict, total=False):
     """Run again, one run after another, until a condition is true. Excludes forEach."""
     retry: Retry | int | None
     """Run the step again if it fails."""
+    concurrency: StepConcurrency | None
+    """Places that the step, or each of its items, needs to run, shared by all flows of the
+    namespace, such as licences. Default: it needs none."""
     timeout: str | Expr | None
     """Maximum time of one attempt after its job is first Running, such as 2h. Then the job is
     aborted and the attempt has failed. It may be a reference to a param, such as

@@ -333,7 +333,7 @@ def _has_fields(value: Mapping[str, Any], struct: type[msgspec.Struct]) -> bool:
 _EXPORTED = (
     "Approval Backoff Case ChildFlow Concurrency CronFlow DependsOn Flow ForEach HTTPGetProbe "
     "HTTPHeader JobDefaults JobSpec LifecyclePolicy NetworkTopology Param PartitionPolicy Patch "
-    "Probe Repeat Retry Steps TCPSocketProbe Task TaskDependsOn TaskStatusProbe Template Volume "
-    "to_yaml"
+    "Probe Repeat Retry StepConcurrency Steps TCPSocketProbe Task TaskDependsOn TaskStatusProbe "
+    "Template Volume to_yaml"
 ).split()
 """Names of `jobflow.authoring` that a file may import."""

@@ -15,8 +15,7 @@ from jobflow.client.flows.find_flow import find_item, to_flow
 from jobflow.core.explain import scheduling
 from jobflow.core.explain.explain import Explanation, explain, explain_step, list_queued_jobs
 from jobflow.core.names import format_job_name, qualify_name, to_label_value
-from jobflow.core.reasons import FlowReason
-from jobflow.core.spec.concurrency import Group
+from jobflow.core.spec.concurrency import Group, GroupName, get_shares
 from jobflow.core.text import MAX_NAMES, format_command
 from jobflow.kube.answers import ItemList, RawList
 from jobflow.kube.client import ApiError, Client
@@ -38,14 +37,13 @@ async def explain_flow(
         found, index = find_item(flow, text)
         step = found.name
     facts = await read_facts(client, flow, step, index)
-    now = datetime.now(UTC)
+    now, groups = datetime.now(UTC), await _read_groups(client, flow)
     if step is None:
-        group = await _read_group(client, flow)
         explanation = explain(
-            flow, now=now, facts=facts, group=group, with_namespace=with_namespace
+            flow, now=now, facts=facts, groups=groups, with_namespace=with_namespace
         )
     else:
-        explanation = explain_step(flow, step, index=index, now=now, facts=facts)
+        explanation = explain_step(flow, step, index=index, now=now, facts=facts, groups=groups)
     since = explanation.since
     children = await explain_children(client, flow, explanation, step, index)
     jobs = list_queued_jobs(flow, step, index=index, now=now)
@@ -190,19 +188,29 @@ async def explain_children(
     return [*said][own:]
 
 
-async def _read_group(client: Client, flow: JobFlow) -> Group | None:
-    """Return the other flows of the concurrency group of a flow that waits for a place; None for
-    any other flow, or if they cannot be read."""
-    if flow.final or flow.status.state.reason != FlowReason.CONCURRENCY:
-        return None
+async def _read_groups(client: Client, flow: JobFlow) -> dict[GroupName, Group]:
+    """Return the concurrency groups in which a flow or a step of it waits; none if the other flows
+    cannot be read."""
+    waits = [] if flow.final else [n for n, share in get_shares(flow).items() if share.waits]
+    if not waits:
+        return {}
     from jobflow.store.groups import Groups
 
-    # the controller decides by the same index
-    groups = Groups()
+    flows: dict[str, JobFlow] = {}
     try:
         async for page in client.list(JOBFLOWS, RawList, namespace=flow.metadata.namespace):
             for raw in page.items or ():
-                groups.update(None, to_flow(raw))
+                each = to_flow(raw)
+                flows[each.metadata.uid] = each
     except ApiError:
-        return None
-    return groups.of(flow)
+        return {}
+
+    def find_parent(child: JobFlow) -> JobFlow | None:
+        owner = child.metadata.controller
+        return None if owner is None else flows.get(owner.uid)
+
+    # the controller decides by the same index
+    groups = Groups(find_parent)
+    for each in flows.values():
+        groups.update(None, each)
+    return {name: groups.of(flow, name) for name in waits}

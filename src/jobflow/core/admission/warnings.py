@@ -30,6 +30,7 @@ from jobflow.core.cel.references import find_references, walk_texts
 from jobflow.core.manifests.volume_claims import mounted_claims, unprovided_volumes
 from jobflow.core.names import HOSTNAME_PLUGINS, claim_names
 from jobflow.core.spec.compiled import find_left_out
+from jobflow.core.spec.concurrency import GroupName, get_limits
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names
 from jobflow.core.violations import MAX_FINDINGS, FieldWarning, Reason, quote
@@ -133,10 +134,26 @@ def daemons_have_other_steps(facts: FlowFacts) -> Iterator[str]:
         )
 
 
+def groups_have_one_limit(facts: FlowFacts) -> Iterator[str]:
+    # each flow keeps its own, so that a change of the limit needs no change of flows that run
+    limits: dict[GroupName, set[int]] = {}
+    for group, limit in get_limits(facts.flow):
+        limits.setdefault(group, {*facts.known.limits(group)}).add(limit)
+    for (is_of_steps, name), found in limits.items():
+        if len(found) > 1:
+            numbers = join_names(f"{each:,}" for each in sorted(found))
+            yield (
+                f"the concurrency group {quote(name)} of {'steps' if is_of_steps else 'flows'} has "
+                f"different limits ({numbers}) in this flow and the flows of its namespace: each "
+                "keeps its own"
+            )
+
+
 FLOW_WARNINGS: tuple[rule.RuleGroup[rule.WarningRule], ...] = (
     rule.RuleGroup(rule.every_flow, (templates_exist, queues_take_jobs)),
     rule.RuleGroup(lambda facts: facts.dependencies_with_options, (dependencies_have_targets,)),
     rule.RuleGroup(lambda facts: facts.probes, (probes_leave_conditions_alone,)),
+    rule.RuleGroup(lambda facts: facts.groups, (groups_have_one_limit,)),
     rule.RuleGroup(rule.flow_with_options, (references_stand_in_patches, daemons_have_other_steps)),
 )
 

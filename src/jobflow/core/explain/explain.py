@@ -1,7 +1,7 @@
 """Explanations of `jobflow why`: why a flow or a step waits, failed or was skipped. They decide
 nothing, and have a bounded length: of many steps alike they name a few and count the others."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,7 +15,7 @@ from jobflow.core.explain.step import StepExplainer
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed.view import View
 from jobflow.core.reasons import FlowReason, StepReason
-from jobflow.core.spec.concurrency import Group
+from jobflow.core.spec.concurrency import NO_GROUPS, Group, GroupName
 from jobflow.core.text import MAX_NAMES, format_count
 
 _NAMED_HOPS = 2
@@ -56,13 +56,14 @@ def explain(
     *,
     now: datetime,
     facts: SchedulingFacts = NO_FACTS,
-    group: Group | None = None,
+    groups: Mapping[GroupName, Group] = NO_GROUPS,
     with_namespace: bool = False,
 ) -> Explanation:
     """Explain a flow at `now` (aware), called `namespace/name` if asked to. Linear in steps and
-    targets. `group`: the other flows of its concurrency group, if they are known."""
+    targets. `groups`: the other flows of the concurrency groups in which it waits, as far as they
+    are known."""
     ctx = PlanContext.of(flow, View(), now)
-    explainer = FlowExplainer(ctx, facts, group, with_namespace=with_namespace)
+    explainer = FlowExplainer(ctx, facts, groups, with_namespace=with_namespace)
     status = flow.status
     return Explanation(
         phase=status.state.phase or FlowPhase.PENDING,
@@ -80,6 +81,7 @@ def explain_step(
     index: int | None = None,
     now: datetime,
     facts: SchedulingFacts = NO_FACTS,
+    groups: Mapping[GroupName, Group] = NO_GROUPS,
     on_page: bool = False,
 ) -> Explanation:
     """Explain a step, or an item of it, and its root causes. `on_page`: without times and commands
@@ -90,7 +92,7 @@ def explain_step(
     if index is not None:
         notes = (*filter(None, [describe_item(ctx.observed[step], index)]), *notes)
         ctx = with_items(ctx, step, index)
-    explainer = StepExplainer(ctx, facts, on_page=on_page)
+    explainer = StepExplainer(ctx, facts, groups, on_page=on_page)
     condition = explainer.condition(step)
     paths = find_root_causes(ctx, step)
     return Explanation(
@@ -114,6 +116,7 @@ def _describe(
         yield f"The flow is invalid: {state.message}."
         return
     yield from explainer.describe(step)
+    yield from explainer.describe_places(step)
     others = [path for path in paths if path[-1] != step]
     for path in others[:MAX_NAMES]:
         yield from _describe_path(explainer, path)

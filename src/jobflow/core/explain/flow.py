@@ -1,7 +1,7 @@
 """Sentences about a whole flow: its state, failures, running and waiting steps, and what to do."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from jobflow.api.flow.control import FailurePolicy
@@ -10,14 +10,14 @@ from jobflow.core.explain.progress import format_run_progress, has_failed_pods
 from jobflow.core.explain.remedies import format_submit
 from jobflow.core.explain.root_causes import TARGET_WAITS, find_failed_steps
 from jobflow.core.explain.scheduling import SchedulingFacts
-from jobflow.core.explain.step import StepExplainer, describe_outputs
+from jobflow.core.explain.step import StepExplainer, describe_group, describe_outputs
 from jobflow.core.names import root_of
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.flow.cleanup import expires
 from jobflow.core.planning.flow.failure_policy import policy_of
 from jobflow.core.planning.lifecycle import BY_SPEC, deadline
 from jobflow.core.reasons import FlowReason, StepReason
-from jobflow.core.spec.concurrency import Group
+from jobflow.core.spec.concurrency import Group, GroupName, get_group, needs_place
 from jobflow.core.spec.items import describe_scaling
 from jobflow.core.spec.readiness import fails_flow, has_tolerated_failures
 from jobflow.core.text import (
@@ -60,14 +60,19 @@ class FlowExplainer:
     """Describes one flow, as `namespace/name` if its namespace is asked for."""
 
     def __init__(
-        self, ctx: PlanContext, facts: SchedulingFacts, group: Group | None, *, with_namespace: bool
+        self,
+        ctx: PlanContext,
+        facts: SchedulingFacts,
+        groups: Mapping[GroupName, Group],
+        *,
+        with_namespace: bool,
     ) -> None:
         self._ctx = ctx
-        self._group_of_flow = group
+        self._groups = groups
         self._status = ctx.flow.status
         meta = ctx.flow.metadata
         self._name = f"{meta.namespace}/{meta.name}" if with_namespace else meta.name
-        self._steps = StepExplainer(ctx, facts)
+        self._steps = StepExplainer(ctx, facts, groups)
         self._failed = find_failed_steps(ctx)
         self._running: list[int] = []
         self._held_up: list[int] = []
@@ -245,17 +250,9 @@ class FlowExplainer:
             return
         if state.reason == FlowReason.CONCURRENCY:
             yield f"It {state.message}."
-            if (group := self._group_of_flow) is not None:
-                if group.holders:
-                    names = join_names(member.name for member in group.holders)
-                    yield f"{names} {_choose(group.holders, 'holds', 'hold')} a place."
-                if group.before:
-                    names = join_names(member.name for member in group.before)
-                    wait = _choose(group.before, "waits", "wait")
-                    yield f"{format_count(len(group.before), 'flow')} {wait} before it: {names}."
-                if not group.holders and not group.before:
-                    none = "No other flow of the group holds a place or waits before it"
-                    yield f"{none}: it starts now."
+            own = (False, get_group(ctx.flow, ctx.flow.spec.concurrency))
+            if (group := self._groups.get(own)) is not None:
+                yield from describe_group(group)
         conditions = ((ctx.observed[i].step, self._steps.condition(i)) for i in self._failed)
         if any(fails_flow(step, condition) for step, condition in conditions):
             effect = _AFTER_FAILURE[policy_of(ctx.flow)]
@@ -302,7 +299,13 @@ class FlowExplainer:
             if steps := by_reason.pop(reason, []):
                 if reason == StepReason.PARALLELISM:
                     what += f" ({describe_scaling(self._ctx.flow) or 'spec.parallelism'})"
+                if reason == StepReason.CONCURRENCY and not needs_place(self._ctx.flow):
+                    what = f"for places in {_choose(steps, 'its group', 'their groups')}"
                 yield f"{self._list_steps(steps)} {_choose(steps, 'waits', 'wait')} {what}."
+        queued = {place.step for place in self._status.places or () if not place.job}
+        for step, name in enumerate(self._ctx.layout.graph.names):
+            if name in queued:
+                yield from self._steps.describe_places(step)
         waiting = by_reason.pop("", [])
         probing = [step for steps in by_reason.values() for step in steps]
         described = [*probing[:MAX_NAMES], *(waiting if len(waiting) == 1 else ())]

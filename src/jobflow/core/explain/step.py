@@ -24,6 +24,7 @@ from jobflow.core.planning.work.end import CANNOT_START
 from jobflow.core.pods.failure import describe_attempt
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec import readiness
+from jobflow.core.spec.concurrency import Group, GroupName, get_group
 from jobflow.core.spec.items import describe_scaling, name_item
 from jobflow.core.spec.step_commands import QUESTION, asks
 from jobflow.core.spec.step_times import times_of
@@ -36,6 +37,7 @@ from jobflow.core.text import (
     join_names,
     to_sentence,
 )
+from jobflow.core.violations import quote
 
 _VERBS: Mapping[Condition, str] = {
     Condition.COMPLETED: "complete",
@@ -54,12 +56,22 @@ _VERBS_OF_MESSAGES = ("waits ", "will ", "runs ")
 class StepExplainer:
     """Describes the steps of one flow."""
 
-    def __init__(self, ctx: PlanContext, facts: SchedulingFacts, *, on_page: bool = False) -> None:
-        """`on_page`: leave out times relative to now, and the commands of what the page shows."""
+    def __init__(
+        self,
+        ctx: PlanContext,
+        facts: SchedulingFacts,
+        groups: Mapping[GroupName, Group],
+        *,
+        on_page: bool = False,
+    ) -> None:
+        """`groups`: the concurrency groups in which the flow or its steps wait, as far as they are
+        known; `on_page`: leave out times relative to now, and the commands of what the page
+        shows."""
         self._ctx = ctx
         self._on_page = on_page
         self._now = ctx.now
         self._facts = facts
+        self._groups = groups
 
     def describe(self, step: int) -> Iterator[str]:
         condition = self.condition(step)
@@ -114,6 +126,18 @@ class StepExplainer:
         soonest = min((time for time in times if time is not None), default=None)
         again = msgspec.structs.replace(first, next_attempt_time=soonest)
         yield from self._describe_remedy(steps[0], again)
+
+    def describe_places(self, step: int) -> Iterator[str]:
+        """Say who holds the places that a step waits for, and who waits before it."""
+        flow, spec = self._ctx.flow, self._ctx.layout.steps[step]
+        places = flow.status.places or ()
+        waits = any(not place.job and place.step == spec.name for place in places)
+        if not waits and self.condition(step).reason != StepReason.CONCURRENCY:
+            return
+        name = get_group(flow, spec.concurrency)
+        if (group := self._groups.get((True, name))) is not None:
+            own = [place.job for place in places if place.job and place.group == name]
+            yield from describe_group(group, f" in the group {quote(name)}", own)
 
     def condition(self, step: int) -> StepCondition:
         return self._ctx.observed[step].stored
@@ -282,6 +306,22 @@ class StepExplainer:
     def _describe_remedy(self, step: int, condition: StepCondition) -> Iterator[str]:
         spec, ctx = self._ctx.observed[step].step, self._ctx
         yield from describe_remedy(ctx.flow, spec, condition, ctx.now, on_page=self._on_page)
+
+
+def describe_group(group: Group, where: str = "", own: Sequence[str] = ()) -> Iterator[str]:
+    """Yield who holds places in a concurrency group, and who waits before a flow. `own`: the jobs
+    of the flow that hold places."""
+    names = [
+        each.name if each.slots == 1 else f"{each.name} ({each.slots:,})" for each in group.holders
+    ]
+    if names := [*own, *names]:
+        yield f"{join_names(names)} {'holds' if len(names) == 1 else 'hold'} a place{where}."
+    if group.before:
+        wait = "waits" if len(group.before) == 1 else "wait"
+        before = join_names(member.name for member in group.before)
+        yield f"{format_count(len(group.before), 'flow')} {wait} before it: {before}."
+    if not names and not group.before:
+        yield "No other flow of the group holds a place or waits before it: it starts now."
 
 
 def describe_outputs(outputs: Mapping[str, Any] | None) -> Iterator[str]:

@@ -160,10 +160,10 @@ def stored_lifecycle(flow: JobFlow, now: datetime) -> Lifecycle:
         started = flow.metadata.creation_timestamp
     if needs_place(flow):
         # it names no other flows: every waiting flow would write its status when one of them starts
-        group = f"the concurrency group {quote(get_group(flow))}"
+        group = f"the concurrency group {quote(get_group(flow, flow.spec.concurrency))}"
         waits = f"replaces the other flows of {group}"
         if get_policy(flow) is not ConcurrencyPolicy.REPLACE:
-            most = format_count(get_limit(flow), "flow")
+            most = format_count(get_limit(flow.spec.concurrency), "flow")
             waits = f"waits for a place in {group}: at most {most} at once"
     return Lifecycle(
         started=now if waits or started is None else started,

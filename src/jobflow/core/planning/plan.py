@@ -123,6 +123,11 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
     )
     # without a new status nothing can wait for its write
     is_news = status is not flow.status
+    # other flows wait for places, and for the phase those who follow the flow
+    is_awaited = (status.state.phase, status.places) != (
+        flow.status.state.phase,
+        flow.status.places,
+    )
     moments = [kept.wake_at, times_out_at, replaced.again_at, claims.retry_at]
     moments += filter(None, map(attrgetter("wake_at"), decisions))
     if flow.spec.outputs and not is_final and not ctx.terminating and has_ended(ctx, decisions):
@@ -139,7 +144,7 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
             *replaced.cancels,
         ),
         status=status,
-        urgent=is_news and (continues or status.state.phase != flow.status.state.phase),
+        urgent=is_news and (continues or is_awaited),
         continues=is_news and continues,
         events=(
             *commands.events,

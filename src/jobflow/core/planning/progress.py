@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobflow.api.flow.status import RunCondition, StepCondition
+from jobflow.api.flow.status import RunCondition, StepCondition, StepPlace
 from jobflow.core.cel.budget import PlanBudget
 from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.decision import (
@@ -99,6 +99,8 @@ class Progress:
     """Outputs of the vcjobs that end in this plan, by UID (`take_outputs`)."""
     outputs_room: OutputsRoom | None = None
     reusing: Reusing = field(default_factory=Reusing)
+    places: list[StepPlace] | None = None
+    """What the steps have of their concurrency groups (`concurrency.StepPlaces`)."""
     made_of: dict[ItemKey, str] = field(default_factory=dict)
     """What stands for the targets of a step that is compared (`reuse`), by position and item."""
     pod_suffixes: dict[str, int] = field(default_factory=dict)

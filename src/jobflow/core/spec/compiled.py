@@ -77,6 +77,8 @@ class CompiledFlow:
         ]
         """For each step what it requires of the steps that it depends on."""
         self.finally_names = frozenset(step.name for step in last)
+        self.sharing = frozenset([i for i, step in options if step.concurrency is not None])
+        """Positions of the steps that need places of a concurrency group."""
 
     @lazy_property
     def blocked(self) -> frozenset[int]:
@@ -147,6 +149,14 @@ class CompiledFlow:
         if not _JOB.search(msgspec.json.encode((self.spec.flows, self.spec.finally_))):
             return frozenset()
         return frozenset(s.name for s in self.steps if _JOB.search(msgspec.json.encode(s)))
+
+    @lazy_property
+    def queues(self) -> bool:
+        """Whether the flow, or a step of it or of its child flows, may have a concurrency group."""
+        spec = self.spec
+        return spec.concurrency is not None or b'"concurrency":' in msgspec.json.encode(
+            (spec.flows, spec.finally_)
+        )
 
     @lazy_property
     def outputs_needed(self) -> frozenset[str]:

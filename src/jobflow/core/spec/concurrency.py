@@ -1,16 +1,21 @@
-"""`spec.concurrency`: a flow holds a place in its group, within its namespace, from
-`status.startTime` to its end. Until it starts it waits, in the order of creation or of the last
-retry. One that is suspended, cancelled or deleted before keeps no others waiting."""
+"""Concurrency groups, whose places the flows of a namespace share: of flows, and of steps.
+
+With `spec.concurrency`, a flow holds a place from `status.startTime` to its end, and waits until it
+starts. One that is suspended, cancelled or deleted before keeps no others waiting. With
+`flows[].concurrency`, what its steps hold and wait for is in `status.places`. Flows wait in the
+order of creation or of the last retry.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from jobflow.api.flow.control import ConcurrencyPolicy
+from jobflow.api.flow.control import Concurrency, ConcurrencyPolicy, StepConcurrency
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import HALTS
 from jobflow.core.cel.expression import EvaluationFailure
@@ -19,8 +24,24 @@ from jobflow.core.cel.scope import EvaluationScope, resolve_references
 _FIRST = datetime.min.replace(tzinfo=UTC)
 _POLICIES = {str(policy): policy for policy in ConcurrencyPolicy}
 
-Order = tuple[datetime, str]
-"""The position of a flow among those that wait: creation or last retry, then name."""
+Order = tuple[datetime, str, datetime, str]
+"""The position of a flow among those that wait: creation or last retry of its outermost flow and
+the name of that, then its own."""
+
+GroupName = tuple[bool, str]
+"""Whether it is a group of steps, and its name."""
+
+
+class Share(NamedTuple):
+    """What a flow has of a group."""
+
+    holds: int = 0
+    """The places that it, or its steps, hold."""
+    waits: bool = False
+    slots: int = 1
+    """The places for which it waits, with `waits`."""
+    limit: int = 1
+    """The most places of the group that may be taken once it has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,43 +52,78 @@ class GroupMember:
     uid: str
     ending: bool = False
     """Whether it is already being cancelled or deleted, or has exceeded its timeout."""
+    slots: int = 1
+    """The places that it holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The other flows of a flow's group."""
+    """The other flows of a group, as one of its flows sees them."""
 
     holders: tuple[GroupMember, ...] = ()
-    """The flows that hold a place, by name."""
+    """The flows that hold places, by name."""
     before: tuple[GroupMember, ...] = ()
     """The flows that wait before it, in their order."""
     moves: bool = False
     """Whether the first of `before` can start now, so that the group is about to change."""
 
+    @property
+    def taken(self) -> int:
+        """The places that the others hold."""
+        return sum(member.slots for member in self.holders)
+
+    def has_room(self, limit: int, slots: int = 1, own: int = 0) -> bool:
+        """Return whether a flow, or a step of it, may take places. `own`: those that the flow holds
+        already."""
+        # the line is kept: nobody overtakes one that waits longer
+        return not self.before and self.taken + own + slots <= limit
+
 
 NO_GROUP = Group()
+NO_GROUPS: Mapping[GroupName, Group] = {}
 
 
-def resolve_group(flow: JobFlow) -> Any:
-    """Return the group with the values of its references, or a Failure; None without a group."""
-    concurrency = flow.spec.concurrency
-    if concurrency is None:
-        return None
+def resolve_group(flow: JobFlow, concurrency: Concurrency | StepConcurrency) -> Any:
+    """Return a group with the values of its references, or a Failure."""
     return resolve_references(concurrency.group, EvaluationScope(flow, lambda name: None))
 
 
-def get_group(flow: JobFlow) -> str:
-    """Return the name of the flow's group; "" if it has none, or one that admission refuses."""
-    found = resolve_group(flow)
-    if found is None or isinstance(found, str):
-        return found or ""
+def get_group(flow: JobFlow, concurrency: Concurrency | StepConcurrency | None) -> str:
+    """Return the name of a group; "" if there is none, or one that admission refuses."""
+    if concurrency is None:
+        return ""
+    found = resolve_group(flow, concurrency)
+    if isinstance(found, str):
+        return found
     return "" if isinstance(found, EvaluationFailure) else msgspec.json.encode(found).decode()
 
 
-def get_limit(flow: JobFlow) -> int:
-    """Return how many flows of the group may hold a place for this one to start; at least 1."""
-    limit = flow.spec.concurrency.limit if flow.spec.concurrency is not None else None
+def get_step_groups(flow: JobFlow) -> dict[str, str]:
+    """Return the name of the group of each step that has one."""
+    steps = [step for step in flow.all_steps if step.concurrency is not None]
+    found = {step.name: get_group(flow, step.concurrency) for step in steps}
+    return {step: group for step, group in found.items() if group}
+
+
+def get_limit(concurrency: Concurrency | StepConcurrency | None) -> int:
+    """Return how many places of the group may be taken once the flow or step has its own; at least
+    1."""
+    limit = concurrency.limit if concurrency is not None else None
     return 1 if limit is None else max(1, limit)
+
+
+def get_limits(flow: JobFlow) -> Iterator[tuple[GroupName, int]]:
+    """Yield the groups of a flow and of its steps, each with the limit that it has there."""
+    if group := get_group(flow, flow.spec.concurrency):
+        yield (False, group), get_limit(flow.spec.concurrency)
+    for step in flow.all_steps:
+        if group := get_group(flow, step.concurrency):
+            yield (True, group), get_limit(step.concurrency)
+
+
+def get_slots(concurrency: StepConcurrency) -> int:
+    """Return how many places a run of the step takes; at least 1."""
+    return 1 if concurrency.slots is None else max(1, concurrency.slots)
 
 
 def get_policy(flow: JobFlow) -> ConcurrencyPolicy:
@@ -81,7 +137,7 @@ def needs_place(flow: JobFlow) -> bool:
         flow.spec.concurrency is not None
         and flow.status.start_time is None
         and not flow.final
-        and bool(get_group(flow))
+        and bool(get_group(flow, flow.spec.concurrency))
     )
 
 
@@ -96,12 +152,56 @@ def is_ending(flow: JobFlow) -> bool:
 
 def is_waiting(flow: JobFlow) -> bool:
     """Return whether the flow waits for a place, so that later flows wait behind it."""
+    return needs_place(flow) and not _is_passed_over(flow)
+
+
+def _is_passed_over(flow: JobFlow) -> bool:
     status = flow.status
     # without a phase, the first plan has not read spec.suspend yet
     suspended = status.suspended_at is not None or (flow.spec.suspend and not status.state.phase)
-    return needs_place(flow) and not suspended and not is_ending(flow)
+    return bool(suspended) or is_ending(flow)
 
 
-def get_order(flow: JobFlow) -> Order:
-    meta = flow.metadata
-    return flow.status.queued_time or meta.creation_timestamp or _FIRST, meta.name
+def get_order(flow: JobFlow, outermost: JobFlow) -> Order:
+    """Return the position of a flow. `outermost`: the flow itself unless it is a child flow."""
+    times = [(_queued(each), each.metadata.name) for each in (outermost, flow)]
+    return times[0] + times[1]
+
+
+def _queued(flow: JobFlow) -> datetime:
+    return flow.status.queued_time or flow.metadata.creation_timestamp or _FIRST
+
+
+def may_share(flow: JobFlow) -> bool:
+    """Return whether a flow may have a share of a group: quickly, because most have none."""
+    is_new = not flow.status.state.phase
+    return bool(flow.spec.concurrency or flow.status.places) or (
+        is_new and any(step.concurrency is not None for step in flow.steps)
+    )
+
+
+def get_shares(flow: JobFlow) -> dict[GroupName, Share]:
+    """Return what a flow has of each of its groups. One of flows is there also before and after the
+    flow matters to it."""
+    found: dict[GroupName, Share] = {}
+    if group := get_group(flow, flow.spec.concurrency):
+        limit = get_limit(flow.spec.concurrency)
+        found[False, group] = Share(int(holds_place(flow)), is_waiting(flow), limit=limit)
+    if not flow.status.state.phase and not _is_passed_over(flow):
+        # its first plan, which may come late, asks for places
+        for step in flow.steps:
+            if (
+                step.concurrency
+                and not step.targets
+                and (group := get_group(flow, step.concurrency))
+            ):
+                slots, limit = get_slots(step.concurrency), get_limit(step.concurrency)
+                found.setdefault((True, group), Share(0, True, slots, limit))
+    for place in () if flow.final else flow.status.places or ():
+        share = found.get((True, place.group), Share())
+        if place.job:
+            share = share._replace(holds=share.holds + place.slots)
+        else:
+            share = share._replace(waits=True, slots=place.slots, limit=place.limit)
+        found[True, place.group] = share
+    return found

@@ -10,7 +10,7 @@ from jobflow.migrate.context import Context
 from jobflow.migrate.expressions.values import Ref, Text, as_ref, literal
 from jobflow.migrate.fields import Field, Severity
 from jobflow.migrate.scopes import FlowScope, StepInfo, identifier
-from jobflow.migrate.steps.control import duration, retry_of, timeout_of
+from jobflow.migrate.steps.control import concurrency_of, duration, retry_of, timeout_of
 from jobflow.migrate.steps.parameters import Wanted, paths_of, plan_outputs
 from jobflow.migrate.steps.pods import PodSource, job_of, placeholder
 from jobflow.migrate.templates import Called, Uses, is_flow, tasks_of, template_of
@@ -42,9 +42,8 @@ _WITHOUT_EFFECT_ON_PODS = dict.fromkeys(
     ("failFast", "parallelism"), "has no effect on a template with a single pod"
 )
 _NO_EQUAL_OF_FLOWS = {"daemon": "a flow cannot be a daemon: mark the steps in it"}
-_LOCKS = {
-    "synchronization": "only a whole flow can wait for a lock (spec.concurrency): put the step "
-    "into a flow of its own"
+_LOCK_OF_ENTRYPOINT = {
+    "synchronization": "the flow itself has the steps of this template: set spec.concurrency"
 }
 
 
@@ -96,14 +95,15 @@ def body_of(
         body["timeout"] = span
     if template.is_true("daemon"):
         body["daemon"] = True
-    return body
+    return body | concurrency_of(template, own)
 
 
-def report_template(template: Field) -> None:
+def report_template(template: Field, *, is_entrypoint: bool = False) -> None:
     template.report_keys(Severity.NOTE, _WITHOUT_EFFECT)
     if not is_flow(template):
         template.report_keys(Severity.NOTE, _WITHOUT_EFFECT_ON_PODS)
-    template.report_keys(Severity.GAP, _LOCKS)
+    if is_entrypoint:
+        template.report_keys(Severity.GAP, _LOCK_OF_ENTRYPOINT)
 
 
 def _declare(template: Field, info: StepInfo) -> None:
@@ -182,7 +182,7 @@ def _child(
     if span := timeout_of(template, around):
         body["timeout"] = span
     template.report_keys(Severity.GAP, _NO_EQUAL_OF_FLOWS)
-    return body
+    return body | concurrency_of(template, around)
 
 
 def calls_itself(called: Called) -> bool:

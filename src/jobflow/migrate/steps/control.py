@@ -1,4 +1,4 @@
-"""Loops, retries and limits of time."""
+"""Loops, retries, locks and limits of time."""
 
 from __future__ import annotations
 
@@ -228,6 +228,36 @@ def _limit(strategy: Field, context: Context) -> int | str:
     if number > MAX_RETRIES:
         limit.check(f"retry.limit is at most {MAX_RETRIES}")
     return min(number, MAX_RETRIES)
+
+
+def concurrency_of(owner: Field, context: Context) -> dict[str, Any]:
+    """Return `concurrency` for the lock of a workflow or a template; empty without one."""
+    if (lock := owner.get("synchronization")) is None:
+        return {}
+    mutexes = [*lock.listed("mutexes"), *lock.present("mutex")]
+    locks = [*mutexes, *lock.listed("semaphores"), *lock.present("semaphore")]
+    for further in locks[1:]:
+        further.gap("a flow or a step belongs to one group only: choose one lock")
+    if not locks:
+        return {}
+    for scope in locks[0].present("database", "namespace"):
+        if not scope.is_map:
+            scope.check("flows wait for each other in their own namespace of one cluster")
+    if mutexes:
+        mutex = locks[0].get("name")
+        return {"concurrency": {"group": context.string(mutex) if mutex is not None else "mutex"}}
+    reference = locks[0].first("configMapKeyRef", "database")
+    name, key = "semaphore", ""
+    if reference is not None:
+        found = reference.first("name", "key")
+        name = context.string(found) if found is not None else name
+        key = reference.text_of("key")
+    data = context.scope.workflow.config_maps.get(name, {})
+    limit = values.whole(str(data.get(key, "")))
+    if limit is None:
+        locks[0].gap(f'the limit of "{name}" is in none of the files: set concurrency.limit')
+    group = f"{name}-{key}" if key and key != name else name
+    return {"concurrency": {"group": group, "limit": 1 if limit is None else limit}}
 
 
 def converted(

@@ -25,7 +25,7 @@ def write_flow(
     `targets` and not a smaller flow. Infos of the steps are added to the dict `context.steps`."""
     template = called.template
     workflow.stack.append(called.name)
-    report_template(template)
+    report_template(template, is_entrypoint=len(workflow.stack) == 1)
     tasks = _tasks(template)
     chosen = template.text_of("dag", "target").split()
     # Only the outermost flow has targets.

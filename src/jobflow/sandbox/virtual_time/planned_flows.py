@@ -114,7 +114,12 @@ class VirtualCluster(VirtualTime):
     ) -> None:
         sandbox = SandboxJobs(room_of, annotate)
         self.jobs, self._without_room = sandbox.all, sandbox.without_room
-        super().__init__(start, sandbox, Groups(), approve_after)
+        super().__init__(start, sandbox, Groups(self._parent_of), approve_after)
+
+    def _parent_of(self, flow: JobFlow) -> JobFlow | None:
+        owner = flow.metadata.controller
+        flows = () if owner is None else (each.flow for each in self.all_flows)
+        return next((each for each in flows if owner and each.metadata.uid == owner.uid), None)
 
     def too_large(self) -> list[tuple[VirtualJob, list[str]]]:
         """Return the vcjobs that can never start, and the resources that they ask too much of."""

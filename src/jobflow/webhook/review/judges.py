@@ -1,7 +1,7 @@
 """Judges: the core's rules that apply to a request, by kind and operation."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -31,6 +31,7 @@ from jobflow.core.admission.validate import (
 from jobflow.core.json_values import is_same_json
 from jobflow.core.manifests.crd_schema import job_spec_violations, schema_violations
 from jobflow.core.manifests.volume_claims import with_placeholders
+from jobflow.core.spec.concurrency import GroupName
 from jobflow.core.spec.reuse import Obstacle, find_obstacle
 from jobflow.core.violations import Reason, Verdict, Violation
 from jobflow.webhook import tried_pods
@@ -60,6 +61,9 @@ class Cluster(Protocol):
 
     def queues(self) -> Mapping[str, str] | None:
         """Return states by queue name; None if the kind is not served."""
+
+    def limits(self, namespace: str, group: GroupName) -> Collection[int]:
+        """Return the limits that the flows of a namespace have for a concurrency group."""
 
     async def needed_by(self, namespace: str, template: str) -> Sequence[Need]:
         """Return the flows of a namespace that still need this template."""
@@ -346,7 +350,7 @@ def known(cluster: Cluster, namespace: str) -> Known:
     if not cluster.knows(namespace):
         return Known()
     _require_current(cluster)
-    return Known(templates=cluster.templates(namespace), queues=cluster.queues())
+    return Known(cluster.templates(namespace), cluster.queues(), partial(cluster.limits, namespace))
 
 
 def _require_current(cluster: Cluster) -> None:

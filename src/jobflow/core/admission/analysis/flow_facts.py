@@ -6,13 +6,13 @@ reference cycles is freed at once (docs/performance.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-from jobflow.api.flow.control import Approval, Case
+from jobflow.api.flow.control import Approval, Case, Concurrency, StepConcurrency
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, JobTemplate
 from jobflow.api.flow.step import DependsOn, Probe, Step
 from jobflow.api.flow.traits import Found, Relation, find_set
@@ -39,6 +39,7 @@ from jobflow.core.manifests.job_fields import claim_type, misfits
 from jobflow.core.manifests.volume_claims import claim_spec
 from jobflow.core.names import predict_generated_name
 from jobflow.core.spec import graph
+from jobflow.core.spec.concurrency import GroupName
 from jobflow.core.spec.items import takes_items
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.violations import Verdict, join_path
@@ -53,6 +54,8 @@ class Known:
     """By name, those of the flow's namespace. None: unknown, so nothing is checked against them."""
     queues: Mapping[str, str] | None = None
     """Queue name -> `status.state` ("Open", …). None: unknown."""
+    limits: Callable[[GroupName], Collection[int]] = lambda group: ()
+    """Returns the limits that flows of the flow's namespace have for a concurrency group."""
 
 
 class VolumeClaim(NamedTuple):
@@ -143,6 +146,13 @@ class FlowFacts:
             for i, depends_on in self.dependencies_with_options
             if depends_on.probe is not None and not depends_on.probe.empty
         ]
+
+    @lazy_property
+    def groups(self) -> list[tuple[str, Concurrency | StepConcurrency]]:
+        """The concurrency groups of the flow and of its steps, with their JSON paths."""
+        of_steps = ((self.path(i), step.concurrency) for i, step in self.steps_with_options)
+        every = (("spec", self.flow.spec.concurrency), *of_steps)
+        return [(f"{path}.concurrency", found) for path, found in every if found is not None]
 
     @lazy_property
     def owners(self) -> list[specs.Owner]:

@@ -8,9 +8,11 @@ import msgspec
 from jobflow.api.duration import parse_duration
 from jobflow.api.flow.control import (
     Backoff,
+    Concurrency,
     ConcurrencyPolicy,
     FailurePolicy,
     ReusePolicy,
+    StepConcurrency,
     to_number,
 )
 from jobflow.api.flow.traits import Setting, find_set
@@ -214,32 +216,63 @@ def _duration_fault(text: str, *, zero: str = "") -> str:
 
 
 def groups_have_names(facts: FlowFacts) -> Iterator[Violation]:
-    concurrency, path = facts.flow.spec.concurrency, "spec.concurrency.group"
-    if concurrency is None or not (written := concurrency.group):
-        return  # the name is Required
-    detail = "the group of a flow is known before it starts: only params have a value"
-    if unknown := [*faults_before_start(facts, written, path, detail)]:
-        yield from unknown
-        return
-    found = resolve_group(facts.flow)
-    if isinstance(found, EvaluationFailure):
-        yield Violation(path, Reason.INVALID, written, found.message)
-        return
-    name = found if isinstance(found, str) else msgspec.json.encode(found).decode()
-    if not name:
-        yield Violation(path, Reason.INVALID, written, "its references make an empty name")
-    elif len(name) > MAX_GROUP:
-        detail = f"{len(name)} characters, but the name of a group has at most {MAX_GROUP}"
-        yield Violation(path, Reason.TOO_LONG, None, detail)
+    for at, concurrency in facts.groups:
+        path, whose = f"{at}.group", "flow" if isinstance(concurrency, Concurrency) else "step"
+        detail = f"the group of a {whose} is known before it starts: only params have a value"
+        if not (written := concurrency.group):
+            continue  # the name is Required
+        if unknown := [*faults_before_start(facts, written, path, detail)]:
+            yield from unknown
+            continue
+        found = resolve_group(facts.flow, concurrency)
+        if isinstance(found, EvaluationFailure):
+            yield Violation(path, Reason.INVALID, written, found.message)
+            continue
+        name = found if isinstance(found, str) else msgspec.json.encode(found).decode()
+        if not name:
+            yield Violation(path, Reason.INVALID, written, "its references make an empty name")
+        elif len(name) > MAX_GROUP:
+            detail = f"{len(name)} characters, but the name of a group has at most {MAX_GROUP}"
+            yield Violation(path, Reason.TOO_LONG, None, detail)
 
 
-def groups_have_a_limit_and_a_policy(facts: FlowFacts) -> Iterator[Violation]:
-    if (concurrency := facts.flow.spec.concurrency) is None:
-        return
-    if (limit := concurrency.limit) is not None and limit < 1:
-        detail = "at least 1; leave it out for 1"
-        yield Violation("spec.concurrency.limit", Reason.INVALID, limit, detail)
-    yield from word_violations("spec.concurrency.policy", concurrency.policy, ConcurrencyPolicy)
+def groups_have_places(facts: FlowFacts) -> Iterator[Violation]:
+    for path, concurrency in facts.groups:
+        limit = concurrency.limit
+        slots = concurrency.slots if isinstance(concurrency, StepConcurrency) else None
+        for name, number in (("limit", limit), ("slots", slots)):
+            if number is not None and number < 1:
+                detail = "at least 1; leave it out for 1"
+                yield Violation(f"{path}.{name}", Reason.INVALID, number, detail)
+        if slots is not None and slots > max(1, limit or 1):
+            detail = f"the step never gets them, because its limit is {limit or 1}; raise the limit"
+            yield Violation(f"{path}.slots", Reason.INVALID, slots, detail)
+
+
+def policies_are_known(facts: FlowFacts) -> Iterator[Violation]:
+    if (concurrency := facts.flow.spec.concurrency) is not None:
+        yield from word_violations("spec.concurrency.policy", concurrency.policy, ConcurrencyPolicy)
+
+
+def places_are_taken_once(facts: FlowFacts) -> Iterator[Violation]:
+    # who holds a place waits for no other one, so that nobody waits in a circle
+    for child in facts.children:
+        holder = facts.steps[child.step]
+        if holder.concurrency is None or child.facts is None:
+            continue
+        detail = (
+            f"step {holder.name}, which runs this flow, holds places of a group already, and flows "
+            "could wait for each other's places; set concurrency on one of both"
+        )
+        for path in _steps_with_places(child.facts):
+            yield Violation(child.place(path), Reason.FORBIDDEN, None, detail)
+
+
+def _steps_with_places(facts: FlowFacts) -> Iterator[str]:
+    yield from (path for path, _ in facts.groups if not path.startswith("spec.concurrency"))
+    for child in facts.children:
+        if child.facts is not None:
+            yield from map(child.place, _steps_with_places(child.facts))
 
 
 def reuse_names_another_flow(facts: FlowFacts) -> Iterator[Violation]:
@@ -292,7 +325,7 @@ RULES: Rules = (
     ),
     RuleGroup(lambda facts: facts.flow.spec.reuse, (reuse_names_another_flow,)),
     RuleGroup(
-        lambda facts: facts.flow.spec.concurrency,
-        (groups_have_names, groups_have_a_limit_and_a_policy),
+        lambda facts: facts.groups,
+        (groups_have_names, groups_have_places, policies_are_known, places_are_taken_once),
     ),
 )

@@ -82,7 +82,8 @@ def names_in_references_exist(facts: FlowFacts) -> Iterator[Violation]:
     ]
     for i, step in facts.steps_with_options:
         for found in find_set(step, Referring):
-            if not found.trait.below:  # the others are parts of jobs and of child flows
+            # the others are parts of jobs and of child flows, or are read before anything runs
+            if not found.trait.below and found.trait.stage is not Stage.FLOW_START:
                 path = f"{facts.path(i)}.{found.path}"
                 written.append((ExpressionPlace(i, found.trait.stage), found.value, path, str))
     for place, value, value_path, written_path in written:

@@ -1,24 +1,42 @@
-"""`spec.concurrency`: when a flow gets its place, and what it does without one.
+"""Concurrency groups: when a flow, or an attempt of a step, gets its places.
 
-The place is taken by the write of `startTime`, before anything else is created. Two flows cannot
-take the last place at once, because the controller notes who takes one before it plans another flow
-(`controller/places.py`).
+Places are taken by a write of the status, `startTime` of a flow and `places` of steps, before
+anything is created that needs them. Two flows cannot take the last place at once, because the
+controller notes who takes one before it plans another flow (`controller/places.py`).
 """
 
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import takewhile
 from typing import NamedTuple
 
-from jobflow.api.flow.control import ConcurrencyPolicy
+from jobflow.api.flow.control import ConcurrencyPolicy, StepConcurrency
 from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import ENDED_STEP_PHASES, StepPhase, StepPlace
+from jobflow.api.flow.step import Step
 from jobflow.core.planning.actions import COMMAND_AGAIN, CancelFlow
 from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import Continuation, Draft, StepDecision
 from jobflow.core.planning.lifecycle import Lifecycle
 from jobflow.core.planning.observed.view import View
 from jobflow.core.reasons import FlowReason
-from jobflow.core.spec.concurrency import get_group, get_limit, get_policy
-from jobflow.core.text import join_names
+from jobflow.core.spec.concurrency import (
+    NO_GROUP,
+    get_group,
+    get_limit,
+    get_policy,
+    get_slots,
+    get_step_groups,
+)
+from jobflow.core.text import format_count, join_names
 from jobflow.core.timestamps import add
 from jobflow.core.violations import quote
+
+_RESTING = frozenset({"", StepPhase.WAITING, *ENDED_STEP_PHASES})
+"""Phases of a run without a job that has not ended."""
 
 
 def with_place(ctx: PlanContext, lifecycle: Lifecycle) -> Lifecycle:
@@ -27,7 +45,7 @@ def with_place(ctx: PlanContext, lifecycle: Lifecycle) -> Lifecycle:
         return lifecycle
     flow, group = ctx.flow, ctx.view.group
     # the line is kept: a flow does not overtake one that waits longer
-    if not group.before and len(group.holders) < get_limit(flow):
+    if group.has_room(get_limit(flow.spec.concurrency)):
         return lifecycle.placed()
     # a flow that was retried waits in any case
     forbids = get_policy(flow) is ConcurrencyPolicy.FORBID and flow.status.queued_time is None
@@ -74,7 +92,7 @@ def refuses_retry(flow: JobFlow, view: View) -> str:
     if flow.spec.concurrency is None or get_policy(flow) is not ConcurrencyPolicy.FORBID:
         return ""
     group = view.group
-    if not group.before and len(group.holders) < get_limit(flow):
+    if group.has_room(get_limit(flow.spec.concurrency)):
         return ""
     return f"there is {_taken(flow, view)}, and its policy is Forbid"
 
@@ -86,4 +104,92 @@ def _is_in_line(ctx: PlanContext, lifecycle: Lifecycle) -> bool:
 
 def _taken(flow: JobFlow, view: View) -> str:
     names = join_names([member.name for member in (*view.group.holders, *view.group.before)])
-    return f"no place in the concurrency group {quote(get_group(flow))} because of {names}"
+    group = quote(get_group(flow, flow.spec.concurrency))
+    return f"no place in the concurrency group {group} because of {names}"
+
+
+class StepPlaces:
+    """The places of the steps of a flow in one plan, which gives them out in start order. An
+    attempt holds its places by the name of its job."""
+
+    def __init__(self, ctx: PlanContext, decisions: Sequence[StepDecision]) -> None:
+        self._groups = get_step_groups(ctx.flow)
+        self.seen = ctx.view.step_groups
+        self.own = Counter[str]()
+        """The places that the flow itself holds, by group."""
+        self.waiting: dict[str, StepPlace] = {}
+        """The first step that waits, by group."""
+        self.reserved: dict[str, StepPlace] = {}
+        """What is held for jobs that do not exist yet, by their names. They have room too."""
+        self.held: dict[str, StepPlace] = {}
+        """What is held once this plan is stored, by the name of the job."""
+        stored = {each.job: each for each in ctx.flow.status.places or () if each.job}
+        for position in sorted(ctx.layout.sharing):
+            decision = decisions[position]
+            if (places := self.of(ctx.layout.steps[position])) is None:
+                continue
+            for run in decision.condition.runs or (decision.condition,):
+                if run.job and run.phase not in _RESTING:
+                    places.hold(run.job)
+            for draft in decision.drafts:
+                if (place := stored.get(draft.name)) is not None:
+                    self.reserved[draft.name] = place
+                    self.own[place.group] += place.slots
+
+    def of(self, step: Step) -> PlacesOfStep | None:
+        """Return the places of a step, or None if it needs none."""
+        if step.concurrency is None or step.name not in self._groups:
+            return None
+        return PlacesOfStep(self, step.name, self._groups[step.name], step.concurrency)
+
+    @property
+    def all(self) -> list[StepPlace] | None:
+        """What the steps have of their groups by this plan."""
+        return [*self.held.values(), *self.waiting.values()] or None
+
+
+class PlacesOfStep(NamedTuple):
+    """The places of one step."""
+
+    of_flow: StepPlaces
+    step: str
+    group: str
+    concurrency: StepConcurrency
+
+    def is_reserved(self, draft: Draft | Continuation) -> bool:
+        """Return whether the places of a job are stored, so that it may be created."""
+        return draft.name in self.of_flow.reserved
+
+    def reserved_first(
+        self, drafts: Iterable[Draft | Continuation]
+    ) -> Sequence[Draft | Continuation]:
+        """Return drafts that may be created now; those whose places are stored keep them, and are
+        the first."""
+        found = sorted(drafts, key=self.is_reserved, reverse=True)
+        for draft in takewhile(self.is_reserved, found):
+            self.of_flow.held[draft.name] = self.of_flow.reserved[draft.name]
+        return found
+
+    def hold(self, job: str) -> None:
+        slots = get_slots(self.concurrency)
+        self.of_flow.held[job] = StepPlace(group=self.group, step=self.step, job=job, slots=slots)
+        self.of_flow.own[self.group] += slots
+
+    def take(self, draft: Draft | Continuation) -> bool:
+        """Take the places of a job, if they are free and nobody waits for any before it."""
+        slots, limit = get_slots(self.concurrency), get_limit(self.concurrency)
+        places, seen = self.of_flow, self.of_flow.seen.get(self.group, NO_GROUP)
+        if self.group in places.waiting or not seen.has_room(limit, slots, places.own[self.group]):
+            waits = StepPlace(group=self.group, step=self.step, slots=slots, limit=limit)
+            places.waiting.setdefault(self.group, waits)
+            return False
+        self.hold(draft.name)
+        return True
+
+    @property
+    def why(self) -> str:
+        """What the step waits for if it does not get its places, as a clause."""
+        slots, most = get_slots(self.concurrency), get_limit(self.concurrency)
+        places = "a place" if slots == 1 else format_count(slots, "place")
+        group = quote(self.group)
+        return f"waits for {places} in the concurrency group {group}: at most {most:,} at once"

@@ -17,6 +17,7 @@ from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.planning.actions import CommandFlow, CreateClaim, CreateJob
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Continuation, CreateFault, Draft, StepDecision, postpone
+from jobflow.core.planning.flow.concurrency import PlacesOfStep, StepPlaces
 from jobflow.core.planning.flow.volume_claims import Claims, ClaimWait
 from jobflow.core.planning.observed.view import Held
 from jobflow.core.reasons import StepReason
@@ -43,11 +44,13 @@ def in_room(
     """Return the decisions with as many creates as there is room for. `among`: the positions that
     may have drafts; default: all."""
     most, held = get_parallelism(ctx.flow), ctx.view.held
+    places = StepPlaces(ctx, decisions) if ctx.layout.sharing else None
     room = None
     if most is not None and most >= 1:
         jobs, deleted = ctx.view.jobs, ctx.view.deleted
         # also objects that no run needs: they take room in the cluster
         alive = sum(not job.ended and name not in deleted for name, job in jobs.items())
+        alive += 0 if places is None else len(places.reserved)
         room = max(most - alive, 0)
     positions = range(len(decisions)) if among is None else among
     order = start_order(ctx, (each for each in positions if decisions[each].drafts))
@@ -60,10 +63,11 @@ def in_room(
         decision, stored = decisions[position], ctx.observed[position].stored
         drafts = decision.drafts
         tried = drafts if turn is None else turn.select(drafts)
-        built = _build(ctx, tried, room, claims, was_held=stored.reason in _HELD)
+        own = None if places is None else places.of(ctx.layout.steps[position])
+        built = _build(ctx, tried, room, claims, own, was_held=stored.reason in _HELD)
         faults |= built.faults
         if room is not None:
-            room -= built.places
+            room -= built.room
         wake_ups = [decision.wake_at, built.wait.retry_at if built.wait else None]
         if built.is_late:
             wake_ups.append(ctx.later)
@@ -78,13 +82,18 @@ def in_room(
             actions=(*decision.actions, *built.claims, *sent),
             drafts=(),
             wake_at=min((at for at in wake_ups if at is not None), default=None),
-            urgent=decision.urgent or bool(built.faults),
+            urgent=decision.urgent or bool(built.faults or built.placed),
         )
         if turn is not None and not built.faults:
             made = turn.hold_back(made, drafts)
-        elif not (built.faults or built.creates or _is_under_way(decision.condition)):
+        elif built.no_place and _is_under_way(decision.condition):
+            condition = _with_next(made.condition, built.no_place)
+            made = msgspec.structs.replace(made, condition=condition)
+        elif not (built.faults or built.starts or _is_under_way(decision.condition)):
             made = _without_create(made, stored, built, most or 0)
         found[position] = made
+    if places is not None:
+        ctx.progress.places = places.all
     return Made(found, faults)
 
 
@@ -106,8 +115,17 @@ class _Built:
     """Why the first of those that wait for a volume claim does."""
     is_late: bool = False
     """Whether this plan may not build the others, or not evaluate their vars."""
-    places: int = 0
-    """How many take room: those that are created, now or once their claims are."""
+    room: int = 0
+    """How many take room: those that are created, now or once their claims or places are."""
+    placed: int = 0
+    """How many get the places of a concurrency group now, and are created once that is stored."""
+    no_place: str = ""
+    """What the first of those waits for that have not got a place, as a clause."""
+
+    @property
+    def starts(self) -> bool:
+        """Whether any is created, now or once its places are stored."""
+        return bool(self.creates or self.placed)
 
 
 def _build(
@@ -115,16 +133,19 @@ def _build(
     drafts: Iterable[Draft | Continuation],
     room: int | None,
     claims: Claims | None,
+    places: PlacesOfStep | None,
     *,
     was_held: bool,
 ) -> _Built:
-    """Build drafts for at most `room` places. `was_held`: by the status, the step waits for a
-    volume claim, or its create was refused."""
+    """Build drafts, for which there is this room. `places`: those of the step, if it needs any;
+    `was_held`: by the status, the step waits for a volume claim, or its create was refused."""
     built, budget = _Built(), ctx.progress.creates
     compared = ctx.progress.reusing.built
-    for draft in drafts:
+    for draft in drafts if places is None else places.reserved_first(drafts):
+        # one whose places are stored has room too
+        is_reserved = places is not None and places.is_reserved(draft)
         # the others are not even built: a wide flow may have a thousand of them waiting
-        if built.places == room:
+        if not is_reserved and built.room == room:
             break
         has_vars = isinstance(draft, Draft) and draft.step.vars
         if budget.is_spent(for_waiting=was_held) or (has_vars and ctx.progress.allowance.spent):
@@ -143,15 +164,27 @@ def _build(
             waits = claims.wait_of(create.manifest)
         match waits:
             case None:
-                built.creates.append(create)
-                built.places += 1
+                if places is None or is_reserved:
+                    built.creates.append(create)
+                elif places.take(draft):
+                    built.placed += 1
+                else:
+                    built.no_place = places.why
+                    break
+                built.room += not is_reserved
             case CreateFault() as fault:
                 built.faults[draft.name] = fault
             case ClaimWait():
                 built.wait = built.wait or waits
-                built.places += waits.keeps_place
+                built.room += waits.keeps_place
     built.claims = [] if claims is None else claims.take_actions()
     return built
+
+
+def _with_next(condition: StepCondition, waits: str) -> StepCondition:
+    """Return the condition of a forEach with items under way, with what the next one waits for."""
+    message = shorten(f"{condition.message}; the next {waits}")
+    return msgspec.structs.replace(condition, message=message)
 
 
 def _without_create(
@@ -163,6 +196,8 @@ def _without_create(
         reason, message, until = built.wait.reason, shorten(built.wait.message), None
         if built.wait.retry_at is not None and not condition.attempts:
             until = ceil_to_second(built.wait.retry_at)
+    elif built.no_place:
+        reason, message, until = StepReason.CONCURRENCY, built.no_place, None
     elif not built.is_late:
         reason, until = StepReason.PARALLELISM, None
         message = f"waits for room: the flow has at most {format_count(most, 'job')} at once"
@@ -201,8 +236,7 @@ class Turn:
         if retry_at is not None:
             why = f"{why}; the flow's jobs are tried in turn"
         if _is_under_way(condition):  # a forEach that has other items
-            message = f"{condition.message}; the next waits: {why}"
-            condition = msgspec.structs.replace(condition, message=shorten(message))
+            condition = _with_next(condition, f"waits: {why}")
         else:
             # the time of the next try is that of the jobs whose turn it is
             is_next = any(draft.name in self._names for draft in drafts)

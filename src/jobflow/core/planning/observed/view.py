@@ -150,6 +150,8 @@ class View:
     """The answer that holds back all creates of the flow but a few, or None."""
     group: Group = NO_GROUP
     """The other flows of the flow's concurrency group."""
+    step_groups: Mapping[str, Group] = field(default_factory=dict)
+    """The other flows of the concurrency groups of the flow's steps, by group."""
     cancels: Mapping[str, datetime] = field(default_factory=dict)
     """When CancelFlow was last sent, by the UID of the other flow. Losing it costs one Command."""
     commands: Mapping[str, Command] | None = field(default_factory=dict)

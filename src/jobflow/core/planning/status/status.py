@@ -82,6 +82,7 @@ def flow_status(
         observed_generation=ctx.flow.metadata.generation,
         conditions=keep_newest(by_key) if ctx.progress.failed_again else by_key,
         outputs=outputs,
+        places=ctx.progress.places,
         job_status_list=records or None,
         next_jobs=next_jobs or None,
         pod_failure_ratio=pod_failure_ratio(decisions),

@@ -24,7 +24,13 @@ from jobflow.core.planning.observed.view import ClaimAnswer, PodsRead, View
 from jobflow.core.planning.plan import is_unjudged, judge, plan
 from jobflow.core.planning.virtual_time.replan import Replanner, can_replan
 from jobflow.core.spec.compiled import compile_flow
-from jobflow.core.spec.concurrency import NO_GROUP, Group
+from jobflow.core.spec.concurrency import (
+    NO_GROUP,
+    Group,
+    GroupName,
+    get_group,
+    get_step_groups,
+)
 from jobflow.core.spec.step_commands import ApprovalKey, asks
 from jobflow.core.work import is_asked
 
@@ -74,8 +80,8 @@ class VirtualFlow:
     aborts: dict[str, datetime] = field(default_factory=dict)
     claims: dict[str, ClaimAnswer] = field(default_factory=dict)
     """The volume claims that exist, and those that cannot move to the flow."""
-    group: Callable[[JobFlow], Group] = lambda flow: NO_GROUP
-    """Returns the other flows of its concurrency group."""
+    group: Callable[[JobFlow, GroupName], Group] = lambda flow, group: NO_GROUP
+    """Returns the other flows of one of its concurrency groups."""
     cancels: dict[str, datetime] = field(default_factory=dict)
     wants: tuple[Want, ...] = ()
     commands: dict[str, Command] = field(default_factory=dict)
@@ -272,7 +278,11 @@ class VirtualFlow:
             source_children=source_children,
             deleted=frozenset(self._deleted | (self.missing - self._shown.keys())),
             claims=self.claims,
-            group=self.group(self.flow),
+            group=self.group(self.flow, (False, get_group(self.flow, self.flow.spec.concurrency))),
+            step_groups={
+                group: self.group(self.flow, (True, group))
+                for group in get_step_groups(self.flow).values()
+            },
             cancels=self.cancels,
             aborts=self.aborts,
             parent=None if self.parent is None else self.parent.present,

@@ -24,7 +24,7 @@ from jobflow.core.names import format_place
 from jobflow.core.planning import actions
 from jobflow.core.planning.actions import Action, CreateJob
 from jobflow.core.planning.virtual_time.flow import RunningJob, VirtualFlow
-from jobflow.core.spec.concurrency import Group
+from jobflow.core.spec.concurrency import Group, GroupName
 from jobflow.core.timestamps import add
 from jobflow.core.work import WORK
 
@@ -50,8 +50,8 @@ class Jobs(Protocol):
 class ConcurrencyGroups(Protocol):
     """The concurrency groups of the flows."""
 
-    def of(self, flow: JobFlow) -> Group:
-        """Return the group of a flow, as the flow sees it."""
+    def of(self, flow: JobFlow, group: GroupName) -> Group:
+        """Return a group, as a flow sees it."""
 
     def update(self, old: JobFlow | None, new: JobFlow | None) -> Iterable[tuple[str, str]]:
         """Take in a change of a flow. Return namespace and name of the flows that it concerns."""
@@ -161,7 +161,9 @@ class VirtualTime:
                     child = self._created(msgspec.convert(dict(action.manifest), JobFlow))
                     index = (child.metadata.annotations or {}).get(labels.INDEX)
                     place = f"{flow.place}{format_place(action.step, index)}/"
-                    made = VirtualFlow(child, flow.templates, flow.sources, flow, place)
+                    made = VirtualFlow(
+                        child, flow.templates, flow.sources, flow, place, group=self._groups.of
+                    )
                     self.all_flows.append(made)
                     flow.create_child(made)
             case actions.CreateJob(name=name) if name not in flow.jobs:

@@ -57,6 +57,7 @@ def can_replan(flow: JobFlow) -> bool:
         layout.has_children
         or layout.has_daemons
         or layout.ends_in_status
+        or layout.sharing
         or layout.matching
         or layout.never_start
         or any(need.probe for need in layout.needs)

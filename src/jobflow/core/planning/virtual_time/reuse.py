@@ -35,7 +35,7 @@ from jobflow.core.planning.virtual_time.differences import describe_change
 from jobflow.core.planning.virtual_time.flow import RunningJob, VirtualFlow
 from jobflow.core.planning.virtual_time.loop import VirtualTime
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.concurrency import NO_GROUP, Group
+from jobflow.core.spec.concurrency import NO_GROUP, Group, GroupName
 from jobflow.core.spec.items import get_items
 from jobflow.core.text import join_names
 from jobflow.core.work import has_own_job, may_run_steps
@@ -450,7 +450,7 @@ class _RunningJob:
 class _Alone:
     """No flow waits for another one."""
 
-    def of(self, flow: JobFlow) -> Group:
+    def of(self, flow: JobFlow, group: GroupName) -> Group:
         return NO_GROUP
 
     def update(self, old: JobFlow | None, new: JobFlow | None) -> Iterator[tuple[str, str]]:
