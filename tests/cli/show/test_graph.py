@@ -196,6 +196,8 @@ PROBE = Probe(task_status_list=[TaskStatusProbe(task_name="main", phase="Running
         (DependsOn(targets=["a", "b"]), "  after a and b"),
         (DependsOn(targets=["a"], condition=Condition.FAILED), "  when a is Failed"),
         (DependsOn(targets=["a", "b"], condition="Finished"), "  when a and b are Finished"),
+        (DependsOn(targets=["a"], condition="NotFailed"), "  when a is NotFailed"),
+        (DependsOn(targets=["a", "b"], condition="Always"), "  always after a and b"),
         (DependsOn(targets=["a", "b"], strategy="any"), "  when a or b is Completed"),
         (
             DependsOn(targets=["a", "b"], strategy="any", condition="Failed"),
