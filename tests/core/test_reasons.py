@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -125,6 +126,12 @@ def matching(own: ForEach | None = None) -> World:
     return flow(a=a, b=b).settled().settled()
 
 
+def tolerant(phase: str, **each: Any) -> World:
+    """End one of two items."""
+    world = flow(a=step(for_each=ForEach(count=2, **each))).settled()
+    return end_jobs(world, phase, "f-a-0")
+
+
 def queued() -> World:
     return flow("a").with_spec(concurrency=Concurrency(group="g")).with_group("other")
 
@@ -181,6 +188,11 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
     ),
     ("Failed", "OutputsTooLarge"): lambda: finish(flow("a").settled(), "f-a", "x" * 4096),
     ("Failed", "ExpressionError"): lambda: without_outputs().with_jobs(a="Completed"),
+    (RUNS, "NotNeeded"): lambda: tolerant("Completed", min_success=1),
+    (RUNS, "TooManyFailed"): lambda: tolerant("Failed", max_failed=0),
+    ("Failed", "TooManyFailed"): lambda: end_jobs(
+        tolerant("Failed", max_failed=0), "Completed", "f-a-1"
+    ),
     ("Failed", "ItemsMismatch"): lambda: matching(ForEach(count=2)),
     ("Failed", "UpstreamFailed"): lambda: (
         end_jobs(end_jobs(matching(), "Completed", "f-a-0"), "Completed", "f-b-0")

@@ -56,6 +56,8 @@ class StepReason(StrEnum):
     OUTPUTS_TOO_LARGE = "OutputsTooLarge"
     EXPRESSION_ERROR = "ExpressionError"
     UNTIL_NOT_REACHED = "UntilNotReached"
+    TOO_MANY_FAILED = "TooManyFailed"
+    """Also of a step with forEach whose last items are still running."""
     ITEMS_MISMATCH = "ItemsMismatch"
     REJECTED = "Rejected"
     FAIL_STEP = "FailStep"
@@ -63,6 +65,8 @@ class StepReason(StrEnum):
     # Skipped
     NOT_TAKEN = "NotTaken"
     NOT_TARGETED = "NotTargeted"
+    NOT_NEEDED = "NotNeeded"
+    """Of an item; also while its job is being aborted, and of its step until the last has ended."""
     UPSTREAM_FAILED = "UpstreamFailed"
     """Also of a Failed step of whose items some were skipped for it."""
     STOPPED = "Stopped"
@@ -121,6 +125,11 @@ may have others (`Work.fails`)."""
 
 WITH_THE_FLOW = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
 """Reasons of a run that failed with the flow, not by itself."""
+
+DECIDES_ITEMS = frozenset(
+    {StepReason.NOT_NEEDED, StepReason.TOO_MANY_FAILED, StepReason.EXPRESSION_ERROR}
+)
+"""Reasons of a step with forEach that has not ended, but of which no further item starts."""
 
 HELD_UP = frozenset(
     {

@@ -291,3 +291,19 @@ def test_the_address_of_a_pod_that_has_or_may_have_a_name_has_none(
     server: Any, fields: Any
 ) -> None:
     assert addressed(server, **fields) == []
+
+
+@pytest.mark.parametrize(
+    ("share", "detail"),
+    [
+        (4, "all 4 items may fail, so the step completes in any case"),
+        ("100%", "all 4 items may fail, so the step completes in any case"),
+        ("5%", "5% of 4 items, rounded down, is none, so that none may fail"),
+        ("25%", None),
+        (0, None),
+    ],
+)
+def test_a_tolerance_that_says_nothing_has_a_warning(share: int | str, detail: str | None) -> None:
+    flow = flow_of({"name": "a", "forEach": {"count": 4, "maxFailed": share}})
+    found = [str(warning) for warning in validate_flow(flow, Known()).field_warnings]
+    assert found == ([] if detail is None else [f"spec.flows[0].forEach.maxFailed: {detail}"])

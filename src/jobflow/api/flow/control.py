@@ -26,6 +26,8 @@ from jobflow.api.volcano.job import Int32, Opaque
 
 IntOrParam = Annotated[Int32 | str, Setting()]
 """A number, or one reference to a param such as `$(params.n)`."""
+ShareOrParam = Annotated[Int32 | str, Setting(is_share=True)]
+"""A number, a percentage such as `5%`, or one reference to a param."""
 DurationOrParam = Annotated[str, Setting(is_time=True)]
 """A duration such as `2h`, or one reference to a param."""
 ONE_SOURCE = OneOf("items, from and count")
@@ -174,6 +176,22 @@ class ForEach(Struct):
     """CEL condition, evaluated once for each item when it is its turn, such as item.size > 20 or
     steps["x"].item.phase == "Completed". An item for which it is false is Skipped, and the step is
     Completed if the other items are."""
+    max_failed: Annotated[
+        ShareOrParam | None,
+        NotWith({"minSuccess": "forEach.{} says how many items must complete; keep one of them"}),
+    ] = None
+    """Maximum number of failed items, or their percentage such as "5%", rounded down, with which
+    the step completes. After one more failure the step fails: no further item starts, whatever
+    failurePolicy says. It may be a reference to a param, such as $(params.n)."""
+    min_success: ShareOrParam | None = None
+    """Number of items, or their percentage such as "80%", rounded up, after whose success the step
+    is Completed and its other items are ended. The step fails as soon as so many can no longer
+    complete. It may be a reference to a param, such as $(params.n)."""
+    until: Annotated[str | None, Evaluated(Stage.ITEM_END)] = None
+    """CEL condition, evaluated whenever an item has completed, such as items.exists(i,
+    i.phase == "Completed" && i.outputs.accuracy > 0.9). If it is true, the step is Completed and
+    its other items are ended; if it never is, the step fails. Its variable items has the index,
+    item, phase and outputs of each item that has ended."""
 
 
 class Repeat(Struct):

@@ -330,6 +330,14 @@ class Step(Struct):
         return control.ForEach() if self.for_each is None and self.matches_items else self.for_each
 
     @property
+    def tolerates_items(self) -> bool:
+        """Whether it may complete although items have failed (`maxFailed` and the like)."""
+        each = self.for_each
+        return each is not None and (
+            each.max_failed is not None or each.min_success is not None or each.until is not None
+        )
+
+    @property
     def has_runs(self) -> bool:
         """Whether it may run several times, by `forEach` or `repeat`."""
         return self.fan_out is not None or self.repeat is not None

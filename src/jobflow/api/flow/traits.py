@@ -56,6 +56,8 @@ class Stage(Enum):
     """When an approval asks, or a step is decided without a job: `compute`, `fail`."""
     RUN_END = auto()
     """After each run."""
+    ITEM_END = auto()
+    """Whenever an item of the step has completed."""
     ATTEMPT_END = auto()
     """After each failed attempt."""
     FLOW_END = auto()
@@ -88,6 +90,8 @@ class Setting(Trait):
 
     is_time: bool = False
     """Whether the value is a duration; else it is a whole number."""
+    is_share: bool = False
+    """Whether the value may also be a percentage such as `5%`."""
 
 
 # -------------------------------------------------------------------- work and its jobs

@@ -366,6 +366,8 @@ def _argument(function: str, value: object) -> str:
 
 item = variable("item")
 """The item of this run, in a step with for_each."""
+items = variable("items")
+"""In for_each.until: the index, item, phase and outputs of the items that have ended."""
 index = variable("index")
 """The index of this run, from 0, in a step with for_each or repeat."""
 attempt = variable("attempt")

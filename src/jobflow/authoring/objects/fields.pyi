@@ -187,6 +187,19 @@ class ForEach(Fields):
     """CEL condition, evaluated once for each item when it is its turn, such as item.size > 20
     or steps["x"].item.phase == "Completed". An item for which it is false is Skipped, and the
     step is Completed if the other items are."""
+    max_failed: int | str | Expr | None = None
+    """Maximum number of failed items, or their percentage such as "5%", rounded down, with
+    which the step completes. After one more failure the step fails: no further item starts,
+    whatever failurePolicy says. It may be a reference to a param, such as $(params.n)."""
+    min_success: int | str | Expr | None = None
+    """Number of items, or their percentage such as "80%", rounded up, after whose success the
+    step is Completed and its other items are ended. The step fails as soon as so many can no
+    longer complete. It may be a reference to a param, such as $(params.n)."""
+    until: str | Expr | None = None
+    """CEL condition, evaluated whenever an item has completed, such as items.exists(i, i.phase
+    == "Completed" && i.outputs.accuracy > 0.9). If it is true, the step is Completed and its
+    other items are ended; if it never is, the step fails. Its variable items has the index,
+    item, phase and outputs of each item that has ended."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Repeat(Fields):

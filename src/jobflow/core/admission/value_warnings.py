@@ -12,8 +12,9 @@ from jobflow.core.cel.references import has_other_brackets
 from jobflow.core.limits import MAX_MESSAGE_BYTES, MAX_POD_MESSAGE_BYTES
 from jobflow.core.pods.outputs import message_limit
 from jobflow.core.spec.expressions import find_needed_outputs
+from jobflow.core.spec.items import count_of, get_items
 from jobflow.core.suggest import Suggester
-from jobflow.core.text import join_names
+from jobflow.core.text import format_count, join_names
 from jobflow.core.violations import FieldWarning, quote
 
 STEP_PHASES = frozenset({*StepPhase, *JobPhase})
@@ -34,6 +35,21 @@ _SYNONYMS = {
     "successful": "Completed",
     "omitted": "Skipped",
 }
+
+
+def tolerances_say_something(facts: FlowFacts) -> Iterator[FieldWarning]:
+    # the number of items may be known only when the step starts
+    for i, step in facts.steps_with_options:
+        each, items = step.for_each, get_items(step, None)
+        if each is None or not items:
+            continue
+        most = count_of(each.max_failed, len(items), up=False)
+        path, count = f"{facts.path(i)}.forEach.maxFailed", format_count(len(items), "item")
+        if most is not None and most >= len(items):
+            yield FieldWarning(path, f"all {count} may fail, so the step completes in any case")
+        elif most == 0 and each.max_failed not in (0, "0%"):
+            detail = f"{each.max_failed} of {count}, rounded down, is none, so that none may fail"
+            yield FieldWarning(path, detail)
 
 
 def unknown_phases(compared: Iterable[Comparison]) -> Iterator[tuple[str, str]]:
@@ -101,6 +117,7 @@ def outputs_have_room(facts: FlowFacts) -> Iterator[FieldWarning]:
 
 
 VALUE_WARNINGS: tuple[RuleGroup[FieldWarningRule], ...] = (
+    RuleGroup(lambda facts: facts.steps_with_options, (tolerances_say_something,)),
     RuleGroup(lambda facts: facts.written_expressions, (compared_phases_exist,)),
     RuleGroup(lambda facts: facts.flow.spec.params, (params_hold_no_variables,)),
     RuleGroup(lambda facts: facts.written_expressions or facts.references, (outputs_have_room,)),

@@ -90,6 +90,8 @@ class EvaluationScope:
     """In retry.when the attempt that has just failed, in vars and patches that which is created."""
     vars: Mapping[str, Any] = field(default_factory=dict)
     """In patches: the values of `vars`."""
+    items: Any = UNSET
+    """In forEach.until: the items that have ended (`list_ended_items`)."""
     last: Any = UNSET
     """With repeat: outputs and index of the run before, an empty map in the first."""
     names_steps: bool = False
@@ -156,6 +158,7 @@ def evaluate(
         # building them is paid for: items, params and failures
         of_steps = variables.get("steps", {}).values()
         items = sum([len(fields.get("items", ())) for fields in of_steps])
+        items += len(variables.get("items", ()))
         params = min(len(scope.flow.spec.params or ()), MAX_PARAMS) if "params" in variables else 0
         failures = len(variables.get("flow", {}).get("failures", ()))
         paid = 2 * items + len(expression.mentions) * params // 4 + _FACTS_OF_A_STEP * failures
@@ -218,7 +221,7 @@ def _add_flow_field(
 
 
 def _variable_of_run(root: str, scope: EvaluationScope) -> Any:
-    if root in ("vars", "item", "last"):
+    if root in ("vars", "item", "items", "last"):
         return getattr(scope, root)
     if root == "index" and scope.index is not None:
         return scope.index

@@ -1,9 +1,9 @@
 """Progress of a step in a few words: its runs, the tasks of its job, the case of its switch."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from jobflow.api.flow.control import Case, to_number
+from jobflow.api.flow.control import Case, ForEach, to_number
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import TaskState
@@ -134,3 +134,16 @@ def format_task_progress(counts: Mapping[str, TaskState] | None) -> list[str]:
         text += "done" if has_ended else "running"
         ranked.append((rank, task, text + (f", {failed} failed" if failed else "")))
     return [text for _, _, text in sorted(ranked)]
+
+
+def describe_tolerance(each: ForEach | None) -> Iterator[str]:
+    """Yield how many items of a step may fail, and which are needed."""
+    if each is None:
+        return
+    if each.max_failed is not None:
+        yield f"It completes if at most {each.max_failed} of its items fail (forEach.maxFailed)."
+    if each.min_success is not None:
+        least = f"{each.min_success} of its items have completed (forEach.minSuccess)"
+        yield f"It completes as soon as {least}."
+    if each.until is not None:
+        yield f"It completes as soon as `{each.until}` holds (forEach.until)."

@@ -33,6 +33,7 @@ REMEDIES: Mapping[str, str] = {
     StepReason.OUTPUTS_MISSING: "Its pods were deleted before their outputs could be read, so "
     "expressions and references to its outputs have no value.",
     StepReason.JOB_FAILED: "{look}",
+    StepReason.TOO_MANY_FAILED: "{look}",
     StepReason.FLOW_FAILED: "For the details of its flow, {child}.",
     StepReason.JOB_TERMINATED: "A policy of its template or a command ended the job; see "
     "{describe}.",

@@ -100,6 +100,7 @@ class StepExplainer:
         yield from _describe_times(spec, condition, self._now)
         if spec.daemon and progress.has_job(condition) and condition.abort_time is None:
             yield "It is a daemon: its job is ended once no step needs it to run any more."
+        yield from progress.describe_tolerance(spec.for_each)
         if spec.continue_on_failure and condition.phase == StepPhase.FAILED:
             if readiness.is_tolerated(spec, condition):
                 effect = "without failing the flow or blocking other steps"

@@ -11,12 +11,12 @@ from jobflow.core.limits import MAX_NEXT_JOBS
 from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
-from jobflow.core.planning.flow.failure_policy import runs_every_item
 from jobflow.core.planning.flow.parallelism import start_order
 from jobflow.core.planning.observed.steps import ObservedStep, has_begun
 from jobflow.core.planning.pending.probes import ProbeState
 from jobflow.core.planning.pending.step import PendingSteps
 from jobflow.core.planning.started.matched_items import ItemStates
+from jobflow.core.planning.started.tolerance import starts_no_more
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import get_items, get_parallelism
 from jobflow.core.spec.readiness import TARGET_STATES, StepEnd, TargetState, is_tolerated
@@ -77,6 +77,7 @@ class _Completing(PendingSteps):
                 end = ctx.end_of(step, condition)  # an answer that is being stored
                 if end is None and not (step.for_each is not None and self._left(position)):
                     failed = any(run.phase == StepPhase.FAILED for run in condition.runs or ())
+                    failed = failed and not step.tolerates_items
                     tolerated = StepEnd.TOLERATED if is_tolerated(step, condition) else None
                     end = (tolerated or StepEnd.FAILED) if failed else StepEnd.COMPLETED
                 ends[position] = end
@@ -124,8 +125,7 @@ class _Completing(PendingSteps):
         """Return the indices of the items that have not begun and may still begin."""
         step, condition = self.layout.steps[position], self.ctx.progress.standing[position]
         runs: Sequence[RunCondition] = condition.runs or ()
-        has_failed = any(run.phase == StepPhase.FAILED for run in runs)
-        if has_failed and not runs_every_item(self.ctx.flow, step):
+        if starts_no_more(self.ctx.flow, step, condition):
             return ()
         items = get_items(step, condition.decisions)
         begun = {run.index for run in runs}

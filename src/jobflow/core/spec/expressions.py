@@ -92,9 +92,9 @@ def reads_of_outputs(spec: JobFlowSpec) -> Iterator[StepRead]:
 def reads_of(step: Step, names: Container[str]) -> Iterator[StepRead]:
     """Yield all that the expressions and references of a step read. `names`: those of all steps."""
     for stage, mention in _list_mentions(step):
-        if mention.root == "outputs":
-            # alone, in until and retry.when, they are those of the step's own run
-            yield StepRead(step.name, mention.root)
+        if mention.root in ("outputs", "items"):
+            # alone, in until and retry.when, they are those of the step's own runs
+            yield StepRead(step.name, "outputs")
         elif mention.root != "failure" or stage is Stage.VARS:
             # in retry.when, `failure` is that of the attempt that has just ended
             yield from _read(step.name, mention.root, mention.keys)

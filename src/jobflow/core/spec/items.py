@@ -15,6 +15,7 @@ from jobflow.api.flow.step import Step
 from jobflow.api.volcano.command import Action
 from jobflow.core.json_values import copy_json
 from jobflow.core.limits import MAX_RUNS
+from jobflow.core.spec.param_values import PERCENTAGE
 
 _SHORT = 24
 """Characters of an item that is named with its index."""
@@ -40,6 +41,17 @@ def get_items(step: Step, decided: Decisions | None) -> Sequence[Any] | None:
     if items is None:
         return range(min(max(to_number(for_each.count) or 0, 0), MAX_RUNS))
     return items if len(items) <= MAX_RUNS else items[:MAX_RUNS]
+
+
+def count_of(share: int | str | None, total: int, *, up: bool) -> int | None:
+    """Return a number of items, or the percentage of them that `5%` is, rounded up or down. None if
+    it is not set, or a reference without a value, which admission refuses."""
+    if not isinstance(share, str):
+        return share
+    if (found := PERCENTAGE.fullmatch(share)) is None:
+        return None
+    hundredths = int(found[1]) * total
+    return -(-hundredths // 100) if up else hundredths // 100
 
 
 def drop_null_keys(items: Sequence[Any]) -> list[Any]:

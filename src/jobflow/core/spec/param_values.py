@@ -16,6 +16,7 @@ from jobflow.api.flow.traits import Setting, fields_of
 from jobflow.core.cel.references import Reference, has_reference, parse_reference
 
 S = TypeVar("S", bound=msgspec.Struct)
+PERCENTAGE = re.compile(r"(\d{1,9})%", re.ASCII)
 _REFERENCE = re.compile(r"\$\((params\.[^()$\s]*)\)")
 
 
@@ -44,10 +45,11 @@ def params_of(flow: JobFlow) -> Mapping[str, Any]:
     return {param.name: param.value for param in reversed(flow.spec.params or [])}
 
 
-def fits(value: Any, *, is_time: bool) -> bool:
-    if is_time:
-        return isinstance(value, str)
-    return isinstance(value, int) and not isinstance(value, bool)
+def fits(value: Any, setting: Setting) -> bool:
+    if isinstance(value, str):
+        is_share = setting.is_share and PERCENTAGE.fullmatch(value) is not None
+        return setting.is_time or is_share
+    return isinstance(value, int) and not (isinstance(value, bool) or setting.is_time)
 
 
 def with_param_values(flow: JobFlow) -> JobFlow:
@@ -62,11 +64,11 @@ def with_param_values(flow: JobFlow) -> JobFlow:
 def _resolve(owner: S, params: Mapping[str, Any]) -> S:
     settings, below = _fields_with_settings(type(owner))
     changes: dict[str, Any] = {}
-    for name, is_time in settings:
+    for name, setting in settings:
         text = getattr(owner, name)
         if isinstance(text, str) and (reference := find_param_reference(text)) is not None:
             value = find_value(reference, params)
-            if fits(value, is_time=is_time):
+            if fits(value, setting):
                 changes[name] = value
     for name in below:
         if (old := getattr(owner, name)) is None:
@@ -81,12 +83,14 @@ def _resolve(owner: S, params: Mapping[str, Any]) -> S:
 
 
 @cache
-def _fields_with_settings(struct: type[msgspec.Struct]) -> tuple[list[tuple[str, bool]], list[str]]:
-    """Return the settings of a type (name, is_time), and the fields whose objects have some."""
+def _fields_with_settings(
+    struct: type[msgspec.Struct],
+) -> tuple[list[tuple[str, Setting]], list[str]]:
+    """Return the settings of a type by name, and the fields whose objects have some."""
     fields = fields_of(struct)
     settings = ((each.name, each.get(Setting)) for each in fields)
     below = ((each.name, each.struct) for each in fields)
     return (
-        [(name, found.is_time) for name, found in settings if found is not None],
+        [(name, found) for name, found in settings if found is not None],
         [name for name, inner in below if inner and any(_fields_with_settings(inner))],
     )

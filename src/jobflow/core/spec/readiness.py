@@ -135,6 +135,7 @@ _SKIPPED: Mapping[str, StepEnd] = {
     StepReason.BLOCKED: StepEnd.STOPPED,
     StepReason.SKIPPED_BY_USER: StepEnd.COMPLETED,
 }
+_FINE_SKIPS = (StepReason.SKIPPED_BY_USER, StepReason.NOT_TAKEN, StepReason.NOT_NEEDED)
 _CONDITIONS: Mapping[str | None, Condition] = {str(c): c for c in Condition}
 _STRATEGIES: Mapping[str | None, Strategy] = {str(s): s for s in Strategy}
 
@@ -262,6 +263,11 @@ def is_tolerated(step: Step, condition: api.RunCondition) -> bool:
     return bool(step.continue_on_failure) and not is_flow_error(condition)
 
 
+def is_bad_skip(run: api.RunCondition) -> bool:
+    """Return whether a run was skipped although it was needed."""
+    return run.phase == api.StepPhase.SKIPPED and run.reason not in _FINE_SKIPS
+
+
 def is_flow_error(condition: api.RunCondition) -> bool:
     """Return whether a step, or one of its runs, has failed by an error of the flow itself."""
     if condition.flow_error or condition.reason in FLOW_ERRORS:
@@ -283,10 +289,17 @@ def combine_states(how: Strategy, reaches: Iterable[TargetState]) -> TargetState
 
 
 def has_tolerated_failures(flow: JobFlow) -> bool:
-    """Return whether continueOnFailure tolerates a failure in a flow or in its child flows."""
+    """Return whether continueOnFailure or forEach tolerates a failure in a flow or in its child
+    flows."""
     return flow.status.tolerated_in_children or any(
-        step.continue_on_failure
+        (step.continue_on_failure or step.tolerates_items)
         and (known := stored_condition(flow, step.name)) is not None
-        and get_end(step, known, is_cancelled=False) is StepEnd.TOLERATED
+        and _has_tolerated(step, known)
         for step in flow.all_steps
     )
+
+
+def _has_tolerated(step: Step, condition: api.StepCondition) -> bool:
+    if condition.phase == api.StepPhase.COMPLETED:
+        return any(run.phase == api.StepPhase.FAILED for run in condition.runs or ())
+    return get_end(step, condition, is_cancelled=False) is StepEnd.TOLERATED

@@ -183,8 +183,9 @@ class TrialEvaluation:
                 self._budget.leave_out("expressions", self._level)
                 return None
             if isinstance(value, EvaluationFailure):
-                # a value that this sample lacks may exist in a run
-                fault = None if value.missing else value.message
+                # a value that this sample lacks may exist in a run, and so do ended items
+                is_of_run = value.missing or any(m.root == "items" for m in parsed.mentions)
+                fault = None if is_of_run else value.message
             else:
                 fault = _FAULTS[result](value)
             if fault is None:
@@ -206,6 +207,7 @@ class TrialEvaluation:
                 run=run,
                 attempt=_ATTEMPT,
                 last={},
+                items=[],
             )
 
 

@@ -43,6 +43,7 @@ _ONLY_OF_ATTEMPTS = (
     'write steps["NAME"].attempts'
 )
 OTHER_PLACES: Mapping[str, str] = {
+    "items": 'only forEach.until has items; for another step write steps["NAME"].items',
     "item": (
         "only the patch, vars, compute, fail and the retry.when of a step with forEach have an item"
     ),
@@ -89,6 +90,8 @@ def variables_of(place: ExpressionPlace, step: Step | None) -> list[str]:
         names.append("last")
     if place.stage in _OF_ENDED_RUNS:
         names += RUN_FIELDS
+    if place.stage is Stage.ITEM_END:
+        names.append("items")
     if place.stage in WITH_VARS and step.vars:
         names.append(VARS)
     return [*names, *_OF_ATTEMPTS.get(place.stage, ())]

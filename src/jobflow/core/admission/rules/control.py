@@ -24,6 +24,8 @@ from jobflow.core.admission.rules.expressions import faults_before_start
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.limits import MAX_INT32, MAX_RUNS
 from jobflow.core.spec.concurrency import resolve_group
+from jobflow.core.spec.items import count_of, get_items
+from jobflow.core.text import format_count
 from jobflow.core.violations import Reason, Violation
 
 MAX_CASES = 100
@@ -118,6 +120,37 @@ def parallelism_is_positive(facts: FlowFacts) -> Iterator[Violation]:
             least = "at least 1 job at once" if limit < 1 else f"at most {MAX_INT32} jobs at once"
             detail = f"{least}; leave it out for no limit"
             yield Violation(path, Reason.INVALID, limit, detail)
+
+
+def tolerances_are_of_the_items(facts: FlowFacts) -> Iterator[Violation]:
+    for i, step in facts.steps_with_options:
+        if not step.tolerates_items or (each := step.for_each) is None:
+            continue
+        path = f"{facts.path(i)}.forEach"
+        if step.continue_on_failure:
+            detail = (
+                "it tolerates every failure; remove it, or maxFailed, minSuccess and until here"
+            )
+            yield Violation(f"{facts.path(i)}.continueOnFailure", Reason.FORBIDDEN, None, detail)
+        items = get_items(step, None)
+        most = MAX_RUNS if items is None else len(items)
+        for name, share, least in (
+            ("maxFailed", each.max_failed, 0),
+            ("minSuccess", each.min_success, 1),
+        ):
+            at = f"{path}.{name}"
+            if isinstance(share, str) and (count := count_of(share, 100, up=True)) is not None:
+                if not least <= count <= 100:
+                    detail = f"a percentage of the items from {least}% to 100%"
+                    yield Violation(at, Reason.INVALID, share, detail)
+            elif isinstance(share, int) and not least <= share <= MAX_RUNS:
+                detail = f"a number of items from {least} to {MAX_RUNS:,}, or a percentage"
+                yield Violation(at, Reason.INVALID, share, detail)
+            elif name == "minSuccess" and isinstance(share, int) and share > most > 0:
+                detail = (
+                    f"the step has {format_count(most, 'item')}, of which so many can not complete"
+                )
+                yield Violation(at, Reason.INVALID, share, f"{detail}; at most {most}")
 
 
 def daemons_leave_room(facts: FlowFacts) -> Iterator[Violation]:
@@ -312,6 +345,7 @@ RULES: Rules = (
             items_are_not_too_many,
             attempts_and_runs_are_bounded,
             parallelism_is_positive,
+            tolerances_are_of_the_items,
             daemons_leave_room,
             failure_policy_is_known,
             finally_steps_end,

@@ -100,11 +100,12 @@ def settings_refer_to_params(facts: FlowFacts) -> Iterator[Violation]:
     for i, _ in facts.steps_with_options:
         settings += find_set(steps[i], Setting, f"{facts.path(i)}.")
     for path, setting, text, *_ in settings:
-        is_time = setting.is_time
-        if not isinstance(text, str) or (is_time and "$(" not in text):
+        takes_text = setting.is_time or (setting.is_share and fits(text, setting))
+        if not isinstance(text, str) or (takes_text and "$(" not in text):
             continue
         # the schema takes any text, because a reference is one
-        what = "a duration such as 2h" if is_time else "a whole number"
+        what = "a duration such as 2h" if setting.is_time else "a whole number"
+        what += " or a percentage such as 5%" if setting.is_share else ""
         reference = find_param_reference(text)
         if reference is None:
             unquoted = f"; write {text}, without quotes" if text.isdecimal() else ""
@@ -112,7 +113,7 @@ def settings_refer_to_params(facts: FlowFacts) -> Iterator[Violation]:
         elif (value := find_value(reference, params)) is UNSET:
             guess = did_you_mean(suggester.nearest(reference.keys[0]))
             detail = f'there is no parameter "{".".join(reference.keys)}"{guess}'
-        elif fits(value, is_time=is_time) or value is None:
+        elif fits(value, setting) or value is None:
             continue  # a param without a value has a fault of its own
         elif facts.level > 1 and is_unknown(value):
             continue  # its parent knows it when the child flow is made

@@ -304,7 +304,8 @@ def _settled(
     if step.fan_out is None and has_ended:
         return msgspec.structs.replace(last, runs=runs, **fields)
     judged = {"phase": JobPhase.RUNNING, "reason": "", "message": "", "job": "", "failure": None}
-    return msgspec.structs.replace(last, runs=runs, **(judged if has_ended else {}))
+    # a user may have skipped one of too many that failed
+    return msgspec.structs.replace(last, runs=runs, **(judged if has_ended else {"reason": ""}))
 
 
 def _again_in_running(
@@ -360,7 +361,7 @@ def _items_again(
         else fresh.get(run.index, api.RunCondition(index=run.index, phase=api.StepPhase.WAITING))
         for run in last.runs or ()
     ]
-    return msgspec.structs.replace(last, runs=runs)
+    return msgspec.structs.replace(last, runs=runs, reason="")
 
 
 def orders_left(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[api.ByHand] | None:

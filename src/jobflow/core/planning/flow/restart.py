@@ -168,7 +168,15 @@ class _Judge:
     def _items(self, observed: ObservedStep, unaffected: frozenset[int] | None) -> Again | None:
         step, stored = observed.step, observed.stored
         runs = stored.runs or ()
-        kept = frozenset(run.index or 0 for run in runs if self._stays(step, run))
+        completed = stored.phase == api.StepPhase.COMPLETED
+        kept = frozenset(
+            run.index or 0
+            for run in runs
+            # a step that has completed tolerates what is missing
+            if self._stays(step, run)
+            or (completed and run.phase == api.StepPhase.SKIPPED)
+            or (completed and run.phase == api.StepPhase.FAILED and not self._tolerated)
+        )
         if stored.phase == api.StepPhase.FAILED:
             items = get_items(step, stored.decisions)
             stays = bool(items) and kept.issuperset(range(len(items or ())))

@@ -5,11 +5,8 @@ their order, up to `forEach.parallelism`; a repeat when the one before has compl
 stored, `until` does not hold, and `repeat.pause` is over.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
 
 import msgspec
 
@@ -22,119 +19,29 @@ from jobflow.core.limits import MAX_RUNS
 from jobflow.core.planning import target_ends
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision, TargetEnd
-from jobflow.core.planning.flow.failure_policy import is_last_failure, runs_every_item
-from jobflow.core.planning.flow.restart import runs_again_by_hand
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, fresh
 from jobflow.core.planning.reuse import not_compared, rest_of_repeat
 from jobflow.core.planning.started.matched_items import ItemStates
 from jobflow.core.planning.started.run import (
     FindEnd,
     decide_run,
-    end_unstarted,
     failed,
     refused_for_good,
     start_run,
 )
+from jobflow.core.planning.started.runs import Loop, LoopEnd
+from jobflow.core.planning.started.tolerance import until_not_reached
 from jobflow.core.planning.work.abort import aborted, ending_reason
 from jobflow.core.planning.work.end import duration, ended_by_hand
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import get_items, get_parallelism, read_bits
-from jobflow.core.spec.readiness import SKIPS, TargetState
-from jobflow.core.text import format_count
+from jobflow.core.spec.readiness import SKIPS, is_bad_skip
+from jobflow.core.text import format_count, shorten
 from jobflow.core.timestamps import add, ceil_to_second
 
 _NONE: frozenset[int] = frozenset()
 _DELAYS = ("", StepReason.SUSPENDED)
 """Reasons that only delay items."""
-
-
-class LoopEnd(NamedTuple):
-    """The end of a step, with a reason if it fails although no run has failed."""
-
-    reason: str = ""
-    message: str = ""
-    phase: StepPhase = StepPhase.FAILED
-    """The phase, if there is a reason."""
-    outputs: dict[str, Any] | None = None
-
-
-@dataclass(slots=True)
-class Loop:
-    """The decisions about the runs of one step."""
-
-    observed: ObservedStep
-    total: int
-    """The most runs."""
-    begun: Mapping[int | None, ObservedRun]
-    """The runs in the status or with a vcjob, by index."""
-    every: bool = False
-    """Whether every item starts (`runs_every_item`)."""
-    states: ItemStates | None = None
-    """The states of the targets for each item, if the items depend on theirs."""
-    decided: dict[int, tuple[ObservedRun, RunDecision]] = field(default_factory=dict)
-    """Runs that have begun or start now, by index."""
-    verdict: LoopEnd | None = None
-    """None if the step has not ended."""
-    stores_first: bool = False
-    """Whether the next run waits until the end of the last, or its decision, is stored."""
-    taken: int = 0
-    """The items for which `forEach.when` holds, as a bit set."""
-    wake_at: datetime | None = None
-    """When to plan again although no run needs it."""
-    next_at: datetime | None = None
-    """When the next repeat may start, while `repeat.pause` lasts."""
-
-    @property
-    def runs(self) -> list[tuple[ObservedRun, RunDecision]]:
-        """The decided runs, by index."""
-        return [self.decided[index] for index in sorted(self.decided)]
-
-    @property
-    def conditions(self) -> Iterator[RunCondition]:
-        """The conditions of the decided runs."""
-        return (decision.condition for _, decision in self.decided.values())
-
-    @property
-    def failed(self) -> bool:
-        return any(condition.phase == StepPhase.FAILED for condition in self.conditions)
-
-    @property
-    def not_started(self) -> int:
-        """The number of runs that have not begun."""
-        return self.total - sum(index < self.total for index in self.decided)
-
-    @property
-    def first_waiting(self) -> int | None:
-        """The first item that waits for an item of a target; None if there is none."""
-        if self.states is None or self.starts_no_more:
-            return None
-        left = (index for index in range(self.total) if index not in self.decided)
-        return next((i for i in left if self.states.of(i) is TargetState.NOT_YET), None)
-
-    @property
-    def starts_no_more(self) -> bool:
-        """Whether no further item starts because one has failed for good."""
-        return self.failed and not self.every
-
-    @property
-    def begun_by_hand(self) -> frozenset[int]:
-        """The items that run again because a user wants them to, although another has failed."""
-        runs = self.begun.items()
-        return frozenset(index or 0 for index, run in runs if runs_again_by_hand(run.stored))
-
-    def run(self, index: int, ctx: PlanContext) -> ObservedRun:
-        """Return the run with an index, which may not have begun."""
-        return self.begun.get(index) or fresh(self.observed, ctx.flow.metadata.name, index)
-
-    def is_met(self, index: int) -> bool:
-        """Return whether the targets of an item let it start."""
-        return self.states is None or self.states.of(index) is TargetState.MET
-
-    def start(self, index: int, ctx: PlanContext) -> RunDecision:
-        """Start a run now."""
-        run = self.run(index, ctx)
-        self.decided[index] = run, start_run(run, ctx)
-        return self.decided[index][1]
 
 
 def continue_loop(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -> Loop | None:
@@ -151,7 +58,10 @@ def continue_loop(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -
     elif observed.started or any(
         # a first vcjob cannot be created; a tolerated failure is from before a retry of the flow
         condition.phase == StepPhase.FAILED
-        and not (observed.step.continue_on_failure and condition.attempts)
+        and not (
+            (observed.step.continue_on_failure or observed.step.tolerates_items)
+            and condition.attempts
+        )
         for condition in loop.conditions
     ):
         _continue(loop, ctx, is_sure=end is not None and end.phase == StepPhase.COMPLETED)
@@ -176,9 +86,8 @@ def _with_begun(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -> 
         known = {run.index for run in observed.runs}
         while total in known and total < MAX_RUNS:  # `max` was lowered past admission
             total += 1
-    every = runs_every_item(ctx.flow, step)
     position = ctx.layout.graph.index[step.name]
-    loop = Loop(observed, total, {run.index: run for run in observed.runs}, every)
+    loop = Loop(observed, total, {run.index: run for run in observed.runs})
     if position in ctx.layout.matching:
         loop.states = ItemStates(position, ctx)
     ends = target_ends.recorded_item_ends(ctx).get(position, {})
@@ -260,63 +169,100 @@ def _continue(loop: Loop, ctx: PlanContext, *, is_sure: bool) -> None:
 def _items(loop: Loop, ctx: PlanContext) -> None:
     """Begin the next items, or end the step if all that have begun have ended and no other may."""
     why = ending_reason(loop.observed, ctx)
-    if (states := loop.states) is not None and not (why or loop.starts_no_more):
-        for index in range(loop.total):
-            if index in loop.decided or (skip := SKIPS.get(states.of(index))) is None:
-                continue
-            run = loop.run(index, ctx)
-            why_not = f"{states.message(index)} did not end as required"
-            loop.decided[index] = (
-                run, end_unstarted(run, StepPhase.SKIPPED, StepReason(skip), why_not)
-            )  # fmt: skip
-    if ctx.orders:
-        _settle_by_hand(loop, ctx)
-    ended = sum(condition.phase in ENDED_STEP_PHASES for condition in loop.conditions)
-    # no further item starts while the reason of a failure is being read
-    runs = loop.decided.values()
-    is_failing = not loop.every and any(d.unjudged and is_last_failure(run) for run, d in runs)
-    by_hand = loop.begun_by_hand if loop.starts_no_more else _NONE
-    stops = loop.starts_no_more and not by_hand
-    if not (why or ctx.terminating or ctx.pause or stops or is_failing):
-        ended += _begin_items(loop, len(loop.decided) - ended, by_hand, ctx)
-    if ended < len(loop.decided):
-        return
-    if not (ctx.terminating or by_hand.issubset(loop.decided)) and why in _DELAYS:
-        return
     # a suspension only delays items
     for_good = why not in _DELAYS
+    loop.judge(ctx, ends=for_good)
+    if loop.states is not None and not (why or loop.starts_no_more):
+        for index in range(loop.total):
+            state = loop.states.of(index)
+            if index not in loop.decided and (skip := SKIPS.get(state)) is not None:
+                message = shorten(f"{loop.states.message(index)} did not end as required")
+                reason = StepReason(skip)
+                loop.settle(index, ctx, phase=StepPhase.SKIPPED, reason=reason, message=message)
+    if ctx.orders:
+        _settle_by_hand(loop, ctx)
+    may_start = loop.judge(ctx, ends=for_good) and not (why or ctx.terminating or ctx.pause)
+    if may_start:
+        _take_results(loop, ctx)
+        may_start = loop.judge(ctx, ends=for_good)
+    by_hand = loop.begun_by_hand if loop.starts_no_more else _NONE
+    if may_start or (by_hand and not (why or ctx.terminating or ctx.pause)):
+        _start_items(loop, by_hand, ctx)
+        loop.judge(ctx, ends=for_good)
+    _leave_out(loop, by_hand, ctx)
+    outcome = loop.outcome
+    if outcome is not None and outcome.wake_at is not None:
+        loop.wake_at = outcome.wake_at
+        return
+    ended = sum(condition.phase in ENDED_STEP_PHASES for condition in loop.conditions)
+    if ended < len(loop.decided):
+        # what has failed, or is not needed any more, is stored before anything is ended for it
+        if outcome is not None and outcome.reason and not outcome.is_past:
+            loop.stores_first |= outcome.reason != loop.observed.stored.reason
+        return
+    if not (ctx.terminating or by_hand.issubset(loop.decided)) and not for_good:
+        return
     # its items were stopped with their targets
     stopped = next((c for c in loop.conditions if c.reason == StepReason.STOPPED), None)
-    if stopped is not None and not loop.failed:
+    # the flow ends items beside those whose failure is tolerated
+    falls = for_good and outcome is None and loop.observed.step.tolerates_items
+    is_cut = loop.not_started > 0 or any(c.reason == why for c in loop.conditions)
+    if stopped is not None and not loop.failed and outcome is None:
         loop.verdict = LoopEnd(stopped.reason, stopped.message, StepPhase.SKIPPED)
-    elif not loop.not_started or loop.starts_no_more or (loop.failed and for_good):
-        loop.verdict = LoopEnd()
-    elif for_good:
+    elif (falls and is_cut) or (
+        loop.not_started and for_good and not (loop.starts_no_more or loop.failed)
+    ):
         count = f"{ended} of {loop.total} items had ended"
         loop.verdict = LoopEnd(why, aborted(why, count, loop.observed, ctx))
+    elif not loop.not_started or loop.starts_no_more or (loop.failed and for_good):
+        loop.verdict = _end_of_items(loop)
 
 
-def _begin_items(loop: Loop, under_way: int, by_hand: frozenset[int], ctx: PlanContext) -> int:
-    """Begin the items for which there is room, and return how many have ended at once. `under_way`:
-    those that take room now; `by_hand`: if not empty, those that alone may begin."""
-    known = len(loop.decided)
-    _take_results(loop, ctx)
-    ended, has_failed = len(loop.decided) - known, False
+def _end_of_items(loop: Loop) -> LoopEnd | None:
+    """Return how a step ends whose items have ended as far as they ever start; None if it is not
+    known yet whether those that were skipped are tolerated."""
+    outcome, states = loop.outcome, loop.states
+    if outcome is not None:
+        return LoopEnd(outcome.reason, outcome.message)
+    if message := until_not_reached(loop.observed.step, loop.total, [*loop.conditions]):
+        return LoopEnd(StepReason.UNTIL_NOT_REACHED, shorten(message))
+    if states is not None:
+        skipped = (i for i, (_, d) in loop.decided.items() if is_bad_skip(d.condition))
+        if any(states.is_tolerated(index) is None for index in skipped):
+            return None
+    return LoopEnd()
+
+
+def _start_items(loop: Loop, by_hand: frozenset[int], ctx: PlanContext) -> None:
+    """Start the next items that have room. `by_hand`: if not empty, only those."""
     most = get_parallelism(ctx.flow, loop.observed.step)
     room = loop.total if most is None or most < 1 else most
+    under_way = sum(condition.phase not in ENDED_STEP_PHASES for condition in loop.conditions)
     for index in range(loop.total):
-        if under_way >= room or (has_failed and not (loop.every or by_hand)):
+        if under_way >= room:
             break
         if index in loop.decided or (by_hand and index not in by_hand) or not loop.is_met(index):
             continue
         if _is_taken(loop, index, ctx):
             loop.start(index, ctx)
         # one that is not taken, or whose create was refused, ends at once and takes no room
-        phase = loop.decided[index][1].condition.phase if index in loop.decided else ""
-        has_ended = phase in ENDED_STEP_PHASES
-        ended, under_way = ended + has_ended, under_way + (not has_ended)
-        has_failed = has_failed or phase == StepPhase.FAILED
-    return ended
+        if index not in loop.decided or not loop.has_ended(index):
+            under_way += 1
+        elif not (loop.judge(ctx, ends=False) or by_hand):
+            break
+
+
+def _leave_out(loop: Loop, by_hand: frozenset[int], ctx: PlanContext) -> None:
+    """End the items that have no job if the step completes without them."""
+    if loop.outcome is None or loop.outcome.reason != StepReason.NOT_NEEDED:
+        return
+    end = {"phase": StepPhase.SKIPPED, "reason": StepReason.NOT_NEEDED}
+    for index in range(loop.total):
+        if index not in loop.decided and index not in by_hand:
+            loop.settle(index, ctx, **end, message="its step completes without it")
+    for index, (run, decision) in loop.decided.items():
+        if decision.drafts:  # no further attempt starts
+            loop.decided[index] = run, msgspec.structs.replace(decision, drafts=())
 
 
 def _settle_by_hand(loop: Loop, ctx: PlanContext) -> None:
@@ -330,8 +276,7 @@ def _settle_by_hand(loop: Loop, ctx: PlanContext) -> None:
         if order is None or order.action == Action.RETRY_STEPS:
             continue
         if order is not whole or order.action == Action.SKIP_STEP:
-            condition = msgspec.structs.replace(run.stored, **ended_by_hand(run, order, ctx))
-            loop.decided[index] = run, RunDecision(condition)
+            loop.settle(index, ctx, **ended_by_hand(run, order, ctx))
 
 
 def _is_taken(loop: Loop, index: int, ctx: PlanContext) -> bool:
@@ -355,10 +300,8 @@ def _is_taken(loop: Loop, index: int, ctx: PlanContext) -> bool:
         loop.taken |= 1 << index
         loop.stores_first = True
     else:
-        message = f"`{when}` does not hold"
-        loop.decided[index] = (
-            run, end_unstarted(run, StepPhase.SKIPPED, StepReason.NOT_TAKEN, message)
-        )  # fmt: skip
+        end = {"phase": StepPhase.SKIPPED, "reason": StepReason.NOT_TAKEN}
+        loop.settle(index, ctx, **end, message=shorten(f"`{when}` does not hold"))
     return False
 
 

@@ -16,11 +16,13 @@ from jobflow.api.volcano.job import JobPhase, TaskState
 from jobflow.core.planning.context import with_time
 from jobflow.core.planning.decision import StepDecision, collect
 from jobflow.core.planning.observed.steps import ObservedStep
-from jobflow.core.planning.started.loop import Loop, LoopEnd
+from jobflow.core.planning.started.runs import Loop, LoopEnd
+from jobflow.core.planning.started.tolerance import say_limit
 from jobflow.core.planning.work.end import describe_failed_pods, name_cause
 from jobflow.core.pods.resources import replace_hours
 from jobflow.core.reasons import WITH_THE_FLOW, StepReason
 from jobflow.core.spec.items import name_item, read_bits
+from jobflow.core.spec.readiness import is_bad_skip, is_flow_error
 from jobflow.core.text import format_count, shorten
 
 
@@ -80,6 +82,9 @@ def _condition(
         fields = _items(loop, conditions)
     else:
         fields = _repeat(loop, conditions)
+    outcome = loop.outcome
+    if loop.verdict is None and outcome is not None and outcome.reason and not outcome.is_past:
+        fields |= {"reason": outcome.reason, "message": shorten(outcome.message)}
     if stored.passed_targets is not None and attempts <= stored.past_attempts:
         fields["passed_targets"] = stored.passed_targets
     created = (run.create_time for run in runs if run.create_time is not None)
@@ -195,34 +200,45 @@ def _name(observed: ObservedStep, run: RunCondition) -> str:
 
 
 def _ended(loop: Loop, verdict: LoopEnd, runs: Sequence[RunCondition]) -> dict[str, Any]:
-    failed = [run for run in runs if run.phase == StepPhase.FAILED]
     fields: dict[str, Any] = {"phase": StepPhase.COMPLETED}
-    if verdict.reason:
+    failed = [run for run in runs if run.phase == StepPhase.FAILED]
+    skipped = [run for run in runs if is_bad_skip(run)]
+    completes = verdict.reason in ("", StepReason.NOT_NEEDED)
+    none_taken = bool(runs) and all(run.reason == StepReason.NOT_TAKEN for run in runs)
+    # if it decides for each item, none of them may be taken
+    decides = (each := loop.observed.step.for_each) is not None and each.when is not None
+    bad = [] if verdict.reason else _not_tolerated(loop, [*failed, *skipped])
+    if verdict.reason == StepReason.TOO_MANY_FAILED and failed:
+        fields = _failed(loop, failed, verdict.reason)
+    elif not completes:
         fields = {"phase": verdict.phase, "reason": verdict.reason, "message": verdict.message}
         fields |= {"outputs": verdict.outputs} if verdict.outputs else {}
-    elif failed:
-        fields = _failed(loop, failed)
+    elif bad and bad[0].phase == StepPhase.FAILED:
+        fields = _failed(loop, [run for run in bad if run.phase == StepPhase.FAILED])
     elif runs and all(run.reason == StepReason.SKIPPED_BY_USER for run in runs):
         first = runs[0]
         fields = {"phase": StepPhase.SKIPPED, "reason": first.reason, "message": first.message}
-    elif skipped := [run for run in runs if _is_skipped(run)]:
-        bad = [run for run in skipped if run.reason != StepReason.NOT_TAKEN]
-        has_begun = len(skipped) < len(runs)
-        each = loop.observed.step.for_each
-        # if it decides for each item, none of them may be taken
-        if bad or not (has_begun or (each is not None and each.when is not None)):
-            of_targets = (run for run in bad if run.reason == StepReason.UPSTREAM_FAILED)
-            first = next(of_targets, skipped[0])
-            count = f"{len(bad or skipped)} of {format_count(loop.total, 'item')} skipped"
-            # a large status drops the message
-            skip = ": ".join(filter(None, (_name(loop.observed, first), first.message)))
-            fields = {
-                "phase": StepPhase.FAILED if has_begun else StepPhase.SKIPPED,
-                "reason": first.reason,
-                "message": shorten(f"{count}; {skip}"),
-            }
+    elif bad or (none_taken and not decides):
+        of_targets = (run for run in bad if run.reason == StepReason.UPSTREAM_FAILED)
+        first = next(of_targets, next(run for run in runs if run.phase == StepPhase.SKIPPED))
+        count = f"{len(bad or runs)} of {format_count(loop.total, 'item')} skipped"
+        # a large status drops the message
+        skip = ": ".join(filter(None, (_name(loop.observed, first), first.message)))
+        not_run = {StepReason.NOT_TAKEN, *(run.reason for run in bad)}
+        has_begun = any(run.reason not in not_run for run in runs)
+        fields = {
+            "phase": StepPhase.FAILED if has_begun else StepPhase.SKIPPED,
+            "reason": first.reason,
+            "message": shorten(f"{count}; {skip}"),
+        }
     elif runs and all(run.reason == StepReason.REUSED for run in runs):
         fields |= {"reason": StepReason.REUSED, "message": runs[0].message}
+    elif failed or skipped or verdict.reason:
+        left_out = [run for run in runs if run.reason == StepReason.NOT_NEEDED]
+        counts = {"failed": failed, "skipped": skipped, "not needed": left_out}
+        items = format_count(loop.total, "item")
+        parts = [f"{len(some)} of {items} {what}" for what, some in counts.items() if some]
+        fields |= {"message": "; ".join(parts)}
     if loop.observed.step.repeat is not None and loop.decided:
         last = loop.decided[max(loop.decided)][1].condition
         fields |= {
@@ -233,18 +249,29 @@ def _ended(loop: Loop, verdict: LoopEnd, runs: Sequence[RunCondition]) -> dict[s
     return fields
 
 
-def _is_skipped(run: RunCondition) -> bool:
-    """Return whether a run did not end as required. One that a user has skipped did."""
-    return run.phase == StepPhase.SKIPPED and run.reason != StepReason.SKIPPED_BY_USER
+def _not_tolerated(loop: Loop, missing: Sequence[RunCondition]) -> list[RunCondition]:
+    """Return the runs without which the step does not complete, of those that have failed or were
+    skipped."""
+    tolerates, states = loop.observed.step.tolerates_items, loop.states
+    return [
+        run
+        for run in missing
+        if not (
+            tolerates and not is_flow_error(run)
+            if run.phase == StepPhase.FAILED
+            else states is not None and states.is_tolerated(run.index or 0)
+        )
+    ]
 
 
-def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:
+def _failed(loop: Loop, failed: Sequence[RunCondition], reason: str = "") -> dict[str, Any]:
     """Show the first run that failed by itself, behind the counts."""
     by = next((run for run in failed if run.reason not in WITH_THE_FLOW), failed[0])
     message = by.message  # of a repeat, which names the job
-    if loop.observed.step.for_each is not None:
+    if (each := loop.observed.step.for_each) is not None:
         items = format_count(loop.total, "item")
-        counts = [f"{len(failed)} of {items} failed"] if len(failed) > 1 else []
+        counts = [f"{len(failed)} of {items} failed"] if len(failed) > 1 or reason else []
+        counts += [say_limit(each)] if reason else []
         skipped = sum(d.condition.phase == StepPhase.SKIPPED for _, d in loop.decided.values())
         counts += [f"{skipped} of {items} skipped"] if skipped else []
         counts += [f"{loop.not_started} of {items} not started"] if loop.not_started else []
@@ -254,7 +281,7 @@ def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:
         message = name_cause("; ".join([*counts, item]), by.message, failure)
     return {
         "phase": StepPhase.FAILED,
-        "reason": by.reason,
+        "reason": reason or by.reason,
         "message": shorten(message),
         "job": by.job,
         "failure": by.failure,

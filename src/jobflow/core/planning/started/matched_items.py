@@ -87,6 +87,14 @@ class ItemStates:
             self._states[index] = found
         return found
 
+    def is_tolerated(self, index: int) -> bool | None:
+        """Return whether an item is skipped only for items of steps that have completed without
+        them; None if that is not known yet."""
+        if self.of(index) is not TargetState.UPSTREAM_FAILED or self._whole & {self.of(index)}:
+            return False
+        ends = {each.end for each in self._targets if self._state(each, index) is self.of(index)}
+        return None if None in ends else ends == {StepEnd.COMPLETED}
+
     def message(self, index: int) -> str:
         """Return what an item waits for, or why it is skipped: `item 2 of train (Running)`."""
         wanted = self.of(index)

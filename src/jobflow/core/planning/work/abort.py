@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from jobflow.api.flow.control import FailurePolicy
 from jobflow.api.flow.status import TIMEOUT, RunCondition
 from jobflow.core.planning.actions import AbortJob, CommandFlow, DeleteJob
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.flow.failure_policy import stored_failures
+from jobflow.core.planning.flow.failure_policy import policy_of, stored_failures
 from jobflow.core.planning.observed.steps import ObservedRun
-from jobflow.core.reasons import BY_HAND, StepReason, ordered
+from jobflow.core.reasons import BY_HAND, DECIDES_ITEMS, StepReason, ordered
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import ceil_to_second
 from jobflow.core.work import work_of_object
@@ -25,6 +26,7 @@ _WHY: Mapping[str, str] = {
     StepReason.CANCELLED: "the flow was cancelled",
     StepReason.SUSPENDED: "the flow was suspended",
     StepReason.DAEMON_ENDED: "no other step needs it any more",
+    StepReason.NOT_NEEDED: "its step completes without it",
 }
 
 
@@ -56,15 +58,31 @@ def ending_reason(run: ObservedRun, ctx: PlanContext) -> str:
             return StepReason.DAEMON_ENDED
     elif lifecycle.finally_too:
         return StepReason.CANCELLED
+    if run.index is not None and (why := _judged(run, ctx)):
+        return why
     if run.job is not None and work_of_object(run.job).has_steps:
         return ""  # its steps are suspended: it reads that from the status of its parent
     return StepReason.SUSPENDED if lifecycle.aborts_what_runs else ""
 
 
+def _judged(run: ObservedRun, ctx: PlanContext) -> str:
+    """Return the reason to end an item because it is decided, by the stored status, how its step
+    ends; or ""."""
+    if not run.step.tolerates_items:
+        return ""
+    reason = ctx.observed[ctx.layout.graph.index[run.step.name]].stored.reason
+    if reason == StepReason.NOT_NEEDED:
+        return reason
+    is_failing = reason in DECIDES_ITEMS and policy_of(ctx.flow) is FailurePolicy.ABORT
+    return StepReason.FAILURE_POLICY if is_failing else ""
+
+
 def why_in_words(why: str, run: ObservedRun, ctx: PlanContext) -> str:
     """Return the clause for the reason of an abort."""
     if why == StepReason.FAILURE_POLICY:
-        return ctx.facts.aborted_for or stored_failures(ctx)
+        judged = run.index is not None and _judged(run, ctx)
+        failed = f"{run.step.name} fails" if judged else stored_failures(ctx)
+        return ctx.facts.aborted_for or failed
     order = ctx.order_for(run)
     if order is not None and why == BY_HAND[order.action]:
         return f"it was {ordered(order)}"

@@ -69,7 +69,8 @@ def abort(run: ObservedRun, why: str, ctx: PlanContext) -> RunDecision | None:
     if why == StepReason.SUSPENDED:
         return None
     message = why_in_words(why, run, ctx)
-    return RunDecision(own_end(run, StepPhase.SKIPPED, StepReason.STOPPED, message))
+    reason = StepReason.NOT_NEEDED if why == StepReason.NOT_NEEDED else StepReason.STOPPED
+    return RunDecision(own_end(run, StepPhase.SKIPPED, reason, message))
 
 
 def wait(run: ObservedRun, ctx: PlanContext) -> RunDecision:

@@ -2,8 +2,8 @@
 ended.
 
 A kind of work says what it knows of the end (`AttemptEnd`). An aborted run ends for the stored
-reason, with one exception: after a suspension only an Aborted vcjob does, because one that ends
-Failed or Terminated has failed by itself.
+reason, with an exception: after a suspension, or if it is not needed any more, only an Aborted
+vcjob does, because one that ends Failed or Terminated has failed by itself.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ MOST_ASKED = 3
 MOST_AVOIDED = 10
 """Most nodes that an attempt avoids."""
 
+_FAILS_BY_ITSELF = (StepReason.SUSPENDED, StepReason.NOT_NEEDED)
+"""Reasons of an abort after which a vcjob that is not Aborted has failed by itself."""
+
 Outputs = dict[str, object]
 T = TypeVar("T")
 
@@ -81,7 +84,9 @@ def ended(run: ObservedRun, job: Job, end: AttemptEnd, ctx: PlanContext) -> RunC
     if reason and is_aborted(run, job):
         reason = run.stored.reason
         message = aborted(reason, message, run, ctx)
-    phase = ends_as(reason)
+    phase, failure = ends_as(reason), end.failure
+    if phase == StepPhase.SKIPPED:
+        outputs = failure = None
     if isinstance(outputs, OutputsTooLarge):
         excess = f"the outputs of {run.step.name} {outputs}"
         outputs = None
@@ -107,7 +112,7 @@ def ended(run: ObservedRun, job: Job, end: AttemptEnd, ctx: PlanContext) -> RunC
         job=job.metadata.name,
         attempts=run.attempts,
         last_transition_time=since,
-        failure=end.failure,
+        failure=failure,
         flow_error=end.flow_error,
         outputs=outputs,
         # the hours of a lost job were added when it was not found
@@ -165,6 +170,8 @@ def ended_by_hand(run: ObservedRun, order: ByHand, ctx: PlanContext) -> dict[str
 
 def ends_as(reason: str) -> StepPhase:
     """Return the phase of a run that ends for this reason; "" is success."""
+    if reason == StepReason.NOT_NEEDED:
+        return StepPhase.SKIPPED
     well = not reason or reason == StepReason.DAEMON_ENDED
     return StepPhase.COMPLETED if well else StepPhase.FAILED
 
@@ -173,7 +180,9 @@ def is_aborted(run: ObservedRun, job: Job) -> bool:
     """Return whether the end of an attempt that has failed is the abort that is recorded."""
     if run.stored.abort_time is None:
         return False
-    return run.stored.reason != StepReason.SUSPENDED or job.phase == JobPhase.ABORTED
+    # a child flow that is cancelled is Failed
+    by_itself = _FAILS_BY_ITSELF if work_of_object(job).has_pods else (StepReason.SUSPENDED,)
+    return run.stored.reason not in by_itself or job.phase == JobPhase.ABORTED
 
 
 def take_outputs(
