@@ -269,17 +269,11 @@ def test_fields_without_an_effect_are_left_out(extra: dict[str, Any]) -> None:
 
 
 def test_the_lock_of_a_template_is_a_group_of_steps() -> None:
-    lock = {"synchronization": {"semaphores": [{"configMapKeyRef": {"name": "l", "key": "n"}}]}}
-    limits = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "l"},
-        "data": {"n": "2"},
-    }
+    lock = {"synchronization": {"mutexes": [{"name": "l"}]}}
     main = steps("main", [step("a", "pod")], [step("b", "below")])
     below = steps("below", [step("c", "echo")]) | {"synchronization": {"mutex": {"name": "m"}}}
-    found = migrate(workflow(main, shell("pod", **lock), below, echo()), limits)
-    assert found.step("a")["concurrency"] == {"group": "l-n", "limit": 2}
+    found = migrate(workflow(main, shell("pod", **lock), below, echo()))
+    assert found.step("a")["concurrency"] == {"group": "l"}
     assert found.step("b")["concurrency"] == {"group": "m"}
 
 
