@@ -271,9 +271,9 @@ class Simulation:
             planned = self.world.plan()
             if planned.nothing:
                 return True
-            steps = self.shown_steps(planned.status)
-            ended = frozenset(name for name, step in steps.items() if step.phase in ENDED)
-            self.moment.batches.append(Batch(ended=ended, begun=self.begun_steps()))
+            before, after = map(self.ended_steps, (self.world.flow.status, planned.status))
+            batch = Batch(ended=after, ended_before=before, begun=self.begun_steps())
+            self.moment.batches.append(batch)
             for action in planned.plan.actions:
                 if not self.crashes_now():
                     self.act(action)
@@ -390,6 +390,10 @@ class Simulation:
         prefix = f"{self.case.flow.metadata.name}-"
         conditions = (self.world.flow.status.conditions or {}).items()
         return frozenset(key.removeprefix(prefix) for key, c in conditions if has_begun(c))
+
+    def ended_steps(self, status: JobFlowStatus) -> frozenset[str]:
+        steps = self.shown_steps(status).items()
+        return frozenset(name for name, step in steps if step.phase in ENDED)
 
     def shown_steps(self, status: JobFlowStatus) -> dict[str, ShownStep]:
         prefix = f"{self.case.flow.metadata.name}-"

@@ -83,8 +83,9 @@ class Matching:
         batch = self.reference.batch
         if self.reference.own_work(target) is not None:
             return target.phase == "Running" and target.name in batch.begun
-        now = sum(created.step == target.name for created in batch.created)
-        return target.phase == "Running" and len(list(target.attempts)) > now
+        new = {created.name for created in batch.created}
+        before = (attempt for attempt in target.attempts if attempt.vcjob.name not in new)
+        return target.phase == "Running" and any(before)
 
     def lists(self, state: State) -> list[list[Any]]:
         """Return the known lists of the matched targets that were taken."""
