@@ -92,7 +92,7 @@ class Matching:
         found = [
             self.list_of(target)
             for target in self.targets(state)[0]
-            if target.phase != "Skipped" or target.reason in (UPSTREAM, STOPPED)
+            if target.phase != "Skipped" or target.reason in (UPSTREAM, STOPPED, SKIPPED_BY_USER)
         ]
         return [items for items in found if items is not None]
 

@@ -238,6 +238,14 @@ def test_an_item_runs_again_although_others_have_failed() -> None:
     assert (world.end[0], end_of(world, "a")[0]) == ("Failed", "Failed")
 
 
+def test_an_item_that_runs_again_beside_a_failed_one_decides_again() -> None:
+    world = flow("runs", a=step(for_each=ForEach(from_="[1, 2]"))).settled().settled()
+    world = end_jobs(world, "Completed", "f-a-0")
+    world = end_jobs(world, "Failed", "f-a-1")
+    world = retry(world, "a/0").settled().settled()
+    assert "f-a-0-r1" in world.jobs
+
+
 def test_an_item_that_runs_again_waits_for_a_suspended_flow() -> None:
     world = end_jobs(for_each(2).settled(), "Failed", "f-a-0")
     world = world.with_command("SuspendFlow", name="suspend").settled()
