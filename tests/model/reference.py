@@ -324,7 +324,7 @@ class Reference:
         ready = list(self.running.ready(state, strict=False))
         assert created.index in ready, f"{where}, which may not be: {state.phase}"
         assert self.room(), f"{where}, though there is no room"
-        self.reusing.check_needed(state, created.index)
+        self.reusing.check_needed(state, created)
         run = state.run(created.index)
         number = state.number(created.index) + 1
         name = expected_name(self.flow, state.step, created.index, number)
