@@ -123,6 +123,16 @@ def test_an_item_is_skipped_and_the_step_is_judged_again() -> None:
     assert "f-b" in world.jobs
 
 
+def test_the_skip_of_an_item_does_not_settle_a_step_of_which_none_has_begun() -> None:
+    failing = step(for_each=ForEach(count=2), when="params.rates[9] > 0")
+    world = flow("b", a=failing)
+    rates = [Param(name="rates", value=[1])]
+    world = world.with_spec(params=rates, failure_policy="Continue").settled()
+    assert end_of(world, "a") == end_of(skip(world, "a/0").settled(), "a")
+    assert end_of(world, "a") == ("Failed", "ExpressionError")
+    assert end_of(skip(world, "a").settled(), "a") == SKIPPED
+
+
 def test_all_items_are_skipped_that_have_not_completed() -> None:
     world = for_each(4, parallelism=2).settled()
     world = end_jobs(world, "Completed", "f-a-0")
