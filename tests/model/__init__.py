@@ -56,7 +56,8 @@ docs/decisions: runs, policies-of-a-flow, skips-and-stop, commands-and-cancel):
 - A flow that reuses another one of the same spec takes the result of a run that completed there and
   does the same, in the order of the runs, if no job before it has run here, directly or through
   steps without jobs. Nothing else is reused; a retry of the flow does not take results for what has
-  run.
+  run. A new child flow reuses that of the same run, whatever its end, if no job before it has run
+  here; if no job has to run in it, as the script says, it counts as that one.
 
 Work without vcjobs and child flows: `work` has the kinds of which an attempt has no vcjob, such as
 approvals, and how each is drawn and answered; `test_own_work` runs the smallest such kind. A child

@@ -42,6 +42,8 @@ class Script:
     """Whether the API server refuses it (422)."""
     flow_error: bool = False
     """Of a child flow: whether it fails by an error of the flow itself."""
+    is_changed: bool = False
+    """Of a child flow that reuses one which has completed: whether a job runs in it."""
 
     def __repr__(self) -> str:
         changed = (entry for entry in fields(self) if getattr(self, entry.name) != entry.default)
@@ -71,6 +73,11 @@ class Vcjob:
     def alive(self) -> bool:
         """Whether it counts for the parallelism."""
         return not self.ended and not self.deleted
+
+    @property
+    def same_as(self) -> "Vcjob":
+        """The vcjob or child flow for which it counts in what follows."""
+        return self
 
     @property
     def has_flow_error(self) -> bool:

@@ -275,6 +275,8 @@ class Batch:
     refused: list[tuple[str, int | None]] = field(default_factory=list)
     ended: frozenset[str] = frozenset()
     """Steps that have ended according to that plan."""
+    ended_before: frozenset[str] = frozenset()
+    """Steps that had ended by the status that the plan read."""
     begun: frozenset[str] = frozenset()
     """Steps that had begun by the status that the plan read."""
 

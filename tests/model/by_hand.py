@@ -42,7 +42,8 @@ class ByHand:
         path, _, outputs = text.partition(" ")
         name, _, item = path.partition("/")
         state, index = self.reference.states[name], int(item) if item else None
-        if not self.makes_sense(action, state, index):
+        needs_item = bool(outputs) and index is None and has_items(state.step)
+        if needs_item or not self.makes_sense(action, state, index):
             return
         order = Order(action, json.loads(outputs) if outputs else None)
         if action != "CancelStep":

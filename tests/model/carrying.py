@@ -128,6 +128,8 @@ class Simulation:
         self.reference: Reference = Reference(
             case.flow, dict(case.templates), case.free_at, ended, script=case.script
         )
+        self.earlier = {} if earlier is None else earlier.vcjobs
+        """The vcjobs and child flows of the flow that is reused."""
         self.vcjobs: dict[str, Vcjob] = {}
         self.made: dict[str, Created] = {}
         """How each vcjob and child flow was created, by name."""
@@ -272,9 +274,9 @@ class Simulation:
             planned = self.world.plan()
             if planned.nothing:
                 return True
-            steps = self.shown_steps(planned.status)
-            ended = frozenset(name for name, step in steps.items() if step.phase in ENDED)
-            self.moment.batches.append(Batch(ended=ended, begun=self.begun_steps()))
+            before, after = map(self.ended_steps, (self.world.flow.status, planned.status))
+            batch = Batch(ended=after, ended_before=before, begun=self.begun_steps())
+            self.moment.batches.append(batch)
             for action in planned.plan.actions:
                 if not self.crashes_now():
                     self.act(action)
@@ -331,6 +333,8 @@ class Simulation:
         uid = self.world.jobs[action.name].metadata.uid
         kind = Child if is_flow else Vcjob
         vcjob = self.vcjobs[action.name] = kind(action.name, uid, script, self.now)
+        if isinstance(vcjob, Child) and not script.is_changed:
+            vcjob.counterpart = self.completed_counterpart(action.manifest["spec"])
         template = metadata["annotations"].get(labels.CREATED_BY_TEMPLATE, "").partition(".")[2]
         made = self.made[action.name] = Created(
             name=action.name,
@@ -343,6 +347,13 @@ class Simulation:
             vcjob=vcjob,
         )
         self.moment.batches[-1].created.append(made)
+
+    def completed_counterpart(self, spec: Mapping[str, Any]) -> Vcjob | None:
+        """Return the child flow that a new one reuses, if it is there and has completed."""
+        reuse = spec.get("reuse") or {"flow": ""}
+        found = self.earlier.get(reuse["flow"])
+        is_there = found is not None and found.uid == reuse["uid"]
+        return found if found is not None and is_there and found.phase == "Completed" else None
 
     def retry_child(self, name: str) -> None:
         """Retry a failed child flow, which says so at once."""
@@ -391,6 +402,10 @@ class Simulation:
         prefix = f"{self.case.flow.metadata.name}-"
         conditions = (self.world.flow.status.conditions or {}).items()
         return frozenset(key.removeprefix(prefix) for key, c in conditions if has_begun(c))
+
+    def ended_steps(self, status: JobFlowStatus) -> frozenset[str]:
+        steps = self.shown_steps(status).items()
+        return frozenset(name for name, step in steps if step.phase in ENDED)
 
     def shown_steps(self, status: JobFlowStatus) -> dict[str, ShownStep]:
         prefix = f"{self.case.flow.metadata.name}-"

@@ -23,6 +23,12 @@ class Child(Vcjob):
 
     cancelled: bool = False
     """Whether a cancel has ended it, after its `finally`."""
+    counterpart: Vcjob | None = None
+    """The child flow of which it has all its results if it completes."""
+
+    @property
+    def same_as(self) -> Vcjob:
+        return self.counterpart if self.counterpart and self.phase == "Completed" else self
 
     @property
     def has_flow_error(self) -> bool:
@@ -34,6 +40,9 @@ class Child(Vcjob):
 
     @property
     def output(self) -> Any:
+        same = self.same_as
+        if same is not self:
+            return same.output
         return None if self.cancelled else super().output
 
     def next_move(self) -> tuple[float, str] | None:
@@ -67,6 +76,7 @@ def observed(job: Job, child: Child, at: datetime) -> Job:
         outputs=None if child.output is None else dict(child.output),
         failure=failure if failed else None,
         flow_error=child.has_flow_error,
+        counterpart="" if child.same_as is child else child.same_as.name,
     )
 
 

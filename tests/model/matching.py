@@ -83,8 +83,9 @@ class Matching:
         batch = self.reference.batch
         if self.reference.own_work(target) is not None:
             return target.phase == "Running" and target.name in batch.begun
-        now = sum(created.step == target.name for created in batch.created)
-        return target.phase == "Running" and len(list(target.attempts)) > now
+        new = {created.name for created in batch.created}
+        before = (attempt for attempt in target.attempts if attempt.vcjob.name not in new)
+        return target.phase == "Running" and any(before)
 
     def lists(self, state: State, *, taken: bool = True) -> list[list[Any]]:
         """Return the known lists of the matched targets that were taken, or were not."""
@@ -112,7 +113,7 @@ class Matching:
         return UPSTREAM if any(map(self.was_taken, self.targets(state)[0])) else NOT_TAKEN
 
     def was_taken(self, target: State) -> bool:
-        return target.phase != "Skipped" or target.reason in (UPSTREAM, STOPPED)
+        return target.phase != "Skipped" or target.reason in (UPSTREAM, STOPPED, SKIPPED_BY_USER)
 
     def goes_on(self, state: State) -> bool:
         """Whether only steps have failed on whose items those of this step depend."""

@@ -154,10 +154,14 @@ def drawn_flow(drawing: Drawing) -> JobFlow:
     return flow
 
 
-class RetriedFamily(Drawing):
-    """A flow with many child flows that fail first, which is retried once or twice."""
+class WithChildren(Drawing):
+    """A flow with many child flows."""
 
     one_child_in = 2
+
+
+class RetriedFamily(WithChildren):
+    """One with child flows that fail first, which is retried once or twice."""
 
     def scripts(self, step: Step) -> tuple[Script, ...]:
         scripts = super().scripts(step)

@@ -377,6 +377,7 @@ class StepDrawing:
         if step.flow is not None:
             failing = [script for script in FAILING if script.end == "Failed"]
             kinds = [*SUCCEEDING, *failing, *ABORTED, Script(end="Failed", flow_error=True)]
+            kinds.append(Script(is_changed=True))
         if step.daemon:
             kinds = [*FOREVER * 6, *FAILING, *ABORTED]
         elif step.timeout and step.flow is None:

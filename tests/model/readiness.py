@@ -89,9 +89,12 @@ def handles(state: State, states: Mapping[str, State]) -> bool:
 
 
 def waits_for_storage(reference: Reference, state: State) -> bool:
-    """Whether the step, or one that it depends on, was decided in the plan of this batch, which
-    only stores the decision: a failure that follows from it comes a plan later."""
-    stored_now = state.decided_at == reference.now and state.name not in reference.batch.ended
+    """Whether the plan of this batch only stores a decision or the end of work without vcjobs, of
+    the step or of one that it depends on: a failure that follows from it comes a plan later."""
+    batch = reference.batch
+    stored_now = state.decided_at == reference.now and state.name not in batch.ended
+    if reference.own_work(state) is not None and state.ended and state.runs:
+        stored_now = stored_now or state.name not in batch.ended_before
     targets = (reference.states[name] for name in state.step.targets)
     return stored_now or any(waits_for_storage(reference, target) for target in targets)
 

@@ -334,7 +334,7 @@ class Reference:
         assert created.index in ready, f"{where}, which may not be: {state.phase}"
         assert self.room(), f"{where}, though there is no room"
         assert self.has_place(state), f"{where}, though there is no place"
-        self.reusing.check_needed(state, created.index)
+        self.reusing.check_needed(state, created)
         run = state.run(created.index)
         number = state.number(created.index) + 1
         name = expected_name(self.flow, state.step, created.index, number)

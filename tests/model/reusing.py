@@ -3,7 +3,7 @@
 The reference judges flows that reuse one of the same spec, so that a run is unchanged if the jobs
 before it are. It accepts either answer where the jobs before it may not have been the same: after
 conditions on targets that run, with `any`, and where the name of the flow or the number of attempts
-is part of the job.
+is part of the job. A new child flow reuses its counterpart, and counts as it if no job had to run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from model.acting import Vcjob
-from model.books import Attempt, Run, State
+from model.books import Attempt, Created, Run, State
 from model.matching import has_items
 from model.readiness import required_condition
 
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 REUSED = ("Completed", "Reused")
 _NOT_THE_SAME = (b"flow.name", b"attempt", b"retries", b"failure", b"vars.")
+
+
+def is_reused(run: Run) -> bool:
+    """Whether a run has the result of the earlier flow, or its child flow only has such results."""
+    last = run.last.vcjob if run.last is not None else None
+    return run.reason == "Reused" or (last is not None and last.same_as is not last)
 
 
 class Reusing:
@@ -99,7 +105,7 @@ class Reusing:
             matched = state.step.matches_items and has_items(target.step)
             runs = [run for run in target.runs if not matched or run.index == index]
             if self.has_jobs(target) and any(run.attempts for run in runs):
-                if not all(run.reason == "Reused" for run in runs if run.attempts):
+                if not all(is_reused(run) for run in runs if run.attempts):
                     return name
             elif found := self.ran_before(target, index if matched else None):
                 return found
@@ -111,7 +117,9 @@ class Reusing:
         if old.phase != state.phase or len(old.runs) != len(state.runs):
             return False
         if self.has_jobs(state) and any(run.attempts for run in state.runs):
-            names = [[run.last and run.last.vcjob.name for run in s.runs] for s in (old, state)]
+            names = [
+                [run.last and run.last.vcjob.same_as.name for run in s.runs] for s in (old, state)
+            ]
             return names[0] == names[1]
         same = [run.outputs for run in old.runs] == [run.outputs for run in state.runs]
         return same and all(self.is_unchanged(self.reference.states[t]) for t in state.step.targets)
@@ -120,18 +128,46 @@ class Reusing:
         """Whether attempts of a step are vcjobs or child flows."""
         return self.reference.own_work(state) is None
 
-    def check_needed(self, state: State, index: int | None) -> None:
-        """Check that a run whose vcjob is created could not take a result."""
-        if self.earlier is None or state.step.daemon or state.finally_ or state.past[index]:
+    def check_needed(self, state: State, created: Created) -> None:
+        """Check that a run whose vcjob is created could not take a result, or that a new child flow
+        reuses the right one."""
+        index, run = created.index, state.run(created.index)
+        is_first = not (state.finally_ or state.past[index] or run is not None)
+        if state.step.flow is not None:
+            if not created.retried:
+                self.check_counterpart(state, created, is_first=is_first)
             return
-        run, old = state.run(index), self.states[state.name]
-        if run is not None or (state.step.repeat and (index or old.phase != "Completed")):
+        if self.earlier is None or state.step.daemon or not is_first:
             return
+        if state.step.repeat and (index or self.states[state.name].phase != "Completed"):
+            return
+        text = msgspec.json.encode((state.step, self.reference.templates))
+        if any(word in text for word in _NOT_THE_SAME):
+            return
+        needed = any(self.results(state, index)) and self.is_made_of_the_same(state)
+        assert not needed, f"{state.name} {index} runs, and its result is there"
+
+    def check_counterpart(self, state: State, created: Created, *, is_first: bool) -> None:
+        shown, found = created.spec.get("reuse"), self.counterpart(state, created.index)
+        found = found if is_first else None
+        if shown is not None:
+            assert found is not None, f"{created.name} reuses {shown}, not nothing"
+            assert shown["flow"] == found.name, f"{created.name} reuses {shown}, not {found.name}"
+            ran = self.ran_before(state, created.index)
+            assert not ran, f"{created.name} reuses {shown}, and {ran} ran"
+        elif found is not None:
+            needed = self.is_made_of_the_same(state)
+            assert not needed, f"{created.name} runs whole, and {found.name} is there"
+
+    def counterpart(self, state: State, index: int | None) -> Vcjob | None:
+        """Return the child flow of the last attempt of the run with an equal item, which in random
+        flows has the same index."""
+        old = self.states[state.name].run(index) if self.earlier is not None else None
+        return old.last.vcjob if old is not None and old.last is not None else None
+
+    def is_made_of_the_same(self, state: State) -> bool:
+        """Whether the jobs before a step were for sure the same in the earlier flow."""
         targets = [self.reference.states[name] for name in state.step.targets]
         is_any = state.step.depends_on is not None and state.step.depends_on.strategy == "any"
         runs_beside = any(required_condition(state.step, t.step) == "Running" for t in targets)
-        text = msgspec.json.encode((state.step, self.reference.templates))
-        if is_any or runs_beside or any(word in text for word in _NOT_THE_SAME):
-            return
-        needed = any(self.results(state, index)) and all(map(self.is_unchanged, targets))
-        assert not needed, f"{state.name} {index} runs, and its result is there"
+        return not (is_any or runs_beside) and all(map(self.is_unchanged, targets))

@@ -23,7 +23,7 @@ from support.laws.effort_of_laws import STRIDE
 from support.plan.plan_world import flow
 from support.plan.steps import step
 
-SMALLEST = CONFIGURATIONS[:37]
+SMALLEST = CONFIGURATIONS[:39]
 """Configurations that are explored to their end in a few seconds altogether."""
 TEN_MINUTES = 570.0
 """Ten minutes in seconds, with a reserve."""
@@ -228,6 +228,35 @@ def test_the_explorer_finds_a_result_of_before_the_retry() -> None:
     handled = flow("a", h=step("a", condition="Failed"))
     explored = Search(Configuration(handled, {"fail": 1, "retry": 1}), _keeps_what_completed).run()
     assert "nothing_stays_behind_what_runs_again" in explored.violations
+
+
+RETRIED = Configuration(FLOWS["chain"], {"fail": 1, "retry": 1}, name="retried")
+
+
+def _runs_everything_again(flow: JobFlow, view: View, now: datetime) -> Plan:
+    plan = planned(flow, view, now)
+    conditions = (plan.status.conditions or {}).items()
+    again = {key: msgspec.structs.replace(each, phase="Waiting") for key, each in conditions}
+    goes_on = flow.final and plan.status.state.phase == "Running"
+    return _with_status(plan, conditions=again) if goes_on else plan
+
+
+def _forgets_jobs_before_a_retry(flow: JobFlow, view: View, now: datetime) -> Plan:
+    plan = planned(flow, view, now)
+    records = [each for each in plan.status.job_status_list or () if each.name != "f-a"]
+    is_retried = (plan.status.conditions or {})["f-b"].attempts > 1
+    return _with_status(plan, job_status_list=records) if is_retried else plan
+
+
+@pytest.mark.parametrize(
+    ("law", "planner"),
+    [
+        ("what_has_ended_stays_ended", _runs_everything_again),
+        ("nothing_is_lost", _forgets_jobs_before_a_retry),
+    ],
+)
+def test_the_explorer_finds_what_a_retry_forgets(law: str, planner: Planner) -> None:
+    assert law in Search(RETRIED, planner).run(states=600).violations
 
 
 @pytest.mark.long

@@ -8,8 +8,10 @@ import pytest
 
 from jobflow.api.resources import COMMANDS, JOBFLOWS
 from support.sandbox.child_flows import create_child
-from support.sandbox.flow_commands import Status, run_command, set_status
-from support.sandbox.running_controller import Cluster
+from support.sandbox.command_line import Result
+from support.sandbox.flow_commands import Status, forbid, run_command, set_status
+from support.sandbox.rest_client import vcjob
+from support.sandbox.running_controller import Cluster, set_phase
 
 STEPS: list[dict[str, Any]] = [
     {"name": "done"},
@@ -133,6 +135,48 @@ async def test_a_retry_of_steps_lists_all_that_runs_again(world: Cluster, kubeco
     assert result.json["runsAgain"] == [
         {"step": "part", "phase": "Running", "count": "1 of 4 items", "completedSeconds": 0}
     ]
+
+
+async def test_what_has_just_ended_runs_again_before_the_status_says_that_it_has(
+    world: Cluster, kubeconfig: Path
+) -> None:
+    await start(world)
+    job = {"job": "f-part-2"}
+    conditions = {"f-part": {"runs": [{"index": 2, "phase": "Running", "attempts": 1, **job}]}}
+    await set_status(world, {"conditions": conditions})
+    await world.apply(vcjob("f-part-2"))
+    await set_phase(world.client, "f-part-2", "Running")
+    flags = ("retry", "f", "--step", "part/2")
+    refused = await run_command(kubeconfig, *flags)
+    assert (refused.code, await world.raw(COMMANDS)) == (1, [])
+    await set_phase(world.client, "f-part-2", "Completed")
+    result = await run_command(kubeconfig, *flags)
+    assert result.code == 0, result.err
+    assert [each["message"] for each in await world.raw(COMMANDS)] == ["part/2"]
+
+
+async def test_a_child_flow_that_has_just_ended_runs_again(
+    world: Cluster, kubeconfig: Path
+) -> None:
+    await start(world)
+    await set_status(world, {"conditions": {"f-samples": {"attempts": 1}}})
+    await set_status(world, {"state": {"phase": "Succeed"}}, "f-samples-1")
+    result = await run_command(kubeconfig, "retry", "f", "--step", "samples/1")
+    assert result.code == 0, result.err
+
+
+async def test_child_flows_that_may_not_be_listed_are_named(
+    world: Cluster, kubeconfig: Path
+) -> None:
+    await start(world)
+    forbid(world, "GET", "/jobflows")
+    result = await run_command(kubeconfig, "skip", "f", "part/2")
+    assert result == Result(
+        1,
+        "",
+        'jobflow: error: reading child flows needs the right to list JobFlows in "default", '
+        "which the role view has: alice must not\n",
+    )
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from jobflow.api.flow.control import (
 )
 from jobflow.api.flow.step import DependsOn, Probe, Step, TaskStatusProbe, TCPSocketProbe
 from jobflow.core.admission.validate import Known, validate_flow
-from model.explorer.reusing_flows import REUSING
+from model.explorer.reusing_flows import CHILD_OF_TWO, REUSING
 from model.explorer.states import Flow
 from model.random_values import CLAIMS
 from support.plan.plan_world import World, flow
@@ -166,7 +166,6 @@ FAILED = 'steps["a"].phase == "Failed"'
 UNKNOWN_CODE = 'steps["a"].failure.exitCode == -1'
 
 CHILD = {"flows": [{"name": "i"}]}
-CHILD_OF_TWO = {"flows": [{"name": "i"}, {"name": "j", "dependsOn": {"targets": ["i"]}}]}
 CHILD_WITH_ERROR = {
     "flows": [
         {"name": "i"},
@@ -335,6 +334,8 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("reuse", "crash", "lost answer", "fail", "delete source"),
     _configuration("reuse of decisions", "crash", "lost answer", "delete source"),
     _configuration("reuse after any", "crash", "lost answer", "delete source"),
+    _configuration("reuse of a child flow", "crash", "delete source"),
+    _configuration("reuse of half a child flow", "crash", "fail", "delete source"),
     _configuration("reuse of a repeat", "crash", "lost answer", "delete source"),
     _configuration("reuse of a claim", "crash", "lost answer", "fail", "delete source"),
     _configuration("reuse behind an approval", "crash", "approve", "lost answer", "delete source"),

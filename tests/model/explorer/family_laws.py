@@ -99,11 +99,11 @@ def _rests(member: Member) -> bool:
 
 def _ends_differ(job: Vcjob, child: State, run: RunCondition) -> Broken:
     phase = child.flow.status.value.state.phase
-    is_failed = run.phase in ("Failed", "Waiting")
+    is_skipped = run.reason == StepReason.SKIPPED_BY_USER
+    is_failed = run.phase in ("Failed", "Waiting") or is_skipped
     expected = "Succeed" if run.phase == "Completed" else "Failed" if is_failed else ""
     is_past = run.attempts == run.past_attempts and child.flow.final
-    is_skipped = child.flow.final and run.reason == StepReason.SKIPPED_BY_USER  # however it ended
-    if (phase if child.flow.final else "") != expected and not (is_past or is_skipped):
+    if (phase if child.flow.final else "") != expected and not is_past:
         yield f"{job.name} is {phase}, and its run is {run.phase} ({run.reason})"
 
 

@@ -41,6 +41,10 @@ from model.explorer.family_laws import (
     condition_of,
     nothing_starts_below_a_suspension,
 )
+from model.explorer.going_back import (
+    nothing_stays_behind_what_runs_again,
+    what_has_ended_stays_ended,
+)
 from model.explorer.sight import Sight
 from model.explorer.states import State, Vcjob
 from model.explorer.statuses import Status
@@ -48,7 +52,6 @@ from model.readiness import required_condition
 
 Broken = Iterator[str]
 
-_LEFT_OUT = StepReason.NOT_TARGETED
 _STEP_PHASES = {*StepPhase, *JobPhase}
 _STEP_REASONS = {"", *StepReason}
 _FLOW_REASONS = {"", *FlowReason, *HELD_UP}
@@ -181,12 +184,16 @@ def results_are_stored_before_what_follows(sight: Sight, state: State) -> Broken
 def what_is_made_of_what_ran_ran(sight: Sight, state: State) -> Broken:
     """A reused result that is made of a job of this flow would be that of another one."""
     conditions = state.flow.status.value.conditions or {}
-    ran = {job.step for job in state.jobs}
+    ran = {job.step for job in state.jobs if _has_run(job)}
     for name, step in sight.configuration.steps.items():
         condition = conditions.get(f"{sight.flow_name}-{name}", StepCondition())
         runs = [run for run in condition.runs or (condition,) if run.reason == StepReason.REUSED]
         for target in ran.intersection(step.targets) if runs else ():
             yield f"{name} is reused, and its target {target} ran"
+
+
+def _has_run(job: Vcjob) -> bool:
+    return job.child is None or any(map(_has_run, job.child.jobs))
 
 
 def only_what_is_recorded_is_deleted(sight: Sight, state: State) -> Broken:
@@ -307,26 +314,30 @@ def _counts(sight: Sight, earlier: Vcjob, job: Vcjob, state: State) -> bool:
 
 def nothing_is_lost(sight: Sight, before: State, after: State) -> Broken:
     """When a flow ends, its status has the end of every vcjob and, for every run, that of its last
-    vcjob: dependants and users have no other source. A vcjob whose create got no answer, and
-    that no watch has shown, cannot be known."""
+    vcjob, unless it ran again without one: dependants and users have no other source. A vcjob whose
+    create got no answer, and that no watch has shown, cannot be known."""
     if before.flow.final or not after.flow.final:
         return
     records = {r.name: r.state for r in after.flow.status.value.job_status_list or ()}
     known = {job.uid for job in before.jobs if job.seen or job.gone}
-    jobs = [job for job in after.jobs if job.round == after.round]
-    latest = {job.run: job for job in sorted(jobs, key=lambda job: job.attempt)}
-    for job in jobs:
+    latest = {job.run: job for job in sorted(after.jobs, key=lambda job: job.attempt)}
+    for job in after.jobs:
         if job.alive and job.uid in known:
             yield f"the flow ends while {job.name} is {job.phase}"
         if not job.ended or job.lost or job.uid not in known:
             continue
-        if job.child is None and records.get(job.name) != job.phase:
+        is_recorded = job.round == after.round or not sight.configuration.shares
+        if job.child is None and is_recorded and records.get(job.name) != job.phase:
             yield f"{job.name} ended {job.phase}, and the status says {records.get(job.name)}"
         daemon = sight.configuration.steps[job.step].daemon
         if latest[job.run] is not job or job.phase not in ("Completed", "Failed") or daemon:
             continue
         condition = condition_of(sight, after.flow.status, job)
-        if condition is None or condition.phase != job.phase:
+        if condition is not None and condition.attempts == condition.past_attempts:
+            continue  # it was to run again
+        by_hand = condition is not None and condition.reason == StepReason.SKIPPED_BY_USER
+        expected = "Skipped" if by_hand and job.phase == "Failed" else job.phase
+        if condition is None or condition.phase != expected:
             phase = condition.phase if condition is not None else "not there"
             yield f"{job.name} ended {job.phase}, and its run is {phase}"
 
@@ -342,37 +353,6 @@ def final_stays_final(sight: Sight, before: State, after: State) -> Broken:
         is_retried |= any(each.action in GOES_BACK for each in handed)
     if before.flow.final and was != now and not is_retried:
         yield f"the flow was {was} and is {now}"
-
-
-def nothing_stays_behind_what_runs_again(sight: Sight, before: State, after: State) -> Broken:
-    """The result of a step that depends on a step that runs again would be that of the old run. One
-    that runs is ended first. A daemon that ended with its flow may run again for another step."""
-    was, now = before.flow.status.value.conditions or {}, after.flow.status.value.conditions or {}
-    if after.round == before.round or not was:
-        return
-    orders = after.flow.status.value.by_hand or ()
-    for name, step in sight.configuration.steps.items():
-        key = f"{sight.flow_name}-{name}"
-        targets = [f"{sight.flow_name}-{target}" for target in step.targets]
-        again = [each for each in targets if now[each].phase == StepPhase.WAITING]
-        again = [each for each in again if was[each].reason != StepReason.DAEMON_ENDED]
-        is_ending = any(each.step == name and each.ending for each in orders)
-        stays = now[key].phase != StepPhase.WAITING and not is_ending
-        if again and stays and was[key].reason != _LEFT_OUT:
-            yield f"{key} stays {now[key].phase}, and {again[0]} runs again"
-
-
-def what_has_ended_stays_ended(sight: Sight, before: State, after: State) -> Broken:
-    """Dependants have started because of it."""
-    if before.flow.status is after.flow.status or after.round > before.round:
-        return
-    now = after.flow.status.value.conditions or {}
-    for key, was in (before.flow.status.value.conditions or {}).items():
-        condition = now.get(key, StepCondition())
-        if was.phase in ENDED_STEP_PHASES and condition.phase != was.phase:
-            yield f"{key} was {was.phase} and is {condition.phase or 'forgotten'}"
-        if condition.attempts < was.attempts:
-            yield f"{key} had {was.attempts} attempts and has {condition.attempts}"
 
 
 OF_A_STATE: tuple[Callable[[Sight, State], Broken], ...] = (

@@ -1,9 +1,13 @@
 """Small flows that reuse one that has ended."""
 
 from dataclasses import replace
+from typing import Any
 
 from jobflow.api.flow.control import Approval, ForEach, Repeat
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.step import Step
+from jobflow.core.planning.actions import CreateJob
+from jobflow.core.planning.observed.child_flow import observe
 from support.plan.loop_worlds import with_step
 from support.plan.plan_world import World, flow
 from support.plan.reusing_worlds import reusing
@@ -32,6 +36,23 @@ def _mounting() -> World:
     return world.run(lambda step: "Failed" if step == "b" else "Completed")
 
 
+def _with_child() -> tuple[World, JobFlow]:
+    """Return a flow with a child flow of two steps at its end, and that child flow."""
+    world = flow(a=step(flow=CHILD_OF_TWO), b="a").with_spec()
+    (create,) = (each for each in world.plan().plan.actions if isinstance(each, CreateJob))
+    child = World(world.child_made(create), world.templates).run().flow
+    return world.settled().with_job(observe(child)).run(), child
+
+
+CHILD_OF_TWO: dict[str, Any] = {
+    "flows": [{"name": "i"}, {"name": "j", "dependsOn": {"targets": ["i"]}}]
+}
+CHANGED_CHILD: dict[str, Any] = {
+    "flows": [CHILD_OF_TWO["flows"][0], {**CHILD_OF_TWO["flows"][1], "env": {"S": 2}}]
+}
+FAMILY, _CHILD = _with_child()
+CHILDREN = {_CHILD.metadata.name: _CHILD}
+"""The child flows of flows that are reused, by name."""
 CHANGED = Step(env={"SEED": "2"})
 THRICE = Step(for_each=ForEach(count=3), env={"I": "$(index)"})
 TWICE = ForEach(count=2)
@@ -55,5 +76,7 @@ REUSING: dict[str, World] = {
     ),
     "reuse after any": _reused(flow("a", "x", b=step("a x", strategy="any")).run(), x=CHANGED),
     "reuse of a repeat": _reused(flow(a=step(repeat=UNTIL), b="a").run(), b=CHANGED),
+    "reuse of a child flow": reusing(FAMILY),
+    "reuse of half a child flow": with_step(reusing(FAMILY), "a", flow=CHANGED_CHILD),
     "reuse behind an approval": _reused(_approved(flow(ok=step(approval=Approval()), b="ok"))),
 }

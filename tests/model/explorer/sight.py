@@ -20,6 +20,7 @@ from jobflow.store.pods import entries, recorded_ends
 from jobflow.store.slim import slim_job
 from model.explorer import states
 from model.explorer.configurations import Configuration
+from model.explorer.reusing_flows import CHILDREN
 from model.explorer.states import State, Vcjob
 from model.explorer.statuses import Statuses
 from support.plan.plan_world import World
@@ -111,6 +112,7 @@ class Sight:
             templates={n: template for n, template in templates.items() if n not in state.missing},
             jobs=jobs,
             source=None if state.source_gone else self.configuration.world.source,
+            source_children=self.configuration.world.source_children,
             deleted=frozenset(deleted | (state.not_found - jobs.keys())),
             parent=None
             if self.parent is None or state.parent is None
@@ -146,7 +148,8 @@ class Sight:
             child = msgspec.json.decode(self._sent[job.manifest], type=JobFlow)
             meta = msgspec.structs.replace(child.metadata, uid=job.uid, creation_timestamp=NOW)
             child = msgspec.structs.replace(child, metadata=meta)
-            world = World(child, self.configuration.world.templates)
+            source = None if child.spec.reuse is None else CHILDREN[child.spec.reuse.flow]
+            world = World(child, self.configuration.world.templates, source=source)
             configuration = replace(self.configuration, world=world)
             sight = self._children[job.uid] = Sight(configuration, self._planner, self)
         return sight

@@ -9,7 +9,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition
 from jobflow.api.resources import JOBFLOWS
 from jobflow.client.conditions import condition_of
-from jobflow.client.errors import UNUSABLE, CommandError
+from jobflow.client.errors import FAILED, UNUSABLE, CommandError
 from jobflow.client.flows.find_flow import find_flow, raise_unless_missing, to_flow
 from jobflow.core.names import format_place, qualify_name, root_label, to_label_value
 from jobflow.core.work import may_run_steps
@@ -31,6 +31,10 @@ async def read_children(client: Client, flows: Iterable[JobFlow]) -> Mapping[str
                 flows_of_page = map(to_flow, page.items or ())
                 found |= {each.metadata.name: each for each in flows_of_page}
         except ApiError as error:
+            if error.code == 403:
+                needs = f'reading child flows needs the right to list JobFlows in "{namespace}"'
+                why = f"{needs}, which the role view has: {error.message}"
+                raise CommandError(FAILED, why) from None
             raise_unless_missing(error)
     return found
 

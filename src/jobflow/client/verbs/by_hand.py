@@ -13,8 +13,9 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.api.nesting import MAX_DEPTH
-from jobflow.api.resources import ObjectMeta
+from jobflow.api.resources import JOBS, ObjectMeta
 from jobflow.api.volcano.command import Action, Command
+from jobflow.api.volcano.job import Job
 from jobflow.client.conditions import condition_of, run_of
 from jobflow.client.errors import FAILED, UNUSABLE, CommandError
 from jobflow.client.flows.children import read_children
@@ -22,13 +23,15 @@ from jobflow.client.flows.find_flow import find_flow
 from jobflow.client.verbs.command import Verb, create_command
 from jobflow.core.names import format_place, root_of, stored_condition
 from jobflow.core.planning.flow import by_hand
+from jobflow.core.planning.flow.restart import is_alive
 from jobflow.core.spec.items import get_items, get_parallelism
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.step_commands import Place, StepCommand, find_place, parse_step_command
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import format_command, format_count
 from jobflow.core.timelines.runs_again import list_runs_again
-from jobflow.kube.client import Client
+from jobflow.core.timelines.spans import runs_of
+from jobflow.kube.client import ApiError, Client
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ async def check_steps(
     assert not isinstance(said, str)
     _refuse_child(flow, verb)
     children = await read_children(client, [flow])
-    touched = [_touched(flow, children, said, path) for path in said.paths]
+    touched = [await _touched(client, flow, children, said, path) for path in said.paths]
     if said.action != Action.RETRY_STEPS:
         return touched
     again = list_runs_again(flow, children, datetime.now(UTC), paths=said.paths)
@@ -144,7 +147,7 @@ async def check_scale(client: Client, flow: JobFlow, command: Command) -> int | 
     assert not isinstance(said, str)
     _refuse_child(flow, SCALE_FLOW)
     children = await read_children(client, [flow])
-    found, place = _find(flow, children, said, said.paths[0])
+    found, place = await _find(client, flow, children, said, said.paths[0])
     steps = {step.name: step for step in found.all_steps}
     return get_parallelism(found, steps.get(place.key.step))
 
@@ -159,8 +162,8 @@ def _refuse_child(flow: JobFlow, verb: StepVerb) -> None:
     raise CommandError(FAILED, f"JobFlow {flow.metadata.name} {why}")
 
 
-def _find(
-    flow: JobFlow, children: Mapping[str, JobFlow], said: StepCommand, below: str
+async def _find(
+    client: Client, flow: JobFlow, children: Mapping[str, JobFlow], said: StepCommand, below: str
 ) -> tuple[JobFlow, Place]:
     """Return the place of a path, and its flow."""
     flow, name = with_param_values(flow), flow.metadata.name
@@ -175,7 +178,7 @@ def _find(
     find = partial(stored_condition, flow)
     why = by_hand.refuse_flow(flow, said.action)
     why = why or by_hand.refuse(flow, said, place, find, ends=by_hand.why_it_ends(flow))
-    if why:
+    if why and not await _has_just_ended(client, flow, children, said, place):
         raise CommandError(FAILED, f"JobFlow {name}: {why}")
     if not place.below:
         return flow, place
@@ -184,13 +187,39 @@ def _find(
     child = children.get(run.flow) if run is not None else None
     if child is None:
         raise CommandError(FAILED, f"JobFlow {name}: the flow of step {place.key} is gone")
-    return _find(child, children, said, place.below)
+    return await _find(client, child, children, said, place.below)
 
 
-def _touched(
-    flow: JobFlow, children: Mapping[str, JobFlow], said: StepCommand, path: str
+async def _has_just_ended(
+    client: Client,
+    flow: JobFlow,
+    children: Mapping[str, JobFlow],
+    said: StepCommand,
+    place: Place,
+) -> bool:
+    """Return whether the jobs and child flows of what runs again have ended, which the status
+    of the flow says only a moment later."""
+    condition, index = condition_of(flow, place.key.step), place.key.index
+    runs = [run for run in runs_of(condition) if index in (None, run.index) and is_alive(run)]
+    if said.action != Action.RETRY_STEPS or place.below or not runs:
+        return False
+    for run in runs:
+        has_ended = run.flow in children and children[run.flow].final
+        if not run.flow:
+            try:
+                job = await client.get(JOBS, flow.metadata.namespace, run.job, Job)
+            except ApiError:
+                return False
+            has_ended = job.ended
+        if not has_ended:
+            return False
+    return True
+
+
+async def _touched(
+    client: Client, flow: JobFlow, children: Mapping[str, JobFlow], said: StepCommand, path: str
 ) -> Touched:
-    found, place = _find(flow, children, said, path)
+    found, place = await _find(client, flow, children, said, path)
     condition = condition_of(found, place.key.step)
     if place.key.index is not None:
         run = run_of(condition, place.key.index)

@@ -8,12 +8,20 @@ import msgspec
 import pytest
 
 from jobflow.api import labels
-from jobflow.api.flow.control import Approval, ForEach, Param, Retry
+from jobflow.api.flow.control import Approval, ForEach, Param, Repeat, Retry
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.flow.status import FlowState, JobFlowStatus
+from jobflow.api.flow.status import FlowState, JobFlowStatus, RequestedHours, StepCondition
 from jobflow.api.flow.step import Step
 from jobflow.core.planning.observed.child_flow import observe
-from support.plan.child_worlds import child_of, commands, failed, parent, running
+from support.plan.child_worlds import (
+    INNER,
+    child_of,
+    commands,
+    failed,
+    parent,
+    running,
+    with_child,
+)
 from support.plan.loop_worlds import end_jobs, for_each, repeated, two_steps
 from support.plan.plan_world import World, flow, template
 from support.plan.steps import after, step
@@ -113,6 +121,16 @@ def test_an_item_is_skipped_and_the_step_is_judged_again() -> None:
     assert (world.plan().conditions["a"].runs or ())[2].outputs == {"n": 7}
     assert end_of(world, "a") == ("Completed", "")
     assert "f-b" in world.jobs
+
+
+def test_the_skip_of_an_item_does_not_settle_a_step_of_which_none_has_begun() -> None:
+    failing = step(for_each=ForEach(count=2), when="params.rates[9] > 0")
+    world = flow("b", a=failing)
+    rates = [Param(name="rates", value=[1])]
+    world = world.with_spec(params=rates, failure_policy="Continue").settled()
+    assert end_of(world, "a") == end_of(skip(world, "a/0").settled(), "a")
+    assert end_of(world, "a") == ("Failed", "ExpressionError")
+    assert end_of(skip(world, "a").settled(), "a") == SKIPPED
 
 
 def test_all_items_are_skipped_that_have_not_completed() -> None:
@@ -228,6 +246,14 @@ def test_an_item_runs_again_although_others_have_failed() -> None:
     world = end_jobs(world, "Completed", "f-a-1-r1")
     assert runs_of(world)[1] == ("Completed", "")
     assert (world.end[0], end_of(world, "a")[0]) == ("Failed", "Failed")
+
+
+def test_an_item_that_runs_again_beside_a_failed_one_decides_again() -> None:
+    world = flow("runs", a=step(for_each=ForEach(from_="[1, 2]"))).settled().settled()
+    world = end_jobs(world, "Completed", "f-a-0")
+    world = end_jobs(world, "Failed", "f-a-1")
+    world = retry(world, "a/0").settled().settled()
+    assert "f-a-0-r1" in world.jobs
 
 
 def test_an_item_that_runs_again_waits_for_a_suspended_flow() -> None:
@@ -364,6 +390,37 @@ def test_a_step_of_a_running_child_flow_is_retried_there_alone() -> None:
     assert end_of(world, "a")[0] == "Running"
     (entry,) = world.flow.status.handed_down or ()
     assert (entry.action, entry.message) == ("RetrySteps", "x ")
+
+
+@pytest.mark.parametrize(
+    "loop", [{}, {"for_each": ForEach(count=2)}, {"repeat": Repeat(until="true", max=2)}]
+)
+def test_child_flows_that_are_ended_first_are_made_anew(loop: dict[str, Any]) -> None:
+    world = flow("a", b=step("a", template=None, flow=INNER, **loop)).settled()
+    world = end_jobs(world, "Completed", "f-a")
+    names = [name for name in world.jobs if name.startswith("f-b")]
+    for name in names:
+        world = with_child(world, name, "Running").settled()
+    world = retry(world, "a").settled()
+    took = {"f-b-x": StepCondition(phase="Completed", requested_hours=RequestedHours(cpu="1.5"))}
+    for name in names:
+        world = with_child(world, name, "Failed", "Cancelled", conditions=took).settled()
+    hours = world.plan().conditions["b"].requested_hours
+    assert (end_of(world, "b"), hours) == (
+        ("Waiting", ""),
+        RequestedHours(cpu="3" if len(names) == 2 else "1.5"),
+    )
+    world = end_jobs(world, "Completed", "f-a-r1")
+    assert {*names, *(f"{name}-r1" for name in names)} <= set(world.jobs)
+
+
+def test_a_child_flow_that_stays_keeps_its_end_when_another_item_runs_again() -> None:
+    world = flow("runs", a=Step(flow=INNER, for_each=ForEach(count=2), timeout="5s")).settled()
+    world = with_child(with_child(world, "f-a-0", "Running"), "f-a-1", "Succeed").settled()
+    world = with_child(world.later(9).settled(), "f-a-0", "Failed", "Cancelled").settled()
+    world = retry(world, "a/1").settled()
+    assert "f-a-1-r1" in world.jobs
+    assert runs_of(world)[0] == ("Failed", "Timeout")
 
 
 # ------------------------------------------------------------------ ScaleFlow

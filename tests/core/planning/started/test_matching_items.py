@@ -15,8 +15,16 @@ THREE = ForEach(items=["x", "y", "z"])
 ENDS = ("Completed", "Failed", "Completed")
 
 
-def matching(targets: str = "a", *, condition: str | None = None, **fields: object) -> Step:
-    depends_on = DependsOn(targets=targets.split(), condition=condition, items="Matching")
+def matching(
+    targets: str = "a",
+    *,
+    condition: str | None = None,
+    strategy: str | None = None,
+    **fields: object,
+) -> Step:
+    depends_on = DependsOn(
+        targets=targets.split(), condition=condition, strategy=strategy, items="Matching"
+    )
     return Step(depends_on=depends_on, **fields)  # type: ignore[arg-type]
 
 
@@ -103,6 +111,17 @@ def test_a_step_that_fails_at_once_behind_skipped_items_does_not_change_why_they
     planned = all_end(world, "a", "Failed", "Failed").plan()
     assert planned.failed == {"a": "JobFailed", "c": "ItemsMismatch"}
     assert planned.skipped == {"b": "UpstreamFailed"}
+
+
+def test_a_step_between_two_that_fail_at_once_is_stopped_by_the_first() -> None:
+    one = ForEach(count=1)
+    asks = Step(approval=Approval(), for_each=THREE)
+    b = matching("a", condition="Finished", for_each=one)
+    c = matching("a b", when="false")
+    world = flow(a=asks, b=b, c=c, d=matching("b c a", strategy="any"))
+    planned = world.with_spec(failure_policy="Abort").settled().plan()
+    assert planned.failed == {"b": "ItemsMismatch", "d": "ItemsMismatch"}
+    assert planned.skipped == {"a": "Stopped", "c": "Stopped"}
 
 
 def test_an_item_that_fails_before_it_asks_for_approval_lets_the_item_behind_it_start() -> None:

@@ -12,7 +12,7 @@ from jobflow.api.flow.control import Approval, Backoff, Retry
 from jobflow.core.planning.actions import ProbeResult
 from support.plan.calls import call_in_place_of_approvals
 from support.plan.plan_world import World, flow
-from support.plan.steps import step
+from support.plan.steps import after, step
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +51,15 @@ def test_a_failure_is_tried_again_after_the_backoff() -> None:
     assert (world.plan().phases["call"], world.plan().conditions["call"].attempts) == ("Running", 2)
     world = answered(world, "refused", attempt=2, failed=True).settled()
     assert world.plan().conditions["call"].phase == "Failed"
+
+
+def test_a_failed_attempt_has_run() -> None:
+    call = msgspec.structs.replace(step(), approval=Approval())
+    world = flow(call=call, b=after("call", condition="Running"))
+    world = world.with_spec(failure_policy="Continue").settled()
+    world = answered(world, failed=True).with_jobs(b="Completed").settled()
+    again = world.with_command("RetrySteps", text="b").settled()
+    assert again.plan().conditions["b"].attempts == 2
 
 
 def test_an_attempt_ends_at_its_deadline() -> None:

@@ -293,6 +293,9 @@ def _settled(
         "last_transition_time": ctx.second,
     }
     has_ended = last.phase in api.ENDED_STEP_PHASES
+    judged = {"phase": JobPhase.RUNNING, "reason": "", "message": "", "job": "", "failure": None}
+    if not last.runs and index is not None:  # the other items may run yet
+        return msgspec.structs.replace(last, **judged | {"phase": api.StepPhase.WAITING})
     if last.runs is None or last.decisions is None and index is None and not last.runs:
         return msgspec.structs.replace(last, **fields) if has_ended else last
     runs = [
@@ -303,7 +306,6 @@ def _settled(
     ]
     if step.fan_out is None and has_ended:
         return msgspec.structs.replace(last, runs=runs, **fields)
-    judged = {"phase": JobPhase.RUNNING, "reason": "", "message": "", "job": "", "failure": None}
     # a user may have skipped one of too many that failed
     return msgspec.structs.replace(last, runs=runs, **(judged if has_ended else {"reason": ""}))
 

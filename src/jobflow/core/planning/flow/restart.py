@@ -27,14 +27,14 @@ from jobflow.core.planning.context import PlanContext, with_job_as_child
 from jobflow.core.planning.lifecycle import deadline
 from jobflow.core.planning.observed.children import goes_on, hours_of
 from jobflow.core.planning.observed.failed_attempts import keep_newest, with_failed_attempt
-from jobflow.core.planning.observed.steps import ObservedStep
+from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep
 from jobflow.core.planning.observed.view import View
 from jobflow.core.pods.resources import replace_hours
 from jobflow.core.reasons import WITH_THE_FLOW, StepReason
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import StepEnd, get_end
 from jobflow.core.text import format_progress
-from jobflow.core.work import is_asked, work_of_object
+from jobflow.core.work import is_asked, may_run_steps, work_of_object
 
 C = TypeVar("C", bound=api.RunCondition)
 _NONE: frozenset[int] = frozenset()
@@ -352,25 +352,32 @@ def reset(
 
 
 def step_again(
-    last: api.StepCondition, now: datetime, kept: frozenset[int] = _NONE, why: str = ""
+    last: api.StepCondition,
+    now: datetime,
+    kept: frozenset[int] = _NONE,
+    why: str = "",
+    *,
+    anew: bool = False,
 ) -> api.StepCondition:
-    """Return the condition of a step that runs again, after `last`. `kept`: the runs that stay."""
+    """Return the condition of a step that runs again, after `last`. `kept`: the runs that stay;
+    `anew`: whether the names of its objects are dropped, so that no child flow goes on."""
     runs = [
         msgspec.structs.replace(run, past_attempts=run.attempts)
         if run.index in kept
-        else api.RunCondition(index=run.index, **_kept_fields(run, why))
+        else api.RunCondition(index=run.index, **_kept_fields(run, why, anew=anew))
         for run in last.runs or ()
         if run.attempts or run.index in kept
     ]
-    return api.StepCondition(last_transition_time=now, runs=runs or None, **_kept_fields(last, why))
+    fields = _kept_fields(last, why, anew=anew)
+    return api.StepCondition(last_transition_time=now, runs=runs or None, **fields)
 
 
-def run_again(stored: C, last: api.RunCondition, now: datetime) -> C:
+def run_again(run: ObservedRun, last: api.RunCondition) -> api.RunCondition:
     """Return the condition of a run that runs again after it was ended. `last`: its end."""
-    fields = _kept_fields(last, "")
-    is_item = stored.index is not None
-    return type(stored)(
-        index=stored.index, last_transition_time=now, retried_by_hand=is_item, **fields
+    fields = _kept_fields(last, "", anew=may_run_steps(run.step))
+    is_item = run.index is not None
+    return type(run.stored)(
+        index=run.index, last_transition_time=run.now, retried_by_hand=is_item, **fields
     )
 
 
@@ -416,11 +423,11 @@ def is_retried_with(child: JobFlow, parent: JobFlow | None) -> bool:
     )
 
 
-def _kept_fields(stored: api.RunCondition, why: str) -> dict[str, Any]:
+def _kept_fields(stored: api.RunCondition, why: str, *, anew: bool) -> dict[str, Any]:
     return {
         "phase": api.StepPhase.WAITING,
         "message": f"runs again, because {why}" if why else "runs again",
-        "job": stored.job,
+        "job": "" if anew else stored.job,
         "attempts": stored.attempts,
         "past_attempts": stored.attempts,
         "failed_attempts": with_failed_attempt(stored),

@@ -20,7 +20,7 @@ import msgspec
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import RunCondition
+from jobflow.api.flow.status import RunCondition, StepPhase
 from jobflow.api.resources import ObjectMeta
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobPhase
 from jobflow.core.names import (
@@ -276,7 +276,8 @@ def _choose(run: steps.ObservedRun, view: View, flow: JobFlow) -> None:
         run.jobs = sorted(run.jobs, key=lambda job: (steps.attempt_of(job), job.metadata.name))
     latest = run.jobs[-1]
     attempt = steps.attempt_of(latest)
-    if attempt == stored.past_attempts == stored.attempts and stored.job == latest.metadata.name:
+    is_left_over = stored.phase == StepPhase.WAITING and stored.job == latest.metadata.name
+    if is_left_over and attempt == stored.past_attempts == stored.attempts:
         if was_retried_with(latest, flow):  # the same child flow is an attempt since the retry
             again = {"past_attempts": attempt - 1, "phase": JobPhase.PENDING}
             stored = run.stored = msgspec.structs.replace(stored, **again)

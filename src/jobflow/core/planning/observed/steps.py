@@ -277,10 +277,12 @@ def has_run(observed: ObservedStep, now: StepCondition, records: Mapping[str, Jo
 
 
 def has_run_once(run: ObservedRun, now: RunCondition, records: Mapping[str, JobRecord]) -> bool:
-    """Whether a vcjob of one run has ever been Running. `now`: its condition."""
+    """Whether an attempt of one run has ever been Running. `now`: its condition."""
     if now.phase in (JobPhase.RUNNING, JobPhase.COMPLETING, JobPhase.COMPLETED):
         return not now.attempts or now.attempts > now.past_attempts
     past = run.stored.past_attempts
+    if not (run.work.has_objects or run.work.asks):  # it is Running from its start
+        return now.attempts > past
     for job in run.jobs:
         if attempt_of(job) > past and any(
             entry.status == JobPhase.RUNNING for entry in job.status.conditions or ()

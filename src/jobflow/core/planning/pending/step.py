@@ -36,6 +36,7 @@ from jobflow.core.planning.started.run import start_run
 from jobflow.core.planning.started.steps import continue_step
 from jobflow.core.planning.work.end import ended_by_hand
 from jobflow.core.reasons import StepReason
+from jobflow.core.spec.graph import find_reachable
 from jobflow.core.spec.readiness import SKIPS, StepEnd, TargetState, combine_states
 
 _NOT_YET = TargetState.NOT_YET
@@ -113,24 +114,19 @@ class PendingSteps:
 
     def ended(self) -> dict[int, StepDecision]:
         """Return the decisions that more facts do not change, by position: those of steps that had
-        begun and have ended, that fail in this pass, and that ended before one that fails."""
+        begun and have ended, that fail in this pass, and that ended before one that fails, but for
+        those behind another one that does."""
         found = {
             position: decision
             for position, decision in self.begun.items()
             if decision.condition.phase in ENDED_STEP_PHASES
         }
-        before = list(self.failing)
-        seen = set(before)
-        while before:
-            position = before.pop()
+        failing, graph = set(self.failing), self.layout.graph
+        behind = find_reachable(graph.dependants, failing) - failing
+        for position in find_reachable(graph.targets, failing) - behind:
             decision = self.decisions.get(position)
-            if decision is None:
-                continue
-            if decision.condition.phase in ENDED_STEP_PHASES:
+            if decision is not None and decision.condition.phase in ENDED_STEP_PHASES:
                 found.setdefault(position, decision)
-            targets = set(self.layout.graph.targets[position]) - seen
-            seen |= targets
-            before.extend(targets)
         return found
 
     def _enqueue(self, position: int) -> None:

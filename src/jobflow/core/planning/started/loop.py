@@ -48,6 +48,9 @@ def continue_loop(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -
     """Return the decisions about a step that has begun; None if it has not. If it ended after more
     attempts than are known (`find_end`), it ends so once the known runs have ended."""
     loop = _with_begun(observed, ctx, find_end)
+    has_to_decide = observed.decided is None and (
+        ctx.layout.graph.index[observed.step.name] in ctx.layout.deciding
+    )
     end = find_end()
     if end is not None and end.attempts > observed.attempts:
         if all(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values()):
@@ -56,12 +59,14 @@ def continue_loop(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -
             message = target_ends.recorded_end_message(observed, "")
             loop.verdict = LoopEnd() if well else LoopEnd(end.reason, message)
     elif observed.started or any(
-        # a first vcjob cannot be created; a tolerated failure is from before a retry of the flow
+        # a first vcjob cannot be created; a tolerated failure is from before a retry of the flow,
+        # and so is any failure of a step that has to decide again
         condition.phase == StepPhase.FAILED
         and not (
             (observed.step.continue_on_failure or observed.step.tolerates_items)
             and condition.attempts
         )
+        and not has_to_decide
         for condition in loop.conditions
     ):
         _continue(loop, ctx, is_sure=end is not None and end.phase == StepPhase.COMPLETED)

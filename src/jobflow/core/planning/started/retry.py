@@ -42,7 +42,7 @@ def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDec
     order = ctx.order_for(run) if ctx.orders else None
     if order is not None and condition.phase in ENDED_STEP_PHASES:
         if order.action == Action.RETRY_STEPS:
-            return RunDecision(run_again(run.stored, condition, run.now), urgent=True)
+            return RunDecision(run_again(run, condition), urgent=True)
         if order.action == Action.SKIP_STEP and condition.phase != StepPhase.COMPLETED:
             return _final(condition, **ended_by_hand(run, order, ctx))
     if condition.phase != StepPhase.FAILED:

@@ -66,12 +66,16 @@ def continue_step(position: int, ctx: PlanContext) -> StepDecision | None:
     if observed.loops:
         loop = continue_loop(observed, ctx, find_end)
         order = ctx.order_for(observed)
-        if order is not None and order.action == CommandAction.RETRY_STEPS:
-            if loop is None or not any(map(is_alive, loop.conditions)):
-                ctx.progress.failed_again = True
-                return StepDecision(step_again(observed.stored, ctx.second), urgent=True)
+        runs_again = order is not None and order.action == CommandAction.RETRY_STEPS
+        if loop is not None and runs_again:
             loop.verdict = None
-        return None if loop is None else summarize(loop)
+        so_far = None if loop is None else summarize(loop)
+        if runs_again and (loop is None or not any(map(is_alive, loop.conditions))):
+            ctx.progress.failed_again = True
+            last = observed.stored if so_far is None else so_far.condition
+            again = step_again(last, ctx.second, anew=ctx.layout.runs_steps[position])
+            return StepDecision(again, urgent=True)
+        return so_far
     decision = decide_run(observed, ctx, find_end) or refused_for_good(observed, ctx)
     return cast(StepDecision | None, decision)  # the condition of a step that is its own run
 
