@@ -104,9 +104,17 @@ class ByHand:
                     self.skip(run, order)
                     has_ended = True
         if state.ended:
-            state.phase, state.reason, state.reasons = "Running", "", frozenset({""})
-            state.failed_at = None
+            # it may fail again before any item starts, as with ItemsMismatch
+            begins = not state.runs and self.others_left(state, index)
+            state.phase, state.reason = "Waiting" if begins else "Running", ""
+            state.reasons, state.failed_at = frozenset({""}), None
         return has_ended
+
+    def others_left(self, state: State, index: int | None) -> bool:
+        """Return whether some items are not skipped, when a user skips this one."""
+        items = range(len(self.reference.matching.list_of(state) or ()))
+        skipped = {i for i, order in state.orders.items() if order.action == "SkipStep"}
+        return index is not None and bool({*items} - skipped - {index})
 
     def go_back(self, again: dict[str, set[int | None]]) -> None:
         """Let steps run again. What of them runs is ended first, unless the flow has ended."""

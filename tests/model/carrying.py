@@ -27,6 +27,7 @@ from jobflow.core.planning.actions import (
     DeleteJob,
     MoveClaim,
     ReadPods,
+    outdated,
 )
 from jobflow.core.planning.observed.steps import has_begun
 from jobflow.core.planning.observed.view import Refusal
@@ -271,6 +272,7 @@ class Simulation:
     def settle(self) -> bool:
         """Apply plans until nothing is left to do; return False if a Command interrupts that."""
         for _ in range(PLANS):
+            self.forget_aborts()
             planned = self.world.plan()
             if planned.nothing:
                 return True
@@ -289,6 +291,12 @@ class Simulation:
             if self.interrupted is not None and self.plans == self.interrupted[0]:
                 return False
         raise AssertionError(f"plans without end at {self.now}")
+
+    def forget_aborts(self) -> None:
+        """Forget the times of Commands that no longer count, as the controller does."""
+        old = outdated(self.world.aborts, self.world.jobs.values())
+        aborts = {key: at for key, at in self.world.aborts.items() if key not in old}
+        self.world = replace(self.world, aborts=aborts)
 
     def crashes_now(self) -> bool:
         return self.dice is not None and self.dice.random() < CRASH

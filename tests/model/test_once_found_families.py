@@ -3,7 +3,9 @@
 import pytest
 
 from jobflow.api.flow.control import ForEach, Retry
+from jobflow.api.flow.step import Step
 from model.acting import NEVER, Script
+from model.random_values import CHILD
 from model.small_flows import FAILS, NO_SUCH_ITEM, end_of, reasons, step, use_output
 from support.plan.steps import after
 
@@ -102,3 +104,14 @@ def test_a_step_with_room_starts_before_a_reference_without_a_value_fails(
         parallelism=room,
     )
     assert reasons(world) == {"a": "", "b": b, "f": "ExpressionError"}
+
+
+@pytest.mark.parametrize("retry", ["RestartJob", "RetrySteps a"])
+def test_a_child_flow_that_is_retried_is_cancelled_again_without_delay(retry: str) -> None:
+    world = end_of(
+        Step(name="a", flow=CHILD),
+        commands=((4, retry),),
+        scripts={"a": (Script(lasts=9),)},
+        timeout="2s",
+    )
+    assert reasons(world) == {"a": "Timeout"}

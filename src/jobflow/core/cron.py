@@ -293,7 +293,7 @@ class Instantiation(StrEnum):
 
 def scheduled_name(cron: str, time: datetime) -> str:
     """Return the name of the flow of a scheduled time, which ends with the minutes from 1970."""
-    # a schedule and a backfill make one name of a time, so that it has one flow
+    # a schedule and a backfill give a time the same name, so that it has only one flow
     return f"{cron}-{(time - _EPOCH) // _MINUTE}"
 
 

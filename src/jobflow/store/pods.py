@@ -10,6 +10,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition
 from jobflow.api.volcano.job import ENDED_PHASES, Job
 from jobflow.api.volcano.pod import Pod
+from jobflow.core.names import format_run_name
 from jobflow.kube.cache import Cache, OnChange
 from jobflow.store.indexes import Owners, discard
 from jobflow.store.slim import slim_pod
@@ -144,7 +145,7 @@ def entries(flow: JobFlow) -> Iterator[tuple[str, RunCondition]]:
         if condition.runs is None:
             yield condition.job or condition.flow or key, condition
         for run in condition.runs or ():
-            yield run.job or run.flow or f"{key}-{run.index}", run
+            yield run.job or run.flow or format_run_name(key, run.index), run
 
 
 def is_recorded(flow: JobFlow, last: Job) -> bool:

@@ -160,8 +160,8 @@ class PatchedPod(NamedTuple):
 
 def patched_pods(facts: FlowFacts) -> list[PatchedPod]:
     """Return the pod templates of the jobs of a flow, then of its child flows, without open
-    references. JobTemplates were tried when they were created, except for the volumes that
-    containers mount: a flow may provide them."""
+    references. JobTemplates were tried when they were created, but without the volumes that
+    their containers mount, which a flow may provide."""
     found: dict[bytes, PatchedPod] = {}
     _collect(facts, (), found, {})
     return list(found.values())

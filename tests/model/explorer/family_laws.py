@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from jobflow.api.flow.status import ENDED_STEP_PHASES, HALTS, RunCondition
 from jobflow.api.volcano.command import RETRIES
 from jobflow.core.planning.actions import CommandFlow, CreateJob
-from jobflow.core.reasons import StepReason
 from model.books import FLOW_ERRORS
 from model.explorer.families import Member, family
 from model.explorer.sight import Sight
@@ -99,8 +98,7 @@ def _rests(member: Member) -> bool:
 
 def _ends_differ(job: Vcjob, child: State, run: RunCondition) -> Broken:
     phase = child.flow.status.value.state.phase
-    is_skipped = run.reason == StepReason.SKIPPED_BY_USER
-    is_failed = run.phase in ("Failed", "Waiting") or is_skipped
+    is_failed = run.phase in ("Failed", "Waiting", "Skipped")
     expected = "Succeed" if run.phase == "Completed" else "Failed" if is_failed else ""
     is_past = run.attempts == run.past_attempts and child.flow.final
     if (phase if child.flow.final else "") != expected and not is_past:

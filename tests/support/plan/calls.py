@@ -11,8 +11,9 @@ import pytest
 from jobflow.api.flow.control import Approval
 from jobflow.api.flow.status import RunCondition
 from jobflow.api.flow.traits import WorkKind
+from jobflow.api.volcano.job import JobPhase
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.cel.scope import resolve_references
+from jobflow.core.cel.scope import AttemptFacts, resolve_references
 from jobflow.core.planning.actions import ProbeResult, WantKey
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision
@@ -46,14 +47,16 @@ class Calls:
 
     def start(self, run: ObservedRun, ctx: PlanContext) -> RunDecision:
         approval = run.step.approval or Approval()
-        message = resolve_references(approval.message or "", ctx.seen(run))
+        stored, number = run.stored, run.next_attempt
+        seen = ctx.seen(run, attempt=AttemptFacts(number, stored.failures, stored.failure))
+        message = resolve_references(approval.message or "", seen)
         if isinstance(message, EvaluationFailure):
             failed = self._ended(run, "Failed", "ExpressionError", message.message)
             return RunDecision(failed)
         allowed = duration(run.step.timeout, None)
         deadline = None if allowed is None else add(ctx.second, allowed)
         condition = run.new_condition(
-            phase="Running", attempts=run.next_attempt, deadline=deadline, create_time=ctx.second
+            phase=JobPhase.RUNNING, attempts=number, deadline=deadline, create_time=ctx.second
         )
         return RunDecision(condition, wake_at=deadline, urgent=True)
 

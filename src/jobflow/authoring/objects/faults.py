@@ -241,7 +241,7 @@ def from_manifest(fault: ManifestFault, report: Report) -> Fault:
     """Return a fault of a manifest that was made from objects of Python; the report has them."""
     at = fault.place
     place = Place(at.source.name, at.line, at.column, at.width)
-    # If two objects have a name, it is not known which one has the fault.
+    # If two objects have the same name, either may have the fault.
     known = [
         each.data
         for each in (*report.flows, *report.crons)

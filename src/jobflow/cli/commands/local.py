@@ -141,7 +141,7 @@ def migrate(
     ] = Output.TEXT,
 ) -> int:
     """Turn Workflows, WorkflowTemplates and CronWorkflows of Argo into JobFlows and CronJobFlows.
-    A construct without an equal is named with its line, and the step says it in a comment.
+    Features that JobFlow does not have are listed with their lines, and in comments of their steps.
 
     JobFlows and JobTemplates of batch.volcano.sh/v1alpha1, the group of the former JobFlow project,
     are rewritten as flow.volcano.sh/v1alpha1: the group, names that Kubernetes refuses, and fields

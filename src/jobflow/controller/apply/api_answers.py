@@ -13,8 +13,8 @@ import msgspec
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.resources import VOLUME_CLAIMS, OwnerReference
-from jobflow.api.volcano.command import RETRIES
 from jobflow.api.volcano.job import Job
+from jobflow.core.planning.actions import outdated
 from jobflow.core.planning.observed.view import (
     ClaimAnswer,
     ClaimHolder,
@@ -102,17 +102,15 @@ class Answers:
 
     def outdate(self, jobs: Mapping[str, Job]) -> None:
         """Forget answers that no longer apply to these jobs."""
-        if self.read or self.unread or self.aborts:
+        if self.read or self.unread:
             ended = {job.metadata.uid: job.ended for job in jobs.values()}
             for uid in self.read.keys() | self.unread.keys():
                 if not ended.get(uid):  # it is gone, or somebody has resumed it
                     self.read.pop(uid, None)
                     self.unread.pop(uid, None)
-            for key in [*self.aborts]:
-                uid, _, action = key.partition(" ")
-                # an abort counts until the job has ended, a retry of a child flow until it runs
-                if ended.get(uid) != (action in RETRIES):
-                    del self.aborts[key]
+        if self.aborts:
+            for key in outdated(self.aborts, jobs.values()):
+                del self.aborts[key]
 
 
 def timeless(status: JobFlowStatus) -> JobFlowStatus:

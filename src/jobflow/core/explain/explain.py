@@ -123,7 +123,7 @@ def _describe(
         yield from explainer.describe(path[-1])
     if (more := len(others) - MAX_NAMES) > 0:
         yield f"{format_count(more, 'more step')} also {'blocks' if more == 1 else 'block'} it."
-    # a step that is described already is not repeated as the cause
+    # a step that is already described is not named again as the cause
     described = [step, *(path[-1] for path in others[:MAX_NAMES])]
     reasons = {explainer.condition(step).reason for step in described}
     if StepReason.STOPPED in reasons:

@@ -7,7 +7,7 @@ order and together with its status write, and a crash between any two of them lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.flow.traits import WorkKind
+from jobflow.api.volcano.command import RETRIES
 from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.api.volcano.job import Job
 from jobflow.core.work import work_of_object
@@ -117,6 +118,14 @@ class CommandFlow:
     def key(self) -> str:
         """The key of `View.aborts` under which the time of the Command is kept."""
         return f"{self.uid} {self.action}"
+
+
+def outdated(sent: Iterable[str], jobs: Iterable[Job]) -> list[str]:
+    """Return the keys of `View.aborts` whose Commands no longer count for these jobs."""
+    ended = {job.metadata.uid: job.ended for job in jobs}
+    # an abort counts until the job has ended, a retry of a child flow until it runs
+    parts = ((key, *key.partition(" ")) for key in sent)
+    return [key for key, uid, _, action in parts if ended.get(uid) != (action in RETRIES)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from operator import attrgetter
 from jobflow.api.flow.status import RunCondition, StepPhase
 from jobflow.api.flow.step import Condition, Probe
 from jobflow.core.limits import MAX_NEXT_JOBS
+from jobflow.core.names import format_run_name
 from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
@@ -115,7 +116,7 @@ class _Completing(PendingSteps):
                 return
             if states is None or states.of(index) is TargetState.MET:
                 room -= 1
-                yield f"{key}-{index}"
+                yield format_run_name(key, index)
 
     def _may_begin(self, position: int) -> bool:
         condition = self.ctx.progress.standing[position]

@@ -197,7 +197,7 @@ class _Estimate:
                 self.used.update(() if time is None else (work,))
             if time is not None:
                 times.append(time)
-        # an undecided switch counts with its shortest case for the low end
+        # the low end takes the shortest case of a switch that is not decided yet
         pick = min if self.share < 0.5 else max
         if not times:
             self.unknown.append(step.name)

@@ -88,8 +88,8 @@ class LogFeed:
         self._sources: dict[str, int] = {}
         """Numbers of the containers whose lines are sent, by name."""
         self._known: dict[str, dict[str, Any]] = {}
-        """Facts about each container that the browser gets, by name: with how many lines it begins,
-        and its attempt, if only one run of the step is shown."""
+        """Facts about each container, by name, that the browser gets: the number of lines at the
+        start, and the attempt if the page shows only one run of the step."""
         self._new_sources: list[dict[str, Any]] = []
         self._followers: dict[tuple[str, str], ContainerFollower] = {}
         """By UID of the pod and container."""

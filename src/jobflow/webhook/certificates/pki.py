@@ -300,7 +300,7 @@ def is_older_unused(ring: Ring, policy: Policy, *, now: datetime) -> bool:
 def time_to_next_change(ring: Ring, policy: Policy, *, now: datetime) -> timedelta:
     """Return the time until `due_change` may return another value, at most a day."""
     moments = [ring.newest.due, ring.serving.due, ring.serving.issued + policy.overlap]
-    # moments in the past wait for something else
+    # a change whose time has passed waits for another event
     waits = [moment - now for moment in moments if moment > now]
     return min([*waits, timedelta(days=1)])
 

@@ -17,7 +17,7 @@ from jobflow.api.flow.status import (
     StepFailure,
 )
 from jobflow.api.flow.step import DependsOn, Step
-from jobflow.core.planning.actions import CreateJob
+from jobflow.core.planning.actions import CreateJob, outdated
 from jobflow.core.planning.observed.child_flow import ChildFlow, observe
 from support.plan.child_worlds import INNER, child_of, commands, failed, parent, running, with_child
 from support.plan.plan_world import World, after, world_of
@@ -366,3 +366,15 @@ def test_only_the_parent_retries_a_child_flow(action: str) -> None:
     assert refused.settled().flow.final
     retried = replace(refused, parent=outer.with_command(action).stored().flow).settled()
     assert (retried.flow.status.retries, sorted(retried.jobs)) == (1, ["f-a-x", "f-a-x-r1"])
+
+
+@pytest.mark.parametrize(
+    ("phase", "counting"),
+    [("Running", {"TerminateJob"}), ("Failed", {"RestartJob", "RetryTolerated"})],
+)
+def test_a_command_counts_until_the_child_flow_shows_its_effect(
+    phase: str, counting: set[str]
+) -> None:
+    child = observe(child_of(running(), "f-a", phase))
+    keys = {f"uid-f-a {action}" for action in ("TerminateJob", "RestartJob", "RetryTolerated")}
+    assert keys - set(outdated(keys, [child])) == {f"uid-f-a {action}" for action in counting}

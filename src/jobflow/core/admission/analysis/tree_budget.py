@@ -127,8 +127,8 @@ class TreeBudget:
 
 
 class Constants:
-    """The known values of one flow. The values of an outermost flow have room of their own; all its
-    child flows share some."""
+    """The known values of one flow. The outermost flow has room of its own for its values; all
+    child flows together share another room."""
 
     def __init__(self, flow: JobFlow, budget: TreeBudget, level: int) -> None:
         scope = EvaluationScope(flow, lambda name: None)

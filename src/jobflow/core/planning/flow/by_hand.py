@@ -220,7 +220,7 @@ def carried_out(
             named[position] = None if index is None or before is None else before | {index}
         elif said.action == Action.SKIP_STEP:
             last = settled.get(position, ctx.observed[position].stored)
-            settled[position] = _settled(ctx.layout.steps[position], last, index, orders[-1], ctx)
+            settled[position] = _settled(position, last, index, orders, ctx)
     status = flow.status
     changed = {p: each for p, each in settled.items() if each != ctx.observed[p].stored}
     if flow.final or named or changed:
@@ -280,10 +280,16 @@ def _subject(order: api.ByHand) -> tuple[str, bool]:
 
 
 def _settled(
-    step: Step, last: api.StepCondition, index: int | None, order: api.ByHand, ctx: PlanContext
+    position: int,
+    last: api.StepCondition,
+    index: int | None,
+    orders: Sequence[api.ByHand],
+    ctx: PlanContext,
 ) -> api.StepCondition:
     """Return the condition of a step of which a user has skipped an item, or all: what has ended is
-    settled at once, the rest by the next plans. A step with items is judged again."""
+    settled at once, the rest by the next plans. A step with items is judged again. `orders`: those
+    of the Command, the one about the step last."""
+    step, order = ctx.layout.steps[position], orders[-1]
     fields = {
         "phase": api.StepPhase.SKIPPED,
         "reason": StepReason.SKIPPED_BY_USER,
@@ -292,9 +298,12 @@ def _settled(
         "failure": None,
         "last_transition_time": ctx.second,
     }
-    has_ended = last.phase in api.ENDED_STEP_PHASES
+    has_ended = ctx.observed[position].stored.phase in api.ENDED_STEP_PHASES
     judged = {"phase": JobPhase.RUNNING, "reason": "", "message": "", "job": "", "failure": None}
-    if not last.runs and index is not None:  # the other items may run yet
+    items = range(len(get_items(step, last.decisions) or ()))
+    skipped = {each.step for each in (*ctx.orders.values(), *orders) if each.action == order.action}
+    others_left = index is not None and any(f"{step.name}/{i}" not in skipped for i in items)
+    if not last.runs and has_ended and others_left:
         return msgspec.structs.replace(last, **judged | {"phase": api.StepPhase.WAITING})
     if last.runs is None or last.decisions is None and index is None and not last.runs:
         return msgspec.structs.replace(last, **fields) if has_ended else last

@@ -17,7 +17,12 @@ from jobflow.api.flow.status import Decisions, JobRecord, RunCondition, StepCond
 from jobflow.api.flow.step import Step
 from jobflow.api.flow.traits import WorkKind
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobPhase
-from jobflow.core.names import format_attempt_name, format_job_name, format_latest_name
+from jobflow.core.names import (
+    format_attempt_name,
+    format_job_name,
+    format_latest_name,
+    format_run_name,
+)
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.compiled import CompiledFlow
 from jobflow.core.spec.items import get_item
@@ -197,7 +202,7 @@ def gather(
                 index = known.index
                 if index is None or index < 0 or index in by_index:
                     continue
-                first = f"{key}-{index}"
+                first = format_run_name(key, index)
                 if known.attempts and not known.job:
                     known = _with_name(known, first, step)
                 by_index[index] = ObservedRun(step, first, known, now, index, stored.decisions)

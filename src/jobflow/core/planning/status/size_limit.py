@@ -21,7 +21,7 @@ from jobflow.api.flow.status import (
     StepCondition,
     StepPhase,
 )
-from jobflow.core.names import format_latest_name
+from jobflow.core.names import format_latest_name, format_run_name
 from jobflow.core.planning.observed.job_history import has_end
 from jobflow.core.planning.status.job_records import JOB_LISTS
 from jobflow.core.reasons import StepReason
@@ -181,7 +181,7 @@ def _least(key: str, condition: C) -> C:
         "avoid_nodes": None,
     }
     if isinstance(condition, StepCondition) and condition.runs:
-        fields["runs"] = [_least(f"{key}-{run.index}", run) for run in condition.runs]
+        fields["runs"] = [_least(format_run_name(key, run.index), run) for run in condition.runs]
     return _replace(condition, **fields)
 
 
