@@ -8,6 +8,7 @@ import yaml
 
 from jobflow.api.labels import SKIP
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS
+from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox.command_line import Result
 from support.sandbox.flow_commands import run_command
 from support.sandbox.running_controller import NAMESPACE, Cluster, cron, template, write_status
@@ -159,9 +160,14 @@ async def test_a_schedule_goes_on_without_a_flow_that_is_skipped(
     assert (refused.code, refused.out) == (1, "")
     assert "flow c-1 of CronJobFlow c has not ended yet" in refused.err
     await write_status(world.client, CRONJOBFLOWS, "c", {"active": None})
+    world.fails("PUT", "cronjobflows/c", failure(409, "Conflict", "x"), times=2)
     skipped = await run_command(kubeconfig, "skip", "cjf/c")
     assert skipped == Result(0, "CronJobFlow c: goes on without flow c-1\n", "")
     assert (await world.raw(CRONJOBFLOWS))[0]["metadata"]["annotations"] == {SKIP: "c-1"}
+    assert world.count("PUT", CRONJOBFLOWS) == 1
+    world.fails("PUT", "cronjobflows/c", failure(409, "Conflict", "x"), times=None)
+    refused = await run_command(kubeconfig, "skip", "cjf/c")
+    assert (refused.code, refused.err) == (1, "jobflow: error: CronJobFlow c: x\n")
 
 
 async def test_a_schedule_is_suspended_resumed_and_deleted(

@@ -16,7 +16,7 @@ from jobflow.api.resources import CRONJOBFLOWS, FLOW_GROUP, JOBFLOWS
 from jobflow.cli.flags import BackfillOptions, ParamOptions
 from jobflow.cli.steer.submit import SubmitOptions, checked, finish, without_faults
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, Errors, print_error
-from jobflow.client.flows.find_cron import find_cron
+from jobflow.client.flows.find_cron import FoundCron, find_cron
 from jobflow.client.flows.find_flow import connect
 from jobflow.client.manifests.flag_values import read_params
 from jobflow.client.options import Connection
@@ -191,7 +191,7 @@ def _line(flow: Mapping[str, Any], state: str) -> str:
 
 # ------------------------------------------------------------------ changes
 
-Change = Callable[[Client, CronJobFlow], Awaitable[str]]
+Change = Callable[[Client, FoundCron], Awaitable[str]]
 """Changes a CronJobFlow and returns the line to print. Raises CommandError or ApiError."""
 
 
@@ -201,8 +201,7 @@ async def change_crons(names: Sequence[str], connection: Connection, change: Cha
     async with await connect(connection) as client:
         for name in names:
             try:
-                cron = (await find_cron(client, name)).cron
-                print(await change(client, cron), flush=True)
+                print(await change(client, await find_cron(client, name)), flush=True)
             except CommandError as error:
                 errors.add(error)
             except ApiError as error:
@@ -211,9 +210,9 @@ async def change_crons(names: Sequence[str], connection: Connection, change: Cha
 
 
 async def suspend_crons(names: Sequence[str], connection: Connection, *, suspend: bool) -> int:
-    async def change(client: Client, cron: CronJobFlow) -> str:
-        meta = cron.metadata
-        if cron.suspended == suspend:
+    async def change(client: Client, found: FoundCron) -> str:
+        meta = found.cron.metadata
+        if found.cron.suspended == suspend:
             already = "is already suspended" if suspend else "is not suspended"
             raise CommandError(FAILED, f"CronJobFlow {meta.name} {already}")
         # the UID makes the patch fail for another CronJobFlow of this name
@@ -224,22 +223,28 @@ async def suspend_crons(names: Sequence[str], connection: Connection, *, suspend
     return await change_crons(names, connection, change)
 
 
-async def skip_flow(client: Client, cron: CronJobFlow) -> str:
+async def skip_flow(client: Client, found: FoundCron, tries: int = 5) -> str:
     """Let the schedule go on without the success of the flow for which it waits."""
-    meta, name = cron.metadata, cron.status.waits_for
-    if not (cron.spec.require_previous_success and name):
+    meta, name = found.cron.metadata, found.cron.status.waits_for
+    if not (found.cron.spec.require_previous_success and name):
         raise CommandError(FAILED, f"CronJobFlow {meta.name} waits for the success of no flow")
-    if any(each.name == name for each in cron.status.active or ()):
+    if any(each.name == name for each in found.cron.status.active or ()):
         raise CommandError(FAILED, f"flow {name} of CronJobFlow {meta.name} has not ended yet")
-    body = {"metadata": {"uid": meta.uid, "annotations": {SKIP: name}}}
-    await client.patch(CRONJOBFLOWS, meta.namespace, meta.name, json.dumps(body).encode())
+    changed = json.loads(found.raw)
+    changed["metadata"].setdefault("annotations", {})[SKIP] = name
+    try:
+        await client.replace(CRONJOBFLOWS, meta.namespace, meta.name, json.dumps(changed).encode())
+    except ApiError as error:
+        if not error.conflict or tries == 1:
+            raise
+        return await skip_flow(client, await find_cron(client, meta.name), tries - 1)
     return f"CronJobFlow {meta.name}: goes on without flow {name}"
 
 
-async def delete_cron(client: Client, cron: CronJobFlow) -> str:
-    meta = cron.metadata
+async def delete_cron(client: Client, found: FoundCron) -> str:
+    meta = found.cron.metadata
     # as the webhook does, which may be off
-    for violation in cron_is_idle(cron, namespace_terminating=False):
+    for violation in cron_is_idle(found.cron, namespace_terminating=False):
         raise CommandError(FAILED, violation.detail)
     await client.delete(CRONJOBFLOWS, meta.namespace, meta.name, uid=meta.uid)
     return f'cronjobflow.{FLOW_GROUP} "{meta.name}" deleted'
