@@ -88,6 +88,10 @@ def timed_out() -> World:
     return end_jobs(two_steps(timeout="1m").settled(), "Running", "f-a").later(61)
 
 
+def queued_too_long() -> World:
+    return end_jobs(two_steps(queue_timeout="1m").settled(), "Pending", "f-a").later(61)
+
+
 def blocked() -> World:
     """Return an invalid flow that has started, so it continues as far as possible."""
     return flow("a", b="x").with_status(flow("a", b="a").stored().flow.status)
@@ -167,9 +171,11 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
     ("Waiting", "Retrying"): lambda: end_jobs(retried().settled(), "Failed", "f-a"),
     ("Waiting", "Repeating"): lambda: end_jobs(pausing(), "Completed", "f-a-0"),
     (RUNS, "Timeout"): timed_out,
+    (RUNS, "QueueTimeout"): queued_too_long,
     (RUNS, "PodsUnread"): unread,
     ("Completed", "OutputsMissing"): without_a_pod,
     ("Failed", "Timeout"): lambda: end_jobs(timed_out().settled(), "Aborted", "f-a"),
+    ("Failed", "QueueTimeout"): lambda: end_jobs(queued_too_long().settled(), "Aborted", "f-a"),
     ("Failed", "UntilNotReached"): lambda: end_jobs(
         repeated("false", 1).settled(), "Completed", "f-a-0"
     ),

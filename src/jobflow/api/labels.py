@@ -33,6 +33,8 @@ function in Python, and its place in a file."""
 FINGERPRINT = "flow.volcano.sh/fingerprint"
 """What a vcjob does and what it is made of, for flows that reuse its result: annotation
 (`core.manifests.fingerprint`). It goes into the status when the run has completed."""
+TIMEOUT = "flow.volcano.sh/timeout"
+"""The timeout of an attempt, if its vars have computed it: annotation."""
 TEMPLATE_GENERATION = "flow.volcano.sh/template-generation"
 """`metadata.generation` of a vcjob's template: annotation."""
 TTL_SECONDS = "flow.volcano.sh/ttl-seconds-after-finished"

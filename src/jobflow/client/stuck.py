@@ -81,7 +81,8 @@ def _note(waits: _Waits, flow: JobFlow, step: Step, condition: StepCondition, fo
         if step.daemon and found.blocked:
             return True
         reasons = [*_clauses(flow, step, condition, found)]
-        if step.timeout or flow.spec.timeout or not reasons or not all(reasons):
+        limits = (step.timeout, step.queue_timeout, flow.spec.timeout)
+        if any(limits) or not reasons or not all(reasons):
             return False
         waits.pods[step.name] = reasons[0]
         return True

@@ -35,6 +35,7 @@ class StepReason(StrEnum):
     # while its job is being aborted, and Failed
     CANCELLED = _CANCELLED
     TIMEOUT = _TIMEOUT
+    QUEUE_TIMEOUT = "QueueTimeout"
     FAILURE_POLICY = "FailurePolicy"
     CANCELLED_BY_USER = "CancelledByUser"
     # while its job is being aborted, and Skipped
@@ -118,6 +119,7 @@ OF_ATTEMPTS = (
     StepReason.JOB_ABORTED,
     StepReason.FLOW_FAILED,
     StepReason.TIMEOUT,
+    StepReason.QUEUE_TIMEOUT,
     StepReason.OUTPUTS_TOO_LARGE,
 )
 """Reasons of a failed attempt, which `retry` may follow and `retry.when` may compare. Kinds of work

@@ -233,7 +233,8 @@ class UnadmittedWorlds:
                 ]
             ),
             retry=one([None, self._retry()]),
-            timeout=one(_DURATIONS),
+            timeout=one([*_DURATIONS, "$(vars.x)"]),
+            queue_timeout=one(_DURATIONS),
             approval=self._approval() if self._rarely(4) else None,
             daemon=one([None, None, True]),
         )

@@ -30,6 +30,8 @@ ShareOrParam = Annotated[Int32 | str, Setting(is_share=True)]
 """A number, a percentage such as `5%`, or one reference to a param."""
 DurationOrParam = Annotated[str, Setting(is_time=True)]
 """A duration such as `2h`, or one reference to a param."""
+DurationOrValue = Annotated[str, Setting(is_time=True, of_vars=True)]
+"""A duration, or one reference to a param or to `vars`."""
 ONE_SOURCE = OneOf("items, from and count")
 """The sources of the items of forEach, of which one is set."""
 

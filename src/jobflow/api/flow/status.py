@@ -77,7 +77,7 @@ class StepFailure(Struct):
     """Signal that ended the container, if its exit code does not say it."""
     reason: str = ""
     """Reason, such as Error, OOMKilled, ImagePullBackOff or DeadlineExceeded; Evicted, Preempted or
-    NodeLost after a disruption."""
+    NodeLost after a disruption; Timeout or QueueTimeout if a limit of the step ended the job."""
     node: str = ""
     """Node of the pod."""
     message: str = ""
@@ -208,6 +208,10 @@ class RunCondition(Struct):
     """Between two attempts: when the next one may start."""
     deadline: datetime | None = None
     """When the timeout of the step ends the attempt, or answers the approval."""
+    queue_deadline: datetime | None = None
+    """Until its job is first Running: when queueTimeout ends the attempt."""
+    timeout: str = ""
+    """The timeout of the current attempt, if vars have computed it."""
     abort_time: datetime | None = None
     """Since when the job is being aborted, until it has ended."""
     last_transition_time: datetime | None = None

@@ -232,12 +232,20 @@ class Step(Struct):
     """Places that the step, or each of its items, needs to run, shared by all flows of the
     namespace, such as licences. Default: it needs none."""
     timeout: Annotated[
-        control.DurationOrParam | None,
+        control.DurationOrValue | None,
         For((WorkKind.JOB, WorkKind.FLOW), {WorkKind.APPROVAL: "set approval.timeout"}),
     ] = None
     """Maximum time of one attempt after its job is first Running, such as 2h. Then the job is
     aborted and the attempt has failed. It may be a reference to a param, such as
-    $(params.limit)."""
+    $(params.limit), or to vars, such as $(vars.limit): a duration or a number of seconds, computed
+    for each attempt."""
+    queue_timeout: Annotated[
+        control.DurationOrParam | None,
+        For((WorkKind.JOB,), {WorkKind.FLOW: "set it in the steps of the flow"}),
+    ] = None
+    """Maximum time from the creation of a job until it is first Running, such as 30m, without the
+    time the flow was suspended. Then the job is aborted and the attempt has failed (reason
+    QueueTimeout). It may be a reference to a param, such as $(params.limit)."""
     daemon: Annotated[
         bool | None,
         For((WorkKind.JOB,), {WorkKind.FLOW: "a child flow ends by itself"}),

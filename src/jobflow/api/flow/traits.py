@@ -67,6 +67,8 @@ class Stage(Enum):
 class ValueKind(Enum):
     CONDITION = auto()
     ITEMS = auto()
+    TIMEOUT = auto()
+    """A duration as text, or a number of seconds."""
     ANY = auto()
 
 
@@ -92,6 +94,9 @@ class Setting(Trait):
     """Whether the value is a duration; else it is a whole number."""
     is_share: bool = False
     """Whether the value may also be a percentage such as `5%`."""
+    of_vars: bool = False
+    """Whether it may also be one reference to `vars` of its step, whose value each attempt has for
+    itself."""
 
 
 # -------------------------------------------------------------------- work and its jobs

@@ -519,7 +519,12 @@ class StepFields(TypedDict, total=False):
     timeout: str | Expr | None
     """Maximum time of one attempt after its job is first Running, such as 2h. Then the job is
     aborted and the attempt has failed. It may be a reference to a param, such as
-    $(params.limit)."""
+    $(params.limit), or to vars, such as $(vars.limit): a duration or a number of seconds,
+    computed for each attempt."""
+    queue_timeout: str | Expr | None
+    """Maximum time from the creation of a job until it is first Running, such as 30m, without
+    the time the flow was suspended. Then the job is aborted and the attempt has failed (reason
+    QueueTimeout). It may be a reference to a param, such as $(params.limit)."""
     daemon: bool | None
     """The step is a service. Dependants start once it runs, or once their probe passes. It is
     stopped when no step needs it to run any more."""

@@ -49,6 +49,9 @@ REMEDIES: Mapping[str, str] = {
     '`has(steps["a"].outputs.x)`, and submit the corrected file under another name: {submit}.',
     StepReason.ITEMS_MISMATCH: "Correct forEach, so that the lists have the same length, and "
     "submit the file under another name: {submit}.",
+    StepReason.QUEUE_TIMEOUT: "{retry} runs it again.\nFor more time, or another queue in the next "
+    "attempt, set queueTimeout, or retry with patch.jobSpec.queue, and submit the file under "
+    "another name: {submit}.",
     StepReason.CANCELLED_BY_USER: "{rerun} runs it again.",
     StepReason.SKIPPED_BY_USER: "{rerun} runs it after all.",
     StepReason.REJECTED: "{retry} asks for approval again.",
@@ -113,6 +116,8 @@ def describe_job(flow: JobFlow, run: RunCondition) -> str:
 
 def _describe_look(flow: JobFlow, name: str, run: RunCondition, *, on_page: bool) -> str:
     failure, meta = run.failure, flow.metadata
+    if failure is not None and not (failure.pod or failure.step):
+        failure = None  # it ran out of time
     if failure is not None and failure.pod and failure.exit_code is None:
         return f"See `kubectl describe pod -n {meta.namespace} {failure.pod}`."
     if on_page:

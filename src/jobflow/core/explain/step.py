@@ -380,16 +380,21 @@ def _describe_times(step: Step, condition: StepCondition, now: datetime) -> Iter
     if condition.disruptions:
         ended = "attempt was ended" if condition.disruptions == 1 else "attempts were ended"
         yield f"{condition.disruptions} {ended} by the cluster and did not count as a failure."
+    queue = f"queueTimeout of {step.queue_timeout}"
     deadlines = [
-        run.deadline
+        (until, f"timeout of {run.timeout or step.attempt_timeout}" if run.deadline else queue)
         for run in (condition, *(condition.runs or ()))
-        if run.deadline is not None and (progress.has_job(run) or asks(run) or not run.phase)
+        if (until := run.deadline or run.queue_deadline) is not None
+        and (progress.has_job(run) or asks(run) or not run.phase)
     ]
-    if deadlines and (approval := step.approval) is not None:
+    if not deadlines:
+        return
+    until, limit = min(deadlines)
+    if (approval := step.approval) is not None:
         verb = "approved" if approval.default == ApprovalAnswer.APPROVE else "rejected"
-        yield f"Without an answer it is {verb} {_format_when(min(deadlines), now)}."
-    elif deadlines and condition.abort_time is None:
-        yield f"Its timeout of {step.attempt_timeout} expires {_format_when(min(deadlines), now)}."
+        yield f"Without an answer it is {verb} {_format_when(until, now)}."
+    elif condition.abort_time is None:
+        yield f"Its {limit} expires {_format_when(until, now)}."
 
 
 def _format_when(time: datetime, now: datetime) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 import msgspec
 
 from jobflow.api import labels
+from jobflow.api.duration import format_duration
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
 from jobflow.api.flow.status import Decisions, RunCondition, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
@@ -19,13 +20,14 @@ from jobflow.api.flow.traits import WorkKind
 from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.core.cel.budget import PlanBudget
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.cel.scope import AttemptFacts, evaluate_all
+from jobflow.core.cel.scope import AttemptFacts, evaluate_all, resolve_references
 from jobflow.core.json_values import count_values
 from jobflow.core.manifests.fingerprint import digest, what_it_does
 from jobflow.core.manifests.job import Attempt, build_spec
 from jobflow.core.planning.actions import Action, CommandFlow, CreateJob, Guard, ReadPods, Want
 from jobflow.core.planning.observed.steps import NOTHING, ObservedRun, ObservedStep
 from jobflow.core.reasons import StepReason
+from jobflow.core.spec.param_values import find_timeout_fault, find_vars_reference, to_seconds
 from jobflow.core.text import shorten
 from jobflow.core.work import WORK
 
@@ -76,6 +78,10 @@ class Draft(msgspec.Struct, frozen=True):
         manifest = self.make(flow, self.step, self.template, attempt)
         if isinstance(manifest, EvaluationFailure):
             return manifest
+        if isinstance(timeout := self._timeout(attempt), EvaluationFailure):
+            return timeout
+        if timeout is not None:
+            manifest["metadata"]["annotations"][labels.TIMEOUT] = timeout
         is_first = attempt.number == 1 and not self.names_jobs
         compared = self.compared(flow, allowance, manifest["spec"] if is_first else None)
         if compared is not None:
@@ -105,6 +111,18 @@ class Draft(msgspec.Struct, frozen=True):
         if isinstance(values, EvaluationFailure):
             return values
         return msgspec.structs.replace(attempt, seen=replace(seen, vars=values))
+
+    def _timeout(self, attempt: Attempt) -> str | EvaluationFailure | None:
+        """Return the timeout that the vars of the attempt give; None if they give none."""
+        written = self.step.timeout
+        if written is None or attempt.seen is None or find_vars_reference(written) is None:
+            return None
+        value = resolve_references(written, attempt.seen)
+        if isinstance(value, EvaluationFailure):
+            return EvaluationFailure(f"timeout: {value.message}", missing=value.missing)
+        if (fault := find_timeout_fault(value)) is not None:
+            return EvaluationFailure(f"timeout: {written} {fault}")
+        return format_duration(timedelta(seconds=to_seconds(value)))
 
     def _first_spec(
         self, flow: JobFlow, allowance: PlanBudget
@@ -262,6 +280,8 @@ def wait(
         running_duration="",
         task_status_count=None,
         deadline=None,
+        queue_deadline=None,
+        timeout="",
         abort_time=None,
         outputs=None,
     )

@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 from jobflow.api.flow.jobflow import JobFlowSpec
 from jobflow.api.flow.status import StepFailure
 from jobflow.api.flow.step import Step
-from jobflow.api.flow.traits import Evaluated, Referring, Stage, find_set
+from jobflow.api.flow.traits import Evaluated, Referring, Stage, ValueKind, find_set
 from jobflow.core.cel.expression import Expression, parse_expression
 from jobflow.core.cel.language.tree import Mention
 from jobflow.core.cel.references import as_item, find_references
 from jobflow.core.manifests.layers import may_have_layers, own_layers
 from jobflow.core.pods.failure import FACTS, MAX_FAILURE_MESSAGE, MAX_FAILURE_REASON
 from jobflow.core.violations import join_path
+
+_TIMEOUT = Evaluated(Stage.VARS, ValueKind.TIMEOUT)
 
 
 class StepExpression(NamedTuple):
@@ -36,8 +38,11 @@ def list_expressions(owner: Step | JobFlowSpec) -> Iterator[StepExpression]:
         if isinstance(found.value, str):
             yield StepExpression(found.path, found.value, found.trait)
         else:
+            timeout = owner.timeout if isinstance(owner, Step) else None
             for name, text in found.value.items():
-                yield StepExpression(join_path(found.path, name), text, found.trait)
+                is_timeout = found.path == "vars" and timeout == f"$(vars.{name})"
+                trait = _TIMEOUT if is_timeout else found.trait
+                yield StepExpression(join_path(found.path, name), text, trait)
 
 
 def list_referring(step: Step) -> list[Any]:

@@ -11,19 +11,49 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET
 
+from jobflow.api.duration import parse_duration
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.traits import Setting, fields_of
 from jobflow.core.cel.references import Reference, has_reference, parse_reference
+from jobflow.core.text import shorten
 
 S = TypeVar("S", bound=msgspec.Struct)
 PERCENTAGE = re.compile(r"(\d{1,9})%", re.ASCII)
+_MAX_SHOWN = 100
+"""Characters of a value in a message."""
 _REFERENCE = re.compile(r"\$\((params\.[^()$\s]*)\)")
+_OF_VARS = re.compile(r"\$\((vars\.[^()$\s]+)\)")
 
 
 def find_param_reference(text: str) -> Reference | None:
     """Return the reference to a param that is the whole text, or None."""
     found = _REFERENCE.fullmatch(text)
     return None if found is None else parse_reference(found[1])
+
+
+def find_vars_reference(text: str) -> Reference | None:
+    """Return the reference to `vars` that is the whole text, or None."""
+    found = _OF_VARS.fullmatch(text)
+    return None if found is None else parse_reference(found[1])
+
+
+def to_seconds(value: Any) -> float:
+    """Return the seconds of a timeout that vars give: the text of a duration, or a number. Raises
+    TypeError or ValueError."""
+    return parse_duration(f"{value:f}s" if type(value) in (int, float) else value)
+
+
+def find_timeout_fault(value: Any) -> str | None:
+    """Return a clause that says why a timeout may not have this value of vars, or None."""
+    try:
+        if to_seconds(value):
+            return None
+        why = "is not longer than 0s"
+    except TypeError:
+        why = "is neither a duration such as 2h nor a number of seconds"
+    except ValueError as error:
+        why = str(error)
+    return f"gives {shorten(msgspec.json.encode(value).decode(), _MAX_SHOWN)}, which {why}"
 
 
 def find_value(reference: Reference, params: Mapping[str, Any]) -> Any:

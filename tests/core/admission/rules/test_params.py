@@ -98,6 +98,56 @@ def test_a_setting_without_a_param_that_fits_is_refused(spec: dict[str, Any], fa
     assert faults(flow_of("a", params=NUMBERS, **spec)) == [f"spec.{field}: Invalid value: {fault}"]
 
 
+A_STEP = {"name": "a", "vars": {"limit": "60 * attempt", "limits": "params.m"}}
+
+
+@pytest.mark.parametrize("timeout", ["$(vars.limit)", "$(vars.limits.n)"])
+def test_a_timeout_may_be_a_reference_to_vars(timeout: str) -> None:
+    assert faults(flow_of({**A_STEP, "timeout": timeout}, params=NUMBERS)) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"timeout": "$(vars.limt)"},
+         '.timeout: Invalid value: "$(vars.limt)": vars of the step have no "limt"; did you mean '
+         '"limit"?'),
+        ({"timeout": "$(vars.limit)s"},
+         f'.timeout: Invalid value: "$(vars.limit)s": {A_TIME}, or one reference to a param, such '
+         "as $(params.n), or to vars of the step, such as $(vars.n)"),
+        ({"queueTimeout": "$(vars.limit)"},
+         f'.queueTimeout: Invalid value: "$(vars.limit)": {A_TIME}, or one reference to a param, '
+         "such as $(params.n)"),
+        ({"queueTimeout": "0s"},
+         '.queueTimeout: Invalid value: "0s": a timeout is longer than 0s; leave it out for no '
+         "timeout"),
+        ({"timeout": "$(vars.limit)", "vars": {"limit": "[params.n]"}},
+         '.vars.limit: Invalid value: "[params.n]": gives [3], which is neither a duration such as '
+         "2h nor a number of seconds"),
+        ({"timeout": "$(vars.limit)", "vars": {"limit": "retries"}},
+         '.vars.limit: Invalid value: "retries": gives 0, which is not longer than 0s'),
+        ({"timeout": "$(vars.limit)", "vars": {"limit": "'1 year'"}},
+         '.vars.limit: Invalid value: "\'1 year\'": gives "1 year", which is not a duration: write '
+         "it like 2s, 500ms or 1m30s"),
+    ],
+)  # fmt: skip
+def test_a_limit_of_time_without_a_value_that_fits_is_refused(
+    fields: dict[str, Any], fault: str
+) -> None:
+    assert faults(flow_of({**A_STEP, **fields}, params=NUMBERS)) == [f"spec.flows[0]{fault}"]
+
+
+@pytest.mark.parametrize("at", ["", "switch[0]."])
+def test_a_child_flow_is_in_no_queue(at: str) -> None:
+    child = {"flow": {"flows": [{"name": "x"}]}}
+    work = {"switch": [{"when": "true", **child}, {"template": "y"}]} if at else child
+    (found,) = faults(flow_of({"name": "a", "queueTimeout": "1m", **work}))
+    assert found == (
+        "spec.flows[0].queueTimeout: Forbidden: the step runs a flow, not a job; set it in the "
+        "steps of the flow"
+    )
+
+
 def test_the_value_of_a_param_is_judged_as_the_field() -> None:
     items = {"name": "a", "forEach": {"count": "$(params.m.n)"}}
     (found,) = faults(flow_of(items, params=NUMBERS))

@@ -25,7 +25,7 @@ from jobflow.core.cel.references import Reference, find_references
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.expressions import list_expressions
 from jobflow.core.spec.items import get_items
-from jobflow.core.spec.param_values import find_value, params_of
+from jobflow.core.spec.param_values import find_timeout_fault, find_value, params_of
 from jobflow.core.suggest import Suggester, did_you_mean
 
 MAX_CHARACTERS = 262_144
@@ -77,6 +77,7 @@ all failed."""
 _FAULTS: Mapping[ValueKind, Callable[[Any], str | None]] = {
     ValueKind.CONDITION: scope.find_condition_fault,
     ValueKind.ITEMS: scope.find_items_fault,
+    ValueKind.TIMEOUT: find_timeout_fault,
     ValueKind.ANY: lambda value: None,
 }
 

@@ -15,7 +15,13 @@ from jobflow.core.cel.language.parser import RESERVED
 from jobflow.core.cel.language.values import describe_type
 from jobflow.core.cel.references import measure_json
 from jobflow.core.cel.scope import MAX_PARAMS
-from jobflow.core.spec.param_values import find_param_reference, find_value, fits, params_of
+from jobflow.core.spec.param_values import (
+    find_param_reference,
+    find_value,
+    find_vars_reference,
+    fits,
+    params_of,
+)
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names
 from jobflow.core.violations import Reason, Violation, join_path, quote
@@ -99,9 +105,15 @@ def settings_refer_to_params(facts: FlowFacts) -> Iterator[Violation]:
     settings = [*find_set(written, Setting, "spec.")]
     for i, _ in facts.steps_with_options:
         settings += find_set(steps[i], Setting, f"{facts.path(i)}.")
-    for path, setting, text, *_ in settings:
+    for path, setting, text, owner, _ in settings:
         takes_text = setting.is_time or (setting.is_share and fits(text, setting))
         if not isinstance(text, str) or (takes_text and "$(" not in text):
+            continue
+        if setting.of_vars and (read := find_vars_reference(text)) is not None:
+            if read.keys[0] not in (known := owner.vars or {}):
+                guess = did_you_mean(Suggester([*known]).nearest(read.keys[0]))
+                detail = f'vars of the step have no "{read.keys[0]}"{guess}'
+                yield Violation(path, Reason.INVALID, text, detail)
             continue
         # the schema takes any text, because a reference is one
         what = "a duration such as 2h" if setting.is_time else "a whole number"
@@ -110,6 +122,7 @@ def settings_refer_to_params(facts: FlowFacts) -> Iterator[Violation]:
         if reference is None:
             unquoted = f"; write {text}, without quotes" if text.isdecimal() else ""
             detail = f"{what}, or one reference to a param, such as $(params.n){unquoted}"
+            detail += ", or to vars of the step, such as $(vars.n)" if setting.of_vars else ""
         elif (value := find_value(reference, params)) is UNSET:
             guess = did_you_mean(suggester.nearest(reference.keys[0]))
             detail = f'there is no parameter "{".".join(reference.keys)}"{guess}'

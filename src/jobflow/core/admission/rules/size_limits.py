@@ -21,7 +21,7 @@ from jobflow.core.limits import MAX_FLOW_OUTPUTS, MAX_RUNS, MAX_STEP_OUTPUTS
 from jobflow.core.limits import MAX_NEXT_JOBS as MOST_NEXT
 from jobflow.core.names import MAX_NAME
 from jobflow.core.spec.expressions import find_named_failures, measure_fields
-from jobflow.core.spec.param_values import params_of
+from jobflow.core.spec.param_values import find_vars_reference, params_of
 from jobflow.core.spec.step_commands import MAX_BY_BYTES
 from jobflow.core.violations import Reason, Violation, join_path
 from jobflow.core.work import is_asked, may_run_steps
@@ -104,7 +104,10 @@ STATUS_OF_A_CHILD = len(',"flow":"","flowError":true')
 STATUS_OF_RETRIES = len(',"job":"-r200","failures":100,"disruptions":100') + len("-r200") + 1
 """Bytes that a retry adds to a step or run, because the job has another name than the first, and
 attempts after disruptions have larger numbers than `retry.limit`."""
-STATUS_OF_TIME = len(f',"deadline":"{_TIME}"')
+STATUS_OF_TIME = len(f',"queueDeadline":"{_TIME}"')
+"""Bytes of a limit of time, of which an attempt has one after the other."""
+STATUS_OF_OWN_TIME = len(',"timeout":"876000h59m59.999999s"')
+"""Bytes of a timeout that vars compute."""
 STATUS_OF_AN_ANSWER = MAX_BY_BYTES + len(
     f',"approval":{{"answer":"Approve","by":"","time":"{_TIME}"}}'
 )
@@ -183,7 +186,8 @@ class _StatusOfOptions:
         count = self._facts.job_counts[position]
         step_name = len(self._facts.flow_name) + 1 + len(self._facts.names[position])
         name = step_name + len(count.longest_suffix)
-        of_run = STATUS_OF_TIME if step.timeout is not None else 0
+        of_run = STATUS_OF_TIME if step.timeout or step.queue_timeout else 0
+        of_run += STATUS_OF_OWN_TIME if find_vars_reference(step.timeout or "") else 0
         of_run += STATUS_OF_RETRIES + name if step.retry is not None else 0
         of_run += STATUS_OF_A_CHILD if may_run_steps(step) else 0
         of_run += STATUS_OF_AN_ANSWER if is_asked(step) else 0

@@ -101,6 +101,12 @@ class ObservedRun(msgspec.Struct):
         )
 
     @property
+    def timeout(self) -> str:
+        """The timeout that the vars of its latest attempt gave, or ""."""
+        made = None if self.job is None else self.job.metadata.annotations
+        return (made or _EMPTY).get(labels.TIMEOUT) or self.stored.timeout
+
+    @property
     def case(self) -> Case | None:
         """The chosen case of `switch`."""
         return self.step.case_of(self.decided)

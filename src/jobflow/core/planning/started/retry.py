@@ -10,7 +10,7 @@ from datetime import timedelta
 import msgspec
 
 from jobflow.api.flow.control import Backoff, Retry, to_number
-from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepPhase
+from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepFailure, StepPhase
 from jobflow.api.volcano.command import Action
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import AttemptFacts, evaluate_condition
@@ -61,6 +61,9 @@ def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDec
         return _final(condition, phase=ends_as(why), reason=why, message=message)
     if condition.reason in _FOR_GOOD or (why and why != StepReason.SUSPENDED):
         return _final(condition)
+    if condition.reason in (StepReason.TIMEOUT, StepReason.QUEUE_TIMEOUT):
+        failure = StepFailure(reason=condition.reason)
+        condition = msgspec.structs.replace(condition, failure=failure)
     retry = run.step.retry
     return _final(condition) if retry is None else _retried(run, condition, retry, ctx)
 

@@ -59,11 +59,14 @@ def decide_run(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> RunDeci
     if job.ended:
         return retry_or_end(run, work.settle(run, job, ctx), ctx)
     running, why = running_as(run, job, ctx), intent(run, ctx)
-    if not why and running.deadline is not None and running.deadline <= ctx.now:
-        why = StepReason.TIMEOUT
+    until, over = running.deadline, StepReason.TIMEOUT
+    if running.queue_deadline is not None and ctx.facts.lifecycle.suspended_at is None:
+        until, over = running.queue_deadline, StepReason.QUEUE_TIMEOUT
+    if not why and until is not None and until <= ctx.now:
+        why = over
     if not why:
         obstacle = find_job_obstacle(run, job, ctx)
-        wake_at = min(filter(None, (running.deadline, obstacle.shown_at)), default=None)
+        wake_at = min(filter(None, (until, obstacle.shown_at)), default=None)
         return RunDecision(running, wake_at=wake_at, wants=obstacle.asked)
     condition = being_aborted(run, running, why, ctx)
     if run.stored.abort_time is None:  # nothing is asked to end before the reason is stored
@@ -192,6 +195,8 @@ def _ended(
         attempts=run.attempts,
         next_attempt_time=None,
         deadline=None,
+        queue_deadline=None,
+        timeout="",
         abort_time=None,
         avoid_nodes=avoid_nodes,
         failure=last.failure if run.between_attempts else None,  # that of an attempt before

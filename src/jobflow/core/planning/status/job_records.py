@@ -42,6 +42,7 @@ _PHASE_OF: Mapping[str, str] = {
     **{reason: phase for phase, reason in FAILURES.items()},
     CANCELLED: JobPhase.ABORTED,
     StepReason.TIMEOUT: JobPhase.ABORTED,
+    StepReason.QUEUE_TIMEOUT: JobPhase.ABORTED,
     StepReason.FAILURE_POLICY: JobPhase.ABORTED,
     StepReason.SUSPENDED: JobPhase.ABORTED,
     StepReason.DAEMON_ENDED: JobPhase.ABORTED,

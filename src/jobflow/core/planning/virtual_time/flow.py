@@ -112,7 +112,8 @@ class VirtualFlow:
         self._can_replan = self.parent is None and can_replan(self.flow)
         self._approvals = [step for step in self.flow.all_steps if is_asked(step)]
         layout = compile_flow(self.flow)
-        timeouts = (self.flow.spec.timeout, *(step.timeout for step in self.flow.all_steps))
+        of_steps = (step.timeout or step.queue_timeout for step in self.flow.all_steps)
+        timeouts = (self.flow.spec.timeout, *of_steps)
         self.follows_phases = layout.has_daemons or not layout.only_ends_matter or any(timeouts)
 
     @property

@@ -86,12 +86,14 @@ def why_in_words(why: str, run: ObservedRun, ctx: PlanContext) -> str:
     order = ctx.order_for(run)
     if order is not None and why == BY_HAND[order.action]:
         return f"it was {ordered(order)}"
+    if why == StepReason.QUEUE_TIMEOUT:
+        return f"it was longer in the queue than its queueTimeout of {run.step.queue_timeout}"
     if why != TIMEOUT:
         return _WHY.get(why, why or "it was aborted")
     lifecycle = ctx.facts.lifecycle
     if lifecycle.ending_reason == TIMEOUT and run.step.name not in ctx.layout.finally_names:
         return lifecycle.ending_message
-    return f"it took longer than its timeout of {run.step.attempt_timeout}"
+    return f"it took longer than its timeout of {run.timeout or run.step.attempt_timeout}"
 
 
 def aborted(why: str, what: str, run: ObservedRun, ctx: PlanContext) -> str:

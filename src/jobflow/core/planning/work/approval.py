@@ -18,7 +18,7 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision, StepDecision
 from jobflow.core.planning.observed.steps import ObservedRun
 from jobflow.core.planning.work.abort import why_in_words
-from jobflow.core.planning.work.end import duration, own_end, take_outputs
+from jobflow.core.planning.work.end import duration, own_end, take_outputs, without_suspension
 from jobflow.core.pods.outputs import OutputsTooLarge
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.step_commands import QUESTION, ApprovalKey, asks
@@ -78,10 +78,7 @@ def wait(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     stored = run.stored
     if ctx.terminating or stored.deadline is None:
         return RunDecision(stored)
-    # the time of a suspension that ends in this plan does not count
-    before = ctx.flow.status.suspended_seconds or 0
-    deadline = add(stored.deadline, max(0, (ctx.facts.lifecycle.suspended_seconds or 0) - before))
-    if deadline != stored.deadline:
+    if (deadline := without_suspension(stored.deadline, ctx)) != stored.deadline:
         stored = msgspec.structs.replace(stored, deadline=deadline)
     if ctx.pause is not None:
         return RunDecision(stored)

@@ -231,6 +231,8 @@ def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
         uid=pack_uid(job.metadata.uid),
         attempts=run.attempts,
         deadline=attempt_deadline(run, job, ctx),
+        queue_deadline=queue_deadline(run, job, ctx),
+        timeout=run.timeout,
         last_transition_time=(
             stored.last_transition_time if kept else job.status.state.last_transition_time
         ),
@@ -318,19 +320,43 @@ def attempt_deadline(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime |
     stored = run.stored
     if stored.deadline is not None and stored.job == job.metadata.name:
         return stored.deadline  # Volcano moves the time of a phase that is entered again
-    status, record = job.status, ctx.records.get(job.metadata.name)
-    signs = [(c.status, c.last_transition_time) for c in status.conditions or ()]
-    signs.append((status.state.phase, status.state.last_transition_time))
-    histories = (record.running_histories if record is not None else None) or ()
-    signs += [(entry.state, entry.start_timestamp) for entry in histories]
-    running = [at for phase, at in signs if phase == JobPhase.RUNNING and at is not None]
-    seconds, since = duration(text, None), min(running, default=None)
+    seconds, since = duration(run.timeout or text, None), _running_since(job, ctx)
     if seconds is None or since is None:
         return None
     # the clock of Volcano's controllers may be wrong
     since = min(max(since, job.metadata.creation_timestamp or since), ctx.second)
     # the time is cut to a whole second, and an attempt never has less time than its timeout
     return ceil_to_second(add(since, seconds + SECOND))
+
+
+def queue_deadline(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
+    """Return the deadline of this vcjob by the step's `queueTimeout`; None without one, or once it
+    has been Running."""
+    limit, until = duration(run.step.queue_timeout, None), run.stored.queue_deadline
+    if limit is None or _running_since(job, ctx) is not None:
+        return None
+    if until is None or run.stored.job != job.metadata.name:
+        # the time is cut to a whole second, by a clock that may be wrong
+        created = min(job.metadata.creation_timestamp or ctx.second, ctx.second)
+        until = ceil_to_second(add(created, limit + SECOND))
+    return without_suspension(until, ctx)
+
+
+def without_suspension(until: datetime, ctx: PlanContext) -> datetime:
+    """Return a stored deadline, later by the time of a suspension that ends in this plan."""
+    before = ctx.flow.status.suspended_seconds or 0
+    return add(until, max(0, (ctx.facts.lifecycle.suspended_seconds or 0) - before))
+
+
+def _running_since(job: Job, ctx: PlanContext) -> datetime | None:
+    """Return when a vcjob was first Running, or None if it has not been."""
+    status, record = job.status, ctx.records.get(job.metadata.name)
+    signs = [(c.status, c.last_transition_time) for c in status.conditions or ()]
+    signs.append((status.state.phase, status.state.last_transition_time))
+    histories = (record.running_histories if record is not None else None) or ()
+    signs += [(entry.state, entry.start_timestamp) for entry in histories]
+    running = [at for phase, at in signs if phase == JobPhase.RUNNING and at is not None]
+    return min(running, default=None)
 
 
 def duration(text: str | None, default: T) -> timedelta | T:
