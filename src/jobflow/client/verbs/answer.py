@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from jobflow.api import labels
@@ -23,16 +22,8 @@ from jobflow.core.text import join_names
 from jobflow.core.work import is_asked
 from jobflow.kube.client import Client
 
-APPROVE = Verb(
-    name="approve",
-    gerund="approving",
-    action=Action.APPROVE_STEP,
-    refusal=lambda flow: "",
-    # nobody waits for the effect of an answer
-    handled=lambda before, now: False,
-    reached=lambda flow, children: False,
-)
-REJECT = replace(APPROVE, name="reject", gerund="rejecting", action=Action.REJECT_STEP)
+APPROVE = Verb("approve", "approving", Action.APPROVE_STEP)
+REJECT = Verb("reject", "rejecting", Action.REJECT_STEP)
 
 
 async def create_answer(

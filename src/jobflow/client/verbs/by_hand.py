@@ -45,29 +45,17 @@ class StepVerb:
     """The key of the list in JSON."""
 
 
-def _verb(name: str, gerund: str, action: Action) -> Verb:
-    return Verb(
-        name=name,
-        gerund=gerund,
-        action=action,
-        refusal=lambda flow: "",
-        # nobody waits for the effect on a step
-        handled=lambda before, now: False,
-        reached=lambda flow, children: False,
-    )
-
-
 CANCEL_STEP = StepVerb(
-    _verb("cancel", "cancelling", Action.CANCEL_STEP), "these are given up, and fail", "cancels"
+    Verb("cancel", "cancelling", Action.CANCEL_STEP), "these are given up, and fail", "cancels"
 )
 SKIP_STEP = StepVerb(
-    _verb("skip", "skipping", Action.SKIP_STEP),
+    Verb("skip", "skipping", Action.SKIP_STEP),
     "these are skipped, as if they had completed",
     "skips",
 )
-SCALE_FLOW = StepVerb(_verb("scale", "scaling", Action.SCALE_FLOW), "", "scales")
+SCALE_FLOW = StepVerb(Verb("scale", "scaling", Action.SCALE_FLOW), "", "scales")
 RETRY_STEPS = StepVerb(
-    _verb("retry", "retrying", Action.RETRY_STEPS), "these run again", "runsAgain"
+    Verb("retry", "retrying", Action.RETRY_STEPS), "these run again", "runsAgain"
 )
 
 

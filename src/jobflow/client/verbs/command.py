@@ -30,11 +30,12 @@ class Verb:
     """`cancel`, also in `cancel requested`."""
     gerund: str
     action: Action
-    refusal: Callable[[JobFlow], str]
+    refusal: Callable[[JobFlow], str] = lambda flow: ""
     """Returns why it makes no sense for the flow as it is now, or ""."""
-    handled: Callable[[JobFlow, JobFlow], bool]
+    # by default, nobody waits for the effect: so it is with answers and Commands on steps
+    handled: Callable[[JobFlow, JobFlow], bool] = lambda before, now: False
     """Compares the flow at the start and now; once true, it stays true."""
-    reached: Callable[[JobFlow, Mapping[str, JobFlow]], bool]
+    reached: Callable[[JobFlow, Mapping[str, JobFlow]], bool] = lambda flow, children: False
     """Whether the effect has come, once the Command is handled, by the flow and the child flows
     below flows of its namespace, by name."""
     is_lost: Callable[[JobFlow], bool] = lambda flow: flow.final
