@@ -238,7 +238,7 @@ async def _check_steps(
     touched = await by_hand.check_steps(client, flow, verb, asked)
     rows = [
         (
-            f"{each.step} ({each.count})" if each.count else each.step,
+            each.title,
             each.phase,
             format_duration(each.lost) if each.lost is not None else "",
         )

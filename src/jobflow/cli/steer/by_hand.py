@@ -1,10 +1,11 @@
 """`jobflow cancel FLOW --step`, `skip` and `retry --step`: what a Command on steps touches, and the
 Command."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.cli.flags import StepOptions
+from jobflow.cli.steer.retry_preview import lines_of, to_json
 from jobflow.cli.steer.send_command import summarize
 from jobflow.client.errors import SUCCESS
 from jobflow.client.flows.find_flow import connect, find_flow
@@ -13,13 +14,11 @@ from jobflow.client.verbs.answer import outputs_annotation
 from jobflow.client.verbs.by_hand import (
     SCALE_FLOW,
     StepVerb,
-    Touched,
     check_scale,
     check_steps,
     read_command,
     send_steps,
 )
-from jobflow.core.text import format_duration
 from jobflow.display.formats import print_json
 
 
@@ -39,16 +38,14 @@ async def steer_steps(
         flow = await find_flow(client, name)
         touched = await check_steps(client, flow, verb, asked)
         if not as_json:
-            _print(flow.metadata.name, verb, touched)
+            print(f"JobFlow {flow.metadata.name}: {verb.touches}")
+            print("\n".join(lines_of(touched)), flush=True)
         command = "" if how.dry_run else await send_steps(client, flow, verb, asked)
-    meta = flow.metadata
     if as_json:
-        place = {"namespace": meta.namespace, "name": meta.name}
-        whole: Mapping[str, Any] = summarize(flow, command) if command else place
-        print_json({**whole, verb.key: [_to_json(each) for each in touched]})
+        print_json({**_summary(flow, command), verb.key: to_json(touched)})
     elif command:
         requested = f"{verb.verb.name} of {', '.join(paths)} requested (Command {command})"
-        print(f"JobFlow {meta.name}: {requested}", flush=True)
+        print(f"JobFlow {flow.metadata.name}: {requested}", flush=True)
     return SUCCESS
 
 
@@ -67,30 +64,16 @@ async def scale(
             rest = f"{most} at once, instead of {'any number' if before is None else before}"
             print(f"JobFlow {flow.metadata.name}: {what} {rest}", flush=True)
         command = "" if how.dry_run else await send_steps(client, flow, SCALE_FLOW, asked)
-    meta = flow.metadata
     if as_json:
-        place = {"namespace": meta.namespace, "name": meta.name}
-        whole: Mapping[str, Any] = summarize(flow, command) if command else place
         change = {"step": path, "parallelism": most, "before": before}
-        print_json({**whole, "scales": [change]})
+        print_json({**_summary(flow, command), "scales": [change]})
     elif command:
-        print(f"JobFlow {meta.name}: scale requested (Command {command})", flush=True)
+        print(f"JobFlow {flow.metadata.name}: scale requested (Command {command})", flush=True)
     return SUCCESS
 
 
-def _print(name: str, verb: StepVerb, touched: Sequence[Touched]) -> None:
-    places = [f"{each.step} ({each.count})" if each.count else each.step for each in touched]
-    width = max(map(len, places))
-    print(f"JobFlow {name}: {verb.touches}")
-    for each, place in zip(touched, places, strict=True):
-        ran = f"  its completed jobs ran for {format_duration(each.lost)}" if each.lost else ""
-        print(f"  {place:<{width}}  {each.phase}{ran}", flush=True)
-
-
-def _to_json(each: Touched) -> dict[str, Any]:
-    found: dict[str, Any] = {"step": each.step, "phase": each.phase}
-    if each.count:
-        found["count"] = each.count
-    if each.lost is not None:
-        found["completedSeconds"] = int(each.lost.total_seconds())
-    return found
+def _summary(flow: JobFlow, command: str) -> dict[str, str]:
+    """Return the flow and the Command as JSON; only the names of the flow without a Command."""
+    meta = flow.metadata
+    names = {"namespace": meta.namespace, "name": meta.name}
+    return summarize(flow, command) if command else names

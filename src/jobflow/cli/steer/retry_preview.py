@@ -36,38 +36,43 @@ class Preview:
 
     def lines(self) -> Iterator[str]:
         name = self.flow.metadata.name
-        places = [
-            f"{each.place} ({each.count})" if each.count else each.place for each in self.again
-        ]
-        if not places:
+        if not self.again:
             # a flow fails without a failed step if an output of it has no value
             yield f"JobFlow {name}: no step runs again, only its outputs are evaluated"
             return
-        width = max(map(len, places))
         yield f"JobFlow {name}: these run again"
-        for each, place in zip(self.again, places, strict=True):
-            ran = f"  its completed jobs ran for {format_duration(each.lost)}" if each.lost else ""
-            yield f"  {place:<{width}}  {each.phase}{ran}"
+        yield from lines_of(self.again)
         if lost := sum_lost(self.again):
             yield f"Completed jobs of {name} that run again ran for {format_duration(lost)} in all."
         if own := find_own_jobs(self.flow, self.again):
             yield describe_own_jobs(self.flow, own)
 
     def to_json(self) -> dict[str, Any]:
-        steps: list[dict[str, Any]] = []
-        for each in self.again:
-            step: dict[str, Any] = {"step": each.place, "phase": each.phase}
-            if each.count:
-                step["count"] = each.count
-            if each.lost is not None:
-                step["completedSeconds"] = int(each.lost.total_seconds())
-            steps.append(step)
         return {
             "namespace": self.flow.metadata.namespace,
             "name": self.flow.metadata.name,
-            "runsAgain": steps,
+            "runsAgain": to_json(self.again),
             "completedSeconds": int(sum_lost(self.again).total_seconds()),
         }
+
+
+def lines_of(found: Sequence[RunsAgain]) -> Iterator[str]:
+    """Yield a line for each step on which a Command acts."""
+    width = max(len(each.title) for each in found)
+    for each in found:
+        ran = f"  its completed jobs ran for {format_duration(each.lost)}" if each.lost else ""
+        yield f"  {each.title:<{width}}  {each.phase}{ran}"
+
+
+def to_json(found: Sequence[RunsAgain]) -> list[dict[str, Any]]:
+    steps: list[dict[str, Any]] = []
+    for each in found:
+        steps.append({"step": each.place, "phase": each.phase})
+        if each.count:
+            steps[-1]["count"] = each.count
+        if each.lost is not None:
+            steps[-1]["completedSeconds"] = int(each.lost.total_seconds())
+    return steps
 
 
 async def make_previews(

@@ -3,10 +3,8 @@ anything is sent."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
-
-import msgspec
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
@@ -29,7 +27,7 @@ from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.step_commands import Place, StepCommand, find_place, parse_step_command
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import format_command, format_count
-from jobflow.core.timelines.runs_again import list_runs_again
+from jobflow.core.timelines.runs_again import RunsAgain, list_runs_again
 from jobflow.core.timelines.spans import runs_of
 from jobflow.kube.client import ApiError, Client
 
@@ -57,18 +55,6 @@ SCALE_FLOW = StepVerb(Verb("scale", "scaling", Action.SCALE_FLOW), "", "scales")
 RETRY_STEPS = StepVerb(
     Verb("retry", "retrying", Action.RETRY_STEPS), "these run again", "runsAgain"
 )
-
-
-class Touched(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A step or an item on which a Command acts."""
-
-    step: str
-    """Its path from the outermost flow."""
-    phase: str
-    count: str = ""
-    """`2 of 12 items`, if not all items of a step are touched."""
-    lost: timedelta | None = None
-    """How long the jobs ran of what has completed in it and runs again."""
 
 
 def read_command(
@@ -103,7 +89,7 @@ async def find_outermost(client: Client, flow: JobFlow) -> tuple[JobFlow, str]:
 
 async def check_steps(
     client: Client, flow: JobFlow, verb: StepVerb, command: Command
-) -> list[Touched]:
+) -> list[RunsAgain]:
     """Return what the Command would touch. Raises CommandError if anything that is named cannot
     be."""
     said = parse_step_command(command)
@@ -113,8 +99,7 @@ async def check_steps(
     touched = [await _touched(client, flow, children, said, path) for path in said.paths]
     if said.action != Action.RETRY_STEPS:
         return touched
-    again = list_runs_again(flow, children, datetime.now(UTC), paths=said.paths)
-    return [Touched(each.place, each.phase, each.count, each.lost) for each in again]
+    return list_runs_again(flow, children, datetime.now(UTC), paths=said.paths)
 
 
 async def send_steps(client: Client, flow: JobFlow, verb: StepVerb, command: Command) -> str:
@@ -206,14 +191,14 @@ async def _has_just_ended(
 
 async def _touched(
     client: Client, flow: JobFlow, children: Mapping[str, JobFlow], said: StepCommand, path: str
-) -> Touched:
+) -> RunsAgain:
     found, place = await _find(client, flow, children, said, path)
     condition = condition_of(found, place.key.step)
     if place.key.index is not None:
         run = run_of(condition, place.key.index)
-        return Touched(path, run.phase if run is not None else StepPhase.WAITING)
+        return RunsAgain(path, run.phase if run is not None else StepPhase.WAITING)
     step = next(each for each in found.all_steps if each.name == place.key.step)
-    return Touched(path, condition.phase, _count(step, condition, said.action))
+    return RunsAgain(path, condition.phase, _count(step, condition, said.action))
 
 
 def _count(step: Step, condition: StepCondition, action: str) -> str:

@@ -24,15 +24,20 @@ from jobflow.core.work import has_own_job
 
 @dataclass(frozen=True, slots=True)
 class RunsAgain:
-    """A step, or one item or repeat of it, that a retry runs again."""
+    """A step, or one item or repeat of it, that a retry runs again, or another Command changes."""
 
     place: str
     """`train`, `train/3`, or `train/3/fit` in a child flow."""
     phase: str
-    count: str
+    count: str = ""
     """`2 of 12 items`, if not all items of a step run again; else ""."""
-    lost: timedelta | None
+    lost: timedelta | None = None
     """How long the jobs ran of what has completed in it; None if nothing has."""
+
+    @property
+    def title(self) -> str:
+        """`train (2 of 12 items)`."""
+        return f"{self.place} ({self.count})" if self.count else self.place
 
 
 def list_runs_again(
