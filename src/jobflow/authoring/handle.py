@@ -21,7 +21,7 @@ from jobflow.client.logs.stream import clean
 from jobflow.client.options import Connection, Selection
 from jobflow.client.verbs import answer, by_hand
 from jobflow.client.verbs import command as verbs
-from jobflow.display.notebook import NotebookTrees, notebook_display
+from jobflow.display.notebook import notebook_display
 from jobflow.kube.answers import NetworkError
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import Client
@@ -242,8 +242,7 @@ class Run:
         def has_ended(follower: FlowFollower) -> bool:
             return follower.flows[key].final or key in follower.deleted
 
-        show = notebook_display()
-        display = NotebookTrees(show) if show is not None else Display()
+        display = notebook_display() or Display()
         async with asyncio.timeout(seconds), AsyncExitStack() as stack:
             stack.enter_context(display)
             follower = await stack.enter_async_context(following(client, [flow], display.show))

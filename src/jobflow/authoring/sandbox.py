@@ -64,7 +64,9 @@ def run(
             message = f'no function runs, so {names} {have} no outputs: write run(runner="process")'
             place = functions[0]._place
             warnings.warn_explicit(FlowWarning(message), None, place.file, place.line)
-        display = _display() if show else Display()
+        display = Display()
+        if show:
+            display = notebook_display() or tree_display(make_console())
         with logs.silenced(), node_runner(nodes) as pods:
             result = run_beside(lambda: run_in_sandbox(report, pods, display, asyncio.Event()))
     except (CommandError, PartDied, *START_ERRORS) as error:
@@ -82,11 +84,6 @@ def run(
     if not result.flows:
         raise RunError(f"no {JOBFLOWS.kind} was created")
     return Result(result.flows[0], result.logs)
-
-
-def _display() -> Display:
-    show = notebook_display()
-    return NotebookTrees(show) if show is not None else tree_display(make_console())
 
 
 def _nodes(

@@ -33,13 +33,14 @@ Show = Callable[..., Any]
 """IPython's `display`."""
 
 
-def notebook_display() -> Show | None:
-    """Return IPython's function that shows something below a cell, or None outside of notebooks.
-    IPython is not imported: a notebook has done that."""
+def notebook_display() -> NotebookTrees | None:
+    """Return the display of flows below a cell, or None outside of notebooks. IPython is not
+    imported: a notebook has done that."""
     get_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     # a shell in a terminal has no kernel, and shows no HTML
     is_notebook = get_shell is not None and hasattr(get_shell(), "kernel")
-    return getattr(sys.modules.get("IPython.display"), "display", None) if is_notebook else None
+    show = getattr(sys.modules.get("IPython.display"), "display", None) if is_notebook else None
+    return None if show is None else NotebookTrees(show)
 
 
 class NotebookTrees(LiveTrees):
@@ -59,14 +60,10 @@ class NotebookTrees(LiveTrees):
     def _put(self, lines: Sequence[Text]) -> None:
         self._shown = lines
         text = "\n".join(line.plain for line in lines)
-        self._handle.update({"text/html": lines_html(lines), "text/plain": text}, raw=True)
-
-
-def lines_html(lines: Iterable[Text]) -> str:
-    """Return lines of a terminal, with their colours."""
-    console = Console(file=StringIO(), record=True, width=10_000, force_jupyter=False)
-    console.print(Text("\n").join(lines), soft_wrap=True)
-    return console.export_html(code_format=_PRE, inline_styles=True)
+        console = Console(file=StringIO(), record=True, width=10_000, force_jupyter=False)
+        console.print(Text("\n").join(lines), soft_wrap=True)
+        html = console.export_html(code_format=_PRE, inline_styles=True)
+        self._handle.update({"text/html": html, "text/plain": text}, raw=True)
 
 
 def table_html(flow: JobFlow) -> str:
