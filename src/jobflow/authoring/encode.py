@@ -55,11 +55,6 @@ def to_json_name(name: str) -> str:
     return first + "".join(each.capitalize() for each in others)
 
 
-def to_python_name(name: str) -> str:
-    """Return the name of a field in Python: `for_each` for `forEach`."""
-    return re.sub(r"(?=[A-Z])", "_", name).lower()
-
-
 @dataclass(slots=True)
 class _Vars:
     path: str
@@ -234,7 +229,8 @@ class Encoder:
         guess = Suggester([*known, *others]).nearest(name) or ""
         ours = others.get(guess, "")
         if not ours.startswith("spec.") and " " not in ours:
-            ours = to_python_name(ours.partition(".")[0])
+            # `for_each` for `forEach`
+            ours = re.sub(r"(?=[A-Z])", "_", ours.partition(".")[0]).lower()
         hint = f"; here that is {ours}" if ours and guess not in known else did_you_mean(guess)
         self.problems.append((path, f"there is no field {name}{hint}"))
 

@@ -247,7 +247,8 @@ class TaskFunction(Generic[P]):
         place_of = json.dumps([source.short_file, source.line])
         call = json.dumps([source.name, known, [*dict.fromkeys(texts)], boxed])
         fixed = (NOT_COMPARED + _PROGRAM, source.text, NOT_COMPARED + place_of, call)
-        return [*map(as_argument, fixed), *later]
+        # they arrive unchanged, although JobFlow and Kubernetes replace `$(…)`
+        return [*(each.replace("$", "$$").replace("$$(", "$$$(") for each in fixed), *later]
 
     def _json(self, name: str, value: object, place: Place) -> Any:
         if isinstance(value, Step):
@@ -271,11 +272,6 @@ def may_be_text(hint: object) -> bool:
     while outer != (outer := _INNER_TYPES.sub("", outer)):
         pass
     return any(each.strip().rpartition(".")[2] not in _NO_TEXTS for each in outer.split("|"))
-
-
-def as_argument(text: str) -> str:
-    """Return an argument that arrives unchanged, although JobFlow and Kubernetes replace `$(…)`."""
-    return text.replace("$", "$$").replace("$$(", "$$$(")
 
 
 def read_function(function: Callable[..., Any]) -> tuple[Source, ast.FunctionDef]:
