@@ -2,7 +2,7 @@
 dialogs, which do what the commands of the same names do."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import JSONResponse, Response
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import FlowPhase, StepCondition, StepPhase
+from jobflow.api.flow.status import FlowPhase, StepPhase
 from jobflow.api.volcano.command import Command
 from jobflow.client.errors import FAILED, INTERRUPTED, UNUSABLE, CommandError, unreachable
 from jobflow.client.flows.find_flow import read_flow, state_of, to_flow
@@ -87,13 +87,18 @@ def list_offers(
             "name": name,
             "label": ACTIONS[name].label,
             "refusal": refusal,  # the button is disabled, but says why
-            "note": _describe_retry(flow, again) if again else _note(name, flow),
+            "note": _describe_retry(flow, again) if again else "",
             "again": again[:MAX_AGAIN],
             "more": max(0, len(again) - MAX_AGAIN),
             "lost": sum_lost(again),
-            "params": _params(flow) if name == "resubmit" and not refusal else (),
+            "params": (),
             "preset": "reuse" if name == "resubmit" and _keeps_results(flow, children) else "",
         }
+        if name == "resubmit" and not refusal:
+            params = flow.spec.params or ()
+            button["params"] = [(each.name, value_text(each.value, MAX_VALUE)) for each in params]
+        elif name in ("delete", "cancel-and-delete"):
+            button["note"] = verbs.note_on_delete(flow)
         buttons.append(button)
     return {"buttons": buttons, "has_finally": bool(flow.spec.finally_)}
 
@@ -115,22 +120,10 @@ def _describe_retry(flow: JobFlow, again: Sequence[RunsAgain]) -> str:
 
 def _keeps_results(flow: JobFlow, children: Mapping[str, JobFlow]) -> bool:
     """Return whether a flow failed, and has results that a new one may reuse."""
-    steps = (each for found in (flow, *children.values()) for each in _conditions(found))
-    runs = (run for each in steps for run in runs_of(each))
+    conditions = (found.status.conditions or {} for found in (flow, *children.values()))
+    runs = (run for found in conditions for each in found.values() for run in runs_of(each))
     is_failed = flow.status.state.phase == FlowPhase.FAILED
     return is_failed and any(run.fingerprint and run.phase == StepPhase.COMPLETED for run in runs)
-
-
-def _conditions(flow: JobFlow) -> Iterable[StepCondition]:
-    return (flow.status.conditions or {}).values()
-
-
-def _params(flow: JobFlow) -> list[tuple[str, str]]:
-    return [(each.name, value_text(each.value, MAX_VALUE)) for each in flow.spec.params or ()]
-
-
-def _note(name: str, flow: JobFlow) -> str:
-    return verbs.note_on_delete(flow) if name in ("delete", "cancel-and-delete") else ""
 
 
 def _refusal(name: str, flow: JobFlow) -> str:
