@@ -21,14 +21,6 @@ def find_asking(flow: JobFlow) -> Iterator[str]:
         yield from (f"{step.name}/{each.index}" for each in condition.runs or () if asks(each))
 
 
-def _is_open(flow: JobFlow, params: Params) -> bool:
-    return not flow.final
-
-
-def _is_final(flow: JobFlow, params: Params) -> bool:
-    return flow.final
-
-
 def _can_cancel(flow: JobFlow, params: Params) -> bool:
     verb = verbs.CANCEL_NOW if params.get("now") else verbs.CANCEL
     return not (flow.final if params.get("step") else verbs.refuse(flow, verb))
@@ -49,9 +41,9 @@ def _can_answer(flow: JobFlow, params: Params) -> bool:
 
 
 CAN_ACT: Mapping[str, Callable[[JobFlow, Params], bool]] = {
-    "wait": _is_open,
-    "scale": _is_open,
-    "submit": _is_final,  # --reuse
+    "wait": lambda flow, params: not flow.final,
+    "scale": lambda flow, params: not flow.final,
+    "submit": lambda flow, params: flow.final,  # --reuse
     "resubmit": lambda flow, params: flow.final or not params.get("reuse"),
     "suspend": lambda flow, params: not verbs.refuse(flow, verbs.SUSPEND),
     "resume": lambda flow, params: not verbs.refuse(flow, verbs.RESUME),
