@@ -19,8 +19,7 @@ from jobflow.client.flows.find_flow import NoSuchFlow, find_flow, raise_unless_m
 from jobflow.client.manifests.check import Report
 from jobflow.client.manifests.flag_values import ReuseChoice, set_generated_name
 from jobflow.client.manifests.objects import Manifest
-from jobflow.client.verbs.send_manifests import body_of
-from jobflow.core.admission.object_names import all_names
+from jobflow.client.verbs.send_manifests import body_of, find_existing
 from jobflow.core.manifests.volume_claims import why_spent
 from jobflow.core.spec.reuse import find_obstacle
 from jobflow.core.text import printable
@@ -44,24 +43,11 @@ def choice_of(flow: JobFlow, rerun: Sequence[str] = ()) -> ReuseChoice:
 async def free_name(client: Client, flow: Manifest) -> str:
     """Let the API server make the name of a flow if its own is taken, as that of a corrected file
     is. Return a sentence that says so, or ""."""
-    if not await is_taken(client, flow.namespace, flow.name):
+    if await find_existing(client, flow) is None:
         return ""
     set_generated_name(flow)
     name = printable(flow.generate_name)
     return f"the name {name[:-1]} is taken, so the new flow is named {name}<random>"
-
-
-async def is_taken(client: Client, namespace: str, name: str) -> bool:
-    """Whether a flow has this name, as far as the user may know. Raises CommandError."""
-    if not all_names([name, namespace]):  # a fault, or no name
-        return False
-    try:
-        await client.get(JOBFLOWS, namespace, name, JobFlow)
-    except ApiError as error:
-        if error.code != 403:  # a user may be allowed to create flows but not to read them
-            raise_unless_missing(error)
-        return False
-    return True
 
 
 async def preview_reuse(client: Client, report: Report, reuse: ReuseChoice) -> ReusePreview:

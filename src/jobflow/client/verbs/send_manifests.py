@@ -72,14 +72,7 @@ async def send(client: Client, report: Report, *, dry_run: bool = False) -> Sent
     sent = Sent()
     # first, because templates that have changed would concern the flow that runs
     for manifest in report.flows:
-        if not all_names([manifest.name]):  # a generateName
-            continue
-        try:
-            flow = await client.get(JOBFLOWS, manifest.namespace, manifest.name, JobFlow)
-        except ApiError as error:
-            if error.code != 403:  # a user may be allowed to create flows but not to read them
-                raise_unless_missing(error)
-        else:
+        if flow := await find_existing(client, manifest):
             sent.faults.append(_exists(manifest, flow, has_templates=bool(report.templates)))
     if sent.faults:
         return sent
@@ -99,6 +92,18 @@ async def send(client: Client, report: Report, *, dry_run: bool = False) -> Sent
         created = [await sender.create(manifest) for manifest in report.flows]
         sent.flows += [each for each in created if each is not None]
     return sent
+
+
+async def find_existing(client: Client, manifest: Manifest) -> JobFlow | None:
+    """Return the flow that has the name of this one, as far as the user may know. Raises
+    CommandError."""
+    if all_names([manifest.name, manifest.namespace]):  # else it has a fault, or a generateName
+        try:
+            return await client.get(JOBFLOWS, manifest.namespace, manifest.name, JobFlow)
+        except ApiError as error:
+            if error.code != 403:  # a user may be allowed to create flows but not to read them
+                raise_unless_missing(error)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
