@@ -19,7 +19,7 @@ from jobflow.client.flows.find_flow import NoSuchFlow, find_flow
 from jobflow.client.manifests.flag_values import set_reuse
 from jobflow.client.manifests.sources import ManifestFault
 from jobflow.client.options import Connection
-from jobflow.client.verbs.copy import create_flow, manual_flow
+from jobflow.client.verbs.copy import check_flow, create_checked, manual_flow
 from jobflow.client.verbs.reuse import choice_of, free_name
 from jobflow.client.verbs.send_manifests import Sent, send
 from jobflow.kube.client import Client
@@ -57,8 +57,8 @@ def trigger(name: str, target: Connection, params: Mapping[str, Any]) -> Run:
 
     async def create(client: Client) -> Run:
         found = await find_cron(client, name)
-        flow = await create_flow(client, manual_flow(found), param_nodes(params), name)
-        return run_of(flow, target)
+        report = check_flow(manual_flow(found), param_nodes(params), name)
+        return run_of(await create_checked(client, report), target)
 
     return with_client(target, create)
 

@@ -14,7 +14,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.labels import SCHEDULED_TIME, SKIP
 from jobflow.api.resources import CRONJOBFLOWS, FLOW_GROUP, JOBFLOWS
 from jobflow.cli.flags import BackfillOptions, ParamOptions
-from jobflow.cli.steer.submit import SubmitOptions, checked, finish, without_faults
+from jobflow.cli.steer.submit import SubmitOptions, finish, without_faults
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, Errors, print_error
 from jobflow.client.flows.find_cron import FoundCron, find_cron
 from jobflow.client.flows.find_flow import connect
@@ -39,7 +39,8 @@ async def trigger_cron(
     values = read_params(params)
     async with await connect(connection) as client:
         found = await find_cron(client, name)
-        report = checked(manual_flow(found), values, found.cron.metadata.name)
+        report = check_flow(manual_flow(found), values, found.cron.metadata.name)
+        without_faults(report)
         return await finish(client, await send_checked(client, report), options)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,8 @@ from jobflow.client.manifests.flag_values import (
 )
 from jobflow.client.manifests.objects import Manifest, Manifests
 from jobflow.client.manifests.sources import UNREADABLE, ManifestFault
-from jobflow.client.manifests.yaml_nodes import Node
 from jobflow.client.options import Connection, FileOptions
-from jobflow.client.verbs.copy import check_copy, check_flow, send_checked
+from jobflow.client.verbs.copy import check_copy, send_checked
 from jobflow.client.verbs.reuse import choice_of, free_name, preview_reuse
 from jobflow.client.verbs.send_manifests import Applied, Sent, body_of, send
 from jobflow.core.text import printable
@@ -165,12 +164,6 @@ def print_preview(preview: ReusePreview, options: SubmitOptions) -> None:
     arrow = ">" if console.options.ascii_only else "→"
     for line in preview.lines():
         console.print(printable(line).replace(" → ", f" {arrow} "), soft_wrap=True)
-
-
-def checked(flow: dict[str, Any], values: Mapping[str, Node], origin: str) -> Report:
-    """Return the report on a flow made from the object named `origin`, with values of params.
-    Raises CommandError after it has printed the faults."""
-    return without_faults(check_flow(flow, values, origin))
 
 
 def without_faults(report: Report) -> Report:

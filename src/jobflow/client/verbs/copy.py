@@ -37,14 +37,6 @@ def check_copy(
     return check_flow(copy_of(flow.metadata, spec, name), values, flow.metadata.name, reuse)
 
 
-async def create_flow(
-    client: Client, flow: dict[str, Any], values: Mapping[str, Node], origin: str
-) -> JobFlow:
-    """Create a flow that is no file, with these values of params. `origin`: the name of the object
-    that it was made from. Raises CommandError with a line for each fault."""
-    return await create_checked(client, check_flow(flow, values, origin))
-
-
 async def create_checked(client: Client, report: Report) -> JobFlow:
     """Create the flow of a report of `check_flow`. Raises CommandError with a line for each
     fault."""
