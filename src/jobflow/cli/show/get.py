@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
@@ -21,11 +20,6 @@ from jobflow.display.flow_table import FlowTable, phase_of
 from jobflow.display.formats import GetOutput
 from jobflow.display.objects import full_name, print_raw
 from jobflow.kube.cache import key_of
-
-if TYPE_CHECKING:  # a table needs neither
-    from rich.console import Console
-
-    from jobflow.display.tree import Tree
 
 
 async def get_flows(
@@ -123,21 +117,16 @@ def print_flows(
             # an item is in no tree without items
             items, ascii_only = options.items or "/" in options.step, console.options.ascii_only
             tree = Tree(flows[0], children, ascii_only=ascii_only, items=items)
-            print_part(tree, options.step, console)
+            if not (lines := tree.part(options.step, datetime.now(UTC), columns_of(console))):
+                find_flow.find_item(tree.flow, options.step)
+                why = f'JobFlow {tree.flow.metadata.name} has no "{options.step}" yet'
+                raise CommandError(UNUSABLE, why)
+            print_lines(console, lines)
             return
         print_trees(console, flows, children, items=options.items)
         return
     table = make_table(selection, options, columns_of(console))
     print_lines(console, table.lines(flows, datetime.now(UTC)))
-
-
-def print_part(tree: Tree, place: str, console: Console) -> None:
-    """Print the lines of a step or an item. Raises CommandError if there is none."""
-    if not (lines := tree.part(place, datetime.now(UTC), columns_of(console))):
-        find_flow.find_item(tree.flow, place)
-        why = f'JobFlow {tree.flow.metadata.name} has no "{place}" yet'
-        raise CommandError(UNUSABLE, why)
-    print_lines(console, lines)
 
 
 def make_table(selection: Selection, options: GetOptions, width: int | None) -> FlowTable:
