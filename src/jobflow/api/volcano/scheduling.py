@@ -3,12 +3,12 @@
 Source of the fields: volcano.sh/apis pkg/apis/scheduling/v1beta1/types.go.
 """
 
-from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
 from jobflow.api.resources import ObjectMeta, Struct
+from jobflow.api.volcano.pod import PodCondition
 
 QUEUE_NAME = "volcano.sh/queue-name"
 """The queue of the vcjob: label of its pods."""
@@ -33,17 +33,6 @@ class QueueState(StrEnum):
     CLOSING = "Closing"
 
 
-class PodGroupCondition(Struct):
-    """Result of a scheduling cycle."""
-
-    type: str = ""
-    """Unschedulable or Scheduled."""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    last_transition_time: datetime | None = None
-
-
 class PodGroupSpec(Struct):
     min_member: int = 0
     """The number of pods that start together, or not at all."""
@@ -54,7 +43,8 @@ class PodGroupSpec(Struct):
 
 class PodGroupStatus(Struct):
     phase: str = ""
-    conditions: list[PodGroupCondition] | None = None
+    conditions: list[PodCondition] | None = None
+    """Results of scheduling cycles, of the types Unschedulable and Scheduled."""
 
 
 class PodGroup(Struct):
