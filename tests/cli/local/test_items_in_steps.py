@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import StepCondition
 from support.sandbox.command_line import jobflow
 
 pytestmark = pytest.mark.long
@@ -29,7 +31,7 @@ def matching(target: str, **fields: Any) -> dict[str, Any]:
     return {"dependsOn": {"targets": [target], "items": "Matching", **fields}}
 
 
-def run(flows: dict[str, dict[str, Any]], **spec: Any) -> None:
+def run(flows: dict[str, dict[str, Any]], *, code: int = 0, **spec: Any) -> JobFlow:
     steps = [{"name": name, **step} for name, step in flows.items()]
     document = {
         "apiVersion": "flow.volcano.sh/v1alpha1",
@@ -38,8 +40,13 @@ def run(flows: dict[str, dict[str, Any]], **spec: Any) -> None:
         "spec": {**spec, "flows": steps},
     }
     text = msgspec.json.encode(document).decode()
-    answer = jobflow("run", "--runner", "process", "-", stdin=text)
-    assert answer.code == 0, answer.out + answer.err
+    answer = jobflow("run", "--runner", "process", "-o", "json", "-", stdin=text)
+    assert answer.code == code, answer.out + answer.err
+    return msgspec.convert(answer.json["items"][0], JobFlow)
+
+
+def condition_of(ended: JobFlow, step: str) -> StepCondition:
+    return (ended.status.conditions or {})[f"f-{step}"]
 
 
 def test_an_item_gets_the_result_of_the_item_before_it_or_how_it_failed(home: Path) -> None:
@@ -108,3 +115,73 @@ def test_a_step_runs_for_some_items_and_the_next_one_takes_what_there_is(home: P
     }
     run(flows, params=[{"name": "samples", "value": items}])
     assert (home / "gathered").read_text() == "a b.trimmed c.trimmed\n"
+
+
+def test_a_step_stops_early_if_more_than_a_tenth_of_its_items_fail(home: Path) -> None:
+    """All forty fail; a fifth failure is one too many, and then at most three more are running."""
+    trial = {"count": 40, "parallelism": 4, "maxFailed": "$(params.tolerated)"}
+    ended = run(
+        {
+            "trial": sh(f"echo x >> {home}/count; exit 1", forEach=trial, timeout="60s"),
+            "publish": sh("true", dependsOn={"targets": ["trial"]}),
+        },
+        code=1,
+        params=[{"name": "tolerated", "value": "10%"}],
+    )
+    found = condition_of(ended, "trial")
+    started = len((home / "count").read_text().split())
+    assert 5 <= started <= 8
+    assert (found.phase, found.reason) == ("Failed", "TooManyFailed")
+    assert f"{started} of 40 items failed; maxFailed is 10%" in found.message
+    assert f"{40 - started} of 40 items not started" in found.message
+    assert found.message in ended.status.state.message
+    assert condition_of(ended, "publish").reason == "UpstreamFailed"
+
+
+def test_the_first_solver_that_completes_ends_the_others(home: Path) -> None:
+    script = 'case $0 in slow) sleep 600;; broken) exit 1;; esac; echo "{\\"by\\": \\"$0\\"}"'
+    solvers = {"items": ["slow", "broken", "fast"], "minSuccess": 1}
+    winner = 'steps["race"].items.filter(i, i.phase == "Completed")[0].outputs.by'
+    ended = run(
+        {
+            "race": sh(f"({script}) > /dev/termination-log", "$(item)", forEach=solvers),
+            "use": sh(
+                f"echo $0 > {home}/winner",
+                "$(vars.winner)",
+                vars={"winner": winner},
+                dependsOn={"targets": ["race"]},
+            ),
+        }
+    )
+    assert (home / "winner").read_text() == "fast\n"
+    assert condition_of(ended, "race").phase == "Completed"
+    assert condition_of(ended, "race").runs[0].reason == "NotNeeded"
+
+
+def test_a_search_ends_as_soon_as_a_trial_reaches_the_goal(home: Path) -> None:
+    best = 'steps["trial"].items.maxBy("outputs.acc").outputs.acc'
+    goal = 'items.exists(i, i.phase == "Completed" && i.outputs.acc >= params.goal)'
+    script = f'echo $1 >> {home}/tried; [ $1 -lt 8 ] || sleep 600; echo "{{\\"acc\\": $0}}"'
+    ended = run(
+        {
+            "trial": sh(
+                f"({script}) > /dev/termination-log",
+                "$(vars.acc)",
+                "$(index)",
+                vars={"acc": "double(index + 1) * 0.15"},
+                forEach={"count": 12, "parallelism": 3, "until": goal},
+            ),
+            "use": sh(
+                f"echo $0 > {home}/reached",
+                "$(vars.reached)",
+                vars={"reached": f"{best} >= params.goal"},
+                dependsOn={"targets": ["trial"]},
+            ),
+        },
+        params=[{"name": "goal", "value": 0.85}],
+    )
+    tried = {int(line) for line in (home / "tried").read_text().split()}
+    assert {0, 1, 2, 3, 4, 5} <= tried <= {0, 1, 2, 3, 4, 5, 6, 7, 8}
+    assert condition_of(ended, "trial").phase == "Completed"
+    assert "items not needed" in condition_of(ended, "trial").message
+    assert (home / "reached").read_text() == "true\n"

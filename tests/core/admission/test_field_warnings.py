@@ -294,16 +294,34 @@ def test_the_address_of_a_pod_that_has_or_may_have_a_name_has_none(
 
 
 @pytest.mark.parametrize(
-    ("share", "detail"),
+    ("field", "value", "detail"),
     [
-        (4, "all 4 items may fail, so the step completes in any case"),
-        ("100%", "all 4 items may fail, so the step completes in any case"),
-        ("5%", "5% of 4 items, rounded down, is none, so that none may fail"),
-        ("25%", None),
-        (0, None),
+        ("maxFailed", 4, "all 4 items may fail, so the step completes in any case"),
+        ("maxFailed", "100%", "all 4 items may fail, so the step completes in any case"),
+        ("maxFailed", "5%", "5% of 4 items, rounded down, is none, so that none may fail"),
+        ("maxFailed", "25%", None),
+        ("maxFailed", 0, None),
+        ("minSuccess", 4, "all 4 items have to complete, as without it"),
+        ("minSuccess", "76%", "all 4 items have to complete, as without it"),
+        ("minSuccess", "75%", None),
+        (
+            "until",
+            "flow.retries > 1",
+            "it does not read items, so its value is the same whichever of them have completed",
+        ),
+        ("until", "items.size() > 1", None),
     ],
 )
-def test_a_tolerance_that_says_nothing_has_a_warning(share: int | str, detail: str | None) -> None:
-    flow = flow_of({"name": "a", "forEach": {"count": 4, "maxFailed": share}})
+def test_a_tolerance_that_says_nothing_has_a_warning(
+    field: str, value: int | str, detail: str | None
+) -> None:
+    flow = flow_of({"name": "a", "forEach": {"count": 4, field: value}})
     found = [str(warning) for warning in validate_flow(flow, Known()).field_warnings]
-    assert found == ([] if detail is None else [f"spec.flows[0].forEach.maxFailed: {detail}"])
+    assert found == ([] if detail is None else [f"spec.flows[0].forEach.{field}: {detail}"])
+
+
+def test_all_items_have_to_complete_whatever_failure_policy_says() -> None:
+    flow = flow_of(
+        {"name": "a", "forEach": {"count": 4, "minSuccess": 4}}, failurePolicy="Continue"
+    )
+    assert not validate_flow(flow, Known()).field_warnings

@@ -46,7 +46,12 @@ _SETTINGS: tuple[int | str | None, ...] = (
 """Numbers that may refer to a param."""
 _EXPRESSIONS = (
     *(None, "", "true", "false", "1", "params.x", "outputs.x > 1", "item", "index > 0", "[1,2]"),
-    *("has(last.outputs)", "attempt > 1 || retries > 1", "size(flow.failures) > 0"),
+    *(
+        "has(last.outputs)",
+        "items.size() > 1",
+        "attempt > 1 || retries > 1",
+        "size(flow.failures) > 0",
+    ),
     *("failure.exitCode == 1", 'steps["a"].failure.node == ""'),
     *('steps["a"].phase == "Completed"', "x(", 'steps["zz"].phase', "params.x.map(y, y)"),
 )
@@ -278,6 +283,10 @@ class UnadmittedWorlds:
             from_=one(_EXPRESSIONS),
             count=one(_SETTINGS),
             parallelism=one(_SETTINGS),
+            when=one(_EXPRESSIONS),
+            max_failed=one([None, "5%", one(_SETTINGS)]),
+            min_success=one([None, "150%", one(_SETTINGS)]),
+            until=one(_EXPRESSIONS),
         )
 
     def _retry(self) -> Retry:

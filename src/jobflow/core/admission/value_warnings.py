@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from jobflow.api.flow.control import FailurePolicy
 from jobflow.api.flow.status import FlowPhase, StepPhase
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
@@ -50,6 +51,21 @@ def tolerances_say_something(facts: FlowFacts) -> Iterator[FieldWarning]:
         elif most == 0 and each.max_failed not in (0, "0%"):
             detail = f"{each.max_failed} of {count}, rounded down, is none, so that none may fail"
             yield FieldWarning(path, detail)
+        least = count_of(each.min_success, len(items), up=True)
+        continues = facts.flow.spec.failure_policy == FailurePolicy.CONTINUE
+        if least == len(items) and not continues:
+            path = f"{facts.path(i)}.forEach.minSuccess"
+            yield FieldWarning(path, f"all {count} have to complete, as without it")
+
+
+def until_reads_the_items(facts: FlowFacts) -> Iterator[FieldWarning]:
+    for each, parsed, _ in facts.expressions.parsed:
+        of_items = each.path.endswith(".forEach.until")
+        if of_items and all(mention.root != "items" for mention in parsed.mentions):
+            detail = (
+                "it does not read items, so its value is the same whichever of them have completed"
+            )
+            yield FieldWarning(each.path, detail)
 
 
 def unknown_phases(compared: Iterable[Comparison]) -> Iterator[tuple[str, str]]:
@@ -118,7 +134,9 @@ def outputs_have_room(facts: FlowFacts) -> Iterator[FieldWarning]:
 
 VALUE_WARNINGS: tuple[RuleGroup[FieldWarningRule], ...] = (
     RuleGroup(lambda facts: facts.steps_with_options, (tolerances_say_something,)),
-    RuleGroup(lambda facts: facts.written_expressions, (compared_phases_exist,)),
+    RuleGroup(
+        lambda facts: facts.written_expressions, (compared_phases_exist, until_reads_the_items)
+    ),
     RuleGroup(lambda facts: facts.flow.spec.params, (params_hold_no_variables,)),
     RuleGroup(lambda facts: facts.written_expressions or facts.references, (outputs_have_room,)),
 )

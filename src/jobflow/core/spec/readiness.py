@@ -135,7 +135,12 @@ _SKIPPED: Mapping[str, StepEnd] = {
     StepReason.BLOCKED: StepEnd.STOPPED,
     StepReason.SKIPPED_BY_USER: StepEnd.COMPLETED,
 }
-_FINE_SKIPS = (StepReason.SKIPPED_BY_USER, StepReason.NOT_TAKEN, StepReason.NOT_NEEDED)
+_FINE_SKIPS = (
+    StepReason.SKIPPED_BY_USER,
+    StepReason.NOT_TAKEN,
+    StepReason.NOT_TARGETED,
+    StepReason.NOT_NEEDED,
+)
 _CONDITIONS: Mapping[str | None, Condition] = {str(c): c for c in Condition}
 _STRATEGIES: Mapping[str | None, Strategy] = {str(s): s for s in Strategy}
 
@@ -264,7 +269,7 @@ def is_tolerated(step: Step, condition: api.RunCondition) -> bool:
 
 
 def is_bad_skip(run: api.RunCondition) -> bool:
-    """Return whether a run was skipped although it was needed."""
+    """Return whether a step or a run was skipped although it was needed."""
     return run.phase == api.StepPhase.SKIPPED and run.reason not in _FINE_SKIPS
 
 

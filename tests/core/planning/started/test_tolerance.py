@@ -128,6 +128,14 @@ def test_min_success_above_the_number_of_items_fails_before_any_starts() -> None
     assert found == ("Failed", "TooManyFailed", "0 of 2 items failed; minSuccess is 3")
 
 
+def test_percentages_are_of_a_list_that_is_known_only_when_the_step_starts() -> None:
+    world = two_steps(for_each=ForEach(from_="[1, 2, 3, 4]", max_failed="25%")).settled()
+    world = end_jobs(world, "Failed", "f-a-0")
+    assert outcome(world)[1] == ""
+    world = end_jobs(world, "Failed", "f-a-1")
+    assert outcome(world)[1:] == ("TooManyFailed", "2 of 4 items failed; maxFailed is 25%")
+
+
 @pytest.mark.parametrize("each", [{"max_failed": "5%"}, {"min_success": 3}, {"until": "false"}])
 def test_a_step_without_items_is_completed(each: Mapping[str, object]) -> None:
     world = two_steps(for_each=ForEach(from_="[]", **each)).settled()  # type: ignore[arg-type]
@@ -218,6 +226,22 @@ def test_a_tolerated_item_is_a_failed_one_to_its_matching_item() -> None:
     assert world.plan().phase == "Succeed"
 
 
+def test_an_item_that_was_not_needed_is_an_untaken_one_to_its_matching_item() -> None:
+    world = flow(
+        a=step(for_each=ForEach(count=2, min_success=1)),
+        b=matching("a"),
+        c=matching("a", condition="NotFailed"),
+        d=matching("a", condition="Always"),
+    ).settled()
+    world = end_jobs(end_jobs(world.settled(), "Completed", "f-a-0"), "Aborted", "f-a-1")
+    assert runs(world.plan())[1] == "Skipped NotNeeded"
+    assert runs(world.plan(), "b")[1] == "Skipped NotTaken"
+    started = {f"f-{name}" for name in ("b-0", "c-0", "c-1", "d-0", "d-1")}
+    assert jobs_in(world).keys() - {"f-a-0", "f-a-1"} == started
+    world = end_jobs(world, "Completed", *started)
+    assert world.plan().phase == "Succeed"
+
+
 def test_what_follows_too_many_failures_is_not_tolerated() -> None:
     world = flow(a=step(for_each=ForEach(count=3, max_failed=0)), b=matching("a")).settled()
     world = end_jobs(end_jobs(world.settled(), "Failed", "f-a-1"), "Completed", "f-a-0", "f-a-2")
@@ -239,6 +263,14 @@ def test_a_skip_of_a_failed_item_lets_its_step_be_judged_again() -> None:
     assert jobs_in(world)["f-a-1"] == "Pending"
     world = end_jobs(end_jobs(world, "Completed", "f-a-1"), "Completed", "f-a-2")
     assert outcome(world)[:2] == ("Completed", "")
+
+
+def test_a_retry_leaves_items_that_were_not_needed() -> None:
+    world = end_jobs(started(2, min_success=1), "Completed", "f-a-0")
+    world = end_jobs(end_jobs(world, "Aborted", "f-a-1"), "Failed", "f-b")
+    world = world.with_command("RestartJob").settled()
+    assert jobs_in(world).keys() == {"f-a-0", "f-a-1", "f-b", "f-b-r1"}
+    assert runs(world.plan()) == {0: "Completed", 1: "Skipped NotNeeded"}
 
 
 def test_a_retry_runs_tolerated_items_again_only_if_it_says_so() -> None:

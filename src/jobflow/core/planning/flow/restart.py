@@ -32,16 +32,13 @@ from jobflow.core.planning.observed.view import View
 from jobflow.core.pods.resources import replace_hours
 from jobflow.core.reasons import WITH_THE_FLOW, StepReason
 from jobflow.core.spec.items import get_items
-from jobflow.core.spec.readiness import StepEnd, get_end
+from jobflow.core.spec.readiness import StepEnd, get_end, is_bad_skip
 from jobflow.core.text import format_progress
 from jobflow.core.work import is_asked, may_run_steps, work_of_object
 
 C = TypeVar("C", bound=api.RunCondition)
 _NONE: frozenset[int] = frozenset()
 _RETRIED = "the flow was retried"
-_PASSED_OVER = frozenset(
-    {StepReason.NOT_TAKEN, StepReason.NOT_TARGETED, StepReason.SKIPPED_BY_USER}
-)
 
 
 class Again(NamedTuple):
@@ -222,7 +219,7 @@ class _Judge:
         if run.phase == api.StepPhase.COMPLETED:
             return not goes_on(self._jobs.get(run.job), tolerated=self._tolerated)
         if run.phase == api.StepPhase.SKIPPED:
-            return run.reason in _PASSED_OVER
+            return not is_bad_skip(run)
         if self._tolerated or is_asked(step):
             return False
         is_tolerated = get_end(step, run, is_cancelled=False) is StepEnd.TOLERATED
