@@ -5,6 +5,7 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from jobflow.api.flow.jobflow import JobFlow
@@ -111,33 +112,26 @@ async def read_job(client: Client, namespace: str, name: str) -> str:
     return yaml_text(job)
 
 
+@dataclass(eq=False)
 class StepReadings:
     """The readings about a step, or about an item of it."""
 
-    def __init__(
-        self,
-        client: Client,
-        live: LiveFlow,
-        step: str,
-        index: int | None,
-        pods: Callable[[JobFlow], Sequence[Pod]],
-        signals: Sequence[Signal],
-    ) -> None:
-        self.changed = Signal()
-        self.facts: SchedulingFacts = NO_FACTS
-        self.children: tuple[str, ...] = ()
-        """Sentences about child flows that explain the step."""
-        self.events: Sequence[Event] = ()
-        self.problem = ""
-        """Why events are missing."""
-        self._client = client
-        self._live = live
-        self._step = step
-        self._index = index
-        self._pods = pods
-        self._signals = signals
-        self._was_read = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+    client: Client
+    live: LiveFlow
+    step: str
+    index: int | None
+    pods: Callable[[JobFlow], Sequence[Pod]]
+    signals: Sequence[Signal]
+    """Those of changes after which it is read again."""
+    changed: Signal = field(default_factory=Signal)
+    facts: SchedulingFacts = NO_FACTS
+    children: tuple[str, ...] = ()
+    """Sentences about child flows that explain the step."""
+    events: Sequence[Event] = ()
+    problem: str = ""
+    """Why events are missing."""
+    _was_read: asyncio.Event = field(default_factory=asyncio.Event)
+    _task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -151,32 +145,32 @@ class StepReadings:
             await asyncio.wait_for(self._was_read.wait(), ANSWER_SECONDS)
 
     async def _run(self) -> None:
-        with Signal(self._signals).watched() as event:
+        with Signal(self.signals).watched() as event:
             while True:
                 event.clear()
                 await self._read()
                 self._was_read.set()
                 # however often flow and pods change
                 await asyncio.sleep(PAUSE_SECONDS)
-                flow = self._live.flow
+                flow = self.live.flow
                 with suppress(TimeoutError):
                     # nothing of a flow that has ended changes by itself
                     has_ended = flow is None or flow.final
                     await asyncio.wait_for(event.wait(), None if has_ended else RENEW_SECONDS)
 
     async def _read(self) -> None:
-        if (flow := self._live.flow) is None:
+        if (flow := self.live.flow) is None:
             return
         # compared at the end, because most readings change nothing
         before, problem = self._shown, ""
-        step, index = self._step, self._index
+        client, step, index = self.client, self.step, self.index
         try:
             # all or none: causes and child flows explain each other
-            facts = await read_facts(self._client, flow, step, index)
+            facts = await read_facts(client, flow, step, index)
             found = explain_step(flow, step, index=index, now=datetime.now(UTC), facts=facts)
-            children = await explain_children(self._client, flow, found, step, index)
+            children = await explain_children(client, flow, found, step, index)
             self.facts, self.children = facts, tuple(children)
-            self.events = await read_events(self._client, flow, step, index, self._pods(flow))
+            self.events = await read_events(client, flow, step, index, self.pods(flow))
         except (KeyError, IndexError):  # a later flow of this name has no such step or item
             return
         except (ApiError, CommandError, *NETWORK_ERRORS) as error:

@@ -43,15 +43,13 @@ class StepChoice:
         return format_place(self.step, self.index)
 
 
+@dataclass(frozen=True, slots=True)
 class LiveStep:
     """The pods and the child flows of a step, or of an item of it."""
 
-    def __init__(
-        self, choice: StepChoice, pods: Sequence[Live[Pod]], children: Live[JobFlow] | None
-    ) -> None:
-        self.choice = choice
-        self._pods = pods
-        self._children = children
+    choice: StepChoice
+    _pods: Sequence[Live[Pod]]
+    _children: Live[JobFlow] | None
 
     @property
     def lives(self) -> list[Live[Pod] | Live[JobFlow]]:
