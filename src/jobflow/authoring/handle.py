@@ -17,7 +17,7 @@ from jobflow.client.flows.find_flow import connect, find_flow, find_flows
 from jobflow.client.flows.follow import Display, FlowFollower, following, following_children
 from jobflow.client.logs.read import read_logs, select_step
 from jobflow.client.logs.selection import LogSelection
-from jobflow.client.logs.stream import clean
+from jobflow.client.logs.stream import LogSink, clean
 from jobflow.client.options import Connection, Selection
 from jobflow.client.verbs import answer, by_hand
 from jobflow.client.verbs import command as verbs
@@ -328,7 +328,7 @@ def _as_cluster_errors() -> Iterator[None]:
         raise ClusterError(unreachable(error)) from None
 
 
-class _Lines:
+class _Lines(LogSink):
     """Logs as lines of text."""
 
     def __init__(self) -> None:
@@ -336,6 +336,3 @@ class _Lines:
 
     def print(self, step: str, name: str, lines: Iterable[bytes]) -> None:
         self.found += (f"{name} | {clean(line)}" for line in lines)
-
-    async def drain(self) -> None:
-        """Return at once: there is room for all lines."""

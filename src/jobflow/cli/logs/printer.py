@@ -8,7 +8,7 @@ from rich.cells import cell_len, chop_cells
 from rich.text import Text
 
 from jobflow.client.errors import UNUSABLE, CommandError, discard_output
-from jobflow.client.logs.stream import clean
+from jobflow.client.logs.stream import LogSink, clean
 from jobflow.display.console import make_console
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_cyan", "bright_magenta")
@@ -20,7 +20,7 @@ class OutputClosed(Exception):
     """Nobody reads standard output any more, as after `| head`."""
 
 
-class LogPrinter:
+class LogPrinter(LogSink):
     """Prints lines with a prefix, on a terminal in the colour of the step and on each row."""
 
     def __init__(self, steps: Sequence[str]) -> None:
@@ -59,9 +59,6 @@ class LogPrinter:
                 raise OutputClosed from None
             why = f"cannot write to standard output: {error.strerror}"
             raise CommandError(UNUSABLE, why) from None
-
-    async def drain(self) -> None:
-        """Return at once: what is printed has been written."""
 
 
 def rows(text: str, width: int) -> Iterator[str]:

@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
-from typing import Protocol
+from dataclasses import dataclass, field
 
 from jobflow.api.resources import PODS, Status
 from jobflow.api.volcano.pod import Pod
@@ -42,14 +42,14 @@ _MOST_ERRORS = 5
 """Errors in a row after which the log of a pod that has ended is given up."""
 
 
-class LogSink(Protocol):
+class LogSink:
     """Takes the lines of several containers."""
 
     def print(self, step: str, name: str, lines: Iterable[bytes]) -> None:
         """Take lines of the container of this name."""
 
     async def drain(self) -> None:
-        """Return once there is room for more lines."""
+        """Return once there is room for more lines, which by default is at once."""
 
 
 def split_stamp(line: bytes) -> tuple[bytes, bytes]:
@@ -74,17 +74,17 @@ async def read_lines(
             yield lines
 
 
+@dataclass(slots=True)
 class Position:
     """How far a log has been read. Requests with timestamps can then go on where another ended."""
 
-    def __init__(self) -> None:
-        self.time = b""
-        """The time of the last line."""
-        self._lines = 0
-        """Lines with this time that have been read."""
-        self._repeated = 0
-        """Such lines that the present request has repeated."""
-        self._is_new = True
+    time: bytes = b""
+    """The time of the last line."""
+    _lines: int = 0
+    """Lines with this time that have been read."""
+    _repeated: int = 0
+    """Such lines that the present request has repeated."""
+    _is_new: bool = True
 
     def resume(self) -> None:
         """Begin another request for the lines since `time`."""
@@ -109,31 +109,26 @@ class Position:
                 yield line if timestamps else line[found.end() :]
 
 
+@dataclass(eq=False)
 class ContainerFollower:
     """Follows the log of a container until its pod has ended. `run` may be awaited once."""
 
-    def __init__(
-        self,
-        client: Client,
-        target: LogTarget,
-        options: LogSelection,
-        sink: LogSink,
-        slots: asyncio.Semaphore,
-    ) -> None:
-        self.target = target
-        self._client = client
-        self._options = options
-        self._sink = sink
-        self._slots = slots
-        """Each is a connection."""
-        self._pod: Pod | None = target.pod
-        self._changed = asyncio.Event()
-        self._starts = True
-        self._position = Position()
-        self._read_run: int | None = None
-        """The run (`restartCount`) whose log was read to its end."""
-        self._backoff = ExponentialBackoff(first=0.5)
-        self._errors = 0
+    client: Client
+    target: LogTarget
+    options: LogSelection
+    sink: LogSink
+    slots: asyncio.Semaphore
+    """Each is a connection."""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _starts: bool = True
+    _position: Position = field(default_factory=Position)
+    _read_run: int | None = None
+    """The run (`restartCount`) whose log was read to its end."""
+    _backoff: ExponentialBackoff = field(default_factory=lambda: ExponentialBackoff(first=0.5))
+    _errors: int = 0
+
+    def __post_init__(self) -> None:
+        self._pod: Pod | None = self.target.pod
 
     def update(self, pod: Pod | None) -> None:
         """Take the pod as it is now; None if it was deleted."""
@@ -173,21 +168,21 @@ class ContainerFollower:
         return self._changed.is_set()
 
     async def _read(self, run: int) -> None:
-        position, options = self._position, self._options
+        position, options = self._position, self.options
         query = [("container", self.target.container), ("follow", "true"), ("timestamps", "true")]
         # sinceTime is in whole seconds: `position` leaves out what was read before
         since = [("sinceTime", position.time.decode())] if position.time else options.query
         position.resume()
-        stream = self._client.stream(log_path(self.target), query=[*query, *since])
+        stream = self.client.stream(log_path(self.target), query=[*query, *since])
         try:
             # a slot is held only while a log is open, not between two
-            async with self._slots, aclosing(stream):
+            async with self.slots, aclosing(stream):
                 async for lines in line_batches(stream, longest=LONGEST_LINE):
                     self._errors = 0
                     self._backoff.reset()
                     unread = position.unread(lines, timestamps=options.timestamps)
-                    self._sink.print(self.target.step, self.target.name, unread)
-                    await self._sink.drain()
+                    self.sink.print(self.target.step, self.target.name, unread)
+                    await self.sink.drain()
         except ApiError as error:
             self._errors += 1
             if (pod := self._pod) is None:

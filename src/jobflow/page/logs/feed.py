@@ -18,7 +18,7 @@ from jobflow.api.volcano.pod import Pod, PodPhase
 from jobflow.client.conditions import condition_of, run_of
 from jobflow.client.logs import selection as selecting
 from jobflow.client.logs.selection import LogSelection, LogTarget
-from jobflow.client.logs.stream import ContainerFollower, clean, split_stamp
+from jobflow.client.logs.stream import ContainerFollower, LogSink, clean, split_stamp
 from jobflow.core.names import format_job_name
 from jobflow.core.text import format_count, to_sentence
 from jobflow.kube.client import ApiError, Client
@@ -78,7 +78,7 @@ def list_choices(pods: Sequence[Pod]) -> dict[str, list[str]]:
     return {kind: [*islice(each, MAX_CHOICES)] for kind, each in unique.items()}
 
 
-class LogFeed:
+class LogFeed(LogSink):
     """The logs of the selected containers. Takes the lines of the followers of logs."""
 
     def __init__(self, page: LivePage, selection: LogSelection) -> None:
