@@ -252,14 +252,7 @@ class PlanOptions:
             "a FLOW the capability of its queues, else unlimited.",
         ),
     ] = None
-    param: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="Set a param of every flow that declares it; VALUE is JSON or else text. May be "
-            "repeated.",
-        ),
-    ] = None
+    param: list[str] | None = None
     param_file: ParamFile = None
     output: Annotated[PlanOutput, output_flag("The format.")] = PlanOutput.TABLE
 
@@ -300,24 +293,26 @@ _STEPS = typer.Option(
 Steps = Annotated[list[str] | None, _STEPS]
 
 
+def _dry_run(printed: str) -> Any:
+    help_text = f"client: send nothing, print {printed}"
+    return typer.Option("--dry-run", metavar="client", help=help_text)
+
+
+def _refuse_server(dry_run: DryRun | None) -> None:
+    if dry_run is DryRun.SERVER:
+        # the controller decides what a Command does, and it never sees what is not stored
+        raise ValueError("a Command has no dry run on the server: use --dry-run client")
+
+
 @dataclass(frozen=True, slots=True)
 class StepOptions:
     """Flags of the commands on single steps. Raises ValueError for a dry run on the server."""
 
-    dry_run: Annotated[
-        DryRun | None,
-        typer.Option(
-            "--dry-run",
-            metavar="client",
-            help="client: send nothing, print what would be touched.",
-        ),
-    ] = None
+    dry_run: Annotated[DryRun | None, _dry_run("what would be touched.")] = None
     message: Message = ""
 
     def __post_init__(self) -> None:
-        if self.dry_run is DryRun.SERVER:
-            # the controller decides what it does, and it never sees what is not stored
-            raise ValueError("a Command has no dry run on the server: use --dry-run client")
+        _refuse_server(self.dry_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,12 +329,7 @@ class RetryOptions:
     ] = False
     dry_run: Annotated[
         DryRun | None,
-        typer.Option(
-            "--dry-run",
-            metavar="client",
-            help="client: send nothing, print what would run again, and how long the jobs ran of "
-            "what has completed.",
-        ),
+        _dry_run("what would run again, and how long the jobs ran of what has completed."),
     ] = None
     yes: Annotated[
         bool, typer.Option("-y", "--yes", help="Do not ask before long work is repeated.")
@@ -355,9 +345,7 @@ class RetryOptions:
                 "a retry keeps the spec of its flow, also its params: `jobflow resubmit FLOW "
                 f"{flags} --reuse` creates a flow that runs only what they change"
             )
-        if self.dry_run is DryRun.SERVER:
-            # the controller decides what runs again, and it never sees what is not stored
-            raise ValueError("a Command has no dry run on the server: use --dry-run client")
+        _refuse_server(self.dry_run)
 
 
 @dataclass(frozen=True, slots=True)
