@@ -59,6 +59,7 @@ class Action:
 
 
 _COMMENT = Field("comment", "Comment", "-m", "text")
+_OUTPUTS = Field("output", "Outputs, a line each", "--output", "lines", "percent=10")
 ACTIONS: Mapping[str, Action] = {
     each.name: each
     for each in (
@@ -142,10 +143,7 @@ ACTIONS: Mapping[str, Action] = {
             "Approve",
             "",
             "Step {name} is being approved.",
-            fields=(
-                _COMMENT,
-                Field("output", "Outputs, a line each", "--output", "lines", "percent=10"),
-            ),
+            fields=(_COMMENT, _OUTPUTS),
             has_step=True,
         ),
         Action(
@@ -162,10 +160,7 @@ ACTIONS: Mapping[str, Action] = {
             "Skip",
             "What runs of it is ended first. What depends on it goes on as if it had completed.",
             "Step {name} is being skipped.",
-            fields=(
-                _COMMENT,
-                Field("output", "Outputs, a line each", "--output", "lines", "percent=10"),
-            ),
+            fields=(_COMMENT, _OUTPUTS),
             has_step=True,
             line="skip",
             previews="",

@@ -83,16 +83,9 @@ def with_code(sentence: str) -> Markup:
     return Markup("").join(code.format(each) if at % 2 else each for at, each in enumerate(parts))
 
 
+_FILTERS = (look, elapsed, iso, clock, remaining, percent, slider_value, flow_path, with_code)
 FILTERS: dict[str, Callable[..., Any]] = {
-    "look": look,
-    "elapsed": elapsed,
-    "iso": iso,
-    "clock": clock,
-    "remaining": remaining,
-    "percent": percent,
-    "slider_value": slider_value,
-    "flow_path": flow_path,
-    "with_code": with_code,
+    **{each.__name__: each for each in _FILTERS},
     "duration": format_duration,
 }
 
