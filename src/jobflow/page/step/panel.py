@@ -2,6 +2,8 @@
 
 import shlex
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 from urllib.parse import urlencode
 
 from msgspec.structs import replace
@@ -9,12 +11,15 @@ from msgspec.structs import replace
 from jobflow.api.flow.status import ENDED_STEP_PHASES
 from jobflow.core.explain.explain import Explanation, explain_step, list_queued_jobs
 from jobflow.core.explain.scheduling import NO_FACTS
+from jobflow.core.names import stored_condition
+from jobflow.core.planning.flow import by_hand
 from jobflow.core.reasons import StepReason
+from jobflow.core.spec.step_commands import StepCommand, find_place
 from jobflow.core.text import format_command, format_count, to_sentence
 from jobflow.core.work import ends_in_status, is_asked
+from jobflow.page.action_forms import ACTIONS, BY_HAND_VERBS
 from jobflow.page.flow_view import FlowView, SelectedStep
 from jobflow.page.step.approval import approval
-from jobflow.page.step.by_hand import steer
 from jobflow.page.step.pods import events, pods
 from jobflow.page.step.runs import attempts, child, items
 from jobflow.page.step.values import values
@@ -59,7 +64,7 @@ def _sections(selected: SelectedStep) -> Iterator[Fragment | None]:
         name = str(selected.choice)
         logs = {**address, "step": name, "query": urlencode({"step": name})}
         yield Fragment("step-logs", "step-logs.html", logs)  # static/logs.js fills it
-    yield steer(selected)
+    yield _steer(selected)
     yield from items(selected)
     yield attempts(selected)
     yield pods(selected)
@@ -89,6 +94,34 @@ def _head(selected: SelectedStep, found: Explanation | None) -> Fragment:
         "more": format_count(left, "more step") if left > 0 else "",
     }
     return Fragment("step-head", "step-head.html", shown)
+
+
+def _steer(selected: SelectedStep) -> Fragment | None:
+    """Return the buttons that make sense for the step as it is now; None if none does."""
+    # such Commands name the path from the outermost flow
+    outermost, path = selected.view.page.flow.outermost()
+    buttons = [*_buttons(selected, outermost)] if outermost else []
+    shown = {"step": f"{path}{selected.choice}", "buttons": buttons}
+    return Fragment("step-by-hand", "step-by-hand.html", shown) if buttons else None
+
+
+def _buttons(selected: SelectedStep, outermost: str) -> Iterator[dict[str, Any]]:
+    flow, path = selected.flow, str(selected.choice)
+    for name, verb in BY_HAND_VERBS.items():
+        kind = verb.verb.action
+        place = find_place(flow, path, kind)
+        if isinstance(place, str) or place.below or by_hand.refuse_flow(flow, kind):
+            continue
+        find = partial(stored_condition, flow)
+        refuse = partial(by_hand.refuse, flow, StepCommand(kind, (path,), ""), place, find)
+        if not refuse():
+            action = ACTIONS[name]
+            yield {
+                "name": name,
+                "label": action.label,
+                "command": action.command(flow.metadata.namespace, outermost),
+                "refusal": refuse(ends=by_hand.why_it_ends(flow)),
+            }
 
 
 def _commands(selected: SelectedStep) -> Fragment:
