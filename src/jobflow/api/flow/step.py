@@ -1,10 +1,7 @@
 """A step of a flow: its work, the steps that it waits for, and when and how often it runs."""
 
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any
-
-import msgspec
 
 from jobflow.api.flow import control
 from jobflow.api.flow.control import Case
@@ -354,12 +351,3 @@ class Step(Struct):
     def targets(self) -> list[str]:
         """The names of the steps that this one depends on."""
         return (self.depends_on.targets if self.depends_on else None) or []
-
-
-def with_fan_out(steps: Sequence[Step]) -> Sequence[Step]:
-    """Return steps of which those that have the items of their targets have an empty `forEach`."""
-    # most flows match no items, and keep their steps
-    items = [each.items for step in steps if (each := step.depends_on) is not None]
-    if items.count(None) == len(items):
-        return steps
-    return [msgspec.structs.replace(step, for_each=step.fan_out) for step in steps]

@@ -153,8 +153,10 @@ FLOW_WARNINGS: tuple[rule.RuleGroup[rule.WarningRule], ...] = (
     rule.RuleGroup(rule.every_flow, (templates_exist, queues_take_jobs)),
     rule.RuleGroup(lambda facts: facts.dependencies_with_options, (dependencies_have_targets,)),
     rule.RuleGroup(lambda facts: facts.probes, (probes_leave_conditions_alone,)),
-    rule.RuleGroup(lambda facts: facts.groups, (groups_have_one_limit,)),
-    rule.RuleGroup(rule.flow_with_options, (references_stand_in_patches, daemons_have_other_steps)),
+    rule.RuleGroup(
+        rule.flow_with_options,
+        (references_stand_in_patches, daemons_have_other_steps, groups_have_one_limit),
+    ),
 )
 
 

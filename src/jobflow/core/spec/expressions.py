@@ -164,15 +164,16 @@ class NamedFailure(NamedTuple):
 def find_named_failures(spec: JobFlowSpec, readers: Iterable[Step]) -> dict[str, NamedFailure]:
     """Return the named fields by step, of steps that have any. `readers`: the steps that may have
     expressions or references."""
+    names = set[str]()
     ended: dict[str, set[str]] = {}
     retried: dict[str, set[str]] = {}
     of_items: dict[str, set[str]] = {}
     reads: list[StepRead] = []
-    names = {step.name for step in (*(spec.flows or ()), *(spec.finally_ or ()))}
     for step in readers:
         expressions = (each.text for each in list_expressions(step))
         texts = chain(expressions, map(str, list_referring(step)))
         if any("failure" in text for text in texts):  # to parse them all costs much more
+            names = names or {step.name for step in (*(spec.flows or ()), *(spec.finally_ or ()))}
             reads += reads_of(step, names)
     if any("failure" in text for text in (spec.outputs or {}).values()):
         reads += reads_of_outputs(spec)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.jobflow import JobFlowSpec
-from jobflow.api.flow.step import DependsOn, Step, with_fan_out
+from jobflow.api.flow.step import DependsOn, Step
 from jobflow.api.flow.traits import Plain, fields_of
 from jobflow.core.lazy import lazy_property
 
@@ -210,18 +210,17 @@ class Outline:
     """The steps of one list, by position. Admission and plans of a flow share it."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
-        self.steps: Sequence[Step] = with_fan_out(steps)
+        self.dependencies_with_options = select_dependencies(steps)
+        """Dependencies with a field set beyond targets, by the position of their step."""
+        if any(each.items is not None for _, each in self.dependencies_with_options):
+            steps = [msgspec.structs.replace(step, for_each=step.fan_out) for step in steps]
+        self.steps = steps
         """Each step; one that has the items of its targets has an empty `forEach`."""
         self.graph = Graph(self.steps)
 
     @lazy_property
     def with_options(self) -> list[tuple[int, Step]]:
         return select_steps(self.steps)
-
-    @lazy_property
-    def dependencies_with_options(self) -> list[tuple[int, DependsOn]]:
-        """Dependencies with a field set beyond targets, by the position of their step."""
-        return select_dependencies(self.steps)
 
 
 NO_STEPS = Outline(())
