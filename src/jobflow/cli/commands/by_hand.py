@@ -40,8 +40,8 @@ def retry(
     would run again. An error about one flow does not stop the others; the exit code is the highest.
 
     Exit code: 0 requested, with --wait: the flow is Succeed; 1 refused, the flow has not failed,
-    the question was not answered with y, or with --wait: it failed again; 2 no such flow, or no
-    cluster; 130 interrupted.
+    the question was not answered with y, or with --wait: it failed again; 2 no such flow, step or
+    item, or no cluster; 130 interrupted.
     """
     if step:
         only, as_json = only_flow(flows, selection), options.as_json
@@ -86,8 +86,8 @@ def skip(
     cjf/NAME settles the flow for whose success a CronJobFlow waits (requirePreviousSuccess): the
     next one starts although it has failed.
 
-    Exit code: 0 requested; 1 refused, or the step has completed; 2 no such flow or step, a fault in
-    a flag, or no cluster.
+    Exit code: 0 requested; 1 refused, or the step has completed; 2 no such flow, step or item, a
+    fault in a flag, or no cluster.
     """
     has_flags = bool(step or outputs) or how != flags.StepOptions() or output is not Output.TEXT
     if crons := only_crons([flow], Selection(), has_flags):
@@ -126,8 +126,8 @@ def scale(
     spec stays as it is: the number is in its status, also after a retry. What runs goes on; with a
     smaller number, nothing starts until there is room.
 
-    Exit code: 0 requested; 1 refused, or the flow or the step has ended; 2 no such flow or step, a
-    fault in a flag, or no cluster.
+    Exit code: 0 requested; 1 refused, or the flow or the step has ended; 2 no such flow, step or
+    item, a fault in a flag, or no cluster.
     """
     from jobflow.cli.steer.by_hand import scale
 
@@ -155,8 +155,8 @@ def approve(
     You need the right to approve JobFlows (verb approve on jobflows.flow.volcano.sh), and to create
     Commands.
 
-    Exit code: 0 requested; 1 refused, or the step does not wait for approval; 2 no such flow or
-    step, a fault in a flag, or no cluster.
+    Exit code: 0 requested; 1 refused, or the step does not wait for approval; 2 no such flow, step
+    or item, a fault in a flag, or no cluster.
     """
     from jobflow.cli.steer.send_command import send_answer
     from jobflow.client.verbs.answer import APPROVE
@@ -184,8 +184,8 @@ def reject(
     You need the right to approve JobFlows (verb approve on jobflows.flow.volcano.sh), and to create
     Commands.
 
-    Exit code: 0 requested; 1 refused, or the step does not wait for approval; 2 no such flow or
-    step, or no cluster.
+    Exit code: 0 requested; 1 refused, or the step does not wait for approval; 2 no such flow, step
+    or item, or no cluster.
     """
     from jobflow.cli.steer.send_command import send_answer
     from jobflow.client.verbs.answer import REJECT

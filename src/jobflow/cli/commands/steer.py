@@ -142,7 +142,7 @@ def cancel(
     An error about one flow does not stop the others; the exit code is the highest.
 
     Exit code: 0 requested, with --wait: the flow has finished; 1 refused, or the flow has finished
-    or is already being cancelled; 2 no such flow, or no cluster; 130 interrupted.
+    or is already being cancelled; 2 no such flow, step or item, or no cluster; 130 interrupted.
     """
     if step:
         only, as_json = only_flow(flows, selection), options.as_json

@@ -11,11 +11,10 @@ from jobflow.api.flow.step import Step
 from jobflow.api.volcano.command import Action
 from jobflow.client.conditions import condition_of, run_of
 from jobflow.client.errors import FAILED, UNUSABLE, CommandError
-from jobflow.client.flows.find_flow import find_step, state_of
+from jobflow.client.flows.find_flow import find_item, state_of
 from jobflow.client.manifests.flag_values import parse_params
 from jobflow.client.manifests.yaml_nodes import data_of
 from jobflow.client.verbs.command import Verb, create_command
-from jobflow.core.explain.item import describe_unknown_item
 from jobflow.core.pods.outputs import OutputsTooLarge, UnstorableJson, read_outputs
 from jobflow.core.spec.step_commands import asks
 from jobflow.core.text import join_names
@@ -37,8 +36,7 @@ async def create_answer(
 ) -> str:
     """Send the answer to STEP or STEP/INDEX of the flow, with the annotation of its outputs, and
     return the name of the Command. Raises CommandError if the step does not wait for approval."""
-    step, number = find_step(flow, place)
-    if why := refuse_answer(flow, step, number):
+    if why := refuse_answer(flow, *find_item(flow, place)):
         raise CommandError(FAILED, f"JobFlow {flow.metadata.name}: {why}")
     # the message of a Command is one line, which begins with the step
     message = " ".join((place, *comment.split()))
@@ -69,7 +67,7 @@ def annotation_of(outputs: Mapping[str, Any]) -> dict[str, str] | None:
     return {labels.OUTPUTS: text}
 
 
-def refuse_answer(flow: JobFlow, step: Step, number: str | None) -> str:
+def refuse_answer(flow: JobFlow, step: Step, index: int | None) -> str:
     """Return why an answer makes no sense now, or ""."""
     if not is_asked(step):
         return f"step {step.name} has no approval"
@@ -80,16 +78,14 @@ def refuse_answer(flow: JobFlow, step: Step, number: str | None) -> str:
     condition = condition_of(flow, step.name)
     if step.fan_out is None:
         return "" if asks(condition) else f"step {step.name} {_state(condition)}"
-    if number is None:
+    if index is None:
         open_items = [f"{step.name}/{run.index}" for run in condition.runs or () if asks(run)]
         if not open_items:
             return f"step {step.name} has items, and none of them waits for approval"
         listed = join_names(open_items, shown=10)
         return f"step {step.name} has items; name one that waits for approval: {listed}"
-    if unknown := describe_unknown_item(flow, step, number):
-        return unknown
-    item = run_of(condition, int(number)) or RunCondition()
-    return "" if asks(item) else f"item {step.name}/{number} {_state(item)}"
+    item = run_of(condition, index) or RunCondition()
+    return "" if asks(item) else f"item {step.name}/{index} {_state(item)}"
 
 
 def _state(condition: RunCondition) -> str:

@@ -148,14 +148,16 @@ async def _find(
         raise CommandError(UNUSABLE, f"JobFlow {name}: {place}{guess}")
     if flow.metadata.deletion_timestamp is not None:
         raise CommandError(FAILED, f"JobFlow {name} is being deleted")
-    find = partial(stored_condition, flow)
+    condition, find = condition_of(flow, place.key.step), partial(stored_condition, flow)
+    named = next((step for step in flow.all_steps if step.name == place.key.step), None)
+    if named is not None and (missing := by_hand.missing_item(named, place.key, condition)):
+        raise CommandError(UNUSABLE, f"JobFlow {name}: {missing}")
     why = by_hand.refuse_flow(flow, said.action)
     why = why or by_hand.refuse(flow, said, place, find, ends=by_hand.why_it_ends(flow))
     if why and not await _has_just_ended(client, flow, children, said, place):
         raise CommandError(FAILED, f"JobFlow {name}: {why}")
     if not place.below:
         return flow, place
-    condition = condition_of(flow, place.key.step)
     run = condition if place.key.index is None else run_of(condition, place.key.index)
     child = children.get(run.flow) if run is not None else None
     if child is None:

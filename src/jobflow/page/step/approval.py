@@ -42,9 +42,7 @@ def approval(selected: SelectedStep) -> Fragment:
         "asked": spec.message or "" if question == QUESTION else question,
         "approved": f"{subject} will be Completed. {_describe_next(selected)}".strip(),
         "rejected": f"{subject} will be Failed. A retry of the flow asks again.",
-        "refusal": refuse_answer(
-            selected.flow, selected.step, None if choice.index is None else str(choice.index)
-        ),
+        "refusal": refuse_answer(selected.flow, selected.step, choice.index),
         "open_items": (),
         "answers": "",
     }

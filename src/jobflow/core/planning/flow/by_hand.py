@@ -127,7 +127,7 @@ def refuse(
     if condition.reason == StepReason.NOT_TARGETED and action != Action.SCALE_FLOW:
         return f"step {key} is not needed: spec.targets names neither it nor what depends on it"
     if key.index is not None:
-        if why := _refuse_index(step, place, condition):
+        if why := missing_item(step, key, condition) or _refuse_index(step, place, condition):
             return why
         known = (run for run in condition.runs or () if run.index == key.index)
         run = next(known, api.RunCondition(phase=api.StepPhase.WAITING))
@@ -138,18 +138,25 @@ def refuse(
     return _refuse_run(step, said, place, run)
 
 
-def _refuse_index(step: Step, place: Place, condition: api.StepCondition) -> str:
-    if step.repeat is not None:
-        last = condition.last_run
-        is_under_way = last is not None and last.phase not in api.ENDED_STEP_PHASES
-        if place.below and is_under_way and last is not None and last.index == place.key.index:
-            return ""
-        return f"the runs of step {step.name} belong together: write {step.name}"
-    items, index = get_items(step, condition.decisions), place.key.index or 0
-    if items is not None and index < len(items):
+def missing_item(step: Step, key: ApprovalKey, condition: api.StepCondition) -> str:
+    """Return why a step with `forEach` has no item of this index, or ""."""
+    if step.fan_out is None or key.index is None:
+        return ""
+    items = get_items(step, condition.decisions)
+    if items is not None and key.index < len(items):
         return ""
     count = "no items yet" if items is None else f"{len(items)} items, from 0"
-    return f"there is no {place.key}: step {step.name} has {count}"
+    return f"there is no {key}: step {step.name} has {count}"
+
+
+def _refuse_index(step: Step, place: Place, condition: api.StepCondition) -> str:
+    if step.repeat is None:
+        return ""
+    last = condition.last_run
+    is_under_way = last is not None and last.phase not in api.ENDED_STEP_PHASES
+    if place.below and is_under_way and last is not None and last.index == place.key.index:
+        return ""
+    return f"the runs of step {step.name} belong together: write {step.name}"
 
 
 def _refuse_run(step: Step, said: StepCommand, place: Place, run: api.RunCondition) -> str:
