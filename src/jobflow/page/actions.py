@@ -14,7 +14,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase, StepPhase
 from jobflow.api.volcano.command import Command
 from jobflow.client.errors import FAILED, INTERRUPTED, UNUSABLE, CommandError, unreachable
-from jobflow.client.flows.find_flow import read_flow, state_of, to_flow
+from jobflow.client.flows.find_flow import find_outermost, read_flow, state_of, to_flow
 from jobflow.client.flows.follow import following
 from jobflow.client.manifests.flag_values import parse_params
 from jobflow.client.signals import run_unless
@@ -215,7 +215,7 @@ async def _check_steps(
 ) -> tuple[JobFlow, Command, dict[str, Any]]:
     """Return the outermost flow, the Command to it, and its effect. Raises CommandError."""
     verb, path = BY_HAND_VERBS[action], fields.get("step", "")
-    flow, _ = await by_hand.find_outermost(client, flow)
+    flow, _ = await find_outermost(client, flow)
     outputs = outputs_annotation(_lines(fields.get("output", "")))
     if verb is by_hand.SCALE_FLOW:
         number = fields.get("parallelism", "").strip()

@@ -10,7 +10,14 @@ from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox.api_server import InjectedFault
 from support.sandbox.child_flows import create_child
 from support.sandbox.command_line import jobflow
-from support.sandbox.flow_commands import RUNNING, SUCCEED, run_command, set_status, volcano_on
+from support.sandbox.flow_commands import (
+    RUNNING,
+    SUCCEED,
+    forbid,
+    run_command,
+    set_status,
+    volcano_on,
+)
 from support.sandbox.manifests import template
 from support.sandbox.running_controller import Cluster, flow
 from support.sandbox.submitted import write_flow
@@ -171,3 +178,21 @@ async def test_a_timeline_estimates_the_time_left_by_child_flows(
     await set_status(world, status, child)
     answer = await run_command(kubeconfig, "timeline", "f", "-o", "json")
     assert answer.json["timeLeftUnknown"] == f"JobFlow {child}: step fit waits for an answer"
+
+
+async def test_what_a_user_has_cancelled_runs_again_by_a_command_to_the_outermost_flow(
+    world: Cluster, kubeconfig: Path
+) -> None:
+    await world.apply(outer())
+    await set_status(world, RUNNING)
+    child = await create_child(world, "f", "train", nested="site")
+    inner = await create_child(world, child, "site", index=3)
+    given_up = {"phase": "Failed", "reason": "CancelledByUser", "message": "cancelled by ann"}
+    await set_status(world, {"conditions": {f"{inner}-fit": given_up}}, inner)
+    again = "`jobflow retry f --step train/site/3/fit` runs it again."
+    for names in ((inner, "fit"), (child,)):
+        assert again in (await run_command(kubeconfig, "why", *names)).out
+    # who may not read a flow above does not see the path
+    forbid(world, "GET", f"/{child}")
+    unknown = "`jobflow retry f --step PATH/fit` runs it again."
+    assert unknown in (await run_command(kubeconfig, "why", inner, "fit")).out

@@ -87,6 +87,7 @@ async def test_a_dry_run_sends_nothing(world: Cluster, kubeconfig: Path) -> None
         ("f --step ok", 1, "JobFlow f: step ok asks for approval: approve or reject it"),
         ("f --step samples/0/fit", 1, "JobFlow f: step samples/0 has not started, so it has no fl"),
         ("f --step samples/1/no", 2, 'JobFlow f-samples-1: the flow has no step "no"'),
+        ("f-samples-1 fit", 2, "of JobFlow f-samples-1: write `jobflow cancel f --step samples/1/"),
         ("f-samples-1 --step fit", 1, "JobFlow f-samples-1 is a child flow: name the path from"),
         (
             "f --step merge --now",

@@ -7,13 +7,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.api.flow.step import Step
+from jobflow.api.nesting import MAX_DEPTH
 from jobflow.api.resources import FLOW_GROUP, JOBFLOWS, NAMESPACES, Object, Resource
 from jobflow.client.errors import FAILED, UNUSABLE, CommandError, Errors
 from jobflow.client.options import Connection, Selection
 from jobflow.core.admission.object_names import all_names
+from jobflow.core.names import format_place
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import format_command
 from jobflow.kube.answers import ItemList, RawList
@@ -65,6 +68,20 @@ def unique_names(names: Iterable[str]) -> list[str]:
 async def find_flow(client: Client, name: str, namespace: str | None = None) -> JobFlow:
     """Return a flow of the client's namespace, or of another one. Raises CommandError."""
     return to_flow(await read_flow(client, name, namespace))
+
+
+async def find_outermost(client: Client, flow: JobFlow) -> tuple[JobFlow, str]:
+    """Return the outermost flow of a flow, and the path from it to the steps of this one:
+    `samples/3/`, or "" if they are the same. Raises CommandError."""
+    path = ""
+    for _ in range(MAX_DEPTH):  # by hand, somebody may make a flow its own owner
+        parent = flow.metadata.controller
+        if parent is None or not flow.is_child:
+            break
+        own = flow.metadata.annotations or {}
+        path = f"{format_place(own.get(labels.STEP, ''), own.get(labels.INDEX))}/{path}"
+        flow = await find_flow(client, parent.name, flow.metadata.namespace)
+    return flow, path
 
 
 def to_flow(raw: bytes | msgspec.Raw) -> JobFlow:
@@ -123,7 +140,9 @@ async def find_named(
             continue
         meta = owner.metadata
         if step_verb:
-            ways = format_command(f"jobflow {step_verb}", meta, f" --step {name}")
+            outermost, above = await find_outermost(client, owner)
+            flag = f" --step {above}{name}"
+            ways = format_command(f"jobflow {step_verb}", outermost.metadata, flag)
         else:
             why = format_command("jobflow why", meta, f" {step}")
             ways = f"{why} or {format_command('jobflow logs', meta, f' {name}')}"

@@ -11,7 +11,7 @@ from jobflow.api.resources import EVENTS, JOBFLOWS, POD_GROUPS, PODS, QUEUES, Re
 from jobflow.api.volcano.pod import JOB_NAME, Pod
 from jobflow.api.volcano.scheduling import QUEUE_NAME, PodGroup, Queue
 from jobflow.client.errors import CommandError
-from jobflow.client.flows.find_flow import find_item, to_flow
+from jobflow.client.flows.find_flow import find_item, find_outermost, to_flow
 from jobflow.core.explain import scheduling
 from jobflow.core.explain.explain import Explanation, explain, explain_step, list_queued_jobs
 from jobflow.core.names import format_job_name, qualify_name, to_label_value
@@ -38,12 +38,15 @@ async def explain_flow(
         step = found.name
     facts = await read_facts(client, flow, step, index)
     now, groups = datetime.now(UTC), await _read_groups(client, flow)
+    above = await _read_path(client, flow)
     if step is None:
         explanation = explain(
-            flow, now=now, facts=facts, groups=groups, with_namespace=with_namespace
+            flow, now=now, facts=facts, groups=groups, above=above, with_namespace=with_namespace
         )
     else:
-        explanation = explain_step(flow, step, index=index, now=now, facts=facts, groups=groups)
+        explanation = explain_step(
+            flow, step, index=index, now=now, facts=facts, groups=groups, above=above
+        )
     since = explanation.since
     children = await explain_children(client, flow, explanation, step, index)
     jobs = list_queued_jobs(flow, step, index=index, now=now)
@@ -59,6 +62,14 @@ async def explain_flow(
         "sentences": [*explanation.sentences, *children],
         **({"scheduling": facts.by_step} if jobs else {}),
     }
+
+
+async def _read_path(client: Client, flow: JobFlow) -> str:
+    """Return the path from the outermost flow to the steps of a flow."""
+    try:
+        return (await find_outermost(client, flow))[1]
+    except CommandError:  # a flow above cannot be read
+        return "PATH/"
 
 
 async def read_facts(

@@ -6,20 +6,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
-from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepCondition, StepPhase
 from jobflow.api.flow.step import Step
-from jobflow.api.nesting import MAX_DEPTH
 from jobflow.api.resources import JOBS, ObjectMeta
 from jobflow.api.volcano.command import Action, Command
 from jobflow.api.volcano.job import Job
 from jobflow.client.conditions import condition_of, run_of
 from jobflow.client.errors import FAILED, UNUSABLE, CommandError
 from jobflow.client.flows.children import read_children
-from jobflow.client.flows.find_flow import find_flow
 from jobflow.client.verbs.command import Verb, create_command
-from jobflow.core.names import format_place, root_of, stored_condition
+from jobflow.core.names import root_of, stored_condition
 from jobflow.core.planning.flow import by_hand
 from jobflow.core.planning.flow.restart import is_alive
 from jobflow.core.spec.items import get_items, get_parallelism
@@ -71,20 +68,6 @@ def read_command(
     if isinstance(why := parse_step_command(command), str):
         raise CommandError(UNUSABLE, why)
     return command
-
-
-async def find_outermost(client: Client, flow: JobFlow) -> tuple[JobFlow, str]:
-    """Return the outermost flow of a flow, and the path from it to the steps of this one:
-    `samples/3/`, or "" if they are the same. Raises CommandError."""
-    path = ""
-    for _ in range(MAX_DEPTH):  # by hand, somebody may make a flow its own owner
-        parent = flow.metadata.controller
-        if parent is None or not flow.is_child:
-            break
-        own = flow.metadata.annotations or {}
-        path = f"{format_place(own.get(labels.STEP, ''), own.get(labels.INDEX))}/{path}"
-        flow = await find_flow(client, parent.name, flow.metadata.namespace)
-    return flow, path
 
 
 async def check_steps(

@@ -57,13 +57,14 @@ def explain(
     now: datetime,
     facts: SchedulingFacts = NO_FACTS,
     groups: Mapping[GroupName, Group] = NO_GROUPS,
+    above: str = "",
     with_namespace: bool = False,
 ) -> Explanation:
     """Explain a flow at `now` (aware), called `namespace/name` if asked to. Linear in steps and
     targets. `groups`: the other flows of the concurrency groups in which it waits, as far as they
-    are known."""
+    are known; `above`: the path from the outermost flow to the steps of this one."""
     ctx = PlanContext.of(flow, View(), now)
-    explainer = FlowExplainer(ctx, facts, groups, with_namespace=with_namespace)
+    explainer = FlowExplainer(ctx, facts, groups, above=above, with_namespace=with_namespace)
     status = flow.status
     return Explanation(
         phase=status.state.phase or FlowPhase.PENDING,
@@ -82,6 +83,7 @@ def explain_step(
     now: datetime,
     facts: SchedulingFacts = NO_FACTS,
     groups: Mapping[GroupName, Group] = NO_GROUPS,
+    above: str = "",
     on_page: bool = False,
 ) -> Explanation:
     """Explain a step, or an item of it, and its root causes. `on_page`: without times and commands
@@ -92,7 +94,7 @@ def explain_step(
     if index is not None:
         notes = (*filter(None, [describe_item(ctx.observed[step], index)]), *notes)
         ctx = with_items(ctx, step, index)
-    explainer = StepExplainer(ctx, facts, groups, on_page=on_page)
+    explainer = StepExplainer(ctx, facts, groups, above=above, on_page=on_page)
     condition = explainer.condition(step)
     paths = find_root_causes(ctx, step)
     return Explanation(

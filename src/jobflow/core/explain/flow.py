@@ -65,6 +65,7 @@ class FlowExplainer:
         facts: SchedulingFacts,
         groups: Mapping[GroupName, Group],
         *,
+        above: str,
         with_namespace: bool,
     ) -> None:
         self._ctx = ctx
@@ -72,7 +73,7 @@ class FlowExplainer:
         self._status = ctx.flow.status
         meta = ctx.flow.metadata
         self._name = f"{meta.namespace}/{meta.name}" if with_namespace else meta.name
-        self._steps = StepExplainer(ctx, facts, groups)
+        self._steps = StepExplainer(ctx, facts, groups, above=above)
         self._failed = find_failed_steps(ctx)
         self._running: list[int] = []
         self._held_up: list[int] = []

@@ -63,9 +63,16 @@ message says it has none."""
 
 
 def describe_remedy(
-    flow: JobFlow, step: Step, condition: StepCondition, now: datetime, *, on_page: bool = False
+    flow: JobFlow,
+    step: Step,
+    condition: StepCondition,
+    now: datetime,
+    *,
+    above: str,
+    on_page: bool = False,
 ) -> Iterator[str]:
     """Yield what to do about the reason of a step or, if the step has none, about a failed run.
+    `above`: the path from the outermost flow to the steps of this one, such as `samples/3/`;
     `on_page`: without the commands of what the page has beside it: logs and buttons."""
     by_hand = (StepReason.CANCELLED_BY_USER, StepReason.SKIPPED_BY_USER)
     if on_page and (asks(condition) or condition.reason in by_hand):
@@ -80,6 +87,7 @@ def describe_remedy(
     case = step.case_of(condition.decisions)
     work = work_of(step, case)
     wait = again - now if again and again > now else None
+    root = root_of(flow)
     retry = "jobflow retry --tolerated" if is_tolerated(step, condition) else "jobflow retry"
     item = f"/{run.index}" if run is not None and run.index is not None else ""
     look = ""
@@ -92,8 +100,8 @@ def describe_remedy(
         again=f" in {format_duration(wait)}" if wait else "",
         resume=format_command("jobflow resume", meta),
         why=format_command("jobflow why", meta),
-        retry=format_command(retry, root_of(flow)),
-        rerun=format_command("jobflow retry", meta, f" --step {step.name}{item}"),
+        retry=format_command(retry, root),
+        rerun=format_command("jobflow retry", root, f" --step {above}{step.name}{item}"),
         approve=format_command("jobflow approve", meta, f" {step.name}{item}"),
         reject=format_command("jobflow reject", meta, f" {step.name}{item}"),
         cancel=format_command("jobflow delete --cancel", meta),

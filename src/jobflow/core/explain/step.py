@@ -62,12 +62,14 @@ class StepExplainer:
         facts: SchedulingFacts,
         groups: Mapping[GroupName, Group],
         *,
+        above: str = "",
         on_page: bool = False,
     ) -> None:
         """`groups`: the concurrency groups in which the flow or its steps wait, as far as they are
-        known; `on_page`: leave out times relative to now, and the commands of what the page
-        shows."""
+        known; `above`: the path from the outermost flow to the steps of this one; `on_page`: leave
+        out times relative to now, and the commands of what the page shows."""
         self._ctx = ctx
+        self._above = above
         self._on_page = on_page
         self._now = ctx.now
         self._facts = facts
@@ -306,7 +308,9 @@ class StepExplainer:
 
     def _describe_remedy(self, step: int, condition: StepCondition) -> Iterator[str]:
         spec, ctx = self._ctx.observed[step].step, self._ctx
-        yield from describe_remedy(ctx.flow, spec, condition, ctx.now, on_page=self._on_page)
+        yield from describe_remedy(
+            ctx.flow, spec, condition, ctx.now, above=self._above, on_page=self._on_page
+        )
 
 
 def describe_group(group: Group, where: str = "", own: Sequence[str] = ()) -> Iterator[str]:

@@ -15,9 +15,8 @@ from jobflow.api.flow.status import FINAL_PHASES, FlowPhase, FlowState
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, NAMESPACES, Object, ObjectMeta, Struct
 from jobflow.client.errors import CommandError
 from jobflow.client.flows.children import has_children
-from jobflow.client.flows.find_flow import to_flow
+from jobflow.client.flows.find_flow import find_outermost, to_flow
 from jobflow.client.flows.live import stop_task
-from jobflow.client.verbs.by_hand import find_outermost
 from jobflow.core.names import root_label
 from jobflow.core.timelines.time_left import History, learn
 from jobflow.kube.answers import ItemList, RawList
