@@ -252,6 +252,20 @@ async def test_a_move_that_is_refused_is_tried_again_and_said() -> None:
         assert reused(await world.ended("second")) == ["load", "plain"]
 
 
+async def test_an_error_of_a_move_is_shown_and_the_claim_moves_once_it_is_over() -> None:
+    async with after_first() as world:
+        broken = failure(500, "InternalError", "etcdserver: mvcc: database space exceeded")
+        world.fails("PUT", "/first-data", broken, times=None)
+        await world.apply(using("second", "first"))
+        held = await world.until("second", lambda f: f.status.state.reason == "CreateRefused")
+        what = "the volume claim first-data cannot be moved from the flow first: the API server"
+        text = f"{what} answers with an error: 500 InternalError: etcdserver: mvcc"
+        assert text in held.status.state.message
+        assert text in await events(world, "CreateRefused")
+        world.server.faults.clear()
+        assert reused(await world.ended("second")) == ["load", "plain"]
+
+
 @pytest.mark.usefixtures("events_at_once")
 @pytest.mark.law
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

@@ -199,7 +199,7 @@ class Memory:
         errors[name] = _describe_error(error, errors.get(name), sent)
 
     def fail_claim(self, flow: JobFlow, name: str, error: Exception, sent: datetime) -> None:
-        """Note that the create of a volume claim failed by an error, or got no answer."""
+        """Note that the create or move of a volume claim failed by an error, or got no answer."""
         claims = self.of(flow).claims
         claims[name] = _describe_error(error, claims.get(name), sent)
 

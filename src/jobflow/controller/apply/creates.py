@@ -140,8 +140,7 @@ class VolumeClaims:
                 await self._move(flow, action)
         except (ApiError, *NETWORK_ERRORS) as error:
             if not (isinstance(error, ApiError) and is_refusal(error)):
-                if isinstance(action, CreateClaim):
-                    self._memory.fail_claim(flow, action.name, error, sent)
+                self._memory.fail_claim(flow, action.name, error, sent)
                 raise
             self._memory.refuse_claim(flow, action.name, error, self._now())
             answer = {"code": error.code, "message": error.message}

@@ -46,7 +46,7 @@ from jobflow.core.planning.observed.steps import (
     has_begun,
     has_run,
 )
-from jobflow.core.planning.observed.view import Refusal, View
+from jobflow.core.planning.observed.view import CreateError, Refusal, View
 from jobflow.core.planning.progress import Facts, Progress
 from jobflow.core.pods.outputs import OutputsRoom
 from jobflow.core.reasons import BY_HAND, StepReason
@@ -164,7 +164,8 @@ class PlanContext:
         if not reuse.moving_claims:
             return None
         for name, answer in self.view.claims.items():
-            if isinstance(answer, Refusal):
+            is_early = isinstance(answer, CreateError) and self.now < answer.shown_at
+            if isinstance(answer, Refusal | CreateError) and not is_early:
                 what = f"the volume claim {name} cannot be moved from the flow {reuse.flow}"
                 return Pause(StepReason.CREATE_REFUSED, shorten(f"{what}: {answer.message}"))
         message = f"the volume claims of the flow {reuse.flow} are being moved"

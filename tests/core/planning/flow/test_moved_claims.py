@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from jobflow.core.planning.actions import MoveClaim
-from jobflow.core.planning.observed.view import ClaimHolder, Refusal
+from jobflow.core.planning.observed.view import ClaimHolder, CreateError, Refusal
 from support.plan.plan_world import World, flow
 from support.plan.planned import Planned
 from support.plan.reusing_worlds import reusing
@@ -66,6 +66,19 @@ def test_a_move_that_is_refused_is_waited_for(before: World) -> None:
     assert planned.message.endswith("f-data cannot be moved from the flow f: no")
     assert planned.plan.requeue_after == timedelta(seconds=5)
     assert moves(world.later(5).plan()) == ["f-data"]
+
+
+def test_an_error_of_a_move_is_shown_after_five_seconds(before: World) -> None:
+    """The move is sent again meanwhile, in the backoff of the flow."""
+    world = reusing(before).apply()
+    text = "the API server answers with an error: 500 InternalError: etcdserver: mvcc"
+    world = world.with_claim("f-data", CreateError(text, world.now))
+    early, late = world.plan(), world.later(5).plan()
+    assert moves(early) == moves(late) == ["f-data"]
+    assert early.held_up == {"a": "Starting"}
+    assert late.held_up == {"a": "CreateRefused"}
+    assert late.message.endswith(f"f-data cannot be moved from the flow f: {text}")
+    assert "CreateRefused" in late.events
 
 
 def test_a_suspended_flow_takes_no_claims(before: World) -> None:

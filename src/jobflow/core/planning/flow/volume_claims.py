@@ -138,17 +138,19 @@ def moves(ctx: PlanContext) -> ClaimMoves:
     wanted: Mapping[str, str] = {}
     if source is not None and not lifecycle.ending_reason:
         wanted = movable_claims(ctx.flow, source)
-    moved, open_moves = dict(status.reused_claims or {}), dict[str, Refusal]()
+    moved, open_moves = dict(status.reused_claims or {}), dict[str, Refusal | CreateError]()
     for claim, name in wanted.items():
         answer = ctx.view.claims.get(name, _NOT_ASKED)
         if answer is None:
             moved[claim] = name
-        elif isinstance(answer, Refusal):
+        elif isinstance(answer, Refusal | CreateError):
             open_moves[name] = answer
     if open_moves:
-        times = [each.retry_at for each in open_moves.values() if each.retry_at is not None]
+        refused = {n: each.retry_at for n, each in open_moves.items() if isinstance(each, Refusal)}
+        times = [time for time in refused.values() if time is not None]
         may_move = not ctx.terminating and lifecycle.pause is None
-        due = (n for n, each in open_moves.items() if each.retry_at and each.retry_at <= ctx.now)
+        # a move that failed by an error is sent again in the backoff of the flow
+        due = (n for n in open_moves if (time := refused.get(n, ctx.now)) and time <= ctx.now)
         actions = tuple(MoveClaim(name, reuse.uid) for name in due) if may_move else ()
         return ClaimMoves(actions, reuse, moved or None, min(times, default=None), True)
     names = differing_names(ctx.flow, moved, ctx.view.claim_takers, source)

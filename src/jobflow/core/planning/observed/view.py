@@ -68,8 +68,8 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class CreateError:
-    """A create failed by an error of the API server, or got no answer. It is sent again in the
-    backoff of the flow."""
+    """A create, or the move of a claim, failed by an error of the API server, or got no answer. It
+    is sent again in the backoff of the flow."""
 
     message: str
     """The last error."""
