@@ -86,6 +86,8 @@ class ReplicaOptions:
     """Seconds since the API server has confirmed a copy, after which it is not relied on. None: any
     time, for an API server in this process."""
     outside: Outside = CLUSTER
+    gives_up: bool = False
+    """Whether an exception of a plan ends the controller; else it holds up only its flow."""
     status_seconds: float = STATUS_SECONDS
 
 
@@ -190,6 +192,7 @@ class ServingReplica:
             hooks=self.metrics.controller,
             outside=self._options.outside,
             judge=self._judge,
+            gives_up=self._options.gives_up,
             status_seconds=self._options.status_seconds,
         )
         lease = self._options.lease

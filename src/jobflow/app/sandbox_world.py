@@ -36,6 +36,8 @@ class SandboxOptions:
     webhook_port: int = 0
     kubeconfig: Path | None = None
     runner: Runner = field(default_factory=SimulateRunner)
+    gives_up: bool = False
+    """Whether an exception of a plan ends the sandbox (`ReplicaOptions`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[
                     options.webhook_port, from_files(pki.serving), host=LOOPBACK
                 ),
                 outside=SIMULATED if is_simulated else PROCESSES,
+                gives_up=options.gives_up,
                 status_seconds=STATUS_SECONDS,
             ),
         )

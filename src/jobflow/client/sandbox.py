@@ -162,7 +162,7 @@ async def run_in_sandbox(
     report: Report, runner: Runner, display: follow.Display, stop: asyncio.Event
 ) -> RunResult:
     """Run the flows of a report without faults until all have settled, or until `stop` is set."""
-    async with sandbox_world(SandboxOptions(runner=runner)) as world:
+    async with sandbox_world(SandboxOptions(runner=runner, gives_up=True)) as world:
         return await run_in(world, report, runner, display, stop)
 
 

@@ -53,6 +53,7 @@ class Controller:
         hooks: Hooks | None = None,
         outside: Outside = CLUSTER,
         judge: Judge = judge_here,
+        gives_up: bool = False,
         status_seconds: float = STATUS_SECONDS,
         now: Callable[[], datetime] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -99,6 +100,7 @@ class Controller:
             status_seconds=status_seconds,
             hooks=hooks,
             judge=judge,
+            gives_up=gives_up,
             now=now,
             clock=clock,
         )
@@ -152,9 +154,11 @@ async def lead(
     hooks: Hooks | None = None,
     outside: Outside = CLUSTER,
     judge: Judge = judge_here,
+    gives_up: bool = False,
     status_seconds: float = STATUS_SECONDS,
 ) -> None:
-    """Run flows for one term, until `ending` is set and every request in flight is answered."""
+    """Run flows for one term, until `ending` is set and every request in flight is answered, or
+    with `gives_up` until a plan raises an exception."""
 
     async def run_controller() -> None:
         late: list[Feed] = []
@@ -183,6 +187,7 @@ async def lead(
             hooks=hooks,
             outside=outside,
             judge=judge,
+            gives_up=gives_up,
             status_seconds=status_seconds,
             seen=seen,
         )

@@ -88,9 +88,11 @@ class Reconciler(Listener):
         status_seconds: float = STATUS_SECONDS,
         hooks: Hooks | None = None,
         judge: Judge = judge_here,
+        gives_up: bool = False,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`gives_up`: raise an exception of a reconcile, in place of another try later."""
         self._store = store
         self._status_seconds = status_seconds
         self._applier = applier
@@ -105,6 +107,7 @@ class Reconciler(Listener):
         """Flows that may do something only after the end of a vcjob."""
         self._hooks = hooks or Hooks()
         self._judge = judge
+        self._gives_up = gives_up
         self.foreign = ForeignStatuses(store, memory, applier.reads, self._hooks, clock)
         self._now = now
         self._clock = clock
@@ -218,7 +221,11 @@ class Reconciler(Listener):
             return await self.reconcile(key)
         except Exception as error:  # a fault in our code concerns this flow only
             log.exception("reconcile failed", flow="/".join(key))
-            return ReconcileOutcome(error=f"{type(error).__name__}: {error}")
+            text = f"{type(error).__name__}: {error}"
+            if self._gives_up:
+                what = f"JobFlow {key[1]} cannot be planned because of an error in JobFlow itself"
+                raise RuntimeError(f"{what}: {text}") from error
+            return ReconcileOutcome(error=text)
 
     def _settle(self, key: Key, outcome: ReconcileOutcome) -> ReconcileResult:
         """Decide when the flow is reconciled again. No other place handles an outcome."""

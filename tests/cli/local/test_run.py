@@ -53,6 +53,20 @@ def test_json_is_one_list_of_the_finished_flows() -> None:
     assert found == [("JobFlow", "f", "Succeed"), ("JobFlow", "g", "Succeed")]
 
 
+def test_an_exception_of_a_plan_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a mistake of ours")
+
+    monkeypatch.setattr("jobflow.controller.reconciler.plan_flow", failing)
+    answer = run(flow("f", A), template("a"))
+    assert answer == Result(
+        2,
+        "",
+        "jobflow: error: the controller died: JobFlow f cannot be planned because of an error in "
+        "JobFlow itself: ZeroDivisionError: a mistake of ours\n",
+    )
+
+
 def test_a_template_that_is_in_no_file_is_an_error() -> None:
     answer = run(flow("f", {"a": [], "b": ["a"], "c": []}), template("a"))
     assert answer.code == 2

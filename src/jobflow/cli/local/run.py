@@ -75,7 +75,8 @@ def run_flows(
         with interruption() as stop:
             if page is None:
                 return await run_in_sandbox(report, runner, display, stop)
-            async with sandbox_world(SandboxOptions(runner=runner)) as world, page(world.client):
+            sandbox = SandboxOptions(runner=runner, gives_up=True)
+            async with sandbox_world(sandbox) as world, page(world.client):
                 result = await run_in(world, report, runner, display, stop, alone=False)
                 show(result)
                 sys.stdout.flush()
