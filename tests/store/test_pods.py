@@ -10,6 +10,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
 from jobflow.store import Store, slim_job, slim_pod
+from jobflow.store.pods import recorded_ends
 
 LABELS = {"volcano.sh/job-name": "j", "volcano.sh/task-spec": "worker"}
 
@@ -249,6 +250,16 @@ async def test_a_pod_that_is_deleted_while_it_runs_leaves_nothing(world: World) 
     world.job("Running")
     gone(world, "j-worker-0", phase="Running")
     assert not world.store.pods.gone_of("uid-j")
+
+
+async def test_the_end_of_a_job_whose_name_was_dropped_is_that_of_the_last_attempt(
+    world: World,
+) -> None:
+    """A status that is too large has no names of jobs that follow from the attempt."""
+    again = {"phase": "Completed", "attempts": 2}
+    conditions = {"a": {**again, "attempts": 3}, "b": {"runs": [{**again, "index": 1}]}}
+    ended = recorded_ends(world.flow(conditions=conditions))
+    assert {"a-r2", "b-1-r1"} < ended and "a-r1" not in ended
 
 
 async def test_nothing_of_a_deleted_job_is_kept(world: World) -> None:

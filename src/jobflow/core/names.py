@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import StepCondition
+from jobflow.api.flow.status import RunCondition, StepCondition
 from jobflow.api.resources import ObjectMeta
 
 MAX_NAME = 63
@@ -90,6 +90,16 @@ def format_run_name(key: str, index: int | None) -> str:
 def format_latest_name(first: str, attempts: int) -> str:
     """Return the name of the last of so many attempts, if no name was in use or too long."""
     return format_attempt_name(first, max(attempts - 1, 0))
+
+
+def recorded_names(key: str, run: RunCondition) -> tuple[str, ...]:
+    """Return the name of the last vcjob of a run, whose end its condition is, by the key of its
+    step. A name that was dropped for the status's size follows from the attempt; then the record of
+    the first vcjob is gone too, and its name comes first."""
+    if name := run.job or run.flow:
+        return (name,)
+    first = format_run_name(key, run.index)
+    return (first, format_latest_name(first, run.attempts))
 
 
 def format_other_name(name: str, uid: str) -> str:

@@ -10,7 +10,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition
 from jobflow.api.volcano.job import ENDED_PHASES, Job
 from jobflow.api.volcano.pod import Pod
-from jobflow.core.names import format_run_name
+from jobflow.core.names import recorded_names
 from jobflow.kube.cache import Cache, OnChange
 from jobflow.store.indexes import Owners, discard
 from jobflow.store.slim import slim_pod
@@ -139,13 +139,12 @@ def recorded_ends(flow: JobFlow) -> frozenset[str]:
 
 
 def entries(flow: JobFlow) -> Iterator[tuple[str, RunCondition]]:
-    """Yield the condition of each step without runs and of each run, with the name of its last job.
-    The name of a first job may have been dropped to save space; it equals the entry's key."""
+    """Yield the condition of each step without runs and of each run, with each job that it
+    records."""
     for key, condition in (flow.status.conditions or {}).items():
-        if condition.runs is None:
-            yield condition.job or condition.flow or key, condition
-        for run in condition.runs or ():
-            yield run.job or run.flow or format_run_name(key, run.index), run
+        for run in (condition,) if condition.runs is None else condition.runs:
+            for name in recorded_names(key, run):
+                yield name, run
 
 
 def is_recorded(flow: JobFlow, last: Job) -> bool:

@@ -12,7 +12,7 @@ from jobflow.api.flow.jobflow import JobFlow, RetainPolicy
 from jobflow.api.flow.status import ENDED_STEP_PHASES, FlowPhase
 from jobflow.api.volcano.job import Job
 from jobflow.core.limits import MAX_INT32
-from jobflow.core.names import format_latest_name, format_run_name
+from jobflow.core.names import recorded_names
 from jobflow.core.planning.actions import DeleteJob
 from jobflow.core.planning.observed.job_history import has_end
 from jobflow.core.planning.observed.view import View
@@ -49,11 +49,7 @@ def retention(flow: JobFlow, view: View, now: datetime) -> Retention:
     for key, condition in (flow.status.conditions or {}).items():
         for run in condition.runs or (condition,):
             if run.phase in ENDED_STEP_PHASES:
-                # a name that was dropped for the status's size follows from the attempt; then the
-                # record of the first attempt is gone too
-                first = format_run_name(key, run.index)
-                name = run.job or run.flow
-                recorded |= {name} if name else {first, format_latest_name(first, run.attempts)}
+                recorded.update(recorded_names(key, run))
     deletes = tuple(DeleteJob.of(job) for job in expired if job.metadata.name in recorded)
     return Retention(deletes, min(later, default=None), urgent=len(deletes) < len(expired))
 
