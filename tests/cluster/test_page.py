@@ -14,7 +14,7 @@ from support.cluster.release_checks import state
 from support.cluster.rights import allow
 from support.cluster.served import Served
 from support.page.browser import chromium, find_chromium
-from support.sandbox.manifests import jobflow, template
+from support.sandbox.manifests import flow, jobflow, step, template
 from support.sandbox.servers import Server
 from support.sandbox.volcano_world import volcano
 
@@ -139,3 +139,39 @@ async def test_an_action_without_its_right_is_refused_in_words(
             dialog = await act(tab, name)
             await expect(dialog.get_by_role("alert")).to_contain_text(refusal)
     await until(api, "release", "Pending", "WaitingForApproval")
+
+
+async def test_an_approval_inside_a_child_flow_is_answered_where_it_is_asked(
+    real: RealCluster, api: Server, served: Served
+) -> None:
+    readable = ["get", "list", "watch"]
+    allow(real, api.namespace, "bob", [*readable, "update"])
+    allow(real, api.namespace, "carol", [*readable, "approve"])
+    inner = [step("ok", approval={"message": "Deploy?"}), step("deploy", "ok", template="deploy")]
+    await api.create(api.templates, template("deploy", duration="50ms"))
+    await api.create(api.flows, flow("release", step("prod", flow={"flows": inner})))
+    await until(api, "release-prod", "Pending", "WaitingForApproval")
+    async with page_of(real, api, "bob") as tab:
+        await open_question(tab, api)
+        dialog = await act(tab, "Approve")
+        named = f'jobflows.flow.volcano.sh "release-prod" in namespace "{api.namespace}"'
+        refusal = f'user "bob" may not approve {named}'
+        await expect(dialog.get_by_role("alert")).to_contain_text(refusal)
+    await until(api, "release-prod", "Pending", "WaitingForApproval")
+    async with volcano(await real.client("volcano")), page_of(real, api, "carol") as tab:
+        await open_question(tab, api)
+        await act(tab, "Approve", Comment="looks good")
+        status = await until(api, "release-prod", "Succeed")
+        await until(api, "release", "Succeed")
+        await expect(tab.get_by_role("region", name="Approval")).to_contain_text("carol")
+    assert status["conditions"]["release-prod-ok"]["message"] == "approved by carol: looks good"
+
+
+async def open_question(tab: Page, api: Server) -> None:
+    """Go from the step of the outermost flow to the approval in its child flow."""
+    await tab.goto(f"{tab.url}/{api.namespace}/release?step=prod")
+    await tab.locator("#step").get_by_role("link", name="release-prod").first.click()
+    await tab.wait_for_url("**/release-prod*")
+    await tab.wait_for_load_state()  # its scripts have run
+    await tab.get_by_role("link", name="ok").first.click()
+    await expect(tab.get_by_role("region", name="Approval")).to_contain_text("Deploy?")
