@@ -31,7 +31,13 @@ class Attempt:
     intent: str = ""
     since: float = 0.0
     for_good: bool = False
-    """Whether the reason is not its own timeout."""
+    """Whether the reason is not a limit of its own time."""
+    timeout: str | None = None
+    """How long it may run."""
+    not_counted: float = 0.0
+    """The suspended seconds of the flow before it began."""
+    ran_out_of: str = ""
+    """The limit of its own time that has ended it (Timeout or QueueTimeout), or ""."""
 
     @property
     def suspended(self) -> bool:
@@ -205,12 +211,13 @@ class State:
         if self.step.flow is not None and run.last and run.last.vcjob.phase == "Failed":
             self.continued[run.index] = run.last.vcjob
 
-    def start(self, run: Run, vcjob: Vcjob) -> None:
+    def start(self, run: Run, vcjob: Vcjob) -> Attempt:
         """Add an attempt. A child flow that is retried is the last attempt once more."""
         if self.continued.pop(run.index, None):
             self.past[run.index] -= 1
-        run.attempts.append(Attempt(vcjob))
+        run.attempts.append(attempt := Attempt(vcjob))
         run.again_at = None
+        return attempt
 
     def run(self, index: int | None) -> Run | None:
         return next((run for run in self.runs if run.index == index), None)

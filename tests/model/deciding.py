@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from jobflow.api.flow.control import Case, ForEach, Patch, to_number
@@ -157,8 +158,21 @@ class Deciding:
         number = {"attempt": state.number(index) + 1, "retries": run.failures if run else 0}
         values = self.values_at_turn(state, index) | number
         values |= self.last_values(state, index)
+        attempts = [each for each in run.attempts if not each.suspended] if run else []
+        values["failure"] = failure_facts(attempts[-1] if attempts else None)
         vars_ = (state.step.vars or {}).items()
         return values | {"vars": {name: evaluate(text, values) for name, text in vars_}}
+
+    def timeout(self, state: State, index: int | None) -> str | None:
+        """Return the timeout of the next attempt of a run."""
+        text = state.step.timeout
+        if text is None or "$(vars." not in text:
+            return text
+        value = substitute(text, self.values(state, index))
+        value = f"{value}s" if type(value) is int else value
+        if not isinstance(value, str) or not re.fullmatch(r"[1-9]\d*s", value):
+            raise NoValue(f"{value} is no timeout")
+        return value
 
     def values_at_turn(self, state: State, index: int | None) -> dict[str, Any]:
         """Return the values for the decision about an item, which its job has too."""
@@ -235,9 +249,10 @@ def failed_step(state: State) -> str:
 
 
 def failure_facts(attempt: Attempt | None) -> dict[str, Any]:
-    """Return the facts of the pod of an attempt that failed by itself."""
+    """Return the facts of the pod of an attempt that failed by itself, or of one without pods."""
     if attempt is None or not (attempt.failed_by_itself and attempt.vcjob.has_pods):
-        return {"exitCode": -1, "reason": "", "node": "", "disruption": False}
+        reason = "" if attempt is None else attempt.ran_out_of
+        return {"exitCode": -1, "reason": reason, "node": "", "disruption": False}
     node = attempt.vcjob.script.node
     if attempt.disrupted:
         return {"exitCode": -1, "reason": "Evicted", "node": node, "disruption": True}
@@ -273,9 +288,6 @@ def expected_spec(reference: Reference, state: State, index: int | None) -> dict
     for patch in (step.patch, case.patch if case else None):
         spec |= substitute(patched_fields(patch), context)
     if step.retry is not None and context["retries"]:
-        run = state.run(index)
-        attempts = [each for each in run.attempts if not each.suspended] if run else []
-        context["failure"] = failure_facts(attempts[-1] if attempts else None)
         spec |= substitute(patched_fields(step.retry.patch), context)
     return spec
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from jobflow.api.flow.control import Concurrency, JobDefaults, Patch
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.step import Step
+from jobflow.api.flow.traits import WorkKind
 from jobflow.api.labels import SCHEDULED_TIME
 from jobflow.api.resources import ObjectMeta
 from jobflow.core.admission.validate import Known, validate_flow
@@ -16,7 +17,7 @@ from model import carrying
 from model.acting import Script
 from model.matching import has_items
 from model.random_steps import Primitives, StepDrawing, some_or_none
-from model.random_values import ANSWERS, CLAIMS, PARAMS, POLICIES, TEMPLATES
+from model.random_values import ANSWERS, CLAIMS, PARAMS, POLICIES, QUEUED, TEMPLATES
 from model.work.kinds import KINDS
 from model.work.own_work import steer
 from support.plan.world_state import FLOW_UID, NOW
@@ -139,6 +140,26 @@ class Drawing(StepDrawing):
         some = st.tuples(st.integers(0, 14), st.sampled_from([*actions, *by_hand]))
         return tuple(sorted(self.draw(st.lists(some, max_size=3, unique_by=lambda c: c[0]))))
 
+    def limited(self, step: Step) -> Step:
+        """Draw limits of the time of jobs: by their vars, and in their queue."""
+        if step.kinds != {WorkKind.JOB}:
+            return step
+        if step.timeout and self.has("vars", 2):
+            outputs = (f'steps["{name}"].outputs.n' for name in self.plain_before(step.name))
+            limit = self.draw(st.sampled_from(["attempt", '"2s"', *outputs]))
+            values = {**(step.vars or {}), "t": limit}
+            step = msgspec.structs.replace(step, timeout="$(vars.t)", vars=values)
+        if self.has("queueTimeout", 4):
+            limit = self.draw(st.sampled_from(["1s", "2s"]))
+            step = msgspec.structs.replace(step, queue_timeout=limit)
+        if step.retry and (step.timeout or step.queue_timeout) and self.has("causes", 2):
+            cause = self.draw(st.sampled_from(["Timeout", "QueueTimeout"]))
+            retry = msgspec.structs.replace(step.retry, when=f'failure.reason == "{cause}"')
+            values = {**(step.vars or {}), "c": "failure.reason"}
+            env = {"C": "$(vars.c)"}
+            step = msgspec.structs.replace(step, retry=retry, vars=values, env=env)
+        return step
+
 
 def _plain(step: Step) -> Step:
     return msgspec.structs.replace(step, daemon=None)
@@ -193,4 +214,15 @@ def cases(
     answers: tuple[str, ...] = ANSWERS[:1]
     if any(step.approval is not None for step in drawing.steps.values()):
         answers = tuple(draw(st.lists(st.sampled_from(ANSWERS), min_size=1, max_size=3)))
+    # drawn last, so that they change no other draws
+    limited = {step.name: drawing.limited(step) for step in spec.all_steps}
+    for step in limited.values():
+        if step.queue_timeout:
+            scripts[step.name] = (draw(st.sampled_from(QUEUED)), *scripts[step.name])
+    spec = msgspec.structs.replace(
+        spec,
+        flows=[limited[step.name] for step in flow.steps],
+        finally_=[limited[step.name] for step in spec.finally_ or ()] or None,
+    )
+    flow = msgspec.structs.replace(flow, spec=spec)
     return carrying.Case(flow, TEMPLATES, scripts, commands, answers, crashes, free_at)

@@ -65,6 +65,8 @@ ABORTED = (
     Script(lasts=90, obeys=NEVER),
     Script(pending=3, lasts=5),
 )
+QUEUED = (Script(pending=NEVER), Script(pending=NEVER, obeys=NEVER), Script(pending=3), Script())
+"""Scripts of vcjobs in a queue."""
 FOREVER = (Script(lasts=None), Script(lasts=None, obeys=2), Script(lasts=None, obeys=NEVER))
 RETRIES = (
     Retry(limit=1),

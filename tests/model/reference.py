@@ -344,10 +344,12 @@ class Reference:
         self.check_order(state, created)
         if not retried:
             self.check_manifest(state, created)
+        timeout = self.deciding.timeout(state, created.index)
         if run is None:
             run = Run(created.index)
             state.runs = sorted([*state.runs, run], key=lambda run: run.index or 0)
-        state.start(run, created.vcjob)
+        attempt = state.start(run, created.vcjob)
+        attempt.timeout, attempt.not_counted = timeout, self.not_counted
         state.phase = "Running"
 
     def check_manifest(self, state: State, created: Created) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,7 @@ class Running:
             try:
                 expected_spec(self.reference, state, index)
                 expected_env(self.reference, state, index)
+                self.reference.deciding.timeout(state, index)
             except NoValue:
                 if status.phase == "Failed" or index in status.failed:
                     self.no_vcjob(state, index, EXPRESSION_ERROR)
@@ -92,11 +94,20 @@ class Running:
         return self.reference.seen.blurred and bool(not_started & self.reference.seen.created)
 
     def time_out(self, state: State, attempt: Attempt) -> None:
-        ran = attempt.vcjob.ran
-        if state.step.timeout is None or ran is None or attempt.intent:
-            return
-        if self.now >= ran + SECOND + parse_duration(state.step.timeout):
-            self.reference.intend(attempt, "Timeout")
+        until, why = self.limit(state, attempt)
+        if self.now >= until:
+            self.reference.intend(attempt, why)
+
+    def limit(self, state: State, attempt: Attempt) -> tuple[float, str]:
+        """Return when a limit of its own time ends an attempt, and which."""
+        ran, waits = attempt.vcjob.ran, state.step.queue_timeout
+        if ran is not None and attempt.timeout and not attempt.intent:
+            return ran + SECOND + parse_duration(attempt.timeout), "Timeout"
+        if ran is not None or not waits or attempt.intent or self.reference.suspended:
+            return math.inf, ""
+        suspended = self.reference.not_counted - attempt.not_counted
+        since = math.floor(attempt.vcjob.created_at) + suspended
+        return since + SECOND + parse_duration(waits), "QueueTimeout"
 
     def is_halted(self, state: State, run: Run | None = None) -> bool:
         """Whether a started step, or this run of it, gets no further vcjob."""
@@ -118,6 +129,8 @@ class Running:
         elif attempt.intent == "Suspended":
             self.again(run, 0)
         else:
+            lasts = self.is_halted(state, run) or self.ends_with_the_flow(state)
+            attempt.ran_out_of = "" if attempt.for_good or lasts else attempt.intent
             self.failed(state, run, attempt.intent, for_good=attempt.for_good)
 
     def failed(
@@ -180,9 +193,9 @@ class Running:
                         yield until
                 if run.phase or attempt is None:
                     continue
-                ran, alive = attempt.vcjob.ran, attempt.vcjob.alive
-                if alive and state.step.timeout and ran is not None and not attempt.intent:
-                    yield ran + SECOND + parse_duration(state.step.timeout)
+                until, why = self.limit(state, attempt)
+                if why and attempt.vcjob.alive:
+                    yield until
                 if run.again_at is not None and may_begin:
                     yield run.again_at
 

@@ -88,7 +88,7 @@ def with_params(flow: JobFlow) -> JobFlow:
             is_list = bool(found) and isinstance(found[0], list)
             owners = list(chain.from_iterable(found)) if is_list else found
         for owner in owners:
-            if name in owner:
+            if name in owner and "$(vars." not in str(owner[name]):
                 owner[name] = substitute(owner[name], context)
     return msgspec.structs.replace(flow, spec=msgspec.convert(spec, JobFlowSpec))
 

@@ -100,7 +100,7 @@ class Configuration:
         ttl = any(
             "ttlSecondsAfterFinished" in entry.spec for entry in self.world.templates.values()
         )
-        return ttl or any(step.timeout for step in self.steps.values())
+        return ttl or any(step.timeout or step.queue_timeout for step in self.steps.values())
 
     @cached_property
     def times_flow(self) -> bool:
@@ -112,7 +112,8 @@ class Configuration:
             spec.ttl_seconds_after_failed,
         )
         approvals = (step.approval for step in self.steps.values())
-        times = (spec.timeout, *ttls, *(each.timeout for each in approvals if each is not None))
+        times = [spec.timeout, *ttls, *(each.timeout for each in approvals if each is not None)]
+        times += [step.queue_timeout for step in self.steps.values()]
         return any(time is not None for time in times)
 
 
@@ -154,6 +155,7 @@ DISRUPTIONS = 1
 PATCH = Patch(job_spec={"queue": "q$(failure.exitCode)-$(retries)"})
 NOT_COUNTED = Retry(limit=1, when="attempt < 3 && retries < 1", disruptions=DISRUPTIONS)
 AT_ONCE = Retry(limit=1, backoff=Backoff(duration="0s"))
+LATER_AFTER_TIMEOUT = Retry(limit=1, when='failure.reason == "Timeout"')
 TWICE = ForEach(count=2)
 PLACE = StepConcurrency(group="g")
 ONE_BY_ONE = ForEach(count=2, parallelism=1)
@@ -202,6 +204,11 @@ FLOWS: dict[str, World] = {
     "disruptions": _with_policy(flow(a=step(retry=NOT_COUNTED)), "PodEvicted"),
     "step timeout": flow(a=step(timeout="30s"), b="a"),
     "step timeout and retry": flow(a=step(timeout="30s", retry=ONCE), b="a"),
+    "timeout of vars": flow(
+        a=step(timeout="$(vars.t)", vars={"t": "30 * attempt"}, retry=LATER_AFTER_TIMEOUT)
+    ),
+    "queue timeout": flow(a=step(queue_timeout="30s")),
+    "queue timeout and retry": flow(a=step(queue_timeout="30s", retry=AT_ONCE), b="a"),
     "flow timeout": flow("a", b="a").with_spec(timeout="100s"),
     "flow timeout and finally": flow("a", b="a").with_spec(timeout="100s").with_finally("z"),
     "parallelism": flow("a", "b").with_spec(parallelism=1),
@@ -440,6 +447,9 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("parallelism of a param", "crash", "fail"),
     _configuration("vars", "crash", "lost answer", "fail"),
     _configuration("step timeout and retry", "crash", "late"),
+    _configuration("timeout of vars", "edit", "crash", "lost answer"),
+    _configuration("queue timeout", "crash", "suspend", "resume"),
+    _configuration("queue timeout and retry", "crash", "lost answer"),
     _configuration("daemon and finally", "crash", "cancel"),
     _configuration("finally", "crash", "fail", "cancel"),
     _configuration("chain in finally", "crash", "lost answer", "fail"),
