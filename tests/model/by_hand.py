@@ -78,7 +78,8 @@ class ByHand:
             return False
         run: State | Run = state
         if index is not None:
-            run = state.run(index) or Run(index)
+            ended_with_it = state.phase == "Skipped" and action != "RetrySteps"
+            run = state.run(index) or (state if ended_with_it else Run(index))
         has_ended = run.phase in ("Completed", "Failed", "Skipped")
         if action == "RetrySteps":
             return has_ended

@@ -158,6 +158,7 @@ def test_a_repeat_is_skipped_as_a_whole() -> None:
         ("ok", {}, "step ok asks for approval: approve or reject it"),
         ("each", {"n": 1}, "step each has items: outputs are for one of them, such as each/0"),
         ("a,b", {"n": 1}, "only a single step that is skipped has outputs"),
+        ("off/0", {}, "step off/0 needs no skip: it is Skipped (NotTaken)"),
     ],
 )
 def test_a_skip_that_cannot_be_is_refused(text: str, outputs: dict[str, int], why: str) -> None:
@@ -166,6 +167,7 @@ def test_a_skip_that_cannot_be_is_refused(text: str, outputs: dict[str, int], wh
         "done",
         b="a",
         each=step("", for_each=ForEach(count=2)),
+        off=step("", for_each=ForEach(count=2), when="false"),
         ok=step("", approval=Approval()),
     )
     world = world.with_jobs(a="Running", done="Completed").settled()

@@ -130,7 +130,9 @@ def refuse(
         if why := missing_item(step, key, condition) or _refuse_index(step, place, condition):
             return why
         known = (run for run in condition.runs or () if run.index == key.index)
-        run = next(known, api.RunCondition(phase=api.StepPhase.WAITING))
+        # an item ended with its step, if that was skipped before the item began
+        is_over = condition.phase == api.StepPhase.SKIPPED and action in ENDS_STEPS
+        run = next(known, condition if is_over and not place.below else _WAITING)
     elif place.below and (step.fan_out is not None or step.repeat is not None):
         return f"step {key} has items: name one of them, such as {key}/0/{place.below}"
     elif step.fan_out is not None and said.outputs is not None:
