@@ -1,4 +1,4 @@
-"""JSON values: copies, equality and differences, without recursion."""
+"""JSON values: copies, walks, equality and differences, without recursion."""
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -6,29 +6,35 @@ from typing import Any
 
 import msgspec
 
-from jobflow.core.violations import join_path
+from jobflow.core.violations import Place, join_path
 
 
 def copy_json(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a deep copy of a JSON object."""
     try:
         found: dict[str, Any] = msgspec.to_builtins(spec)
+        return found
     except RecursionError:  # it is nested deeper than C follows
-        return _copy_deep(spec)
-    return found
-
-
-def _copy_deep(spec: Mapping[str, Any]) -> dict[str, Any]:
-    root = dict(spec)
-    work: list[dict[str, Any] | list[Any]] = [root]
-    while work:
-        node = work.pop()
-        for at, value in node.items() if isinstance(node, dict) else enumerate(node):
-            if isinstance(value, (dict, list)):
-                copy = value.copy()
-                node[at] = copy  # type: ignore[index]
-                work.append(copy)
+        root = dict(spec)
+    for _, inner in walk(root):
+        if isinstance(inner, dict | list):
+            for key, value in inner.items() if isinstance(inner, dict) else enumerate(inner):
+                inner[key] = value.copy() if isinstance(value, dict | list) else value
     return root
+
+
+def walk(value: Any) -> Iterator[tuple[Place, Any]]:
+    """Yield a JSON value and all values in it, with their places, each map or list before what it
+    holds then: the caller may change it."""
+    pending: list[tuple[Place, Any]] = [(None, value)]
+    while pending:
+        place, inner = pending.pop()
+        yield place, inner
+        # reversed, because the last one is popped first
+        if isinstance(inner, dict):
+            pending += [((place, key), each) for key, each in reversed(inner.items())]
+        elif isinstance(inner, list):
+            pending += [((place, i), inner[i]) for i in reversed(range(len(inner)))]
 
 
 def maps(value: Any) -> list[dict[str, Any]]:

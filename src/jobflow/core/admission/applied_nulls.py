@@ -17,9 +17,10 @@ from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, child_spec
 from jobflow.api.flow.traits import JobPart, find_set
 from jobflow.api.kinds import KINDS
 from jobflow.core.admission.analysis.child_flows import flows_of
-from jobflow.core.json_values import copy_json, is_same_json
+from jobflow.core.json_values import is_same_json, walk
 from jobflow.core.manifests.crd_schema import without_nulls
-from jobflow.core.violations import MAX_FINDINGS, Place, Reason, Violation, format_path
+from jobflow.core.spec.items import drop_null_keys
+from jobflow.core.violations import MAX_FINDINGS, Reason, Violation, format_path
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """Annotation in which kubectl stores the object of the file."""
@@ -45,7 +46,7 @@ def nulls_are_kept(new: JobFlow | CronJobFlow) -> Iterator[Violation]:
     try:
         places = list(islice(null_places(_to_object(file)), MAX_FINDINGS))
         # equal specs mean that nothing else has changed since kubectl sent it
-        sent = _to_object(_without_nulls(file)) if places else None
+        sent = _to_object(*drop_null_keys([file])) if places else None
     except msgspec.ValidationError:
         return
     if sent is not None and is_same_json(sent.spec, new.spec):
@@ -81,35 +82,12 @@ def _in_spec(spec: JobFlowSpec, path: str) -> Iterator[str]:
 
 
 def _in_value(value: Any, path: str) -> Iterator[str]:
-    pending: list[tuple[Place, Any]] = [(None, value)] if isinstance(value, dict | list) else []
-    while pending:
-        place, inner = pending.pop()
-        if isinstance(inner, dict):
-            yield from (
-                format_path((place, key), path) for key, each in inner.items() if each is None
-            )
-            parts: list[tuple[str | int, Any]] = [*reversed(inner.items())]
-        else:
-            parts = [(i, inner[i]) for i in reversed(range(len(inner)))]
-        pending += [((place, key), each) for key, each in parts if isinstance(each, dict | list)]
+    for place, inner in walk(value):
+        nulls = [key for key in inner if inner[key] is None] if isinstance(inner, dict) else ()
+        yield from (format_path((place, key), path) for key in nulls)
 
 
 def _to_object(file: dict[str, Any]) -> Any:
     """Return the object as an API server would pass it on. Raises msgspec.ValidationError."""
     kind = file["kind"]
     return msgspec.convert(without_nulls(kind, file), KINDS[kind].object_type)
-
-
-def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy without the nulls of all maps; those of lists stay."""
-    copy = copy_json(value)
-    pending: list[Any] = [copy]
-    while pending:
-        inner = pending.pop()
-        if isinstance(inner, dict):
-            for key in [key for key, each in inner.items() if each is None]:
-                del inner[key]
-            pending += inner.values()
-        elif isinstance(inner, list):
-            pending += inner
-    return copy

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.places import ExpressionPlace
 from jobflow.core.cel.references import has_reference, parse_reference
-from jobflow.core.json_values import maps
+from jobflow.core.json_values import maps, walk
 from jobflow.core.suggest import Suggester
-from jobflow.core.violations import Place, format_path
+from jobflow.core.violations import format_path
 
 _ROOTS = ("params", "item", "index", "attempt", "retries", "failure", "flow", "steps", "vars")
 _MEANT = {
@@ -100,36 +100,21 @@ def mistaken_references(
 
 def _candidates(value: Any, path: str) -> Iterator[tuple[str, str, re.Match[str] | None]]:
     """Yield (path, text, match): keys that are references, and texts that may be meant as one."""
-    pending: list[tuple[Place, Any]] = [(None, value)]
-    while pending:
-        place, inner = pending.pop()
-        if isinstance(inner, str):
-            if "$(" in inner or "{" in inner:
-                for found in _WRITTEN.finditer(inner):
-                    if not has_reference(found.group()):
-                        yield format_path(place, path), found.group(), found
+    for place, inner in walk(value):
+        if isinstance(inner, str) and ("$(" in inner or "{" in inner):
+            for found in _WRITTEN.finditer(inner):
+                if not has_reference(found.group()):
+                    yield format_path(place, path), found.group(), found
         elif isinstance(inner, dict):
-            # reversed, because the last one is popped first
-            pending += [((place, key), each) for key, each in reversed(inner.items())]
             for key in inner:
                 if "$(" in key and has_reference(key):
                     yield format_path((place, key), path), key, None
-        elif isinstance(inner, list):
-            pending += [((place, i), inner[i]) for i in reversed(range(len(inner)))]
 
 
 def _declared(value: Any) -> frozenset[str]:
     """Return Kubernetes' references to the environment variables that a value declares."""
-    names: set[str] = set()
-    pending = [value]
-    while pending:
-        inner = pending.pop()
-        if isinstance(inner, dict):
-            pending += inner.values()
-            names.update(f"$({each.get('name')})" for each in maps(inner.get("env")))
-        elif isinstance(inner, list):
-            pending += inner
-    return frozenset(names)
+    found = (inner for _, inner in walk(value) if isinstance(inner, dict))
+    return frozenset(f"$({each.get('name')})" for inner in found for each in maps(inner.get("env")))
 
 
 def _meant(found: re.Match[str]) -> str:

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from jobflow.core.json_values import copy_json
-from jobflow.core.violations import join_path
+from jobflow.core.json_values import copy_json, walk
+from jobflow.core.violations import format_path
 
 # -------------------------------------------- fields that the kubelet expands
 
@@ -176,16 +176,9 @@ def find_references(value: Any, path: str) -> Iterator[tuple[str, Reference]]:
 def walk_texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
     """Yield the texts in a JSON value that have `$(`, in their order, with their paths."""
     # most values have none, which one search of their JSON shows
-    pending = [(path, value)] if may_have_reference(value) else []
-    while pending:
-        place, inner = pending.pop()
-        if isinstance(inner, str):
-            if "$(" in inner:
-                yield place, inner
-        elif isinstance(inner, dict):
-            pending += [(join_path(place, key), each) for key, each in reversed(inner.items())]
-        elif isinstance(inner, list):
-            pending += [(f"{place}[{i}]", each) for i, each in reversed(list(enumerate(inner)))]
+    for place, inner in walk(value) if may_have_reference(value) else ():
+        if isinstance(inner, str) and "$(" in inner:
+            yield format_path(place, path), inner
 
 
 class ReferencesTooLargeError(Exception):
@@ -253,15 +246,9 @@ def replace_references(
             elif isinstance(each, dict | list):
                 names = (key, own) if isinstance(key, str) else (own, outer)
                 work.append((each, made[key], *names, below))
-    pending: list[Any] = [result] if left_out else []
-    while pending:
-        inner = pending.pop()
-        if isinstance(inner, dict):
-            if isinstance(env := inner.get("env"), list):
-                inner["env"] = [each for each in env if id(each) not in left_out]
-            pending += inner.values()
-        elif isinstance(inner, list):
-            pending += inner
+    for _, inner in walk(result) if left_out else ():
+        if isinstance(inner, dict) and isinstance(env := inner.get("env"), list):
+            inner["env"] = [each for each in env if id(each) not in left_out]
     return result[""]
 
 

@@ -13,7 +13,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ByHand, Decisions
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.command import Action
-from jobflow.core.json_values import copy_json
+from jobflow.core.json_values import copy_json, walk
 from jobflow.core.limits import MAX_RUNS
 from jobflow.core.spec.param_values import PERCENTAGE
 
@@ -58,14 +58,9 @@ def drop_null_keys(items: Sequence[Any]) -> list[Any]:
     """Return items as they are after a merge patch to a status: without keys of maps whose value is
     null, but with null entries of lists."""
     root = copy_json({"": list(items)})
-    work: list[Any] = [root]
-    while work:
-        node = work.pop()
-        if isinstance(node, dict):
-            for key in [key for key, value in node.items() if value is None]:
-                del node[key]
-        inner = node.values() if isinstance(node, dict) else node
-        work += [value for value in inner if isinstance(value, dict | list)]
+    for _, inner in walk(root):
+        for key in [key for key in inner if inner[key] is None] if isinstance(inner, dict) else ():
+            del inner[key]
     made: list[Any] = root[""]
     return made
 
