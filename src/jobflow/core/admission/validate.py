@@ -9,13 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain, islice
-from typing import TypeAlias
 
 import msgspec
-import msgspec.inspect
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import STEP_LISTS, JobFlow, JobTemplate
+from jobflow.api.flow.traits import fields_of
 from jobflow.core.admission import changes
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.flow_facts import Known as Known
@@ -239,20 +238,18 @@ def _verdict(violations: Iterator[Violation]) -> Verdict:
 
 _PARTS = re.compile(r"(\w+)|\[(\d+)\]")
 _MAX_PARTS = 12
-_Fields: TypeAlias = "dict[str, tuple[int, _Fields]]"
-"""Field -> its index among the fields of its struct, and the fields below it."""
 
 
 def _position(violation: Violation) -> tuple[int, ...]:
     """Return the position of a violation in a flow. A free-form field is one position."""
     position = []
-    fields = _fields()
+    struct: type[msgspec.Struct] | None = JobFlow
     for found in islice(_PARTS.finditer(violation.path), _MAX_PARTS):
         if found[2] is not None:
             # an index of more digits is no index of a stored object
             position.append(int(found[2][:9]))
-        elif found[1] in fields:
-            index, fields = fields[found[1]]
+        elif struct is not None and found[1] in (places := _places(struct)):
+            index, struct = places[found[1]]
             position.append(index)
         else:
             break
@@ -260,19 +257,6 @@ def _position(violation: Violation) -> tuple[int, ...]:
 
 
 @cache
-def _fields() -> _Fields:
-    return _fields_of(msgspec.inspect.type_info(JobFlow))
-
-
-def _fields_of(kind: msgspec.inspect.Type) -> _Fields:
-    match kind:
-        case msgspec.inspect.Metadata(type=inner) | msgspec.inspect.ListType(item_type=inner):
-            return _fields_of(inner)
-        case msgspec.inspect.UnionType(types=types):
-            return next(filter(None, map(_fields_of, types)), {})
-        case msgspec.inspect.StructType(fields=fields):
-            return {
-                field.encode_name: (index, _fields_of(field.type))
-                for index, field in enumerate(fields)
-            }
-    return {}
+def _places(struct: type[msgspec.Struct]) -> dict[str, tuple[int, type[msgspec.Struct] | None]]:
+    """Return the place of each field among those of its type, with the type of its own fields."""
+    return {field.json: (at, field.struct) for at, field in enumerate(fields_of(struct))}
