@@ -32,10 +32,7 @@ from jobflow.core.cel.scope import AttemptFacts, EvaluationScope, StepAndConditi
 from jobflow.core.lazy import lazy_property
 from jobflow.core.manifests.volume_claims import differing_names, movable_claims
 from jobflow.core.planning.actions import COMMAND_AGAIN
-from jobflow.core.planning.decision import (
-    CreateBudget,
-    StepDecision,
-)
+from jobflow.core.planning.decision import CreateBudget, StepDecision
 from jobflow.core.planning.lifecycle import Pause, stored_lifecycle
 from jobflow.core.planning.observed.children import with_facts_of_children
 from jobflow.core.planning.observed.identity import assign, without_namesakes

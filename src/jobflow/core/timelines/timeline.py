@@ -186,14 +186,7 @@ class _Steps:
                     spans = [Span(State.WAITING, ready, self._end, is_open=True)]
             is_daemon = bool(step.daemon)
             yield StepTimeline(
-                step.name,
-                phase,
-                condition.reason,
-                attempts,
-                is_daemon,
-                tuple(spans),
-                ready,
-                after,
+                step.name, phase, condition.reason, attempts, is_daemon, tuple(spans), ready, after
             )
 
     def _ready(self, position: int) -> tuple[datetime, str] | None:

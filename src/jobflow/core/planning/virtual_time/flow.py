@@ -24,13 +24,7 @@ from jobflow.core.planning.observed.view import ClaimAnswer, PodsRead, View
 from jobflow.core.planning.plan import is_unjudged, judge, plan
 from jobflow.core.planning.virtual_time.replan import Replanner, can_replan
 from jobflow.core.spec.compiled import compile_flow
-from jobflow.core.spec.concurrency import (
-    NO_GROUP,
-    Group,
-    GroupName,
-    get_group,
-    get_step_groups,
-)
+from jobflow.core.spec.concurrency import NO_GROUP, Group, GroupName, get_group, get_step_groups
 from jobflow.core.spec.step_commands import ApprovalKey, asks
 from jobflow.core.work import is_asked
 

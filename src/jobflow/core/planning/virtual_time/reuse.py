@@ -382,11 +382,7 @@ def _since_failure(run: ObservedRun, former: ObservedRun, ctx: PlanContext, old:
 
 
 def _difference(
-    run: ObservedRun,
-    former: ObservedRun,
-    ctx: PlanContext,
-    old: _Old,
-    taken: frozenset[str],
+    run: ObservedRun, former: ObservedRun, ctx: PlanContext, old: _Old, taken: frozenset[str]
 ) -> str:
     """Return what differs between a run and its former run, which has a result."""
     before, after = compared(former, old.ctx), compared(run, ctx)

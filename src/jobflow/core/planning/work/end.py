@@ -124,9 +124,7 @@ def ended(run: ObservedRun, job: Job, end: AttemptEnd, ctx: PlanContext) -> RunC
         avoided = [*before, *sorted(end.failed_on - {""})][-MOST_AVOIDED:] or None
     made = (job.metadata.annotations or {}).get(labels.FINGERPRINT, "")
     return msgspec.structs.replace(
-        condition,
-        avoid_nodes=avoided,
-        fingerprint=made if phase == StepPhase.COMPLETED else "",
+        condition, avoid_nodes=avoided, fingerprint=made if phase == StepPhase.COMPLETED else ""
     )
 
 
