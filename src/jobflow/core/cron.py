@@ -181,8 +181,7 @@ class Schedule:
         return Missed(found[0], len(found)) if found else None
 
     def left_out(self, first: datetime, last: datetime) -> Iterator[datetime]:
-        """Yield the local times between two moments at which clocks never are, as in the first hour
-        of summer time."""
+        """Yield the local times between two moments that clocks skip for summer time."""
         begin, end = (each.astimezone(self.zone).replace(tzinfo=None) for each in (first, last))
         for each in takewhile(lambda time: time <= end, _local_times(self.expression, begin, 1)):
             there_and_back = each.replace(tzinfo=self.zone).astimezone(UTC).astimezone(self.zone)

@@ -64,8 +64,7 @@ def moved_claim_names(flow: JobFlow) -> list[str]:
 
 
 def predict_generated_name(prefix: str) -> str:
-    """Return a placeholder of the length of the name that an API server makes of `generateName`;
-    "" if that is empty."""
+    """Return a placeholder as long as what an API server makes of `generateName`, or ""."""
     return prefix[:_MAX_GENERATE_NAME] + _RANDOM_SUFFIX if prefix else ""
 
 
@@ -82,8 +81,7 @@ def format_attempt_name(first: str, again: int, *, room: int = 0) -> str:
 
 
 def format_run_name(key: str, index: int | None) -> str:
-    """Return the name of the first vcjob of a run, by that of its step: `<key>-<index>`, or `key`
-    without an index."""
+    """Return the name of the first vcjob of a run, by that of its step: `<key>[-<index>]`."""
     return key if index is None else f"{key}-{index}"
 
 
@@ -197,8 +195,7 @@ def predict_pod_names(spec: Mapping[str, Any]) -> PodNames:
 
 
 def root_label(flow: JobFlow) -> str:
-    """Return the label value that names the outermost flow of a flow; its own name if it is no
-    child."""
+    """Return the label value that names the outermost flow of a flow, which may be itself."""
     if flow.is_child:
         return (flow.metadata.labels or {}).get(labels.ROOT, "")
     return to_label_value(flow.metadata.name)

@@ -83,8 +83,7 @@ class FlowReason(StrEnum):
     TIMEOUT = _TIMEOUT
     SUSPENDED = "Suspended"
     CONCURRENCY = "Concurrency"
-    """Pending: it waits for a place in its group. Succeed: there was none, and all its steps were
-    skipped."""
+    """Pending: it waits for a place in its group. Succeed: there was none, so nothing ran."""
     INVALID = "Invalid"
     EXPRESSION_ERROR = "ExpressionError"
     """An output of the flow has no value."""

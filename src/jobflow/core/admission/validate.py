@@ -49,8 +49,7 @@ from jobflow.core.violations import MAX_FINDINGS, FieldWarning, Verdict, Violati
 PASS = Verdict()
 
 LIMITS: Rules = (*size_limits.LIMITS, *child_flows.LIMITS)
-"""Rules of counts. They bound the work of the other rules, which do not judge a flow that breaks
-one."""
+"""Rules of counts. The other rules, whose work they bound, do not judge what breaks one."""
 PLAIN_RULES: Rules = (*names_and_targets.PLAIN_RULES, *generated_names.RULES)
 """Rules that a plain flow can break. Only these judge one, because to ask the groups of all others
 takes as long as the rest of a small review."""

@@ -138,8 +138,7 @@ def ticks(total: timedelta, most: float) -> Iterator[tuple[timedelta, float]]:
 
 
 _ROW, _BAR, _CHART, _LENGTH, _AXIS = 24, 14, 640, 120, 28
-"""Pixels: from row to row, of a bar, of the chart's width, of a duration with a phase, of
-the axis."""
+"""Pixels: from row to row, of a bar, the chart's width, a duration with a phase, the axis."""
 _TICK = 80
 """Pixels that a tick of the axis takes at least."""
 _CLASSES = {State.WAITING: "waiting", State.QUEUED: "queued", State.RUNNING: "bar"}

@@ -107,8 +107,7 @@ def format_case(step: Step, condition: StepCondition) -> str:
 
 
 def describe_work(step: Step, case: Case | None) -> str:
-    """Return what a step runs in a case of its switch, as words of a sentence: `the JobTemplate
-    train`."""
+    """Return what a step runs in a case of its switch, in words: `the JobTemplate train`."""
     if name := step.template_for(case):
         return f"the JobTemplate {name}"
     return "its container" if (case or step).container is not None else "its jobSpec"

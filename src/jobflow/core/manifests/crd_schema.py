@@ -70,8 +70,7 @@ def job_spec_violations(spec: Any, path: str) -> Iterator[Violation]:
 
 
 class _Part:
-    """A part of the schema of a kind, with validators for the whole value and for the value without
-    its content."""
+    """A part of a kind's schema, with validators for the value with and without its content."""
 
     def __init__(self, kind: str, schema: Schema) -> None:
         self.kind = kind

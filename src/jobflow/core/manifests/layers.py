@@ -23,8 +23,7 @@ from jobflow.core.violations import join_path
 MAIN = "main"
 """Name of a task or container that is the only one and has no name."""
 MAX_VARIABLES, MAX_JOB_BYTES = 65_536, 3 << 20
-"""Variables and bytes that `env` may add to a job, each container counted. No API server takes
-more."""
+"""Variables and bytes that `env` may add to all containers. No API server takes more."""
 
 
 class Rank(IntEnum):
@@ -45,8 +44,7 @@ class Layer(NamedTuple):
 
     rank: Rank
     field: str
-    """Its path below the step or the case: `jobSpec`, `patch.jobSpec`; "" for arguments, which are
-    several fields."""
+    """Its path below the step or the case: `patch.jobSpec`; "" for arguments, several fields."""
     content: Mapping[str, Any]
     """JSON in the shape of a vcjob's spec."""
 

@@ -114,8 +114,7 @@ def claim_spec(flow: JobFlow, claim: str) -> Any:
 
 
 def with_real_names(spec: Mapping[str, Any], flow: JobFlow) -> dict[str, Any]:
-    """Return a vcjob spec in which `<flow>-<claim>` in a volume is the name of the claim. Shares
-    content with `spec`."""
+    """Return a vcjob spec with the real names of claims for `<flow>-<claim>`. Shares content."""
     names, defaults = claim_names(flow), default_claim_names(flow)
     real = {default: names[claim] for claim, default in defaults.items()}
 

@@ -64,8 +64,7 @@ class MoveClaim:
 
 @dataclass(frozen=True, slots=True)
 class DeleteJob:
-    """Delete this vcjob or ended child flow if it still has this UID; success if it is already
-    gone."""
+    """Delete this vcjob or ended child flow if it still has this UID; success if it is gone."""
 
     name: str
     uid: str

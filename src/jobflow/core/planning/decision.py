@@ -211,8 +211,7 @@ class Decision(msgspec.Struct, Generic[C], frozen=True):
     condition: C
     actions: tuple[Action, ...] = ()
     drafts: tuple[Draft | Continuation, ...] = ()
-    """The vcjobs and child flows to create, by run. `parallelism` turns those that have room into
-    actions."""
+    """The objects to create, by run. `parallelism` turns those that have room into actions."""
     wake_at: datetime | None = None
     """When to plan again although nothing happened."""
     urgent: bool = False

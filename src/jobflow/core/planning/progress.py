@@ -40,8 +40,7 @@ class Facts:
     ended: Mapping[int, StepDecision] = field(default_factory=dict)
     """The decisions that more facts do not change (`PendingSteps.ended`), by position."""
     failing: Pause | None = None
-    """With `failurePolicy: Abort`: why nothing starts beside steps that have failed, while this is
-    being read or stored."""
+    """With `failurePolicy: Abort`: why nothing starts while failures are read or stored."""
     aborted_for: str = ""
     """The failure for which all running steps are aborted, as a clause; "" if there is none."""
     spared: frozenset[str] = frozenset()

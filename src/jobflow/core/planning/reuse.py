@@ -322,8 +322,7 @@ def _take_result(
 
 
 def _results(step: Step, source: JobFlow, ctx: PlanContext) -> dict[str, deque[RunCondition]]:
-    """Return the results of the step of this name, by fingerprint and in order, without those that
-    this flow has taken."""
+    """Return the results of the step of this name that are left, by fingerprint, in order."""
     found: dict[str, deque[RunCondition]] = {}
     if not any(each.name == step.name for each in source.spec.flows or ()):
         return found

@@ -34,8 +34,7 @@ _OF_PODS: Mapping[str, str] = {
     "Shutdown": NODE_LOST,
     "Terminated": NODE_LOST,
 }
-"""`status.reason` of a pod that a kubelet or the node controller ended. Terminated: at the shutdown
-of the node."""
+"""`status.reason` of a pod that a kubelet (Terminated: at a shutdown) or a controller ended."""
 _DISRUPTION_TARGET = "DisruptionTarget"
 _POD_EVICTED = "PodEvicted"
 _ACTION_OF: Mapping[str, str] = {JobPhase.TERMINATED: "TerminateJob", JobPhase.ABORTED: "AbortJob"}
@@ -299,8 +298,7 @@ def has_failed(ended: Terminated) -> bool:
 
 
 def describe_attempt(failed: FailedAttempt) -> str:
-    """Return `exit code 1 (Error) on node n1: ValueError: no rows`, or the reason of an attempt
-    without a pod."""
+    """Return `exit code 1 (Error) on node n1: ValueError: no rows`, or the reason alone."""
     facts = StepFailure(exit_code=failed.exit_code, reason=failed.reason)
     end = describe_end(facts, failed.signal or None)
     node = f" on node {failed.node}" if failed.node else ""

@@ -124,8 +124,7 @@ def read_outputs(text: str) -> dict[str, Any] | None:
 
 
 def make_outputs(values: dict[str, Any]) -> dict[str, Any] | None:
-    """Return values as the outputs that a status stores, or None if there are none. Raises as
-    `read_outputs`."""
+    """Return values as outputs of a status, None without any. Raises as `read_outputs`."""
     return _bounded(_to_storable(values, 0))
 
 

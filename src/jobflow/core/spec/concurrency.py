@@ -73,8 +73,7 @@ class Group:
         return sum(member.slots for member in self.holders)
 
     def has_room(self, limit: int, slots: int = 1, own: int = 0) -> bool:
-        """Return whether a flow, or a step of it, may take places. `own`: those that the flow holds
-        already."""
+        """Return whether a flow that has `own` places, or a step of it, may take places."""
         # the line is kept: nobody overtakes one that waits longer
         return not self.before and self.taken + own + slots <= limit
 
@@ -106,8 +105,7 @@ def get_step_groups(flow: JobFlow) -> dict[str, str]:
 
 
 def get_limit(concurrency: Concurrency | StepConcurrency | None) -> int:
-    """Return how many places of the group may be taken once the flow or step has its own; at least
-    1."""
+    """Return how many places of the group may be taken, with those of the flow; at least 1."""
     limit = concurrency.limit if concurrency is not None else None
     return 1 if limit is None else max(1, limit)
 

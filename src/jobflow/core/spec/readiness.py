@@ -22,8 +22,7 @@ from jobflow.core.reasons import StepReason
 
 
 class TargetState(StrEnum):
-    """The state of a target for a dependant, or of all its targets; also the reason of a step that
-    ends because of it."""
+    """The state of a target, or of all, for a dependant; also why this ends because of it."""
 
     MET = "Met"
     NOT_YET = "NotYet"
@@ -152,8 +151,7 @@ def get_probe(step: Step) -> Probe | None:
 
 
 def get_condition(step: Step, target: str, *, is_daemon: bool = False) -> Condition:
-    """Return the condition that a target must meet. By default, it must be Completed, or Running if
-    it is a daemon."""
+    """Return the condition for a target; the default is Completed, of a daemon Running."""
     default = Condition.RUNNING if is_daemon else Condition.COMPLETED
     depends_on = step.depends_on
     if depends_on is None:
@@ -294,8 +292,7 @@ def combine_states(how: Strategy, reaches: Iterable[TargetState]) -> TargetState
 
 
 def has_tolerated_failures(flow: JobFlow) -> bool:
-    """Return whether continueOnFailure or forEach tolerates a failure in a flow or in its child
-    flows."""
+    """Return whether a failure in a flow, or in its child flows, is tolerated."""
     return flow.status.tolerated_in_children or any(
         (step.continue_on_failure or step.tolerates_items)
         and (known := stored_condition(flow, step.name)) is not None

@@ -1,5 +1,4 @@
-"""Commands on single steps: the answers to approvals, and what users do by hand, with the places
-that they name."""
+"""Commands on single steps: answers to approvals and what users do by hand, with places."""
 
 from __future__ import annotations
 
@@ -66,8 +65,7 @@ def asks(run: RunCondition) -> bool:
 
 
 def asks_anywhere(flow: Mapping[str, Any]) -> bool:
-    """Return whether a step of a child flow of a spec, or of a flow below it, may ask for
-    approval."""
+    """Return whether a step of a child flow, or of one below it, may ask for approval."""
     steps = [*maps(flow.get("flows")), *maps(flow.get("finally"))]
     cases = [case for step in steps for case in (step, *maps(step.get("switch")))]
     below = (case["flow"] for case in cases if isinstance(case.get("flow"), dict))
@@ -92,8 +90,7 @@ def parse_key(text: str) -> ApprovalKey:
 
 
 def sender_of(command: Command) -> str:
-    """Return the user who has sent a Command, as far as a webhook vouches for it and a status keeps
-    the name."""
+    """Return the user who has sent a Command, as far as a webhook and the status keep it."""
     by = (command.metadata.annotations or {}).get(labels.BY, "")[:MAX_BY_BYTES]
     while measure_json(by) > MAX_BY_BYTES + len('""'):  # wide characters, or escaped ones
         by = by[:-1]

@@ -19,8 +19,7 @@ class StepTimes:
     """Creation of the current or last job; of forEach and repeat the first."""
     end: datetime | None
     measured: timedelta | None = None
-    """Running time with fractions of a second, if Volcano reported one; other times of a status are
-    whole seconds."""
+    """Running time with fractions of a second, if Volcano reported one: others are in seconds."""
 
     def duration(self, now: datetime) -> timedelta | None:
         """Time from its start to its end or `now`; None before the first job."""

@@ -214,8 +214,7 @@ def _phase_of_job(record: api.JobRecord, moment: datetime) -> str:
 
 
 def _without_progress(run: C) -> C:
-    """Return a run that is in its present phase. The message of one that has not ended may have
-    changed since."""
+    """Return a run in its present phase, with its message only if it has ended: others change."""
     return run if run.phase in api.ENDED_STEP_PHASES else replace(run, message="")
 
 

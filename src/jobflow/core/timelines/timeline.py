@@ -95,8 +95,7 @@ class Timeline:
 
     @property
     def critical_times(self) -> Mapping[State, timedelta]:
-        """The time of the flow by state of the step on the critical path. A flow in which no step
-        has run was waiting."""
+        """The time of the flow by state of its critical step; without any step, it waited."""
         times = dict.fromkeys(State, timedelta())
         for each in self.path:
             for state in State:
@@ -190,8 +189,7 @@ class _Steps:
             )
 
     def _ready(self, position: int) -> tuple[datetime, str] | None:
-        """Return when the dependencies were met, and the target that met them last; None if they
-        are not met."""
+        """Return when the dependencies were met, and the last target; None: they are not."""
         targets, regular = self._graph.targets[position], range(len(self._flow.steps))
         # `finally` begins when all others have ended, but for daemons
         if not targets and position not in regular:

@@ -70,8 +70,7 @@ _SAMPLES = (
         -1,
     ),
 )
-"""Condition of every step, last run, phase of the flow and index of the item: all completed, and
-all failed."""
+"""All completed, and all failed: each step, the last run, the flow; the index of the item."""
 
 
 _FAULTS: Mapping[ValueKind, Callable[[Any], str | None]] = {

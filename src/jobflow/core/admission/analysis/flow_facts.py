@@ -93,8 +93,7 @@ class FlowFacts:
         self.flows: Sequence[Step] = first.steps
         self.finally_steps: Sequence[Step] = last.steps
         self.steps: Sequence[Step] = first.steps
-        """All steps, those of `finally` last. One with the items of its targets has an empty
-        `forEach`."""
+        """All steps, those of `finally` last. With the items of targets, `forEach` is empty."""
         self.graph = first.graph
         """Dependencies of `flows`; steps of `finally` are not in it."""
         self.finally_graph = last.graph

@@ -149,8 +149,7 @@ class UpstreamSteps:
         return not self._ended[step] >> target & 1
 
     def matches(self, step: int, target: int) -> bool:
-        """Return whether item i of a step depends on item i of another one, directly or through
-        others."""
+        """Return whether item i of a step depends on item i of another one, at any distance."""
         return len(self._steps) > MOST_STEPS or bool(self._matched[step] >> target & 1)
 
     def item_may_still_run(self, step: int, target: int) -> bool:

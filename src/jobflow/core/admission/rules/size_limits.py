@@ -73,8 +73,7 @@ def flow_is_not_too_deep(facts: FlowFacts) -> Iterator[Violation]:
 MAX_STATUS = 1 << 20
 """Bytes of a flow's status (etcd takes 1.5 MiB for the whole object)."""
 FIXED_STATUS = 3072 + MAX_FLOW_OUTPUTS + MOST_NEXT * (MAX_NAME + 3)
-"""Bytes besides the steps: state with reason and message, times, progress, names; all outputs;
-nextJobs."""
+"""Bytes besides the steps: state with its message, times, progress, all outputs, nextJobs."""
 _TIME = "2026-01-01T12:00:00Z"
 STATUS_OF_A_STEP = max(
     len(f'"":{{"phase":"Waiting","reason":"Retrying","attempts":99,"nextAttemptTime":"{_TIME}"}},'),

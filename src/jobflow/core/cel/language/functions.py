@@ -34,8 +34,7 @@ class Overload(NamedTuple):
     cost: Callable[..., None] = lambda budget, *arguments: budget.spend(1)
     """Takes the budget and the arguments."""
     pays: bool = False
-    """Whether `run` takes the budget too, and the cost from it, because the arguments alone do not
-    show the cost."""
+    """Whether `run` takes its cost from the budget: the arguments alone do not show it."""
 
 
 Overloads = Mapping[tuple[type, ...], Overload]

@@ -1,5 +1,4 @@
-"""Functions of texts, which are those of cel-go's extension for strings and `json`; timestamps and
-durations as texts."""
+"""Functions of texts (cel-go's extension for strings, `json`), and times as texts."""
 
 import math
 import re

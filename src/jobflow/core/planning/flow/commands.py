@@ -57,8 +57,7 @@ class CommandResult:
     answers: Mapping[ApprovalKey, StepAnswer] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
     status: JobFlowStatus | None = None
-    """The status with what a Command on steps says, without `handled`. Nothing else is done before
-    it is stored."""
+    """The status with what a Command on steps says, without `handled`; stored before all else."""
     deletes: tuple[DeleteCommand, ...] = ()
     urgent: bool = False
     """Whether the delete of a Command waits for the status."""

@@ -63,8 +63,7 @@ class Replaced(NamedTuple):
 
 
 def replace_others(ctx: PlanContext) -> Replaced:
-    """Return how a flow that replaces others cancels them, once its stored status says that it
-    waits."""
+    """Return how a flow that replaces others cancels them, once it is stored that it waits."""
     flow, group, now = ctx.flow, ctx.view.group, ctx.now
     if flow.spec.concurrency is None or get_policy(flow) is not ConcurrencyPolicy.REPLACE:
         return Replaced()
@@ -163,8 +162,7 @@ class PlacesOfStep(NamedTuple):
     def reserved_first(
         self, drafts: Iterable[Draft | Continuation]
     ) -> Sequence[Draft | Continuation]:
-        """Return drafts that may be created now; those whose places are stored keep them, and are
-        the first."""
+        """Return drafts that may be created now, first those whose places are stored."""
         found = sorted(drafts, key=self.is_reserved, reverse=True)
         for draft in takewhile(self.is_reserved, found):
             self.of_flow.held[draft.name] = self.of_flow.reserved[draft.name]

@@ -202,8 +202,7 @@ class _Judge:
         return Again(kept & unaffected, unaffected)
 
     def _was_skipped_for_it(self, position: int, run: api.RunCondition) -> bool:
-        """Return whether a run was skipped because of what a user settles now; any failure stops
-        all others."""
+        """Return whether a run was skipped for what a user settles now, or for any failure."""
         if run.phase != api.StepPhase.SKIPPED or self._scope is None:
             return False
         settled = self._scope.settled

@@ -269,8 +269,7 @@ def _assign_to_runs(
 
 
 def _choose(run: steps.ObservedRun, view: View, flow: JobFlow) -> None:
-    """Choose the latest attempt, unless the status has a later one whose vcjob is gone, or the flow
-    was retried since."""
+    """Choose the latest attempt, unless the status has a later one, or the flow was retried."""
     stored = run.stored
     if len(run.jobs) > 1:
         run.jobs = sorted(run.jobs, key=lambda job: (steps.attempt_of(job), job.metadata.name))

@@ -84,8 +84,7 @@ class CreateError:
 
 @dataclass(frozen=True, slots=True)
 class ClaimHolder:
-    """A PersistentVolumeClaim of somebody else, or one that is being deleted, has a name that the
-    flow needs."""
+    """A PersistentVolumeClaim of others, or one being deleted, has a name that the flow needs."""
 
     owner: OwnerReference | None
     """Its controller owner."""
@@ -123,8 +122,7 @@ class View:
     source: JobFlow | None = None
     """The flow that `spec.reuse` names, if it exists; later the one that the status names."""
     claim_takers: Sequence[JobFlow] = ()
-    """The flows of the namespace that may have taken volume claims of others, if the plan asks who
-    has claims."""
+    """The flows of the namespace that may have taken volume claims, if the plan asks for them."""
     source_children: Mapping[str, ObjectMeta] = field(default_factory=dict)
     """The metadata of its child flows that exist, by name."""
     reused_by: Sequence[str] = ()
@@ -144,8 +142,7 @@ class View:
     violations: Sequence[Violation] = ()
     """Faults of a flow that has not begun (`plan.judge`), in case it was stored without review."""
     claims: Mapping[str, ClaimAnswer] = field(default_factory=dict)
-    """Answers to CreateClaim and MoveClaim, by the name of the claim; None: it exists and is the
-    flow's."""
+    """Answers to CreateClaim and MoveClaim, by the claim's name; None: it is the flow's."""
     held: Held | None = None
     """The answer that holds back all creates of the flow but a few, or None."""
     group: Group = NO_GROUP

@@ -125,8 +125,7 @@ def _find_end_of(
 
 
 def _continue(loop: Loop, ctx: PlanContext, *, is_sure: bool) -> None:
-    """Begin the next runs, or end the step. `is_sure`: a dependant shows that a repeat has
-    completed."""
+    """Begin the next runs, or end the step. `is_sure`: a dependant shows that it completed."""
     if loop.observed.step.for_each is not None:
         _items(loop, ctx)
         return

@@ -33,8 +33,7 @@ _NEVER_BEGUN: Mapping[Condition, TargetState] = {
     Condition.NOT_FAILED: TargetState.UPSTREAM_FAILED,
     Condition.ALWAYS: TargetState.MET,
 }
-"""The state of an item of a target that failed before the item began: it neither completed nor
-failed."""
+"""The state of an item of a target that failed before the item began."""
 
 
 class _Target(msgspec.Struct, frozen=True):
@@ -176,8 +175,7 @@ def find_mismatch(position: int, decided: Decisions | None, ctx: PlanContext) ->
 
 
 def _lists(position: int, ctx: PlanContext, *, taken: bool) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Yield the items of each matched target that was taken, or was not, and whose items are known,
-    by name."""
+    """Yield the known items of each matched target that was taken, or was not, by name."""
     need = ctx.layout.needs[position]
     for target in need.targets:
         was_taken = ctx.progress.ends[target] is not StepEnd.NOT_TAKEN

@@ -69,8 +69,7 @@ def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDec
 
 
 def backoff(policy: Backoff, attempts: int) -> timedelta:
-    """Return the pause after so many attempts. A value that admission would refuse counts as not
-    set."""
+    """Return the pause after so many attempts. What admission would refuse counts as not set."""
     first = duration(policy.duration, DURATION)
     longest = duration(policy.max, LONGEST)
     factor = policy.factor if policy.factor is not None and policy.factor >= 1 else FACTOR

@@ -277,8 +277,7 @@ def create(
 
 
 def compared(run: ObservedRun, ctx: PlanContext) -> list[Any] | None:
-    """Return the JSON of the fingerprint of a run, as if it began now (`Draft.compared`); None if
-    it has none."""
+    """Return the JSON of a run's fingerprint, as if it began now, or None if it has none."""
     needed = run.step.template_for(run.case)
     template = None if needed is None else ctx.view.templates.get(needed)
     if not run.work.has_objects or (needed is not None and template is None):

@@ -32,8 +32,7 @@ LIMIT = 256 * 1024
 MOST = 1024 * 1024
 """Most bytes of a status; admission (`rules/size_limits.py`) relies on it."""
 ROOM_FOR_CAUSES = 32 * 1024
-"""Bytes that the causes of failures may have beside all that is not dropped, if that alone exceeds
-LIMIT."""
+"""Bytes that causes of failures may have if all that is not dropped exceeds LIMIT alone."""
 _OF_FINGERPRINT = b'"fingerprint":"'
 _FINGERPRINT = len(_OF_FINGERPRINT) + 22 + len('",')
 """Bytes of a fingerprint."""

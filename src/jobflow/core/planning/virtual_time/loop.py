@@ -110,8 +110,7 @@ class VirtualTime:
 
     @property
     def flows(self) -> list[JobFlow]:
-        """The flows with their present status, in the order in which they were added, without
-        child flows."""
+        """The flows with their present status, in the order of `add`, without child flows."""
         return [each.present for each in self.all_flows if each.parent is None]
 
     def at(self, moment: datetime, act: Callable[[], None]) -> None:

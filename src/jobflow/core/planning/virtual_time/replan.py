@@ -65,8 +65,7 @@ def can_replan(flow: JobFlow) -> bool:
 
 
 class Replanner:
-    """Plans the changes of a Running flow for which `can_replan` holds, until all steps before
-    `finally` have ended."""
+    """Plans the changes of a Running flow (`can_replan`) until all but `finally` has ended."""
 
     def __init__(self, flow: JobFlow, view: View, now: datetime) -> None:
         """`flow` has the status of a plan of the whole flow, and `view` is of that plan. The status
