@@ -15,6 +15,7 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed.steps import ObservedStep
 from jobflow.core.planning.observed.view import View
 from jobflow.core.planning.started.matched_items import ItemStates
+from jobflow.core.spec.graph import find_reachable
 from jobflow.core.spec.items import describe_scaling, get_items, get_parallelism
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.readiness import TargetState
@@ -51,9 +52,7 @@ def with_items(ctx: PlanContext, position: int, index: int) -> PlanContext:
     """Return the context in which an item or a run is in the place of its step, and so are the
     items that it depends on."""
     observed = [*ctx.observed]
-    found, work = {position}, [position]
-    while work:
-        step = work.pop()
+    for step in find_reachable(lambda step: ctx.layout.needs[step].matched, [position]):
         whole, name = observed[step], observed[step].step.name
         spec = msgspec.structs.replace(
             whole.step, name=f"{name}/{index}", for_each=None, repeat=None
@@ -61,9 +60,6 @@ def with_items(ctx: PlanContext, position: int, index: int) -> PlanContext:
         key = format_job_name(ctx.flow.metadata.name, name, index=index)
         stored = _condition_of(whole, index, ctx.flow)
         observed[step] = ObservedStep(step=spec, key=key, stored=stored, now=whole.now)
-        new = ctx.layout.needs[step].matched - found
-        found |= new
-        work += new
     return replace(ctx, observed=observed)
 
 

@@ -11,7 +11,8 @@ job that depends on it exists (docs/decisions/reuse.md).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -37,6 +38,7 @@ from jobflow.core.planning.work.end import take_outputs
 from jobflow.core.pods.outputs import OutputsTooLarge
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.compiled import compile_flow
+from jobflow.core.spec.graph import find_reachable
 from jobflow.core.spec.items import get_items, read_bits
 from jobflow.core.work import work_of
 
@@ -253,18 +255,19 @@ def _any_stay(position: int, source: JobFlow, ctx: PlanContext) -> bool:
     if not layout.waits_for_any:
         return True
     if position not in known:
-        seen, found = {position}, True
-        left = [position]
-        while left and found:
-            need = layout.needs[left.pop()]
-            if need.how is Strategy.ANY:
-                found = are_reused(need.targets, ctx, as_before=source)
-                continue
-            below = {each for each in need.targets if not _runs_with_jobs(each, ctx)} - seen
-            seen |= below
-            left += below
-        known[position] = found
+        reached = find_reachable(partial(_without_jobs, ctx), [position])
+        needs = (layout.needs[each] for each in reached)
+        any_of = (need.targets for need in needs if need.how is Strategy.ANY)
+        known[position] = all(are_reused(each, ctx, as_before=source) for each in any_of)
     return known[position]
+
+
+def _without_jobs(ctx: PlanContext, position: int) -> Iterator[int]:
+    """Yield the targets without a job of a step that waits for all of its targets."""
+    need = ctx.layout.needs[position]
+    for target in need.targets if need.how is not Strategy.ANY else ():
+        if not _runs_with_jobs(target, ctx):
+            yield target
 
 
 def _runs_with_jobs(position: int, ctx: PlanContext) -> list[RunCondition]:

@@ -89,7 +89,7 @@ class CompiledFlow:
     def never_start(self) -> frozenset[int]:
         """The blocked steps, those in a cycle, and those that depend on them."""
         found = self.blocked | frozenset(range(len(self.steps))).difference(self.graph.order)
-        return frozenset(find_reachable(self.graph.dependants, found)) if found else found
+        return found and frozenset(find_reachable(self.graph.dependants.__getitem__, found))
 
     @lazy_property
     def matching(self) -> frozenset[int]:
@@ -176,7 +176,7 @@ def find_left_out(graph: Graph, last_from: int, targets: Sequence[str] | None) -
     if not targets:
         return frozenset()
     named = [graph.index[name] for name in targets if name in graph.index]
-    return frozenset(range(last_from)) - find_reachable(graph.targets, named)
+    return frozenset(range(last_from)) - find_reachable(graph.targets.__getitem__, named)
 
 
 class CompiledFlowCache:

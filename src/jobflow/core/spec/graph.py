@@ -140,12 +140,12 @@ class Graph:
                     queue.append(dependant)
 
 
-def find_reachable(arrows: Sequence[Sequence[int]], steps: Iterable[int]) -> set[int]:
-    """Return these steps and all to which arrows lead from them, such as `targets` of a graph."""
+def find_reachable(follow: Callable[[int], Iterable[int]], steps: Iterable[int]) -> set[int]:
+    """Return these steps and all that are reached from them. `follow`: returns those behind one."""
     found = set(steps)
     work = list(found)
     while work:
-        new = [step for step in arrows[work.pop()] if step not in found]
+        new = [step for step in follow(work.pop()) if step not in found]
         found.update(new)
         work += new
     return found

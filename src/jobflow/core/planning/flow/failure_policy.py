@@ -17,6 +17,7 @@ from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.lifecycle import Pause
 from jobflow.core.planning.observed.steps import FAILURES, ObservedRun
 from jobflow.core.reasons import StepReason
+from jobflow.core.spec.graph import find_reachable
 from jobflow.core.spec.readiness import fails_flow
 from jobflow.core.text import join_names
 
@@ -139,11 +140,7 @@ class FailureStop:
         needs, steps = self._ctx.layout.needs, self._ctx.layout.steps
         if self.policy is not FailurePolicy.STOP or not needs[position].matched:
             return False
-        upstream, work = set[int](), [position]
-        while work:
-            new = needs[work.pop()].matched - upstream
-            upstream |= new
-            work += new
+        upstream = find_reachable(lambda step: needs[step].matched, [position])
         return {steps[i].name for i in upstream}.issuperset((*self.failed, *self.failing))
 
     def _handles(self, position: int, met: Iterable[int] | None) -> bool:

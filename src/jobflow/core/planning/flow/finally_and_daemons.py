@@ -4,7 +4,8 @@ The steps of `finally` start in parallel when all other steps have ended, in any
 undone, so they start only once the stored status says so.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.flow.step import Strategy
@@ -12,6 +13,7 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.observed.steps import has_begun
 from jobflow.core.reasons import StepReason
+from jobflow.core.spec.graph import find_reachable
 from jobflow.core.spec.readiness import awaits_end
 
 
@@ -74,7 +76,9 @@ def ending_daemons(ctx: PlanContext, decisions: Sequence[StepDecision]) -> froze
         if begins if ctx.layout.needs[position].how is Strategy.ANY else len(begins) == len(unmet):
             return frozenset()  # it goes on once these run
         awaited |= ends & lasting
-    in_use = _in_use(ctx, [i for i in waiting if not _is_stopped(decisions[i])])
+    # by what waits, or by daemons that this needs
+    may_start = [i for i in waiting if not _is_stopped(decisions[i])]
+    in_use = find_reachable(partial(_used, ctx), may_start)
     ends = awaited - in_use or awaited  # all of them: an earlier version has admitted the flow
     # a daemon whose own daemon ends cannot work any more
     for position in graph.order:
@@ -98,16 +102,6 @@ def _waits_for_others(decision: StepDecision) -> bool:
         return not condition.reason or _is_stopped(decision)
     runs = () if decision.drafts else condition.runs or ()
     return bool(runs) and all(run.phase in ENDED_STEP_PHASES for run in runs)
-
-
-def _in_use(ctx: PlanContext, steps: Iterable[int]) -> set[int]:
-    """Return the daemons that these steps, or daemons that these need, need to run."""
-    found, work = set[int](), [*steps]
-    while work:
-        new = set(_used(ctx, work.pop())) - found
-        found |= new
-        work += new
-    return found
 
 
 def _used(ctx: PlanContext, position: int) -> Iterator[int]:

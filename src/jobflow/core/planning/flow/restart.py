@@ -14,6 +14,7 @@ Steps that run again go back to Waiting, without their decisions. Nothing is sta
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -31,6 +32,7 @@ from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep
 from jobflow.core.planning.observed.view import View
 from jobflow.core.pods.resources import replace_hours
 from jobflow.core.reasons import WITH_THE_FLOW, StepReason
+from jobflow.core.spec.graph import find_reachable
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import StepEnd, get_end, is_bad_skip
 from jobflow.core.text import format_progress
@@ -90,18 +92,18 @@ def find_runs_again(
         if (again := judge.decide(position, found)) is not None:
             found[position] = again
     # daemons that ended with the flow, and that these need running, directly or through others
-    seen, work = set(found), list(found)
-    while work:
-        need = ctx.layout.needs[work.pop()]
-        for target, want in zip(need.targets, need.wants, strict=True):
-            may_be_over = need.probe is None and want is not Condition.RUNNING
-            if target in seen or (ctx.layout.steps[target].daemon and may_be_over):
-                continue
-            seen.add(target)
-            work.append(target)
-            if ctx.observed[target].stored.reason == StepReason.DAEMON_ENDED:
-                found[target] = Again(_NONE, None)
+    for position in find_reachable(partial(_needed, ctx), found).difference(found):
+        if ctx.observed[position].stored.reason == StepReason.DAEMON_ENDED:
+            found[position] = Again(_NONE, None)
     return {position: found[position] for position in sorted(found)}
+
+
+def _needed(ctx: PlanContext, position: int) -> Iterator[int]:
+    """Yield the targets of a step, without the daemons that it needs not to run."""
+    need = ctx.layout.needs[position]
+    for target, want in zip(need.targets, need.wants, strict=True):
+        if not ctx.layout.steps[target].daemon or need.probe or want is Condition.RUNNING:
+            yield target
 
 
 class _Judge:

@@ -122,8 +122,8 @@ class PendingSteps:
             if decision.condition.phase in ENDED_STEP_PHASES
         }
         failing, graph = set(self.failing), self.layout.graph
-        behind = find_reachable(graph.dependants, failing) - failing
-        for position in find_reachable(graph.targets, failing) - behind:
+        behind = find_reachable(graph.dependants.__getitem__, failing) - failing
+        for position in find_reachable(graph.targets.__getitem__, failing) - behind:
             decision = self.decisions.get(position)
             if decision is not None and decision.condition.phase in ENDED_STEP_PHASES:
                 found.setdefault(position, decision)
