@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
 from jobflow.api.flow.step import HTTPGetProbe, Probe, Strategy, TaskStatusProbe
@@ -18,6 +18,7 @@ from jobflow.core.text import join_names
 from jobflow.core.violations import Reason, Violation
 from jobflow.core.work import may_run_steps
 
+A = TypeVar("A", HTTPGetProbe, TaskStatusProbe)
 MAX_ENTRIES = 32
 """Entries of a probe's three lists: every round evaluates each for every target, and sends a
 request to every pod of its task."""
@@ -190,14 +191,14 @@ def ports_are_ports(facts: FlowFacts) -> Iterator[Violation]:
             yield Violation(f"{entry.path}.port", Reason.INVALID, port, detail)
 
 
-def _requests(facts: FlowFacts) -> Iterator[tuple[ProbeEntry, HTTPGetProbe]]:
+def _entries(facts: FlowFacts, kind: type[A]) -> Iterator[tuple[ProbeEntry, A]]:
     for entry in facts.probe_entries:
-        if isinstance(entry.asked, HTTPGetProbe):
+        if isinstance(entry.asked, kind):
             yield entry, entry.asked
 
 
 def paths_are_paths(facts: FlowFacts) -> Iterator[Violation]:
-    for entry, request in _requests(facts):
+    for entry, request in _entries(facts, HTTPGetProbe):
         path, text = f"{entry.path}.path", request.path
         if not text:
             continue  # the path is Required
@@ -224,7 +225,7 @@ def _too_long(path: str, text: str) -> Violation:
 
 
 def headers_can_be_sent(facts: FlowFacts) -> Iterator[Violation]:
-    for entry, request in _requests(facts):
+    for entry, request in _entries(facts, HTTPGetProbe):
         header = request.http_header
         # a probe sends no header that has neither
         if header is None or not (header.name or header.value):
@@ -252,14 +253,8 @@ def headers_can_be_sent(facts: FlowFacts) -> Iterator[Violation]:
             yield Violation(path, Reason.INVALID, value, detail)
 
 
-def _task_statuses(facts: FlowFacts) -> Iterator[tuple[ProbeEntry, TaskStatusProbe]]:
-    for entry in facts.probe_entries:
-        if isinstance(entry.asked, TaskStatusProbe):
-            yield entry, entry.asked
-
-
 def phases_are_of_pods(facts: FlowFacts) -> Iterator[Violation]:
-    for entry, asked in _task_statuses(facts):
+    for entry, asked in _entries(facts, TaskStatusProbe):
         phase = asked.phase
         if not phase or phase in PHASES:
             continue  # the phase is Required
@@ -274,7 +269,7 @@ def phases_are_of_pods(facts: FlowFacts) -> Iterator[Violation]:
 def phases_go_together(facts: FlowFacts) -> Iterator[Violation]:
     # a pod that has Succeeded does not become Failed, and vice versa
     final: dict[tuple[int, str], tuple[ProbeEntry, TaskStatusProbe]] = {}
-    for entry, asked in _task_statuses(facts):
+    for entry, asked in _entries(facts, TaskStatusProbe):
         if asked.phase not in _FINAL_PHASES:
             continue
         key = entry.step, asked.task_name or ""
@@ -288,7 +283,7 @@ def phases_go_together(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def counts_are_positive(facts: FlowFacts) -> Iterator[Violation]:
-    for entry, asked in _task_statuses(facts):
+    for entry, asked in _entries(facts, TaskStatusProbe):
         if (count := asked.count) is not None and count < 1:
             detail = "must be at least 1; leave count out to check every pod of the task"
             yield Violation(f"{entry.path}.count", Reason.INVALID, count, detail)

@@ -13,25 +13,13 @@ from jobflow.core.violations import Reason, Violation
 
 ANY_EVENT = "*"
 EVENTS = (
-    ANY_EVENT,
-    "PodPending",
-    "PodFailed",
-    "PodEvicted",
-    "Unknown",
-    "TaskCompleted",
-    "TaskFailed",
-    "JobUpdated",
+    *(ANY_EVENT, "PodPending", "PodFailed", "PodEvicted", "Unknown"),
+    *("TaskCompleted", "TaskFailed", "JobUpdated"),
 )
 _VOLCANOS_EVENTS = frozenset({"PodRunning", "OutOfSync", "CommandIssued"})
 ACTIONS = (
-    "AbortJob",
-    "RestartJob",
-    "RestartTask",
-    "RestartPod",
-    "RestartPartition",
-    "TerminateJob",
-    "CompleteJob",
-    "ResumeJob",
+    *("AbortJob", "RestartJob", "RestartTask", "RestartPod", "RestartPartition"),
+    *("TerminateJob", "CompleteJob", "ResumeJob"),
 )
 _VOLCANOS_ACTIONS = frozenset({"SyncJob", "EnqueueJob", "SyncQueue", "OpenQueue", "CloseQueue"})
 
