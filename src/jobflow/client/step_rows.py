@@ -20,7 +20,7 @@ from jobflow.api.flow.status import (
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import TaskState
 from jobflow.client.conditions import condition_of
-from jobflow.core.explain.progress import format_case, format_run_progress, has_job, message_of
+from jobflow.core.explain.progress import format_case, format_run_progress, message_of
 from jobflow.core.names import format_job_name
 from jobflow.core.spec.items import describe_scaling, get_items
 from jobflow.core.spec.param_values import with_param_values
@@ -83,7 +83,7 @@ class StepRow:
     @property
     def pods(self) -> Mapping[str, TaskState] | None:
         """Pods by task while its job runs."""
-        has_pods = has_job(self.condition) and not self._is_for_each
+        has_pods = self.condition.is_alive and not self._is_for_each
         return self.condition.task_status_count if has_pods else None
 
     @property
@@ -190,7 +190,7 @@ def records_of(flow: JobFlow) -> Mapping[str, JobRecord]:
 def step_row(flow: JobFlow, step: Step, records: Mapping[str, JobRecord]) -> StepRow:
     condition = condition_of(flow, step.name)
     message = message_of(condition)
-    if step.fan_out is not None and condition.runs and has_job(condition):
+    if step.fan_out is not None and condition.runs and condition.is_alive:
         message = message.partition("; ")[2]  # before it the counts of items, which `runs` shows
     times = times_of(condition, records, flow.status.start_time)
     key = format_job_name(flow.metadata.name, step.name)

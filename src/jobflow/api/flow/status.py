@@ -253,6 +253,11 @@ class RunCondition(Struct):
         """Whether what is known of it is the result of an attempt, or an attempt that runs."""
         return self.attempts > 0 and not self.is_left_over and self.phase != StepPhase.SKIPPED
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has an object that has not ended."""
+        return self.phase not in ("", StepPhase.WAITING, *ENDED_STEP_PHASES)
+
 
 class Decisions(Struct):
     """Decisions that were made when the step's dependencies were met. They never change."""

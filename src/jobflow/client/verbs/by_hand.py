@@ -18,7 +18,6 @@ from jobflow.client.flows.children import read_children
 from jobflow.client.verbs.command import Verb, create_command
 from jobflow.core.names import root_of, stored_condition
 from jobflow.core.planning.flow import by_hand
-from jobflow.core.planning.flow.restart import is_alive
 from jobflow.core.spec.items import get_items, get_parallelism
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.step_commands import Place, StepCommand, find_place, parse_step_command
@@ -158,7 +157,7 @@ async def _has_just_ended(
     """Return whether the jobs and child flows of what runs again have ended, which the status
     of the flow says only a moment later."""
     condition, index = condition_of(flow, place.key.step), place.key.index
-    runs = [run for run in runs_of(condition) if index in (None, run.index) and is_alive(run)]
+    runs = [run for run in runs_of(condition) if index in (None, run.index) and run.is_alive]
     if said.action != Action.RETRY_STEPS or place.below or not runs:
         return False
     for run in runs:

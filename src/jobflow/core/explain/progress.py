@@ -61,7 +61,7 @@ def format_run_progress(step: Step, condition: StepCondition, *, brief: bool = F
     again = (StepReason.RETRYING, StepReason.JOB_LOST)
     waiting = [run for run in runs if run.phase == StepPhase.WAITING]
     counts = {
-        "running": sum(has_job(run) for run in runs),
+        "running": sum(run.is_alive for run in runs),
         "to approve": sum(asks(run) for run in waiting),
         "to run again": sum(run.reason in again for run in waiting),
         "reused": reused,
@@ -90,11 +90,6 @@ def message_of(condition: RunCondition) -> str:
 def has_failed_pods(step: Step, condition: StepCondition) -> bool:
     """Return whether pods of the job of a Completed step failed; its message says how many."""
     return not ends_in_status(step) and bool(condition.message) and not condition.reason
-
-
-def has_job(run: RunCondition) -> bool:
-    """Return whether a run, or a step, has a job that has not ended."""
-    return run.phase not in ("", StepPhase.WAITING, *ENDED_STEP_PHASES)
 
 
 def format_case(step: Step, condition: StepCondition) -> str:

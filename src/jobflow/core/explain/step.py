@@ -100,7 +100,7 @@ class StepExplainer:
         if limit and phase not in ENDED_STEP_PHASES:
             yield to_sentence(f"{'The flow' if waits else 'It'} runs {limit}")
         yield from _describe_times(spec, condition, self._now)
-        if spec.daemon and progress.has_job(condition) and condition.abort_time is None:
+        if spec.daemon and condition.is_alive and condition.abort_time is None:
             yield "It is a daemon: its job is ended once no step needs it to run any more."
         yield from progress.describe_tolerance(spec.for_each)
         if spec.continue_on_failure and condition.phase == StepPhase.FAILED:
@@ -389,7 +389,7 @@ def _describe_times(step: Step, condition: StepCondition, now: datetime) -> Iter
         (until, f"timeout of {run.timeout or step.attempt_timeout}" if run.deadline else queue)
         for run in (condition, *(condition.runs or ()))
         if (until := run.deadline or run.queue_deadline) is not None
-        and (progress.has_job(run) or asks(run) or not run.phase)
+        and (run.is_alive or asks(run) or not run.phase)
     ]
     if not deadlines:
         return

@@ -25,7 +25,6 @@ from jobflow.core.planning.flow.restart import (
     Again,
     ByHandScope,
     find_runs_again,
-    is_alive,
     kept_orders,
     reset,
     restarted,
@@ -345,7 +344,7 @@ def _again_in_running(
         if not (has_ended or has_begun(last) or any(map(_has_happened, runs))):
             continue
         alive = [
-            run for run in runs if is_alive(run) and (run is last or run.index not in again.kept)
+            run for run in runs if run.is_alive and (run is last or run.index not in again.kept)
         ]
         if not again.kept and alive:
             ending.add(name)
@@ -377,7 +376,7 @@ def _items_again(
     fresh = {run.index: run for run in reset(ctx, position, again, view, scope=scope).runs or ()}
     runs = [
         run
-        if run.index in again.kept or is_alive(run) or not _has_happened(run)
+        if run.index in again.kept or run.is_alive or not _has_happened(run)
         else fresh.get(run.index, api.RunCondition(index=run.index, phase=api.StepPhase.WAITING))
         for run in last.runs or ()
     ]

@@ -384,11 +384,6 @@ def runs_again_by_hand(run: api.RunCondition) -> bool:
     return run.retried_by_hand and run.is_left_over and run.phase == api.StepPhase.WAITING
 
 
-def is_alive(run: api.RunCondition) -> bool:
-    """Return whether an object of a run has not ended, by its condition."""
-    return run.phase not in ("", api.StepPhase.WAITING, *api.ENDED_STEP_PHASES)
-
-
 def _with_child(
     run: C, view: View, again: Again, *, tolerated: bool, scope: ByHandScope | None
 ) -> C:

@@ -326,12 +326,5 @@ def _draft(
 
 def failed(run: ObservedRun, reason: str, message: str) -> RunDecision:
     """Return the failure of a run of which no attempt has begun."""
-    return end_unstarted(run, StepPhase.FAILED, reason, message)
-
-
-def end_unstarted(run: ObservedRun, phase: StepPhase, reason: str, message: str) -> RunDecision:
-    """Return the end of a run of which no attempt has begun."""
-    condition = msgspec.structs.replace(
-        run.stored, phase=phase, reason=reason, message=shorten(message), next_attempt_time=None
-    )
-    return RunDecision(condition)
+    end = {"phase": StepPhase.FAILED, "reason": reason, "message": shorten(message)}
+    return RunDecision(msgspec.structs.replace(run.stored, **end, next_attempt_time=None))

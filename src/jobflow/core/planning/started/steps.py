@@ -18,7 +18,7 @@ from jobflow.core.planning.actions import Action
 from jobflow.core.planning.context import PlanContext, must_be_stored
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.flow.failure_policy import policy_of
-from jobflow.core.planning.flow.restart import is_alive, step_again
+from jobflow.core.planning.flow.restart import step_again
 from jobflow.core.planning.started.loop import continue_loop
 from jobflow.core.planning.started.loop_summary import summarize
 from jobflow.core.planning.started.run import decide_run, refused_for_good
@@ -70,7 +70,7 @@ def continue_step(position: int, ctx: PlanContext) -> StepDecision | None:
         if loop is not None and runs_again:
             loop.verdict = None
         so_far = None if loop is None else summarize(loop)
-        if runs_again and (loop is None or not any(map(is_alive, loop.conditions))):
+        if runs_again and (loop is None or not any(each.is_alive for each in loop.conditions)):
             ctx.progress.failed_again = True
             last = observed.stored if so_far is None else so_far.condition
             again = step_again(last, ctx.second, anew=ctx.layout.runs_steps[position])
