@@ -228,23 +228,19 @@ def _latest(times: Iterable[datetime | None]) -> datetime | None:
 
 def forgotten(flow: JobFlow) -> list[str]:
     """Return sentences about what the status of a flow does not remember of its past."""
-    status, attempts = flow.status, spans.Attempts(flow)
-    conditions = status.conditions or {}
     again, unknown, children = False, [], []
-    for key, step in zip(attempts.keys, flow.all_steps, strict=True):
-        for run in spans.runs_of(conditions.get(key, api.StepCondition())):
-            again = again or run.past_attempts > 0
-            records = attempts.of_run(key, run)
-            has_time = run.last_transition_time is not None or any(
-                each.start_timestamp is not None for each in records
-            )
-            if run.phase not in ("", api.StepPhase.WAITING) and not has_time:
-                unknown.append(step.name)
-            if run.flow and run.attempts - run.past_attempts > 1:
-                children.append(step.name)
+    for step, _, run, records in spans.Attempts(flow).each():
+        again = again or run.past_attempts > 0
+        has_time = run.last_transition_time is not None or any(
+            each.start_timestamp is not None for each in records
+        )
+        if run.phase not in ("", api.StepPhase.WAITING) and not has_time:
+            unknown.append(step.name)
+        if run.flow and run.attempts - run.past_attempts > 1:
+            children.append(step.name)
     long = [
         record.name
-        for record in status.job_status_list or ()
+        for record in flow.status.job_status_list or ()
         if len(record.running_histories or ()) >= _HISTORIES
     ]
     found: list[str] = []

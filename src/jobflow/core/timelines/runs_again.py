@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
+from jobflow.api.flow.status import ENDED_STEP_PHASES, JobRecord, StepPhase
 from jobflow.core.names import format_place, stored_condition
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.flow.restart import ByHandScope, Named, find_runs_again
@@ -83,7 +83,7 @@ def list_runs_again(
             elif run.phase == StepPhase.COMPLETED and child is not None:
                 lost.append(_time_of_child(children[run.flow], children))
             elif run.phase == StepPhase.COMPLETED:
-                lost.append(_time_of_run(attempts, observed.key, run))
+                lost.append(_time_of_run(attempts.of_run(observed.key, run)))
         items = get_items(observed.step, stored.decisions) if observed.step.fan_out else None
         left = len(items) - len(how.kept) if items is not None and how.kept else 0
         count = f"{left} of {format_count(len(items or ()), 'item')}" if left else ""
@@ -149,20 +149,18 @@ def describe_own_jobs(flow: JobFlow, names: Sequence[str]) -> str:
 
 
 def _time_of_child(child: JobFlow, children: Mapping[str, JobFlow]) -> timedelta:
-    attempts, total = Attempts(child), timedelta()
-    conditions = child.status.conditions or {}
-    for key in attempts.keys:
-        for run in runs_of(conditions.get(key, StepCondition())):
-            if (inner := children.get(run.flow)) is not None:
-                total += _time_of_child(inner, children)
-            elif run.phase == StepPhase.COMPLETED:
-                total += _time_of_run(attempts, key, run)
+    total = timedelta()
+    for _, _, run, records in Attempts(child).each():
+        if (inner := children.get(run.flow)) is not None:
+            total += _time_of_child(inner, children)
+        elif run.phase == StepPhase.COMPLETED:
+            total += _time_of_run(records)
     return total
 
 
-def _time_of_run(attempts: Attempts, key: str, run: RunCondition) -> timedelta:
+def _time_of_run(records: Sequence[JobRecord]) -> timedelta:
     """Return how long the job of the last attempt of a run ran."""
-    records = attempts.of_run(key, run)[-1:]
-    ended = (spans_of_job(each, each.end_timestamp) for each in records if each.end_timestamp)
+    last = records[-1:]
+    ended = (spans_of_job(each, each.end_timestamp) for each in last if each.end_timestamp)
     spans = (span for found in ended for span in found if span.state is State.RUNNING)
     return sum((span.duration for span in spans), timedelta())

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from jobflow.api.flow import status as api
 from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.names import format_job_name, format_run_name
 from jobflow.core.work import ends_in_status
@@ -92,16 +93,20 @@ def spans_of_job(record: api.JobRecord, now: datetime) -> Iterator[Span]:
     yield Span(State.RUNNING, began, end, record.name, is_open, outcome)
 
 
+Attempted = tuple[Step, api.StepCondition, api.RunCondition, list[api.JobRecord]]
+"""A step and its condition, a run of it, and the records of the run."""
+
+
 class Attempts:
     """The records of a flow's vcjobs by step and run."""
 
     def __init__(self, flow: JobFlow) -> None:
-        conditions = flow.status.conditions or {}
+        self._steps, self._conditions = flow.all_steps, flow.status.conditions or {}
         self.keys = [format_job_name(flow.metadata.name, step.name) for step in flow.all_steps]
         """The key of each step in `status.conditions`, which is also the name of its vcjob."""
         runs: dict[str, str] = {}
         for key in self.keys:
-            for run in runs_of(conditions.get(key, api.StepCondition())):
+            for run in runs_of(self._conditions.get(key, api.StepCondition())):
                 first = format_run_name(key, run.index)
                 runs |= {first: first, run.job: first}
         pairs = zip(self.keys, flow.all_steps, strict=True)
@@ -114,6 +119,13 @@ class Attempts:
             if last and (record.name in runs or _ATTEMPT.search(record.name)):
                 # the name of an attempt may be shortened; its record is behind that of its run
                 self._by_run.setdefault(last, []).append(record)
+
+    def each(self) -> Iterator[Attempted]:
+        """Yield all runs, in the order of the spec."""
+        for key, step in zip(self.keys, self._steps, strict=True):
+            condition = self._conditions.get(key, api.StepCondition())
+            for run in runs_of(condition):
+                yield step, condition, run, self.of_run(key, run)
 
     def of_run(self, key: str, run: api.RunCondition) -> list[api.JobRecord]:
         """Return the records of a run of the step with this key, in the order of its attempts."""
@@ -145,17 +157,14 @@ def list_retries(flow: JobFlow, attempts: Attempts) -> Sequence[datetime]:
     last = last_retry(flow)
     if last is None:
         return ()
-    conditions, earlier = flow.status.conditions or {}, set[datetime]()
-    for key, step in zip(attempts.keys, flow.all_steps, strict=True):
-        if step.retry is not None or key not in conditions:
-            continue
-        for run in runs_of(conditions[key]):
-            # without `retry`, only a retry of the flow makes a vcjob after one that has ended
-            for before, again in pairwise(attempts.of_run(key, run)):
-                created = again.start_timestamp
-                ended = before.state in (JobPhase.FAILED, JobPhase.COMPLETED)
-                if ended and created is not None and created < last:
-                    earlier.add(created)
+    earlier = set[datetime]()
+    for step, _, _, records in attempts.each():
+        # without `retry`, only a retry of the flow makes a vcjob after one that has ended
+        for before, again in pairwise(records) if step.retry is None else ():
+            created = again.start_timestamp
+            ended = before.state in (JobPhase.FAILED, JobPhase.COMPLETED)
+            if ended and created is not None and created < last:
+                earlier.add(created)
     return (*sorted(earlier), last)
 
 

@@ -329,20 +329,17 @@ def learn(flows: Iterable[JobFlow]) -> History:
     seconds: dict[str, list[float]] = {}
     outputs: dict[str, list[PastOutputs]] = {}
     for flow in flows:
-        attempts, conditions = Attempts(flow), flow.status.conditions or {}
-        for key, step in zip(attempts.keys, flow.all_steps, strict=True):
-            condition = conditions.get(key, api.StepCondition())
+        for step, condition, run, records in Attempts(flow).each():
             work = step.work_name(step.case_of(condition.decisions))
-            for run in runs_of(condition):
-                for record in attempts.of_run(key, run):
-                    end = record.end_timestamp
-                    if record.state != JobPhase.COMPLETED or end is None:
-                        continue
-                    for span in spans_of_job(record, end):
-                        if span.state is State.RUNNING:
-                            seconds.setdefault(work, []).append(span.duration.total_seconds())
-                ended = flow.status.completion_time
-                if run.outputs and run.phase == api.StepPhase.COMPLETED and ended is not None:
-                    past = PastOutputs(step.name, run.index, ended, run.outputs)
-                    outputs.setdefault(work, []).append(past)
+            for record in records:
+                end = record.end_timestamp
+                if record.state != JobPhase.COMPLETED or end is None:
+                    continue
+                for span in spans_of_job(record, end):
+                    if span.state is State.RUNNING:
+                        seconds.setdefault(work, []).append(span.duration.total_seconds())
+            ended = flow.status.completion_time
+            if run.outputs and run.phase == api.StepPhase.COMPLETED and ended is not None:
+                past = PastOutputs(step.name, run.index, ended, run.outputs)
+                outputs.setdefault(work, []).append(past)
     return History({name: sorted(known) for name, known in seconds.items()}, outputs)
