@@ -106,6 +106,8 @@ def test_the_flow_that_is_waited_for_is_explained() -> None:
     assert found.reasons == ("WaitsForFlow",)
     assert found.sentences[1].startswith(f"No flow starts until flow {name} has succeeded, ")
     assert found.sentences[1].endswith("or go on without it (`jobflow skip cjf/c -n team`).")
+    found = explain_cron(subject, [flow(NOON, "Failed")], NOON + 30 * 24 * HOUR)
+    assert sum("scheduled times" in each for each in found.sentences) == 1
 
 
 def test_an_invalid_schedule_is_explained() -> None:

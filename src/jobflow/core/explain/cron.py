@@ -71,11 +71,8 @@ def _describe(
         yield f"{name} is next due at {time}, in {format_duration(following - now)}."
     for notice in plan.notices:
         yield to_sentence(notice.message)
-    if plan.due > 1:
-        many = f"more than {MAX_MISSED}" if plan.due > MAX_MISSED else f"{plan.due}"
-        yield to_sentence(
-            f"{many} scheduled times are due, and get their flows one after the other"
-        )
+    if 1 < plan.due <= MAX_MISSED:  # of more, a notice says so
+        yield f"{plan.due} scheduled times are due, and get their flows one after the other."
     if (replacing := plan.status.replacing_for) is not None:
         name = scheduled_name(cron.metadata.name, replacing)
         yield f"Flow {name} starts when the flows that are cancelled for it have finished."
