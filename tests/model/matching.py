@@ -11,6 +11,7 @@ from model.readiness import (
     MET,
     NOT_TAKEN,
     NOT_YET,
+    PASSED,
     STOPPED,
     UPSTREAM,
     combined,
@@ -110,6 +111,10 @@ class Matching:
         """Return the items that the targets of a step give it, or why it is skipped."""
         for items in (*self.lists(state), *self.lists(state, taken=False)):
             return items
+        for target in self.targets(state)[0]:
+            if takes_items(target.step) and not self.was_taken(target):
+                if not isinstance(items := self.given(target), str):
+                    return items
         return UPSTREAM if any(map(self.was_taken, self.targets(state)[0])) else NOT_TAKEN
 
     def was_taken(self, target: State) -> bool:
@@ -144,6 +149,14 @@ class Matching:
         if run is None or not run.phase:
             if not target.ended:
                 return NOT_YET
+            if not self.was_taken(target) and self.targets(target)[0]:
+                # it ends when it could have decided, and not as untaken if it could not
+                verdict = self.item(target, index)
+                if verdict == NOT_YET:
+                    return NOT_YET
+                if verdict in (UPSTREAM, STOPPED):
+                    ended = State(target.step, target.place, phase="Skipped", reason=verdict)
+                    return reached(step, ended)
             if target.broken and condition != "Always":
                 return NOT_TAKEN if condition in ("Failed", "Finished") else UPSTREAM
             return reached(step, target)
@@ -152,6 +165,12 @@ class Matching:
             return STOPPED
         ended = State(target.step, target.place, phase=run.phase, reason=run.reason, runs=[run])
         return reached(step, ended)
+
+    def is_passed_over(self, state: State, index: int) -> bool:
+        """Whether an item is skipped only because no target of it was taken."""
+        matched, whole = self.targets(state)
+        reaches = [self.item_reached(state.step, target, index) for target in matched]
+        return {*reaches, *(reached(state.step, target) for target in whole)} == {PASSED}
 
     def skip_items(self, state: State) -> None:
         """Skip the items whose targets did not end as required. If the step is ended now, or starts
@@ -179,6 +198,8 @@ class Matching:
         begun = len(skipped) < len(state.runs)
         decides = state.step.for_each is not None and state.step.for_each.when is not None
         if not skipped or ((begun or decides) and not bad):
+            return False
+        if not bad and all(self.is_passed_over(state, run.index or 0) for run in skipped):
             return False
         reasons = bad or {NOT_TAKEN}
         state.end("Failed" if begun else "Skipped", *reasons, now=self.reference.now)

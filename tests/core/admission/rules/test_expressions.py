@@ -69,11 +69,11 @@ NO_ORDER = "> does not take a text and a whole number"
          'character 14: there is no function length; did you mean "size"?'),
         # places
         ("item.x == 1",
-         "character 1: only the patch, vars, compute, fail and the retry.when of a step with "
-         "forEach have an item"),
+         "character 1: only the patch, vars, compute, fail, forEach.when and the retry.when of a "
+         "step with forEach have an item"),
         ("index == 1",
-         "character 1: only the patch, vars, compute, fail, retry.when and repeat.until of a step "
-         "with forEach or repeat have an index"),
+         "character 1: only the patch, vars, compute, fail, forEach.when, retry.when and "
+         "repeat.until of a step with forEach or repeat have an index"),
         ("outputs.x == 1",
          "character 1: only repeat.until and retry.when have outputs, of the run that has "
          'ended; for another step write steps["NAME"].outputs'),
@@ -184,7 +184,7 @@ def test_every_fault_of_an_expression_is_reported() -> None:
         ]),
         ({"forEach": {"from": "[item]"}}, [
             ('forEach.from: Invalid value: "[item]": character 2: only the patch, vars, compute, '
-            "fail and the retry.when of a step with forEach have an item"),
+            "fail, forEach.when and the retry.when of a step with forEach have an item"),
         ]),
         ({"repeat": {"max": 3, "until": "outputs.acc > 0.9 || index == 2 || phase == ''"}}, []),
         ({"repeat": {"max": 3, "until": "outputs"}},
@@ -195,7 +195,8 @@ def test_every_fault_of_an_expression_is_reported() -> None:
         ({"retry": {"limit": 3, "when": "steps.a.outputs.x == outputs.y"}}, []),
         ({"retry": {"limit": 3, "when": "index == 0"}}, [
             ('retry.when: Invalid value: "index == 0": character 1: only the patch, vars, compute, '
-            "fail, retry.when and repeat.until of a step with forEach or repeat have an index"),
+            "fail, forEach.when, retry.when and repeat.until of a step with forEach or repeat have "
+            "an index"),
         ]),
         ({"retry": {"limit": 3, "when": "item.x > index"}, "forEach": {"items": [{"x": 1}]}}, []),
         ({"retry": {"limit": 3, "when": "item > 3"}, "forEach": {"items": ["a", "b"]}},

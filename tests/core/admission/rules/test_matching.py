@@ -233,6 +233,14 @@ def test_a_condition_of_the_step_that_reads_an_item_names_for_each_when(name: st
     assert f"forEach.when is evaluated for each and has {name}" in found
 
 
+@pytest.mark.parametrize("where", ["when", "switch"])
+def test_a_decision_of_the_step_that_reads_a_target_item_names_for_each_when(where: str) -> None:
+    text = 'steps["train"].item.outputs.acc > 1'
+    decides = {"when": text} if where == "when" else {"switch": [{"when": text}]}
+    [found] = faults(flow_of(SPLIT, TRAIN, evaluate(**decides)))
+    assert 'evaluated for each and has item, and so steps["train"].item' in found
+
+
 def test_for_each_with_a_condition_alone_has_no_items() -> None:
     [found] = faults(flow_of({"name": "a", "forEach": {"when": "index > 1"}}))
     assert "set the source of the items" in found

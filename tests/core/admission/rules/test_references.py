@@ -39,8 +39,8 @@ def test_a_valid_reference_is_admitted(text: str) -> None:
         ("q$(params.map.z)", "there is no 'z' in params.map"),
         ("$(params.rates.7)", "there is no '7' in params.rates"),
         ("$(params.)", 'there is no parameter ""'),
-        ("$(item)", "only the patch, vars, compute, fail and the retry.when of a step with forEach "
-         "have an item"),
+        ("$(item)", "only the patch, vars, compute, fail, forEach.when and the retry.when of a "
+         "step with forEach have an item"),
         ("$(flow.uid)", 'a flow has no "uid"; it has name, namespace'),
         ("$(flow.phase)", 'only steps of finally and outputs of the flow have flow.phase'),
         ("$(flow.claims.data)", 'only flows with volumeClaims have flow.claims'),

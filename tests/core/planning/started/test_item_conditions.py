@@ -89,6 +89,14 @@ def test_an_untaken_item_is_to_its_matching_item_as_an_untaken_target() -> None:
     assert "c-0" in started(world)
 
 
+def test_a_step_is_completed_if_no_item_of_its_target_was_taken() -> None:
+    none = step(for_each=ForEach(count=2, when="false"))
+    world = flow(a=none, b=matching(), c=matching("b"), d="c").settled().settled()
+    assert (world.plan().phases["c"], started(world)) == ("Completed", {"d"})
+    run = (world.plan().conditions["c"].runs or [])[0]
+    assert (run.reason, run.message) == ("NotTaken", "no target was taken")
+
+
 def test_a_retry_decides_anew_for_items_that_run_again() -> None:
     text = 'steps["a"].item.phase == "Failed"'
     b = Step(

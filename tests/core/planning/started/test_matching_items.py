@@ -188,6 +188,39 @@ def test_items_behind_a_step_that_was_not_taken_start(condition: str) -> None:
     assert decisions is not None and decisions.items == ["x", "y", "z"]
 
 
+OPTIONAL = {"a": step(for_each=ForEach(count=2)), "trim": matching("a", when="false")}
+
+
+@pytest.mark.parametrize("condition", ["NotFailed", "Always"])
+def test_items_behind_an_optional_step_wait_for_the_items_before_it(condition: str) -> None:
+    world = flow(**OPTIONAL, b=matching("trim", condition=condition)).settled().settled()
+    assert world.plan().conditions["b"].message == "waits for item 0 of a (Pending)"
+    world = end_jobs(world, "Completed", "f-a-1")
+    assert jobs(world) >= {"f-b-1"} and "f-b-0" not in jobs(world)
+
+
+def test_an_item_behind_an_optional_step_is_skipped_for_the_item_before_it() -> None:
+    tolerant = step(for_each=ForEach(count=2, max_failed=1))
+    world = flow(a=tolerant, trim=OPTIONAL["trim"], b=matching("trim", condition="NotFailed"))
+    world = end_jobs(world.settled().settled(), "Failed", "f-a-0")
+    assert runs(world, "b")[0] == "Skipped UpstreamFailed"
+    message = (world.plan().conditions["b"].runs or [])[0].message
+    assert message == "item 0 of a (Failed) did not end as required"
+
+
+def test_an_item_ignores_an_optional_step_once_the_item_before_it_has_ended() -> None:
+    world = flow(**OPTIONAL, p=step(for_each=ForEach(count=2)), b=matching("trim p"))
+    world = end_jobs(world.settled().settled(), "Completed", "f-p-0", "f-p-1", "f-a-1")
+    assert "f-b-1" in jobs(world) and "f-b-0" not in jobs(world)
+
+
+def test_a_long_chain_of_optional_steps_is_looked_through() -> None:
+    chain = {f"t{i}": matching(f"t{i - 1}" if i else "a", when="false") for i in range(1500)}
+    world = flow(a=OPTIONAL["a"], **chain, b=matching("t1499", condition="Always")).settled()
+    world = end_jobs(world.settled(), "Completed", "f-a-1")
+    assert "f-b-1" in jobs(world)
+
+
 def test_a_step_is_not_taken_if_no_target_was_that_lists_its_items() -> None:
     untaken = step(for_each=ForEach(from_="[1]"), when="false")
     world = flow(a=untaken, b=matching(condition="NotFailed")).settled()

@@ -45,11 +45,12 @@ _ONLY_OF_ATTEMPTS = (
 OTHER_PLACES: Mapping[str, str] = {
     "items": 'only forEach.until has items; for another step write steps["NAME"].items',
     "item": (
-        "only the patch, vars, compute, fail and the retry.when of a step with forEach have an item"
+        "only the patch, vars, compute, fail, forEach.when and the retry.when of a step with "
+        "forEach have an item"
     ),
     "index": (
-        "only the patch, vars, compute, fail, retry.when and repeat.until of a step with forEach "
-        "or repeat have an index"
+        "only the patch, vars, compute, fail, forEach.when, retry.when and repeat.until of a step "
+        "with forEach or repeat have an index"
     ),
     "failure": (
         "only vars, retry.when and retry.patch have failure, of the last attempt; for another step "

@@ -23,7 +23,7 @@ from jobflow.core.text import join_names
 from jobflow.core.work import may_run_steps, work_of
 
 ITEM_FACTS = ("phase", "outputs")
-_FIELDS_OF_A_CHILD = tuple(field for field in scope.ITEM_FIELDS if field != "job")
+_FIELDS_WITHOUT_A_JOB = tuple(field for field in scope.ITEM_FIELDS if field != "job")
 _FOR_ITEMS: Mapping[tuple[str, ...], str] = {
     ("outputs",): '{}, and steps["{}"].item.outputs for the item of the same index',
     ("job",): '{}; write steps["{}"].item.job for the item of the same index',
@@ -140,6 +140,13 @@ class NameScope:
                     "when and switch of a step are evaluated once, for all its items; forEach.when "
                     f"is evaluated for each and has {root}"
                 )
+        if place.stage is Stage.QUESTION:
+            works = (own := self._steps[place.position], *(own.switch or ()))
+            if any(root in (work.compute or ()) for work in works):
+                return (
+                    f"there is no variable {root}; a value cannot use another one of its step: "
+                    "write its expression again, or compute it in a step before this one"
+                )
         if root in places.OTHER_PLACES:
             return places.OTHER_PLACES[root]
         if root in scope.RUN_FIELDS:
@@ -186,6 +193,8 @@ class NameScope:
         # finally starts when all steps of flows have ended
         if target >= first > place.position:
             return f'"{name}" is a step of finally, whose result no step of flows can use'
+        if target == place.position and place.stage is Stage.QUESTION:
+            return "a step cannot use its own result; compute it in a step before this one"
         if target == place.position:
             return (
                 "a step cannot use its own result; repeat.until and retry.when have outputs, phase "
@@ -217,8 +226,7 @@ class NameScope:
         step = self._steps[position]
         # items have a job each, so the step has none
         absent = {"items"} if step.for_each is None else {"job"}
-        runs_flow = work_of(step).has_steps
-        if runs_flow:
+        if _has_no_job(step):
             absent |= {"job", "tasks"}
         facts = [fact for fact in scope.STEP_FIELDS if fact not in absent]
         if not keys:
@@ -234,7 +242,7 @@ class NameScope:
                 f'"{name}" has forEach: each of its items has outputs, as in '
                 f'steps["{name}"].items[0].outputs'
             )
-        if runs_flow and (fault := undeclared_output(step, keys)) is not None:
+        if (fault := undeclared_output(step, keys)) is not None:
             return fault
         if keys[0] == "failure":
             return unknown_fact(keys[1:], of_child=may_run_steps(step))
@@ -264,7 +272,7 @@ class NameScope:
         assert position is not None, "the step exists"
         step = self._steps[position]
         if "item" not in self._variables(place):
-            return f'{places.OTHER_PLACES["item"]}, and so steps["{name}"].item'
+            return f'{self._no_variable(place, "item")}, and so steps["{name}"].item'
         if step.for_each is None:
             return f'"{name}" has no forEach, and so no items; write steps["{name}"].outputs'
         if not self._upstream.matches(place.position, position):
@@ -273,7 +281,7 @@ class NameScope:
                 f'the items of "{own}" do not depend on single items of "{name}"; set '
                 f'dependsOn.items: Matching in "{own}" and in each step between them'
             )
-        facts = scope.ITEM_FIELDS if not work_of(step).has_steps else _FIELDS_OF_A_CHILD
+        facts = _FIELDS_WITHOUT_A_JOB if _has_no_job(step) else scope.ITEM_FIELDS
         if keys and keys[0] not in facts:
             return unknown_field("an item", keys, facts)
         is_early = self._upstream.item_may_still_run(place.position, position)
@@ -284,7 +292,7 @@ class NameScope:
             )
         if keys[:1] == ("failure",):
             return unknown_fact(keys[1:], of_child=may_run_steps(step))
-        return undeclared_output(step, keys) if keys and work_of(step).has_steps else None
+        return undeclared_output(step, keys) if keys else None
 
     def _name_without_quotes(self, mention: Mention, text: str) -> str | None:
         """Return the step that `steps.a-b.phase` means if there is no step `a`."""
@@ -338,13 +346,21 @@ class NameScope:
         return self.fault(place, Mention(root, keys, 0))
 
 
+def _has_no_job(step: Step) -> bool:
+    work = work_of(step)
+    return work.has_steps or work.at_once
+
+
 def undeclared_output(step: Step, keys: Sequence[str]) -> str | None:
+    """Return the fault of an output that neither the flow nor `compute` of a step has, or None."""
     named = keys[1:2] if keys[0] == "outputs" else keys[3:4] if keys[2:3] == ["outputs"] else ()
-    declared = (step.flow or {}).get("outputs") or {}
+    what = f'the flow of "{step.name}" has no output'
+    declared = None if step.flow is None else step.flow.get("outputs") or {}
+    if step.compute is not None:
+        what, declared = f'"{step.name}" does not compute', step.compute
     if not named or not isinstance(declared, dict) or named[0] in declared:
         return None
-    guess = Suggester([*declared]).nearest(named[0])
-    return f'the flow of "{step.name}" has no output "{named[0]}"' + did_you_mean(guess)
+    return f'{what} "{named[0]}"' + did_you_mean(Suggester([*declared]).nearest(named[0]))
 
 
 def unknown_field(owner: str, keys: Sequence[str], known: Collection[str]) -> str:

@@ -2,7 +2,7 @@
 `expressions` has the rules of their expressions."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import UNSET
 
@@ -28,7 +28,7 @@ from jobflow.core.violations import Reason, Violation, join_path, quote
 
 MAX_VARS = 64
 MAX_OUTPUTS = 100
-"""Outputs of a flow, which are all evaluated at its end."""
+"""Outputs of a flow, or values of a step, which are all evaluated at once."""
 _OUTPUT = re.compile(r"[A-Za-z_][-A-Za-z0-9_]{0,62}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -153,20 +153,26 @@ def vars_have_names(facts: FlowFacts) -> Iterator[Violation]:
                 yield Violation(path, Reason.INVALID, name, detail + _meant(name))
 
 
-def outputs_are_few(facts: FlowFacts) -> Iterator[Violation]:
-    if (count := len(facts.flow.spec.outputs or {})) > MAX_OUTPUTS:
-        detail = f"at most {MAX_OUTPUTS} are allowed; put more into one, as a map"
-        yield Violation("spec.outputs", Reason.TOO_MANY, count, detail)
-
-
-def outputs_have_names(facts: FlowFacts) -> Iterator[Violation]:
-    for name in facts.flow.spec.outputs or {}:
-        if not _OUTPUT.fullmatch(name):
-            detail = (
-                "the name of an output holds at most 63 letters, digits, _ and - and begins with "
-                "a letter or _"
-            )
-            yield Violation("spec.outputs", Reason.INVALID, name, detail)
+def outputs_are_few_and_have_names(facts: FlowFacts) -> Iterator[Violation]:
+    """Checks the outputs of the flow, and the values of `compute`."""
+    written: list[tuple[str, Mapping[str, str] | None]] = [
+        ("spec.outputs", facts.flow.spec.outputs)
+    ]
+    for i, step in facts.steps_with_options:
+        written.append((f"{facts.path(i)}.compute", step.compute))
+        cases = enumerate(step.switch or ())
+        written += [(f"{facts.path(i)}.switch[{n}].compute", case.compute) for n, case in cases]
+    for path, outputs in written:
+        if (count := len(outputs or ())) > MAX_OUTPUTS:
+            detail = f"at most {MAX_OUTPUTS} are allowed; put more into one, as a map"
+            yield Violation(path, Reason.TOO_MANY, count, detail)
+        for name in outputs or ():
+            if not _OUTPUT.fullmatch(name):
+                detail = (
+                    "the name of an output holds at most 63 letters, digits, _ and - and begins "
+                    "with a letter or _"
+                )
+                yield Violation(path, Reason.INVALID, name, detail)
 
 
 RULES: Rules = (
@@ -175,5 +181,5 @@ RULES: Rules = (
         (params_are_few, params_have_names, params_have_allowed_values, param_values_are_small),
     ),
     RuleGroup(flow_with_options, (settings_refer_to_params, vars_are_few, vars_have_names)),
-    RuleGroup(lambda facts: facts.flow.spec.outputs, (outputs_are_few, outputs_have_names)),
+    RuleGroup(lambda facts: facts.written_expressions, (outputs_are_few_and_have_names,)),
 )

@@ -180,7 +180,9 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
         for index in range(loop.total):
             state = loop.states.of(index)
             if index not in loop.decided and (skip := SKIPS.get(state)) is not None:
-                message = shorten(f"{loop.states.message(index)} did not end as required")
+                names = loop.states.message(index)
+                message = f"{names} did not end as required" if names else "no target was taken"
+                message = shorten(message)
                 reason = StepReason(skip)
                 loop.settle(index, ctx, phase=StepPhase.SKIPPED, reason=reason, message=message)
     if ctx.orders:

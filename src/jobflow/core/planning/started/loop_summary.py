@@ -205,8 +205,10 @@ def _ended(loop: Loop, verdict: LoopEnd, runs: Sequence[RunCondition]) -> dict[s
     skipped = [run for run in runs if is_bad_skip(run)]
     completes = verdict.reason in ("", StepReason.NOT_NEEDED)
     none_taken = bool(runs) and all(run.reason == StepReason.NOT_TAKEN for run in runs)
-    # if it decides for each item, none of them may be taken
+    # if it, or a target, decides for each item, none of them may be taken
     decides = (each := loop.observed.step.for_each) is not None and each.when is not None
+    if none_taken and (states := loop.states) is not None:
+        decides = decides or all(states.is_passed_over(run.index or 0) for run in runs)
     bad = [] if verdict.reason else _not_tolerated(loop, [*failed, *skipped])
     if verdict.reason == StepReason.TOO_MANY_FAILED and failed:
         fields = _failed(loop, failed, verdict.reason)

@@ -13,8 +13,9 @@ from jobflow.api.flow.status import Decisions, RunCondition, StepPhase
 from jobflow.api.flow.step import Condition, Step, Strategy
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed.steps import ObservedRun, has_run_once
-from jobflow.core.spec.items import get_items
+from jobflow.core.spec.items import get_items, takes_items
 from jobflow.core.spec.readiness import (
+    SKIPS,
     TARGET_STATES,
     Requirement,
     StepEnd,
@@ -43,12 +44,21 @@ class _Target(msgspec.Struct, frozen=True):
     runs: Mapping[int | None, RunCondition]
     """The conditions of its items, by index."""
     observed: Mapping[int | None, ObservedRun]
+    untaken: "ItemStates | None"
+    """If it was not taken and its items are matched too: the states of their targets."""
 
 
 class ItemStates:
     """The states of the dependencies of one step, by item."""
 
-    def __init__(self, position: int, ctx: PlanContext, *, completing: bool = False) -> None:
+    def __init__(
+        self,
+        position: int,
+        ctx: PlanContext,
+        *,
+        completing: bool = False,
+        above: dict[int, "ItemStates"] | None = None,
+    ) -> None:
         """`completing`: every vcjob that exists completes, for a forecast."""
         need, own = ctx.layout.needs[position], ctx.observed[position]
         self._ctx = ctx
@@ -60,6 +70,10 @@ class ItemStates:
         self._names: list[str] = []
         """The names of these targets."""
         self._states: dict[int, TargetState] = {}
+        self._above: dict[int, ItemStates] = {} if above is None else above
+        """Those of the untaken steps between it and the items that run, in dependency order."""
+        for each in _untaken_above(position, ctx) if above is None else ():
+            self._above[each] = ItemStates(each, ctx, completing=completing, above=self._above)
         for place, (target, want) in enumerate(zip(need.targets, need.wants, strict=True)):
             if target in need.matched:
                 shown = ctx.shown_to_dependants(target, at_once=own.work.at_once)
@@ -68,7 +82,8 @@ class ItemStates:
                     end = None
                 runs = {run.index: run for run in shown.runs or ()}
                 known = {run.index: run for run in observed.runs}
-                self._targets.append(_Target(observed.step, want, end, runs, known))
+                untaken = self._above.get(target)
+                self._targets.append(_Target(observed.step, want, end, runs, known, untaken))
                 continue
             self._names.append(ctx.layout.graph.names[target])
             state = need.rows[place][ctx.progress.ends[target]]
@@ -80,6 +95,17 @@ class ItemStates:
 
     def of(self, index: int) -> TargetState:
         """Return the state of all targets for an item."""
+        # one after the other, because a chain may be longer than Python's limit of recursion
+        for each in self._above.values() if index not in self._states else ():
+            each._known(index)
+        return self._known(index)
+
+    def is_passed_over(self, index: int) -> bool:
+        """Return whether an item is skipped only because no target of it was taken."""
+        found = {*self._whole, *(self._state(target, index) for target in self._targets)}
+        return found == {TargetState.PASSED_OVER}
+
+    def _known(self, index: int) -> TargetState:
         if (found := self._states.get(index)) is None:
             states = [self._state(target, index) for target in self._targets]
             found = combine_states(self._need.how, [*self._whole, *states])
@@ -95,16 +121,21 @@ class ItemStates:
         return None if None in ends else ends == {StepEnd.COMPLETED}
 
     def message(self, index: int) -> str:
-        """Return what an item waits for, or why it is skipped: `item 2 of train (Running)`."""
+        """Return what an item waits for, or why it is skipped: `item 2 of train (Running)`; "" if no
+        target of it was taken."""
         wanted = self.of(index)
-        names = []
-        for target in self._targets:
-            if self._state(target, index) is wanted:
+        names, work = list[str](), [self]
+        for each in work:
+            for target in each._targets:
+                if each._state(target, index) is not wanted:
+                    continue
                 run = target.runs.get(index)
+                if run is None and target.untaken is not None:
+                    work.append(target.untaken)
+                    continue
                 phase = f" ({run.phase})" if run is not None and run.phase else ""
                 names.append(f"item {index} of {target.step.name}{phase}")
-        if wanted in self._whole:
-            names += self._names
+            names += each._names if wanted in each._whole else ()
         last = "or" if self._need.how is Strategy.ANY else "and"
         return join_names(names[:MAX_NAMES], total=len(names), last=last)
 
@@ -117,6 +148,10 @@ class ItemStates:
         if end is None and target.end is StepEnd.FAILED:
             return _NEVER_BEGUN[target.want]
         end = end or target.end
+        # it ends no earlier than if it was decided by itself, and fails with its targets
+        if run is None and target.untaken is not None:
+            found = target.untaken._known(index)
+            end = None if found is TargetState.NOT_YET else SKIPS.get(found, end)
         # an item that ran once has met Running, even if it failed
         if target.want is Condition.RUNNING and run is not None:
             known = target.observed.get(index)
@@ -155,12 +190,27 @@ def _known_items(target: int, ctx: PlanContext) -> Sequence[Any] | None:
     return items if began or get_items(ctx.layout.steps[target], None) is not None else None
 
 
+def _untaken_above(position: int, ctx: PlanContext, *, giving: bool = False) -> list[int]:
+    """Return the steps that match items and were not taken between a step and the items that it
+    matches through them, in dependency order. `giving`: only those that have the items of their
+    targets."""
+    needs, ends, found, work = ctx.layout.needs, ctx.progress.ends, set[int](), [position]
+    while work:
+        matched = needs[work.pop()].matched - found
+        new = {t for t in matched if ends[t] is StepEnd.NOT_TAKEN and needs[t].matched}
+        new = {t for t in new if takes_items(ctx.layout.steps[t])} if giving else new
+        found |= new
+        work += new
+    return sorted(found, key=ctx.layout.ranks.__getitem__)
+
+
 def given_items(position: int, ctx: PlanContext) -> Sequence[Any] | None:
     """Return the items of the first matched target that was taken, else of the first whose spec
-    lists them; None without any."""
-    for taken in (True, False):
-        for _, items in _lists(position, ctx, taken=taken):
-            return items
+    lists them, else those that an untaken target would have had; None without any."""
+    for each in (position, *reversed(_untaken_above(position, ctx, giving=True))):
+        for taken in (True, False):
+            for _, items in _lists(each, ctx, taken=taken):
+                return items
     return None
 
 

@@ -58,6 +58,8 @@ def test_steps_without_a_job_are_admitted(step: dict[str, Any]) -> None:
         ({"compute": {"x": "attempt"}}, "compute.x Invalid"),
         ({"compute": {"x": "params.p +"}}, "compute.x Invalid"),
         ({"compute": {"x": "params.p / 0"}}, "compute.x Invalid"),
+        ({"compute": {"two words": "1"}}, "compute Invalid"),
+        ({"compute": {f"x{i}": "1" for i in range(101)}}, "compute TooMany"),
         ({"compute": None, "fail": "$(item)"}, "fail Invalid"),
     ],
     ids=str,
@@ -74,6 +76,7 @@ def test_faults_of_steps_without_a_job_are_refused(fields: dict[str, Any], place
         ({"compute": {"x": "1"}, "container": {"image": "i"}}, "compute Forbidden"),
         ({"fail": "no", "patch": {"jobSpec": {"queue": "q"}}}, "patch Forbidden"),
         ({"compute": {"x": "item"}}, "compute.x Invalid"),
+        ({"compute": {"": "1"}}, "compute Invalid"),
     ],
     ids=str,
 )
@@ -100,3 +103,29 @@ def test_the_values_may_be_used() -> None:
         "patch": {"jobSpec": {"queue": "$(steps.n.outputs.x)"}},
     }
     assert faults(flow_of({"name": "n", "compute": {"x": "'q'"}}, reading)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("steps['n'].outputs.y + 1", "compute it in a step before this one"),
+        ("y + 1", "a value cannot use another one of its step: write its expression again, or"),
+    ],
+)
+def test_a_value_that_reads_its_own_step_is_told_where_to_compute_it(text: str, fault: str) -> None:
+    [found] = faults(flow_of({"name": "n", "compute": {"y": "1", "x": text}}))
+    assert found.startswith("spec.flows[0].compute.x: Invalid value: ")
+    assert fault in found
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("outputs.sizes", '"n" does not compute "sizes"; did you mean "size"?'),
+        ("job", 'a step has no "job"'),
+    ],
+)
+def test_only_what_a_step_computes_can_be_read(text: str, fault: str) -> None:
+    reading = {"name": "b", "dependsOn": {"targets": ["n"]}, "env": {"X": f"$(steps.n.{text})"}}
+    [found] = faults(flow_of({"name": "n", "compute": {"size": "1"}}, reading))
+    assert fault in found
