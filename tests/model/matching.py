@@ -113,8 +113,8 @@ class Matching:
             return items
         for target in self.targets(state)[0]:
             if takes_items(target.step) and not self.was_taken(target):
-                if not isinstance(items := self.given(target), str):
-                    return items
+                if not isinstance(found := self.given(target), str):
+                    return found
         return UPSTREAM if any(map(self.was_taken, self.targets(state)[0])) else NOT_TAKEN
 
     def was_taken(self, target: State) -> bool:

@@ -288,6 +288,23 @@ ROWS = [
         jobs="x a e h",
     ),
     row(
+        "items behind an optional step wait for the items before it, and are skipped with them",
+        {"a": "JobFailed", "trim": "NotTaken", "b": "UpstreamFailed", "c": ""},
+        step("a", for_each=ForEach(count=2)),
+        step("trim", depends_on=matching("a"), when="false"),
+        step("b", depends_on=matching("trim", condition="NotFailed")),
+        step("c", depends_on=matching("trim", condition="Always")),
+        scripts={"a": (Script(lasts=3, end="Failed"), Script(lasts=5))},
+        failure_policy="Continue",
+    ),
+    row(
+        "no item of a chain is taken, and what follows it runs",
+        {"a": "", "b": "", "c": ""},
+        step("a", for_each=ForEach(count=2, when="index > 1")),
+        step("b", depends_on=matching("a")),
+        step("c", depends_on=after("b")),
+    ),
+    row(
         "an approval asks although its dependant fails for its number of items",
         {"ok": "", "b": "ItemsMismatch", "c": "Stopped"},
         Step(name="ok", approval=Approval(), for_each=ForEach(count=3)),

@@ -1,5 +1,6 @@
 """A step of a flow: its work, the steps that it waits for, and when and how often it runs."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -313,6 +314,11 @@ class Step(Struct):
         if work.fail:
             return WorkKind.FAIL
         return WorkKind.JOB if work.flow is None else WorkKind.FLOW
+
+    @property
+    def declared_outputs(self) -> Mapping[str, Any] | None:
+        """The outputs of its flow, or its values; None if its outputs are known when it ends."""
+        return self.compute if self.flow is None else self.flow.get("outputs") or {}
 
     @property
     def attempt_timeout(self) -> str | None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.step import Step
-from jobflow.api.flow.traits import Stage
+from jobflow.api.flow.traits import Evaluated, Stage, find_set
 from jobflow.api.labels import SCHEDULED_TIME
 from jobflow.core.admission.analysis import places
 from jobflow.core.admission.analysis.jobs.resolved_specs import KnownTasks
@@ -141,8 +141,8 @@ class NameScope:
                     f"is evaluated for each and has {root}"
                 )
         if place.stage is Stage.QUESTION:
-            works = (own := self._steps[place.position], *(own.switch or ()))
-            if any(root in (work.compute or ()) for work in works):
+            found = find_set(self._steps[place.position], Evaluated)
+            if any(each.trait.stage is Stage.QUESTION and root in each.value for each in found):
                 return (
                     f"there is no variable {root}; a value cannot use another one of its step: "
                     "write its expression again, or compute it in a step before this one"
@@ -354,12 +354,11 @@ def _has_no_job(step: Step) -> bool:
 def undeclared_output(step: Step, keys: Sequence[str]) -> str | None:
     """Return the fault of an output that neither the flow nor `compute` of a step has, or None."""
     named = keys[1:2] if keys[0] == "outputs" else keys[3:4] if keys[2:3] == ["outputs"] else ()
-    what = f'the flow of "{step.name}" has no output'
-    declared = None if step.flow is None else step.flow.get("outputs") or {}
-    if step.compute is not None:
-        what, declared = f'"{step.name}" does not compute', step.compute
+    what = "the flow of {} has no output" if work_of(step).has_steps else "{} does not compute"
+    declared = step.declared_outputs
     if not named or not isinstance(declared, dict) or named[0] in declared:
         return None
+    what = what.format(f'"{step.name}"')
     return f'{what} "{named[0]}"' + did_you_mean(Suggester([*declared]).nearest(named[0]))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import UNSET
 
-from jobflow.api.flow.traits import Setting, find_set
+from jobflow.api.flow.traits import Evaluated, Setting, Stage, find_set
 from jobflow.core.admission.analysis.child_flows import MAX_PARAM_VALUES
 from jobflow.core.admission.analysis.flow_expressions import is_unknown
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
@@ -159,9 +159,8 @@ def outputs_are_few_and_have_names(facts: FlowFacts) -> Iterator[Violation]:
         ("spec.outputs", facts.flow.spec.outputs)
     ]
     for i, step in facts.steps_with_options:
-        written.append((f"{facts.path(i)}.compute", step.compute))
-        cases = enumerate(step.switch or ())
-        written += [(f"{facts.path(i)}.switch[{n}].compute", case.compute) for n, case in cases]
+        found = find_set(step, Evaluated, f"{facts.path(i)}.")
+        written += [(each.path, each.value) for each in found if each.trait.stage is Stage.QUESTION]
     for path, outputs in written:
         if (count := len(outputs or ())) > MAX_OUTPUTS:
             detail = f"at most {MAX_OUTPUTS} are allowed; put more into one, as a map"

@@ -121,8 +121,8 @@ class ItemStates:
         return None if None in ends else ends == {StepEnd.COMPLETED}
 
     def message(self, index: int) -> str:
-        """Return what an item waits for, or why it is skipped: `item 2 of train (Running)`; "" if no
-        target of it was taken."""
+        """Return what an item waits for, or why it is skipped: `item 2 of train (Running)`. Returns
+        "" if no target of it was taken."""
         wanted = self.of(index)
         names, work = list[str](), [self]
         for each in work:
