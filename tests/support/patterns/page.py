@@ -17,6 +17,7 @@ ENGINES = {
     "kubeflow": "Kubeflow Pipelines",
     "nextflow": "Nextflow",
     "tekton": "Tekton",
+    "users": "Problems of users",
     "volcano": "Volcano",
 }
 INTRODUCTION = """\
@@ -25,7 +26,8 @@ INTRODUCTION = """\
 This page is for people who know another engine and want to find the same pattern here. Each row is
 an example of that engine's documentation, written as a JobFlow in `tests/patterns`. The tests run
 each flow with `--runner process` and check its steps, their order and their phases: a third of them
-in `make test`, all in `make test-long`.
+in `make test`, all in `make test-long`. The problems of users are issues of projects that run
+Slurm, Snakemake, Prefect and others.
 
 The columns of lines count YAML below `metadata`, without comments and empty lines. The JobFlows
 keep the steps, the order and the data that the steps exchange. Texts and images are shortened, and
