@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from jobflow.api.volcano.pod import Pod
 from jobflow.controller.hooks import Hooks
+from jobflow.controller.probes.keeper import Keeper
 from jobflow.controller.probes.pod_check import check_phase, check_pod
 from jobflow.controller.probes.pod_warnings import PodWarnings
 from jobflow.controller.probes.prober import CheckPod, Prober
@@ -31,29 +32,13 @@ SIMULATED = Outside(check_phase)
 """For pods that do nothing: nobody is asked."""
 
 
-class Keeper(Protocol):
-    """Keeps up the wants of one type, and queues their flow when an answer has changed."""
-
-    def want(self, flow: Key, flow_uid: str, wants: Sequence[Any]) -> None:
-        """Keep up these wants of the flow, and no others."""
-
-    def results(self, flow_uid: str) -> Mapping[WantKey, Any]:
-        """Return the answers so far for the flow."""
-
-    def forget(self, flow: Key) -> None:
-        """Keep up nothing more for the flow."""
-
-    async def run(self) -> None:
-        """Keep up what is wanted until cancelled. No task and no connection remains."""
-
-
 def make_keepers(
     client: Client,
     outside: Outside,
     pods_of: Callable[[str], Mapping[str, Pod]],
     changed: Callable[[Key], object],
     hooks: Hooks | None = None,
-) -> Mapping[type[Want], Keeper]:
+) -> Mapping[type[Want], Keeper[Any, Any]]:
     """Return the keeper of each type of wants. `pods_of`: the pods of the job with this UID.
     `changed` is called with a flow of which an answer has changed."""
     prober = Prober(pods_of, changed, hooks, check=outside.check_pod)
@@ -63,7 +48,7 @@ def make_keepers(
 class Wants:
     """The wants of all flows, by the keeper of their type."""
 
-    def __init__(self, keepers: Mapping[type[Want], Keeper]) -> None:
+    def __init__(self, keepers: Mapping[type[Want], Keeper[Any, Any]]) -> None:
         self._keepers = keepers
 
     def want(self, flow: Key, flow_uid: str, wants: Sequence[Want]) -> None:

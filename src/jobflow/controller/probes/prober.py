@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -26,6 +26,7 @@ from jobflow.api.volcano.pod import Pod
 from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes import pod_check
 from jobflow.controller.probes.fair_slots import FairSlots
+from jobflow.controller.probes.keeper import Keeper, Kept
 from jobflow.core.planning.actions import Check, JobProbe, ProbeResult
 from jobflow.kube.cache import Key
 from jobflow.kube.clock import delay
@@ -42,8 +43,8 @@ CheckPod = Callable[[Pod, Check], Awaitable[str]]
 """Checks one pod once and returns "" if it passes, else what it did (`answers 503`)."""
 
 
-class Prober:
-    """Runs probes while `run` runs. Probes that are wanted before are kept."""
+class Prober(Keeper[JobProbe, "_RunningProbe"]):
+    """Runs probes."""
 
     def __init__(
         self,
@@ -55,120 +56,86 @@ class Prober:
         slots: FairSlots[Key] | None = None,
         dice: Callable[[], float] = random.random,
     ) -> None:
-        """`pods_of` returns the known pods of the job with this UID, by name. `changed` is called
-        with a flow if one of its results changed."""
+        """`pods_of` returns the known pods of the job with this UID, by name."""
+        super().__init__(changed)
         self._pods_of = pods_of
-        self._changed = changed
         self._hooks = hooks or Hooks()
         self._check = check
         self._slots = slots or FairSlots()
         self._dice = dice
-        self._flows: dict[Key, _FlowProbes] = {}
-        self._by_uid: dict[str, _FlowProbes] = {}
-        self._waiting: dict[_RunningProbe, None] = {}
-        """Probes that have not passed, oldest first."""
-        self._tasks: asyncio.TaskGroup | None = None
+        self._waiting: set[_RunningProbe] = set()
+        """Probes that have not passed."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def want(self, flow: Key, flow_uid: str, probes: Sequence[JobProbe]) -> None:
-        """Run these probes for the flow, and no others."""
-        known = self._flows.get(flow)
-        if not probes or (known is not None and known.uid != flow_uid):
-            self.forget(flow)
-        if not probes:
-            return
-        known = self._flows.setdefault(flow, _FlowProbes(flow_uid))
-        self._by_uid[flow_uid] = known
-        # equal checks of one job run once, whichever steps want them
-        known.wanted = {probe.key: _probe_key(probe) for probe in probes}
-        for key in known.watches.keys() - known.wanted.values():
-            self._stop(known.watches.pop(key))
+    def want(self, flow: Key, flow_uid: str, wants: Sequence[JobProbe]) -> None:
+        super().want(flow, flow_uid, wants)
         states: dict[str, pod_check.PodStates] = {}
-        for watch in known.watches.values():
-            uid = watch.probe.uid
+        for watch in self._kept.get(flow_uid, {}).values():
+            uid = watch.want.uid
             if uid not in states:
                 states[uid] = pod_check.pod_states(self._pods_of(uid))
             # each change of its pods leads to a plan of the flow; the next round starts at once
             if watch.differs(states[uid]):
                 watch.pods_changed.set()
-        for probe in probes:
-            if _probe_key(probe) not in known.watches:
-                watch = known.watches[_probe_key(probe)] = _RunningProbe(flow, probe)
-                self._waiting[watch] = None
-                self._start(watch)
-        self._hooks.probes(len(self))
-
-    def results(self, flow_uid: str) -> Mapping[tuple[str, str], ProbeResult]:
-        """Return the results for the flow, by step and UID of the target's job."""
-        known = self._by_uid.get(flow_uid)
-        if known is None:
-            return {}
-        return {wanted: known.watches[key].result for wanted, key in known.wanted.items()}
-
-    def forget(self, flow: Key) -> None:
-        if (known := self._flows.pop(flow, None)) is not None:
-            del self._by_uid[known.uid]
-            for watch in known.watches.values():
-                self._stop(watch)
+        if wants:
             self._hooks.probes(len(self))
 
     async def run(self) -> None:
-        """Probe until cancelled. No task and no connection remains."""
-        async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
-            try:
-                for watch in self._waiting:
-                    self._start(watch)
-                await asyncio.get_running_loop().create_future()
-            finally:
-                self._tasks = None
-                self._hooks.probes(0)
+        try:
+            await super().run()
+        finally:
+            self._hooks.probes(0)
 
-    # ------------------------------------------------------------------ one probe
+    def _subject(self, want: JobProbe) -> Hashable:
+        # equal checks of one job run once, whichever steps want them
+        return want.uid, want.checks
 
-    def _start(self, watch: _RunningProbe) -> None:
-        if self._tasks is not None:
-            watch.task = self._tasks.create_task(self._repeat_rounds(watch))
+    def _begin(self, flow: Key, want: JobProbe) -> _RunningProbe:
+        watch = _RunningProbe(flow, want, ProbeResult())
+        self._waiting.add(watch)
+        return watch
 
-    def _stop(self, watch: _RunningProbe) -> None:
-        self._waiting.pop(watch, None)
-        if watch.task is not None:
-            watch.task.cancel()
+    def _stop(self, kept: _RunningProbe) -> None:
+        super()._stop(kept)
+        self._settle(kept)
 
-    async def _repeat_rounds(self, watch: _RunningProbe) -> None:
-        uid = watch.probe.uid
-        while not watch.result.passed:
-            watch.pods_changed.clear()
+    def _settle(self, watch: _RunningProbe) -> None:
+        self._waiting.discard(watch)
+        self._hooks.probes(len(self))
+
+    async def _repeat(self, kept: _RunningProbe) -> None:
+        uid = kept.want.uid
+        while not kept.answer.passed:
+            kept.pods_changed.clear()
             pods = self._pods_of(uid)
-            watch.seen = pod_check.pod_states(pods)
-            failure = pod_check.obstacle(watch.probe, pods, watch.failure)
+            kept.seen = pod_check.pod_states(pods)
+            failure = pod_check.obstacle(kept.want, pods, kept.failure)
             if not failure:
-                checks = pod_check.pod_checks(watch.probe, pods)
-                suspects = [check for check in checks if check.key == watch.suspect]
-                others = [check for check in checks if check.key != watch.suspect]
-                failure = await self._check_all(watch, suspects)
-                failure = failure or await self._check_all(watch, others)
-            changed = watch.differs(pod_check.pod_states(self._pods_of(uid)))
+                checks = pod_check.pod_checks(kept.want, pods)
+                suspects = [check for check in checks if check.key == kept.suspect]
+                others = [check for check in checks if check.key != kept.suspect]
+                failure = await self._check_all(kept, suspects)
+                failure = failure or await self._check_all(kept, others)
+            changed = kept.differs(pod_check.pod_states(self._pods_of(uid)))
             # a round that passed proves nothing about pods that have come or gone meanwhile
             result = ProbeResult(passed=not failure, message=failure)
-            if (failure or not changed) and result != watch.result:
-                watch.result = result
+            if (failure or not changed) and result != kept.answer:
+                kept.answer = result
                 if result.passed:
-                    self._waiting.pop(watch, None)
-                    self._hooks.probes(len(self))
-                    log.info("probe passed", flow="/".join(watch.flow), job=watch.probe.job)
-                self._changed(watch.flow)
+                    self._settle(kept)
+                    log.info("probe passed", flow="/".join(kept.flow), job=kept.want.job)
+                self._changed(kept.flow)
             if changed:
-                watch.rounds = 0
+                kept.rounds = 0
             elif failure:
-                seconds = delay(watch.rounds, first=FIRST_WAIT, most=LONGEST_WAIT, dice=self._dice)
-                watch.rounds += 1
+                seconds = delay(kept.rounds, first=FIRST_WAIT, most=LONGEST_WAIT, dice=self._dice)
+                kept.rounds += 1
                 with suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
-                        await watch.pods_changed.wait()
-                        watch.rounds = 0
+                        await kept.pods_changed.wait()
+                        kept.rounds = 0
 
     async def _check_all(self, watch: _RunningProbe, checks: Sequence[pod_check.PodCheck]) -> str:
         """Return how the first pod failed, in a sentence; "" if all passed."""
@@ -203,12 +170,9 @@ class Prober:
 
 
 @dataclass(slots=True, eq=False)
-class _RunningProbe:
+class _RunningProbe(Kept[JobProbe]):
     """A probe that runs until it passes."""
 
-    flow: Key
-    probe: JobProbe
-    result: ProbeResult = field(default_factory=ProbeResult)
     seen: pod_check.PodStates = field(default_factory=dict)
     """The pods when the last round began."""
     suspect: tuple[str, Check] | None = None
@@ -218,24 +182,8 @@ class _RunningProbe:
     rounds: int = 0
     """Failed rounds since the pods last changed."""
     pods_changed: asyncio.Event = field(default_factory=asyncio.Event)
-    task: asyncio.Task[None] | None = None
 
     def differs(self, now: pod_check.PodStates) -> bool:
         """Return whether the pods of the probe's tasks changed since the last round began."""
-        tasks = {check.task for check in self.probe.checks}
+        tasks = {check.task for check in self.want.checks}
         return any(now.get(task) != self.seen.get(task) for task in tasks)
-
-
-_ProbeKey = tuple[str, tuple[Check, ...]]
-"""UID of the job, and the checks."""
-
-
-def _probe_key(probe: JobProbe) -> _ProbeKey:
-    return (probe.uid, probe.checks)
-
-
-@dataclass(slots=True, eq=False)
-class _FlowProbes:
-    uid: str
-    wanted: dict[tuple[str, str], _ProbeKey] = field(default_factory=dict)
-    watches: dict[_ProbeKey, _RunningProbe] = field(default_factory=dict)
