@@ -12,13 +12,7 @@ import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobFlowStatus
-from jobflow.core.spec.concurrency import (
-    NO_GROUP,
-    Group,
-    GroupName,
-    get_group,
-    get_step_groups,
-)
+from jobflow.core.spec import concurrency
 from jobflow.kube.cache import Key, key_of
 from jobflow.store import Store
 from jobflow.store.groups import Entry, GroupKey
@@ -34,14 +28,14 @@ class Places:
         self._versions: dict[Key, tuple[str, set[GroupKey]]] = {}
         """The version that was planned for, and the groups of the notes, by flow."""
 
-    def of(self, flow: JobFlow) -> Group:
+    def of(self, flow: JobFlow) -> concurrency.Group:
         """Return the group of a flow as its plan may see it."""
-        group = get_group(flow, flow.spec.concurrency)
-        return self._of(flow, (False, group)) if group else NO_GROUP
+        group = concurrency.get_group(flow, flow.spec.concurrency)
+        return self._of(flow, (False, group)) if group else concurrency.NO_GROUP
 
-    def of_steps(self, flow: JobFlow) -> Mapping[str, Group]:
+    def of_steps(self, flow: JobFlow) -> Mapping[str, concurrency.Group]:
         """Return the groups of the steps of a flow as its plan may see them."""
-        groups = set(get_step_groups(flow).values())
+        groups = set(concurrency.get_step_groups(flow).values())
         return {group: self._of(flow, (True, group)) for group in groups}
 
     def note(self, flow: JobFlow, status: JobFlowStatus) -> None:
@@ -77,6 +71,6 @@ class Places:
             found |= dict.fromkeys(self._store.groups.next(group))
         return [*found]
 
-    def _of(self, flow: JobFlow, group: GroupName) -> Group:
+    def _of(self, flow: JobFlow, group: concurrency.GroupName) -> concurrency.Group:
         noted = self._noted.get((flow.metadata.namespace, *group))
         return self._store.groups.of(flow, group, noted)

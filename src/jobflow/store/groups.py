@@ -78,15 +78,11 @@ def _uid_of_open(flow: JobFlow | None) -> str:
     return "" if flow is None or flow.final else flow.metadata.uid
 
 
-def _no_parent(flow: JobFlow) -> JobFlow | None:
-    return None
-
-
 class Groups:
     """The concurrency groups of all namespaces. A change costs a search in the line of each of its
     groups, and nothing for a flow without any. `parent_of` returns the parent of a child flow."""
 
-    def __init__(self, parent_of: Callable[[JobFlow], JobFlow | None] = _no_parent) -> None:
+    def __init__(self, parent_of: Callable[[JobFlow], JobFlow | None] = lambda flow: None) -> None:
         self._parent_of = parent_of
         self._groups: dict[GroupKey, _Members] = {}
         self._entries: dict[Key, list[Entry]] = {}

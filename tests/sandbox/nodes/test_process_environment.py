@@ -45,7 +45,7 @@ def invocation(container: Json, index: int = 0, **more: Any) -> tuple[list[str],
         {"PATH": "/bin"},
         lambda claim: volumes / claim,
     )
-    return context.invocation((template.containers or [])[0], "/tmp/message")[:2]
+    return context.invocation((template.containers or [])[0], "/tmp/message", {})[:2]
 
 
 def env(*variables: Json, **more: Any) -> dict[str, str]:

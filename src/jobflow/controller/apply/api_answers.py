@@ -15,15 +15,7 @@ from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.resources import VOLUME_CLAIMS, OwnerReference
 from jobflow.api.volcano.job import Job
 from jobflow.core.planning.actions import outdated
-from jobflow.core.planning.observed.view import (
-    ClaimAnswer,
-    ClaimHolder,
-    CreateError,
-    Held,
-    Holder,
-    PodsRead,
-    Refusal,
-)
+from jobflow.core.planning.observed import view
 from jobflow.core.text import shorten
 from jobflow.core.violations import Violation
 from jobflow.kube.cache import Key, key_of
@@ -50,25 +42,25 @@ class Answers:
     uid: str
     missing: set[str] = field(default_factory=set)
     """Vcjobs that a live read did not find."""
-    holders: dict[str, Holder] = field(default_factory=dict)
-    refusals: dict[str, Refusal] = field(default_factory=dict)
+    holders: dict[str, view.Holder] = field(default_factory=dict)
+    refusals: dict[str, view.Refusal] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     """How often in a row the create of each job was refused or met a name in use."""
-    errors: dict[str, CreateError] = field(default_factory=dict)
+    errors: dict[str, view.CreateError] = field(default_factory=dict)
     """The creates that fail by errors, by vcjob name."""
-    held: Held | None = None
+    held: view.Held | None = None
     """The answer that holds back all creates but a few."""
     held_tries: int = 0
     """How many tries in a row were refused meanwhile."""
     verdict: tuple[int | None, Sequence[Violation]] | None = None
     """The generation of the flow that was checked before its first plan, and its violations."""
-    claims: dict[str, ClaimAnswer] = field(default_factory=dict)
+    claims: dict[str, view.ClaimAnswer] = field(default_factory=dict)
     """By the name of the PersistentVolumeClaim; None: it exists and is the flow's."""
     aborts: dict[str, datetime] = field(default_factory=dict)
     """When the API server was last asked to take an AbortJob, by the vcjob's UID."""
     cancels: dict[str, datetime] = field(default_factory=dict)
     """When the API server was last asked to cancel another flow, by its UID."""
-    read: dict[str, PodsRead] = field(default_factory=dict)
+    read: dict[str, view.PodsRead] = field(default_factory=dict)
     """The pods of vcjobs as they were read live, by the vcjob's UID."""
     unread: dict[str, int] = field(default_factory=dict)
     """How often in a row reading them failed, by the vcjob's UID."""
@@ -87,9 +79,9 @@ class Answers:
     """The requests that failed, by `request_of`: none is repeated in the flow's backoff."""
 
     @property
-    def create_errors(self) -> list[CreateError]:
+    def create_errors(self) -> list[view.CreateError]:
         """Those of vcjobs and of volume claims."""
-        claims = (each for each in self.claims.values() if isinstance(each, CreateError))
+        claims = (each for each in self.claims.values() if isinstance(each, view.CreateError))
         return [*self.errors.values(), *claims]
 
     def settle(self, name: str) -> None:
@@ -159,7 +151,7 @@ class Memory:
         answers, name = self.of(flow), job.metadata.name
         # an event reports its deletion; the backoff is for a missing event
         retry_at = now + self._wait(answers, name)
-        answers.holders[name] = Holder(job, owner_alive, retry_at)
+        answers.holders[name] = view.Holder(job, owner_alive, retry_at)
         self._waiting.setdefault((flow.metadata.namespace, name), set()).add(key_of(flow))
 
     def released(self, job: Key) -> set[Key]:
@@ -177,7 +169,7 @@ class Memory:
         answers.errors.pop(name, None)
         if not (why := error.for_the_namespace):
             retry_at = now + self._wait(answers, name)
-            answers.refusals[name] = Refusal(error.code, error.message, retry_at)
+            answers.refusals[name] = view.Refusal(error.code, error.message, retry_at)
             return
         held = answers.held
         if error.namespace_gone:
@@ -191,7 +183,7 @@ class Memory:
         answers.refusals.pop(name, None)
         before = held.tried if held is not None else ()
         tried = (*(each for each in before if each != name), name)
-        answers.held = Held(why, next_try, tried)
+        answers.held = view.Held(why, next_try, tried)
 
     def fail_create(self, flow: JobFlow, name: str, error: Exception, sent: datetime) -> None:
         """Note that a create failed by an error, or got no answer. `sent`: when it was sent."""
@@ -207,14 +199,14 @@ class Memory:
         answers = self.of(flow)
         retry_at = None if error.namespace_gone else now + self._wait(answers, _claim(name))
         why = error.for_the_namespace or error.message
-        answers.claims[name] = Refusal(error.code, why, retry_at)
+        answers.claims[name] = view.Refusal(error.code, why, retry_at)
 
     def hold_claim(
         self, flow: JobFlow, name: str, owner: OwnerReference | None, *, going: bool, now: datetime
     ) -> None:
         answers = self.of(flow)
         retry_at = now + self._wait(answers, _claim(name))
-        answers.claims[name] = ClaimHolder(owner, going, retry_at)
+        answers.claims[name] = view.ClaimHolder(owner, going, retry_at)
 
     def let_in(self, flow: JobFlow, name: str, now: datetime) -> None:
         """Note that a create succeeded: if others are held back, one more may be tried at once."""
@@ -228,7 +220,7 @@ class Memory:
         more = replace(held, room=held.room + 1, tried=tried)
         answers.held = more if more.room < FREED else None
 
-    def unread(self, flow: JobFlow, job_uid: str, error: Exception, now: datetime) -> PodsRead:
+    def unread(self, flow: JobFlow, job_uid: str, error: Exception, now: datetime) -> view.PodsRead:
         """Note that the pods of a vcjob could not be read, and return when they may be again."""
         answers = self.of(flow)
         trouble, retry_at = str(error) or type(error).__name__, None
@@ -243,7 +235,7 @@ class Memory:
             own, retry_at = now + wait, answers.next_read
             if retry_at is None or not own <= retry_at <= own + wait:
                 answers.next_read = retry_at = own
-        answers.read[job_uid] = PodsRead(trouble=trouble, retry_at=retry_at)
+        answers.read[job_uid] = view.PodsRead(trouble=trouble, retry_at=retry_at)
         return answers.read[job_uid]
 
     def lift(self, flow: Key) -> None:
@@ -259,11 +251,12 @@ class Memory:
         return timedelta(seconds=wait)
 
 
-def _describe_error(error: Exception, before: object, sent: datetime) -> CreateError:
+def _describe_error(error: Exception, before: object, sent: datetime) -> view.CreateError:
     what = f"the API server does not answer: {type(error).__name__}: {error}"
     if isinstance(error, ApiError):
         what = f"the API server answers with an error: {error}"
-    return CreateError(shorten(what), before.since if isinstance(before, CreateError) else sent)
+    since = before.since if isinstance(before, view.CreateError) else sent
+    return view.CreateError(shorten(what), since)
 
 
 def _claim(name: str) -> str:

@@ -17,13 +17,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.volcano.command import Action, Command, encoded
 from jobflow.controller.apply.api_answers import Memory, is_refusal
 from jobflow.controller.apply.objects import LiveReads
-from jobflow.core.planning.actions import (
-    AbortJob,
-    CancelFlow,
-    CommandFlow,
-    CreateClaim,
-    MoveClaim,
-)
+from jobflow.core.planning import actions
 from jobflow.kube.cache import full_name
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 
@@ -38,7 +32,7 @@ class CommandSender:
         self._memory = memory
         self._now = now
 
-    async def abort(self, flow: JobFlow, action: AbortJob) -> None:
+    async def abort(self, flow: JobFlow, action: actions.AbortJob) -> None:
         message = f"by the JobFlow {flow.metadata.name}"
         target = resources.JOBS, action.name, action.uid
         # Volcano finds the target by name and deletes the Command first (pkg/controllers/job,
@@ -53,7 +47,7 @@ class CommandSender:
         else:
             log.info("job to be aborted", flow=name, job=action.name)
 
-    async def cancel(self, flow: JobFlow, action: CancelFlow) -> None:
+    async def cancel(self, flow: JobFlow, action: actions.CancelFlow) -> None:
         command = replacing_command(flow, action.name, action.uid, action.message)
         refused, name = await self._send(flow, command), full_name(flow)
         self._memory.of(flow).cancels[action.uid] = self._now()
@@ -62,7 +56,7 @@ class CommandSender:
         else:
             log.info("flow to be replaced", flow=name, other=action.name)
 
-    async def send_to_child(self, flow: JobFlow, action: CommandFlow) -> None:
+    async def send_to_child(self, flow: JobFlow, action: actions.CommandFlow) -> None:
         """Send a Command to a child flow, which deletes it."""
         message = f"by the JobFlow {flow.metadata.name}"
         target, suffix = (resources.JOBFLOWS, action.name, action.uid), action.action.lower()
@@ -130,11 +124,11 @@ class VolumeClaims:
         self._memory = memory
         self._now = now
 
-    async def send(self, flow: JobFlow, action: CreateClaim | MoveClaim) -> None:
+    async def send(self, flow: JobFlow, action: actions.CreateClaim | actions.MoveClaim) -> None:
         """Create or move a claim, and remember the answer."""
         sent = self._now()
         try:
-            if isinstance(action, CreateClaim):
+            if isinstance(action, actions.CreateClaim):
                 await self._create(flow, action)
             else:
                 await self._move(flow, action)
@@ -146,7 +140,7 @@ class VolumeClaims:
             answer = {"code": error.code, "message": error.message}
             _log("volume claim refused", flow, action.name, **answer)
 
-    async def _create(self, flow: JobFlow, action: CreateClaim) -> None:
+    async def _create(self, flow: JobFlow, action: actions.CreateClaim) -> None:
         """Create the claim. If its name is in use, read the claim that has it."""
         name, body = action.name, msgspec.json.encode(action.manifest)
         try:
@@ -159,7 +153,7 @@ class VolumeClaims:
             self._memory.of(flow).claims[name] = None
             _log("volume claim created", flow, name)
 
-    async def _move(self, flow: JobFlow, action: MoveClaim) -> None:
+    async def _move(self, flow: JobFlow, action: actions.MoveClaim) -> None:
         """Make the flow the owner of the claim, unless it is gone or somebody else's."""
         name, uid = action.name, action.uid
         found = await self._reads.get(flow, resources.VOLUME_CLAIMS, name, dict[str, Any])

@@ -14,6 +14,7 @@ from pathlib import Path
 from jobflow.api.resources import VOLUME_CLAIMS
 from jobflow.api.volcano.pod import Pod
 from jobflow.sandbox.jobs.objects import ADDRESS, NODE, Vcjob, pod_name
+from jobflow.sandbox.nodes import volumes
 from jobflow.sandbox.nodes.pod_spec import (
     KEYED,
     NAMED,
@@ -22,14 +23,6 @@ from jobflow.sandbox.nodes.pod_spec import (
     RunnableContainer,
     RunnablePodSpec,
     pod_spec,
-)
-from jobflow.sandbox.nodes.volumes import (
-    MissingSource,
-    Sources,
-    fill,
-    is_inside,
-    values_of,
-    write_file,
 )
 
 TERMINATION_VARIABLE = "TERMINATION_LOG"
@@ -42,7 +35,6 @@ Directories = Callable[[str], Path]
 _HOSTS_FOLDER = "/etc/volcano"
 """Where Volcano's plugin svc mounts its host files into each container."""
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
-_NO_SOURCES: Sources = {}
 _BEFORE_PATH = r"(?<![\w./$)}-])"
 _NO_INJECTION = re.compile(r"--?inject-hosts-env=(0|f|F|false|FALSE|False)")
 
@@ -62,23 +54,23 @@ class ContainerContext:
     with_addresses: Callable[[str], str] = str
     """Returns a text in which the names of pods in DNS are replaced by their addresses."""
 
-    def mount(self, sources: Sources) -> None:
+    def mount(self, sources: volumes.Sources) -> None:
         """Fill the folders of the pod's own volumes. Raises MissingSource, OSError."""
         for volume in self.spec.volumes or ():
             if volume.is_folder:
                 try:
-                    fill(volume, self._place(volume.name), sources)
-                except (MissingSource, OSError) as error:
+                    volumes.fill(volume, self._place(volume.name), sources)
+                except (volumes.MissingSource, OSError) as error:
                     why = f'MountVolume.SetUp failed for volume "{volume.name}" : {error}'
-                    raise MissingSource(why) from error
+                    raise volumes.MissingSource(why) from error
         for name, text in host_files(self.job, self.addresses).items():
-            write_file(self._place(_HOSTS_FOLDER.strip("/")) / name, text.encode())
+            volumes.write_file(self._place(_HOSTS_FOLDER.strip("/")) / name, text.encode())
 
     def _place(self, volume: str) -> Path:
         return self.folder / volume
 
     def invocation(
-        self, container: RunnableContainer, message_file: str, sources: Sources = _NO_SOURCES
+        self, container: RunnableContainer, message_file: str, sources: volumes.Sources
     ) -> tuple[list[str], dict[str, str], str]:
         """Return the arguments, environment and directory of a container ("": that of the sandbox).
         `message_file` replaces terminationMessagePath as a whole path, the folder of a volume its
@@ -111,7 +103,7 @@ class ContainerContext:
         argv = [placed(expand(word, own)) for word in words]
         return argv, env, in_volumes(container.working_dir or "")
 
-    def _variables(self, container: RunnableContainer, sources: Sources) -> dict[str, str]:
+    def _variables(self, container: RunnableContainer, sources: volumes.Sources) -> dict[str, str]:
         """Return the variables of a container. Raises MissingSource."""
         own: dict[str, str] = {}
         for variable in container.env or ():
@@ -131,7 +123,7 @@ class ContainerContext:
                     elif not reference.optional:
                         owner = f"{self.pod.metadata.namespace}/{reference.name}"
                         what = f"{NAMED[kind].kind} {owner}"
-                        raise MissingSource(f"couldn't find key {reference.key} in {what}")
+                        raise volumes.MissingSource(f"couldn't find key {reference.key} in {what}")
         found: dict[str, str] = {}
         for each in container.env_from or ():
             for kind, reference in each.references.items():
@@ -142,13 +134,13 @@ class ContainerContext:
         return found | own | plugin_variables(self.job, self.pod, self.addresses)
 
     @staticmethod
-    def _values(kind: str, reference: Reference, sources: Sources) -> dict[str, str]:
+    def _values(kind: str, reference: Reference, sources: volumes.Sources) -> dict[str, str]:
         source = (NAMED[kind], reference.name)
-        values = values_of(sources, source, optional=reference.optional)
+        values = volumes.values_of(sources, source, optional=reference.optional)
         return {key: os.fsdecode(value) for key, value in values.items()}
 
     def _mounts(
-        self, container: RunnableContainer, own: Mapping[str, str], sources: Sources
+        self, container: RunnableContainer, own: Mapping[str, str], sources: volumes.Sources
     ) -> dict[str, str]:
         """Return the place of each mountPath on this machine. Raises OSError."""
         places: dict[str, Path] = {}
@@ -172,7 +164,7 @@ class ContainerContext:
                     if missing:
                         why = f"subPathExpr has no value for {missing[0]}"
                         raise OSError(errno.EINVAL, why, expression)
-                    if not is_inside(below):
+                    if not volumes.is_inside(below):
                         # Without the value, which may be that of a Secret.
                         why = "subPathExpr leads out of the volume"
                         raise OSError(errno.EINVAL, why, expression)

@@ -19,17 +19,11 @@ from pathlib import Path
 
 from jobflow.api.volcano.pod import Pod, PodPhase
 from jobflow.sandbox.jobs.objects import ADDRESS, Vcjob
+from jobflow.sandbox.nodes import runner
 from jobflow.sandbox.nodes.environment import host_names
 from jobflow.sandbox.nodes.logs import ContainerLog, Logs, new_folder
 from jobflow.sandbox.nodes.pod import UNKNOWN, PodContext, PodLife
 from jobflow.sandbox.nodes.pod_spec import RunnablePodSpec, faults, pod_spec
-from jobflow.sandbox.nodes.runner import (
-    Assignment,
-    ContainerProgress,
-    FailedRun,
-    PodProgress,
-    Report,
-)
 from jobflow.sandbox.nodes.simulate import utc_now
 
 _LABEL = "[a-z0-9][a-z0-9-]*"
@@ -54,7 +48,7 @@ class ProcessRunner:
     def __init__(
         self, logs: Path, *, max_restarts: int | None = None, first_pause: float = 1.0
     ) -> None:
-        self.failures: list[FailedRun] = []
+        self.failures: list[runner.FailedRun] = []
         self._parent = logs
         self._max_restarts = 3 if max_restarts is None else max_restarts
         self._first_pause = first_pause
@@ -101,7 +95,7 @@ class ProcessRunner:
     def faults(self, job: Vcjob) -> Sequence[str]:
         return tuple(faults(job))
 
-    async def run(self, assignment: Assignment, report: Report) -> None:
+    async def run(self, assignment: runner.Assignment, report: runner.Report) -> None:
         """Run a pod's containers, after the end of an earlier pod of the same name. A pod that
         another process started is lost, because its processes ended with that process."""
         pod = assignment.pod
@@ -110,11 +104,12 @@ class ProcessRunner:
             # Its processes ended with the sandbox that ran them.
             started, now = assignment.started, utc_now()
             why = "The container could not be located when the pod was terminated"
-            lost = ContainerProgress(started, now, 137, UNKNOWN, why)
+            lost = runner.ContainerProgress(started, now, 137, UNKNOWN, why)
             main = [lost] * len(pod.spec.containers or ())
-            init = [ContainerProgress(started, started)] * len(pod.spec.init_containers or ())
+            done = runner.ContainerProgress(started, started)
+            init = [done] * len(pod.spec.init_containers or ())
             address = self._addresses.of(*name)
-            await report(PodProgress(PodPhase.FAILED, started, now, main, init, address))
+            await report(runner.PodProgress(PodPhase.FAILED, started, now, main, init, address))
             return
         context = self._context(assignment)
         life, before = PodLife(context, report), self._names.get(name)
@@ -140,7 +135,7 @@ class ProcessRunner:
     def log(self, pod_uid: str, container: str, run: int) -> ContainerLog | None:
         return self._logs.find(pod_uid, container, run)
 
-    def _context(self, assignment: Assignment) -> PodContext:
+    def _context(self, assignment: runner.Assignment) -> PodContext:
         pod, job = assignment.pod, assignment.job
         namespace = pod.metadata.namespace
         tasks = {task.name: task for task in job.spec.tasks or ()}
